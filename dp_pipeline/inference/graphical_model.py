@@ -320,7 +320,10 @@ def fit_tree(
     beside     log-potentials of the start beside that product, one table a node; none: all 0
 
     With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
-    tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). One table that has
+    tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The sum is over
+    everything that was measured, what is inside a larger table too: y is the least-squares solution
+    of it, so this is the sum of squares of the noise but for a constant, and where shares cannot be
+    negative what was measured better gives way less. One table that has
     every attribute is projected to the nearest shares instead: there is nothing to make agree. The
     dual, log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and has
     no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it. On one
@@ -353,6 +356,8 @@ def fit_tree(
             return [_nearest(table, rows, [names.index(name) for name in model.nodes[0].names])]
     deviation = float(np.median(np.sqrt(variances)))
     weight = entropy * _doubt(tables, variances, start, rows) * rows / deviation
+    inside = _inside(tables, measured, sizes)
+    tables, variances = tables | inside, [*variances, *(_variance(n, measured) for n in inside)]
     target = np.concatenate([table.ravel() for table in tables.values()]) / rows
     noise = np.repeat(variances, [table.size for table in tables.values()]) / rows**2
     # How steep the dual is, is between the share of a cell and what the entropy adds: half of that
@@ -373,6 +378,20 @@ def fit_tree(
     options = {"maxiter": iterations, "maxcor": KEPT_STEPS, "ftol": 1e-10, "gtol": 1e-8}
     best = minimize(dual, np.zeros(len(target)), jac=True, method="L-BFGS-B", options=options)
     return model.marginals(potentials(best.x))[0]
+
+
+def _inside(
+    tables: Mapping[Names, FloatArray], measured: Sequence[Noisy], sizes: Mapping[str, int]
+) -> dict[Names, FloatArray]:
+    """Marginals of the reconciled tables that were measured by themselves as well."""
+    found: dict[Names, FloatArray] = {}
+    for one in measured:
+        names = tuple(name for name in sizes if name in one.attributes)
+        if names and names not in tables:
+            holder = next(wider for wider in tables if set(names) < set(wider))
+            others = tuple(axis for axis, name in enumerate(holder) if name not in names)
+            found[names] = np.asarray(tables[holder].sum(axis=others))
+    return found
 
 
 def _nearest(table: FloatArray, rows: float, axes: Sequence[int]) -> FloatArray:

@@ -8,7 +8,7 @@ Post-processing: everything here is public or was released.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations
@@ -197,6 +197,10 @@ class TableSearch:
         if pair not in self.edges:
             graph.remove_edge(*pair)
         return fits
+
+    def fits(self, tables: Sequence[Names]) -> bool:
+        """Whether there is a tree for these tables, small enough."""
+        return self._fits(self._graph(tables), tables)
 
     def _fits(self, graph: nx.Graph, tables: Iterable[Iterable[str]]) -> bool:
         """Whether cliques and tables have no more cells than they may."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import sqrt
+from math import fsum, sqrt
 
 import numpy as np
 
@@ -64,15 +64,33 @@ class GapQuestions:
     zeros: StructuralZeros
 
     def asked(self, plan: Plan) -> dict[Pair, float]:
-        """Likely gaps in rows: of all pairs measured together, or of some that are picked, 0 for
-        the others.
+        """Likely gaps in rows: of all pairs measured together, or of some that are picked; of the
+        others the mean that is left for them, or 0 where it was not measured. Where the mean of all
+        is less than the noise of one-way marginals nothing is picked.
         """
         price = self.planning.amount * plan.structure
         if not plan.picks:
             return self._measured(self.planning.pairs, price)
+        mean = self._mean(plan)
+        if plan.mean_gap and mean < self.planning.alone_noise:
+            return dict.fromkeys(self.planning.pairs, mean)
         picked = self._picked(plan.picks, price * OF_PICKS)
         measured = self._measured(picked, price * (1 - OF_PICKS))
-        return {pair: measured.get(pair, 0.0) for pair in self.planning.pairs}
+        others = max(1, len(self.planning.pairs) - len(picked))
+        rest = max(0.0, mean * len(self.planning.pairs) - fsum(measured.values())) / others
+        return {pair: measured.get(pair, rest) for pair in self.planning.pairs}
+
+    def _mean(self, plan: Plan) -> float:
+        """Of the gaps of all pairs, likely: each of their noisy ones is √(g² + b²) for gaps of g
+        rows and b that the noise of one-way marginals puts there. 0 where it is not asked.
+        """
+        if not plan.mean_gap:
+            return 0.0
+        pairs = self.planning.pairs
+        total = self._session(pairs).measure_total(amount=self.planning.amount * plan.mean_gap)
+        beside = fsum(map(self._beside, pairs)) / len(pairs)
+        noisy = max(0, total) / UNIT / len(pairs)
+        return sqrt(max(0.0, noisy**2 - beside**2))
 
     def _picked(self, many: int, price: Fraction) -> list[Pair]:
         """Pairs with large gaps, each drawn by the exponential mechanism; no circle of them, as

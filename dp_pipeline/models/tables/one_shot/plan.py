@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -123,10 +123,14 @@ FEWEST_PICKS = 2
 """Else pairs are picked by their gaps: this part of the price for the picks, and the rest for the
 gaps of those that were picked; at least so many."""
 
-LITTLE_NOISE = 0.07
-MANY_PICKED = (Fraction(16, 100), 0.6)
+LITTLE_NOISE = 0.12
+MANY_PICKED = (Fraction(16, 100), 0.4)
+LEAST_MEAN_GAP, MOST_MEAN_GAP = Fraction(5, 1000), Fraction(6, 100)
+MEAN_GAP_NOISE = 0.01
+MOST_EARLY_PICKED = Fraction(20, 100)
 """Where the noise of a one-way marginal, which gaps need, is at most that share of the rows: what
-picking costs, and how far a pick may be off, as a share of the rows; the less, the fewer picks."""
+picking costs, and how far a pick may be off, as a share of the rows; the less, the fewer picks.
+The mean of all gaps is measured before, for so much, and one-way marginals cost at most that."""
 
 MUCH_NOISE = 0.35
 FEW_PICKED = (Fraction(5, 100), 0.3)
@@ -151,10 +155,6 @@ OF_MEAN, OF_MEAN_BESIDE_GAPS = 0.8, 0.6
 """Views are measured where an average pair's noise, half of it, is at most this part of the mean of
 U; the second where the gaps of all pairs can be measured instead, which loses less."""
 
-OF_MEAN_IN_SEVERAL = 1.5
-"""In place of the first where no clique holds all attributes: the cells of a view are so few that
-leaving out negative ones takes away much of their noise."""
-
 MOST_PACKED = 256
 """Cells of a table that attributes are packed into."""
 
@@ -171,12 +171,14 @@ class Plan:
     early       for one-way marginals that say what independent pairs would look like
     structure   for finding the tables
     picks       pairs that are picked, where not all gaps are measured
+    mean_gap    for the mean of all gaps, where tables are put together by what little is known
     views       tables that hold every pair, where nothing has to be found
     """
 
     early: Fraction = Fraction(0)
     structure: Fraction = Fraction(0)
     picks: int = 0
+    mean_gap: Fraction = Fraction(0)
     views: tuple[Names, ...] = ()
 
 
@@ -216,10 +218,9 @@ class Planning:
         if self.knows_all_pairs:
             return Plan(views=self.views)
         noise = self._view_noise(self.views) / len(self.pairs)
-        if noise > MOST_VIEW_NOISE * self.rows:
+        if not self.is_small or noise > MOST_VIEW_NOISE * self.rows:
             return self._found
-        of_mean = OF_MEAN if self.is_small else OF_MEAN_IN_SEVERAL
-        part = OF_MEAN_BESIDE_GAPS if self._knows_gaps else of_mean
+        part = OF_MEAN_BESIDE_GAPS if self._knows_gaps else OF_MEAN
         pays = noise / 2 <= part * self._noisy_mean(curator)
         return Plan(views=self.views) if pays else self._found
 
@@ -251,8 +252,11 @@ class Planning:
         if self._knows_gaps:
             return Plan(self.early, self._structure)
         noise = self.one_way_noise / self.rows
-        if noise <= LITTLE_NOISE:
-            return self._picked(*MANY_PICKED)
+        if noise <= LITTLE_NOISE and (plan := self._picked(*MANY_PICKED)):
+            wanted = self.rate.for_scale(1.0, MEAN_GAP_NOISE * self.rows)
+            mean_gap = self._share(wanted, LEAST_MEAN_GAP, MOST_MEAN_GAP)
+            early = min(plan.early, MOST_EARLY_PICKED)
+            return replace(plan, early=early, mean_gap=mean_gap)
         return self._picked(*FEW_PICKED) if noise <= MUCH_NOISE and not self._packs else None
 
     def _picked(self, share: Fraction, noise: float) -> Plan | None:
@@ -286,6 +290,14 @@ class Planning:
     def _apart(self) -> float:
         """Shares of all attributes, a table each."""
         return sum(self.rate.share(float(size)) for size in self.sizes.values())
+
+    @property
+    def alone_noise(self) -> float:
+        """In rows in L1, of a pair of independent attributes on average, where all that finding
+        tables leaves goes to one-way marginals.
+        """
+        amount = float(self.amount * LATE)
+        return sqrt(2) * self.rate.of_shares(self._apart, amount) / len(self.sizes)
 
     def gap_noise(self, structure: Fraction) -> float:
         """Standard deviation of a gap, where all of them are measured together for that share: by

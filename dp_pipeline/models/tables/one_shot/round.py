@@ -15,6 +15,7 @@ from dp_pipeline.inference.dependence import Dependence, SharedNoise
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.structural_zeros import StructuralZeros
+from dp_pipeline.inference.table_growth import TableGrowth
 from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, pair_noise
 from dp_pipeline.models.tables.one_shot.gaps import Begun, GapQuestions
 from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
@@ -160,7 +161,8 @@ class Round:
         """One-way marginals, and tables of groups of levels."""
         begun = self.begun(self.planning.amount * plan.early)
         gaps = GapQuestions(self.planning, self.curator, begun, self.zeros).asked(plan)
-        search, tables = self._chosen(begun, gaps)
+        choose = self._grown if plan.mean_gap else self._chosen
+        search, tables = choose(begun, gaps)
         measured, ways = self.measured(begun, search, tables)
         return FittedRows(
             (self.counted, *measured),
@@ -170,6 +172,16 @@ class Round:
             self.planning.cap,
             self.zeros,
         )
+
+    def _grown(
+        self, begun: Begun, gaps: Mapping[Pair, float]
+    ) -> tuple[TableSearch, Sequence[Names]]:
+        """Tables put together by the gaps of few pairs and the mean of all."""
+        search = self.search(begun, gaps)
+        # Of gaps that are guessed alike nothing can be said along paths.
+        search = replace(search, depends=Dependence.of(search.sizes, gaps))
+        noise = self._sharing(begun, search, ())
+        return search, TableGrowth(search, noise, float(self.left)).run()
 
     def _chosen(
         self, begun: Begun, gaps: Mapping[Pair, float]

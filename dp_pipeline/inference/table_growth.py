@@ -1,0 +1,319 @@
+"""TableGrowth: tables put together while the error of all pairs falls, where few gaps are known.
+
+Post-processing: everything here is public or was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from dp_pipeline.inference.dependence import SharedNoise
+from dp_pipeline.inference.table_sets import TableSearch
+from dp_pipeline.spec.constraints import Mask
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+
+MOST_CELLS = 256
+"""Of a table."""
+
+AT_ONCE = 48
+"""Candidates whose errors are computed together, and of the best of which gains are computed again
+after each choice."""
+
+STEPS, FIRST_STEPS = 5, 12
+"""Steps on the shares of the amount: from what tables had without a candidate, and of what is
+chosen."""
+
+OF_A_NEW_TABLE = 0.5
+"""The share of a candidate before the first step, in those of an average table."""
+
+HOPELESS = 1e-3
+"""A candidate that would add so much to the error, as a part of it, is not tried again."""
+
+DIGITS = 9
+"""Of a gain, as a part of the error: gains that are alike but for rounding are equal, so that
+another computer, which replays a release, chooses the same tables."""
+
+LEAST_AMOUNT, LEAST_FALL = 1e-12, 1e-15
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What some tables and all one-way marginals tell, of several candidates c at once.
+
+    ways    (c, tables, d): precision that a table adds to a one-way marginal, in precisions of one
+            of its cells; 0 where it does not tell it whole
+    pairs   (c, tables, pairs): squared noise of a table in a pair beside its margins, in squares of
+            the noise of a cell; without end where it has not both attributes
+    shares  (c, tables + d) of the amount, what is added to one-way marginals last
+    """
+
+    ways: FloatArray
+    pairs: FloatArray
+    shares: FloatArray
+
+    @cached_property
+    def holder(self) -> IntArray:
+        """(c, pairs): the table that tells most of a pair."""
+        if not self.pairs.shape[1]:
+            return np.zeros((len(self.pairs), self.pairs.shape[2]), dtype=np.int64)
+        return np.asarray(self.pairs.argmin(axis=1))
+
+    @cached_property
+    def told(self) -> FloatArray:
+        """(c, pairs): squared noise of that table; without end where no table has the pair."""
+        if not self.pairs.shape[1]:
+            return np.full(self.holder.shape, np.inf)
+        return np.asarray(np.take_along_axis(self.pairs, self.holder[:, None], axis=1)[:, 0])
+
+    def one(self, at: int, kept: Mask) -> _Known:
+        """One candidate by itself, with these of its tables."""
+        shares = np.append(kept, np.ones(self.ways.shape[2], dtype=bool))
+        some = slice(at, at + 1)
+        return _Known(self.ways[some, kept], self.pairs[some, kept], self.shares[some, shares])
+
+
+@dataclass(frozen=True, eq=False)
+class TableGrowth:
+    """A search for tables that begins with one-way marginals alone.
+
+    search   sizes and gaps, and what fits a tree
+    noise    the error of all pairs as far as amounts decide it; its ``untold`` is that of no table
+    amount   for all tables and for better one-way marginals
+
+    Two tables, a table and an attribute, or two attributes become one table, that first with which
+    the error falls most, as long as it falls. A table of several attributes that do not depend on
+    each other may be worth it too: their one-way marginals have less noise in it than apart. What
+    pairs tell of others along paths is not counted: that needs the gaps of all of them.
+    """
+
+    search: TableSearch
+    noise: SharedNoise
+    amount: float
+
+    def run(self) -> tuple[Names, ...]:
+        """Tables of several attributes, none inside another, in the order of their attributes."""
+        tables, known, error = list[Names](), self._alone, self._error(self._alone)
+        pairs = [pair for pair in combinations(self._names, 2) if self._is_small(pair)]
+        gains = self._gains(tables, known, error, pairs)
+        while gains:
+            best = sorted(gains, key=lambda table: (-gains[table], table))[:AT_ONCE]
+            gains |= self._gains(tables, known, error, best)
+            table = max(best, key=lambda one: (gains[one], one))
+            if gains.pop(table) <= 0:
+                break
+            after = self._with(tables, table)
+            if not self.search.fits(after):
+                continue
+            known, error = self._chosen(tables, known, table)
+            tables = after
+            new = [one for one in self._joined(tables) if one not in gains]
+            gains |= self._gains(tables, known, error, new)
+            gains = {
+                one: gain
+                for one, gain in gains.items()
+                if gain > -HOPELESS and not self._is_inside(one, tables)
+            }
+        place = self.search.place
+        return tuple(sorted(tables, key=lambda table: [place[name] for name in table]))
+
+    @property
+    def _names(self) -> Names:
+        return tuple(self.search.sizes)
+
+    def _is_small(self, table: Names) -> bool:
+        return self.search.cells(table) <= MOST_CELLS
+
+    def _is_inside(self, table: Names, tables: Sequence[Names]) -> bool:
+        return any(set(table) <= set(one) for one in tables)
+
+    def _with(self, tables: Sequence[Names], table: Names) -> list[Names]:
+        """What is chosen when ``table`` takes the place of what is inside it."""
+        return [*(one for one in tables if not set(one) <= set(table)), table]
+
+    def _joined(self, tables: Sequence[Names]) -> list[Names]:
+        """The last table with each other one, and with each attribute."""
+        others = (*tables[:-1], *((name,) for name in self._names))
+        joined = {self.search.ordered({*one, *tables[-1]}) for one in others}
+        fresh = (one for one in joined if self._is_small(one) and one != tables[-1])
+        return sorted(fresh)
+
+    def _gains(
+        self, tables: Sequence[Names], known: _Known, error: float, candidates: Sequence[Names]
+    ) -> dict[Names, float]:
+        """By how much the error would fall with each candidate, as a part of it."""
+        found: dict[Names, float] = {}
+        for start in range(0, len(candidates), AT_ONCE):
+            some = candidates[start : start + AT_ONCE]
+            tried, _ = self._tried(tables, known, some)
+            errors, _ = self._settled(tried, STEPS)
+            gains = np.round(1 - errors / error, DIGITS)
+            found |= dict(zip(some, gains.tolist(), strict=True))
+        return found
+
+    def _chosen(self, tables: Sequence[Names], known: _Known, table: Names) -> tuple[_Known, float]:
+        """What is known with a table more, and the error."""
+        tried, gone = self._tried(tables, known, [table])
+        errors, shares = self._settled(tried, FIRST_STEPS)
+        after = _Known(tried.ways, tried.pairs, shares).one(0, np.append(~gone[0], True))
+        return after, float(errors[0])
+
+    def _tried(
+        self, tables: Sequence[Names], known: _Known, candidates: Sequence[Names]
+    ) -> tuple[_Known, Mask]:
+        """What would be known with each candidate, as the last of its tables, and which of the
+        others are inside it (c, tables).
+        """
+        many, most = len(candidates), len(tables)
+        gone = np.array([[set(one) <= set(new) for one in tables] for new in candidates])
+        gone = gone.reshape(many, most).astype(bool)
+        ways, pairs = zip(*map(self._of_table, candidates), strict=True)
+        of_tables = np.broadcast_to(known.shares[0, :most], (many, most))
+        of_new = (gone * of_tables).sum(axis=1) + OF_A_NEW_TABLE * float(
+            known.shares[0, :most].mean() if most else 1 / len(self._names)
+        )
+        singles = np.broadcast_to(known.shares[0, most:], (many, len(self._names)))
+        shares = np.hstack([np.where(gone, 0.0, of_tables), of_new[:, None], singles])
+        left = gone[:, :, None]
+        tried = _Known(
+            np.concatenate([np.where(left, 0.0, known.ways), np.array(ways)[:, None]], axis=1),
+            np.concatenate([np.where(left, np.inf, known.pairs), np.array(pairs)[:, None]], axis=1),
+            shares / shares.sum(axis=1, keepdims=True),
+        )
+        return tried, gone
+
+    def _of_table(self, table: Names) -> tuple[FloatArray, FloatArray]:
+        """What one table tells of one-way marginals (d,) and of pairs (pairs,)."""
+        cells, place = self.search.cells(table), self.search.place
+        ways, pairs = np.zeros(len(self._names)), np.full(len(self._first), np.inf)
+        levels = {place[name]: self.noise.grouped[name] for name in table}
+        for name in table:
+            if self.noise.grouped[name] == self.noise.sizes[name]:
+                ways[place[name]] = 1 / (cells * self.noise.sizes[name])
+        for one, other in combinations(sorted(levels), 2):
+            at = self._pair_place[one, other]
+            pairs[at] = cells * max(1, (levels[one] - 1) * (levels[other] - 1))
+        return ways, pairs
+
+    @cached_property
+    def _alone(self) -> _Known:
+        """No table."""
+        d, pairs = len(self._names), len(self._first)
+        shares = np.sqrt(self._levels)[None]
+        empty = np.zeros((1, 0, d)), np.zeros((1, 0, pairs)), shares / shares.sum()
+        known = _Known(*empty)
+        return _Known(*empty[:2], self._settled(known, FIRST_STEPS)[1])
+
+    def _error(self, known: _Known) -> float:
+        return float(self._settled(known, 0)[0][0])
+
+    def _settled(self, known: _Known, steps: int) -> tuple[FloatArray, FloatArray]:
+        """The error of all pairs (c,), each by what it counts, and shares, after so many gradient
+        steps on them, as in ``SharedNoise.amounts``.
+        """
+        power = 2 / 3 if self.noise.rate.concentrated else 1 / 2
+        shares = known.shares
+        for _ in range(steps):
+            falls = self._falls(known, shares)
+            shares = shares * np.where(shares > 0, falls + LEAST_FALL, 0.0) ** power
+            shares = shares / shares.sum(axis=1, keepdims=True)
+        # No product of matrices: what a library adds up in which order depends on the processor.
+        return (self._told(known, shares).errors * self._counts).sum(axis=1), shares
+
+    def _told(self, known: _Known, shares: FloatArray) -> _Told:
+        many = known.ways.shape[1]
+        amounts = np.maximum(shares * self.amount, LEAST_AMOUNT)
+        squares = self.noise.squares(amounts[:, :many])
+        paid = self._before + amounts[:, many:]
+        by_itself = 1 / (self._levels**2 * self.noise.squares(paid))
+        by_table = known.ways / squares[:, :, None]
+        ways = by_itself + by_table.sum(axis=1)
+        held = np.isfinite(known.told)
+        of_cells = np.take_along_axis(squares, known.holder, axis=1) if many else 0.0
+        noise = np.where(held, known.told, 0.0) * of_cells
+        missed = np.where(held, 0.0, self._untold**2)
+        both = 1 / ways[:, self._first] + 1 / ways[:, self._second]
+        return _Told(
+            amounts, paid, by_itself, by_table, ways, noise, np.sqrt(both + noise + missed)
+        )
+
+    def _falls(self, known: _Known, shares: FloatArray) -> FloatArray:
+        """How fast the error falls with each amount, but for a factor that all have."""
+        told, many = self._told(known, shares), known.ways.shape[1]
+        weights = self._counts / told.errors
+        of_attribute = weights[:, self._pairs_of].sum(axis=2) / told.ways**2
+        of_singles = of_attribute * told.by_itself / told.paid
+        if not many:
+            return np.asarray(of_singles)
+        places = known.holder + many * np.arange(len(shares))[:, None]
+        size = many * len(shares)
+        of_pairs = np.bincount(places.ravel(), (told.noise * weights).ravel(), minlength=size)
+        falling = of_pairs.reshape(-1, many) + (told.by_table * of_attribute[:, None]).sum(axis=2)
+        return np.hstack([falling / told.amounts[:, :many], of_singles])
+
+    @cached_property
+    def _first(self) -> IntArray:
+        return np.array([one for one, _ in self._pair_place], dtype=np.int64)
+
+    @cached_property
+    def _second(self) -> IntArray:
+        return np.array([other for _, other in self._pair_place], dtype=np.int64)
+
+    @cached_property
+    def _pair_place(self) -> dict[tuple[int, int], int]:
+        """Two places of attributes → that of their pair."""
+        pairs = combinations(range(len(self._names)), 2)
+        return {pair: at for at, pair in enumerate(pairs)}
+
+    @cached_property
+    def _pairs_of(self) -> IntArray:
+        """(d, d − 1): places of the pairs that an attribute is in."""
+        attributes = range(len(self._names))
+        return np.array(
+            [[at for pair, at in self._pair_place.items() if one in pair] for one in attributes]
+        )
+
+    @cached_property
+    def _levels(self) -> FloatArray:
+        return np.array([self.noise.sizes[name] for name in self._names], dtype=np.float64)
+
+    @cached_property
+    def _before(self) -> FloatArray:
+        return np.array([self.noise.before[name] for name in self._names])
+
+    @cached_property
+    def _untold(self) -> FloatArray:
+        return np.asarray(self.noise.untold[self._first, self._second])
+
+    @cached_property
+    def _counts(self) -> FloatArray:
+        """What the error of each pair counts (pairs,)."""
+        if self.noise.weights is None:
+            return np.ones(len(self._first))
+        return np.asarray(self.noise.weights[self._first, self._second])
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """What amounts let be known, of c candidates.
+
+    amounts     (c, tables + d)
+    paid        (c, d): for each one-way marginal, with what it has cost before
+    by_itself   (c, d): precision of each one-way marginal that it has by itself
+    by_table    (c, tables, d): precision that a table adds to one
+    ways        (c, d): precision of each
+    noise       (c, pairs): squares of what its table adds to a pair's error
+    errors      (c, pairs): of every pair, in rows in L1
+    """
+
+    amounts: FloatArray
+    paid: FloatArray
+    by_itself: FloatArray
+    by_table: FloatArray
+    ways: FloatArray
+    noise: FloatArray
+    errors: FloatArray
