@@ -5,7 +5,7 @@ Post-processing: everything here is public or was released.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -19,6 +19,9 @@ from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
 
 MOST_CELLS = 256
 """Of a table."""
+
+MOST_PAIRS = 512
+"""That a search begins with: those of the largest gaps beside their cells."""
 
 AT_ONCE = 48
 """Candidates whose errors are computed together, and of the best of which gains are computed again
@@ -98,8 +101,7 @@ class TableGrowth:
     def run(self) -> tuple[Names, ...]:
         """Tables of several attributes, none inside another, in the order of their attributes."""
         tables, known, error = list[Names](), self._alone, self._error(self._alone)
-        pairs = [pair for pair in combinations(self._names, 2) if self._is_small(pair)]
-        gains = self._gains(tables, known, error, pairs)
+        gains = self._gains(tables, known, error, self._pairs)
         while gains:
             best = sorted(gains, key=lambda table: (-gains[table], table))[:AT_ONCE]
             gains |= self._gains(tables, known, error, best)
@@ -124,6 +126,19 @@ class TableGrowth:
     @property
     def _names(self) -> Names:
         return tuple(self.search.sizes)
+
+    @property
+    def _pairs(self) -> list[Names]:
+        """To begin with."""
+        place, gaps = self.search.place, self.noise.untold
+
+        def worth(pair: Names) -> tuple[float, int]:
+            one, other = (place[name] for name in pair)
+            cells = self.search.cells(pair)
+            return -float(gaps[one, other]) / cells**0.5, cells
+
+        pairs: Iterable[Names] = combinations(self._names, 2)
+        return sorted(filter(self._is_small, pairs), key=worth)[:MOST_PAIRS]
 
     def _is_small(self, table: Names) -> bool:
         return self.search.cells(table) <= MOST_CELLS

@@ -65,15 +65,15 @@ class GapQuestions:
 
     def asked(self, plan: Plan) -> dict[Pair, float]:
         """Likely gaps in rows: of all pairs measured together, or of some that are picked; of the
-        others the mean that is left for them, or 0 where it was not measured. Where the mean of all
-        is less than the noise of one-way marginals nothing is picked.
+        others the mean that is left for them, or 0 where it was not measured. Nothing is picked
+        where the mean of all says that even the best pairs would tell less than picking them costs.
         """
         price = self.planning.amount * plan.structure
         if not plan.picks:
             return self._measured(self.planning.pairs, price)
         mean = self._mean(plan)
-        if plan.mean_gap and mean < self.planning.alone_noise:
-            return dict.fromkeys(self.planning.pairs, mean)
+        if plan.mean_gap and mean < self.planning.least_mean_gap:
+            return dict.fromkeys(self.planning.pairs, 0.0)
         picked = self._picked(plan.picks, price * OF_PICKS)
         measured = self._measured(picked, price * (1 - OF_PICKS))
         others = max(1, len(self.planning.pairs) - len(picked))

@@ -128,9 +128,12 @@ MANY_PICKED = (Fraction(16, 100), 0.4)
 LEAST_MEAN_GAP, MOST_MEAN_GAP = Fraction(5, 1000), Fraction(6, 100)
 MEAN_GAP_NOISE = 0.01
 MOST_EARLY_PICKED = Fraction(20, 100)
+MANY_ATTRIBUTES = 30
 """Where the noise of a one-way marginal, which gaps need, is at most that share of the rows: what
 picking costs, and how far a pick may be off, as a share of the rows; the less, the fewer picks.
-The mean of all gaps is measured before, for so much, and one-way marginals cost at most that."""
+The mean of all gaps is measured before, for so much, and one-way marginals cost at most that. Of
+more attributes than that the mean has to be the larger for pairs to be picked: they would be few
+beside all."""
 
 MUCH_NOISE = 0.35
 FEW_PICKED = (Fraction(5, 100), 0.3)
@@ -148,8 +151,9 @@ GAP_NOISE = 0.06
 """The same of the gaps of all pairs together."""
 
 LEAST_MEAN, MOST_MEAN = Fraction(2, 100), Fraction(10, 100)
-MEAN_NOISE = 0.012
-"""The same of the mean of U over all pairs."""
+MEAN_NOISE, MEAN_NOISE_IN_SEVERAL = 0.012, 0.03
+"""The same of the mean of U over all pairs; the second where no clique holds all attributes, and
+tables that are put together are nearly as good as views."""
 
 OF_MEAN, OF_MEAN_BESIDE_GAPS = 0.8, 0.6
 """Views are measured where an average pair's noise, half of it, is at most this part of the mean of
@@ -218,7 +222,7 @@ class Planning:
         if self.knows_all_pairs:
             return Plan(views=self.views)
         noise = self._view_noise(self.views) / len(self.pairs)
-        if not self.is_small or noise > MOST_VIEW_NOISE * self.rows:
+        if noise > MOST_VIEW_NOISE * self.rows:
             return self._found
         part = OF_MEAN_BESIDE_GAPS if self._knows_gaps else OF_MEAN
         pays = noise / 2 <= part * self._noisy_mean(curator)
@@ -236,7 +240,8 @@ class Planning:
         """The mean of U over all pairs, in rows. Of a pair's four cells three are told by its
         margins and the number of rows, so its noise counts half.
         """
-        wanted = self.rate.for_scale(2.0, MEAN_NOISE * self.rows)
+        noise = MEAN_NOISE if self.is_small else MEAN_NOISE_IN_SEVERAL
+        wanted = self.rate.for_scale(2.0, noise * self.rows)
         price = self.amount * self._share(wanted, LEAST_MEAN, MOST_MEAN)
         session = curator.open_scores({pair: Independence() for pair in self.pairs})
         return session.measure_total(amount=price) / UNIT / len(self.pairs)
@@ -257,7 +262,8 @@ class Planning:
             mean_gap = self._share(wanted, LEAST_MEAN_GAP, MOST_MEAN_GAP)
             early = min(plan.early, MOST_EARLY_PICKED)
             return replace(plan, early=early, mean_gap=mean_gap)
-        return self._picked(*FEW_PICKED) if noise <= MUCH_NOISE and not self._packs else None
+        is_few = noise <= MUCH_NOISE and len(self.sizes) <= MANY_ATTRIBUTES
+        return self._picked(*FEW_PICKED) if is_few and not self._packs else None
 
     def _picked(self, share: Fraction, noise: float) -> Plan | None:
         """As many picks as that share of the amount pays for, each off by that share of the rows;
@@ -292,12 +298,14 @@ class Planning:
         return sum(self.rate.share(float(size)) for size in self.sizes.values())
 
     @property
-    def alone_noise(self) -> float:
-        """In rows in L1, of a pair of independent attributes on average, where all that finding
-        tables leaves goes to one-way marginals.
+    def least_mean_gap(self) -> float:
+        """In rows: with a smaller mean of all gaps pairs are not picked. It is what the noise of
+        one-way marginals puts into a pair, where all that finding tables leaves goes to them; more
+        of it where attributes are many.
         """
-        amount = float(self.amount * LATE)
-        return sqrt(2) * self.rate.of_shares(self._apart, amount) / len(self.sizes)
+        d, amount = len(self.sizes), float(self.amount * LATE)
+        noise = sqrt(2) * self.rate.of_shares(self._apart, amount) / d
+        return noise * max(1.0, d / MANY_ATTRIBUTES)
 
     def gap_noise(self, structure: Fraction) -> float:
         """Standard deviation of a gap, where all of them are measured together for that share: by
