@@ -11,17 +11,12 @@ from hypothesis import strategies as st
 
 from dp_pipeline.anonymity import kjig, telling_boxes
 from dp_pipeline.anonymity.boxes import BoxRecoding
-from dp_pipeline.anonymity.kjig import WAYS, Kjig, best_way, told_columns
-from dp_pipeline.anonymity.method import BitRecoding, Recoded, bit_matrix, cumulative_bits
+from dp_pipeline.anonymity.kjig import SLOW_WAYS, WAYS, Kjig, told_columns
+from dp_pipeline.anonymity.method import Recoded, bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import evaluate
-from dp_pipeline.anonymity.telling_boxes import (
-    Worth,
-    discriminant_scores,
-    label_scores,
-    line_weights,
-)
+from dp_pipeline.anonymity.telling_boxes import Worth
 from dp_pipeline.metrics.disclosure import distinct_labels, homogeneous_rows, smallest_class
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
 from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows_of
@@ -29,7 +24,11 @@ from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows
 BOTH, BY_LABEL = Worth(label=True, line=True), Worth(label=True, line=False)
 promises = st.builds(KAnonymityGuarantee, k=st.integers(0, 5), diversity=st.integers(1, 2))
 each_way = pytest.mark.parametrize(
-    "way", [*WAYS, kjig.clusters, lambda rows, promise: Kjig().recode(rows, promise, seed=0)]
+    "way",
+    [
+        *(way.recode for way in (*WAYS, *SLOW_WAYS)),
+        lambda rows, promise: Kjig().recode(rows, promise, seed=0),
+    ],
 )
 
 
@@ -115,99 +114,28 @@ def test_boxes_counted_few_at_a_time_are_the_same(monkeypatch):
     assert telling_boxes.telling_boxes(rows, promise, BOTH).recoding == whole.recoding
 
 
-def test_a_line_weighs_what_the_label_goes_with():
-    rng = np.random.default_rng(2)
-    codes = rng.integers(0, 2, (500, 2))
-    rows = CodedRows(flags(2), codes, codes[:, 0].copy(), ("no", "yes"))
-    scores = label_scores(rows)
-    assert scores.shape == (500, 1)
-    assert (scores == np.rint(scores)).all()
-    high, low = scores[codes[:, 0] == 1, 0], scores[codes[:, 0] == 0, 0]
-    assert abs(high.mean() - low.mean()) > 20 * max(high.std(), low.std())
-    assert label_scores(replace(rows, target=np.zeros(500, dtype=np.int64))).shape == (500, 0)
-    weights = line_weights(codes.astype(float), rows.target, 2)
-    assert weights[0, 1] > 10 * abs(weights[1, 1])
-    assert np.allclose(weights[:, 0], -weights[:, 1])
-
-
-def test_a_discriminant_finds_a_label_between_two_others():
-    rng = np.random.default_rng(3)
-    place = rng.integers(0, 9, 900)
-    target = place // 3
-    scores = discriminant_scores(
-        place[:, None].astype(float), target, np.array([[0.0], [4], [8]]), 4
-    )
-    assert scores.argmax(axis=1).tolist() == [0, 1, 2]
-    assert np.allclose(scores.sum(axis=1), 1)
-    assert (scores[:, 3] < 1e-6).all()
-
-
-def nothing(rows: CodedRows, _: KAnonymityGuarantee) -> Recoded:
-    """All rows are one class."""
-    return Recoded(BitRecoding(rows.columns, ()), np.zeros(len(rows), dtype=np.bool_))
-
-
-def test_the_way_is_chosen_that_is_learned_most_from_and_the_first_of_equals():
-    rows, promise = either_or(300), KAnonymityGuarantee(5)
-    assert best_way([nothing, told_columns], rows, promise).recoding.bits
-    assert best_way([told_columns, nothing], rows, promise).recoding.bits
-    untold = replace(rows, target=np.zeros(len(rows), dtype=np.int64))
-    assert not best_way([nothing, told_columns], untold, promise).recoding.bits
-
-
-def test_folds_ask_for_classes_as_fine_as_those_of_all_rows_and_all_rows_for_the_promise():
-    asked = []
-
-    def noted(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
-        asked.append((len(rows), promise.k, promise.diversity))
-        return nothing(rows, promise)
-
-    best_way([noted, nothing], either_or(200), KAnonymityGuarantee(50, diversity=2))
-    assert asked == [*[(160, 40, 2)] * 10, (200, 50, 2)]
-
-
-@pytest.mark.parametrize(("records", "parts"), [(999, 10), (1_000, 3), (10_000, 2)])
-def test_more_rows_are_parted_less_often(records, parts):
-    asked = []
-
-    def noted(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
-        asked.append(len(rows))
-        return nothing(rows, promise)
-
-    best_way([noted, nothing], either_or(records), KAnonymityGuarantee(2))
-    assert len(asked) == parts + 1
-
-
-@pytest.mark.parametrize("way", ["clusters", "halves"])
-def test_ways_that_take_long_are_tried_where_rows_are_few(way):
+@pytest.mark.parametrize("at", range(len(SLOW_WAYS)))
+def test_ways_that_take_long_are_tried_where_rows_are_few(at):
     # Ten like rows each at three corners of six flags: clusters are the corners, and so are halves.
     corners = [(0, 0, 0, 0, 0, 0, 0), (1, 1, 1, 0, 0, 0, 1), (0, 0, 0, 1, 1, 1, 1)]
     rows = rows_of(*(corners * 10), columns=flags(6))
     tried = []
+
+    def noted(some: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
+        tried.append(len(some))
+        return SLOW_WAYS[at].recode(some, promise)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kjig, way, lambda rows, promise: _noted(tried, rows, promise))
+        slow = [replace(way, recode=noted) if way is SLOW_WAYS[at] else way for way in SLOW_WAYS]
+        patch.setattr(kjig, "SLOW_WAYS", tuple(slow))
         Kjig().recode(rows, KAnonymityGuarantee(3), seed=0)
         assert len(tried) >= 10
         tried.clear()
         patch.setattr(kjig, "FEW_CODES", 180)
         Kjig().recode(rows, KAnonymityGuarantee(3), seed=0)
         assert not tried
-    found = getattr(kjig, way)(rows, KAnonymityGuarantee(3))
+    found = SLOW_WAYS[at].recode(rows, KAnonymityGuarantee(3))
     assert released(found, rows).sizes.tolist() == [10, 10, 10]
-
-
-def _noted(tried: list[int], rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
-    tried.append(len(rows))
-    return nothing(rows, promise)
-
-
-def test_a_way_that_is_ahead_by_luck_alone_is_not_taken(monkeypatch):
-    rows = either_or(100)
-    for ahead, expected in (([0.3, -0.2, 0.0, 0.01, -0.1], 0), ([0.1, 0.1, 0.2, 0.1, 0.1], 1)):
-        learned = np.array([[0.5] * 5, [0.5 + one for one in ahead]])
-        monkeypatch.setattr(kjig, "_learned", lambda *_, found=learned: found)
-        found = best_way([nothing, told_columns], rows, KAnonymityGuarantee(5))
-        assert len(found.recoding.bits) == (0 if expected == 0 else 3)
 
 
 def test_rows_too_few_for_folds_still_have_a_release():

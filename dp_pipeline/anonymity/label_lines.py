@@ -1,0 +1,169 @@
+"""Logistic regression in a few steps: what stands in for a classifier in a search.
+
+LabelLines: a straight line for every label, learned from counts.
+
+label_scores: what all rows say of each row, along such lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
+from dp_pipeline.anonymity.partition import CodedRows
+from dp_pipeline.anonymity.ranking import mutual_information, on_and_off
+from dp_pipeline.metrics.equivalence_classes import class_ids
+from dp_pipeline.spec.encoding import FloatArray, IntArray
+
+MOST_BITS = 256
+"""That a line looks at: the most telling ones. Time grows with the square."""
+
+MOST_LABELS = 16
+"""That have a line each: the most frequent ones."""
+
+SCORE_UNIT = 1 << 12
+"""Weights are whole numbers of 1/4096, so that sums of scores are exact in any order."""
+
+_STEPS = 5
+"""At most: the order of rows along a line hardly changes after three."""
+
+_MOST_PRODUCTS = 1 << 29
+"""That all steps compute together: large tables have fewer steps, at the least the first, which
+is the line of least squares.
+"""
+
+_FARTHEST = 3.0
+"""That one step moves a row along a line: where labels are told apart without doubt, a whole step
+may go past the optimum by any length.
+"""
+
+_LEAST_BEND = 1e-5
+"""Of a curve, where a chance is nearly 0 or 1."""
+
+_IMPOSSIBLE = -30.0
+"""The height of a label that no row has."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelLines:
+    """What logistic regression with C = 1 learns: a label's chance grows with its line.
+
+    weights   (features, labels)
+    heights   (labels,)
+    """
+
+    weights: FloatArray
+    heights: FloatArray
+
+    @classmethod
+    def of(cls, features: FloatArray, counts: NDArray[np.number]) -> LabelLines:
+        """Learned from kinds of rows.
+
+        features   (m, features) of each kind, m ≥ 1
+        counts     (m, labels) how many rows of each there are, at least one a kind
+
+        Newton's steps, label by label: of two labels one has a line and the other none; of more,
+        each step goes (labels − 1)/labels of its way, since all lines move at once. A few steps
+        are not the optimum, but order rows as it does, in a tenth of a solver's time and less.
+
+        Source: Hastie, Tibshirani, Friedman, "The elements of statistical learning", section 4.4.
+        """
+        rows = counts.sum(axis=1)
+        middle = rows @ features / rows.sum()
+        within, back = _turned(features - middle)
+        weights, heights = _stepped(np.column_stack([within, np.ones(len(rows))]), counts)
+        weights = weights if back is None else back @ weights
+        return cls(weights, heights - middle @ weights)
+
+    def chances(self, features: FloatArray) -> FloatArray:
+        """Of each label (n, labels), of features (n, features)."""
+        from scipy.special import softmax
+
+        return np.asarray(softmax(features @ self.weights + self.heights, axis=1))
+
+
+def _turned(features: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+    """The features (m, d) where there are no more than kinds of rows; else as many turned ones,
+    in which a line has the same length, and what turns weights of those back (d, turned).
+    """
+    if features.shape[1] <= len(features):
+        return features, None
+    squares, axes = np.linalg.eigh(features @ features.T)
+    told = squares > max(0.0, squares[-1]) * 1e-10
+    lengths = np.sqrt(squares[told])
+    return axes[:, told] * lengths, features.T @ (axes[:, told] / lengths)
+
+
+def _stepped(features: FloatArray, counts: NDArray[np.number]) -> tuple[FloatArray, FloatArray]:
+    """Weights of features (m, d + 1), the last of which is one everywhere, and heights."""
+    from scipy.special import softmax
+
+    rows, totals = counts.sum(axis=1), counts.sum(axis=0)
+    there = np.flatnonzero(totals)
+    moved = there[1:] if len(there) == 2 else there
+    share = 1.0 if len(there) == 2 else 1 - 1 / len(there)
+    weights = np.zeros((features.shape[1], len(totals)))
+    weights[-1] = _IMPOSSIBLE
+    weights[-1, there] = np.log(totals[there] / totals[there[0]])
+    penalty = np.append(np.ones(features.shape[1] - 1), 1e-6)
+    for _ in range(_steps(len(moved), *features.shape)):
+        chances = softmax(features @ weights, axis=1)
+        step = np.zeros_like(weights)
+        for label in moved:
+            chance = chances[:, label]
+            slope = features.T @ (counts[:, label] - rows * chance) - penalty * weights[:, label]
+            bend = rows * np.maximum(chance * (1 - chance), _LEAST_BEND)
+            squares = (features * bend[:, None]).T @ features
+            squares[np.diag_indices_from(squares)] += penalty
+            step[:, label] = share * np.linalg.solve(squares, slope)
+        farthest = np.abs(features @ step).max()
+        weights += step * (_FARTHEST / max(farthest, _FARTHEST))
+    return weights[:-1], weights[-1]
+
+
+def _steps(labels: int, rows: int, features: int) -> int:
+    return max(1, min(_STEPS, _MOST_PRODUCTS // max(1, labels * rows * features**2)))
+
+
+def kinds(codes: NDArray[np.integer], target: IntArray, labels: int) -> tuple[IntArray, IntArray]:
+    """One row number of each kind of equal codes, in the order of the codes, and how many rows of
+    each label there are of it (kinds, labels).
+
+    >>> one, counts = kinds(np.array([[1], [0], [1]]), np.array([0, 1, 1]), 2)
+    >>> one.tolist(), counts.tolist()
+    ([1, 2], [[0, 1], [1, 1]])
+    """
+    ids, sizes = class_ids(codes)
+    one = np.zeros(len(sizes), dtype=np.int64)
+    one[ids] = np.arange(len(ids))
+    counts = np.bincount(ids * labels + target, minlength=len(sizes) * labels)
+    return one, counts.reshape(-1, labels)
+
+
+def label_scores(rows: CodedRows) -> FloatArray:
+    """Whole numbers (n, scores): each row along the line of each label, of two labels along one.
+
+    Squares are in nats, times 2^24: a fall of squares by a cut weighs as much as the fall of
+    entropy that it foretells, to the second order. It depends on how many rows there are of each
+    kind, not on their order.
+    """
+    counts = rows.target_counts
+    told = np.argsort(-counts, kind="stable")[: MOST_LABELS if np.count_nonzero(counts) > 2 else 1]
+    told = told[(counts[told] > 0) & (counts[told] < len(rows))]
+    bits = cumulative_bits(rows.columns)
+    if not bits or not len(told):
+        return np.zeros((len(rows), 0))
+    worth = mutual_information(on_and_off(rows, bits))
+    chosen = np.sort(np.argsort(-worth, kind="stable")[:MOST_BITS])
+    matrix = bit_matrix([bits[at] for at in chosen], rows.codes, rows.columns).astype(np.float64)
+    one, of_kind = kinds(rows.codes, rows.target, len(counts))
+    weights = LabelLines.of(matrix[one], of_kind).weights
+    shares = counts / len(rows)
+    # The change of a chance p is p times that of its line beside the mean of all lines.
+    changes = (weights - (weights @ shares)[:, None]) * shares
+    rest = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
+    scaled = changes[:, told] * SCORE_UNIT / np.sqrt(2 * shares * rest)[told]
+    return np.asarray(matrix @ np.rint(scaled))
