@@ -324,7 +324,8 @@ def fit_tree(
     everything that was measured, what is inside a larger table too: y is the least-squares solution
     of it, so this is the sum of squares of the noise but for a constant, and where shares cannot be
     negative what was measured better gives way less. One table that has
-    every attribute is projected to the nearest shares instead: there is nothing to make agree. The
+    every attribute, and nothing beside it, is projected to the nearest shares instead: there is
+    nothing to make agree. The
     dual, log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and has
     no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it. On one
     thread, so that a release is fitted to the same bytes by any computer that replays it.
@@ -350,13 +351,14 @@ def fit_tree(
     rows, tables = reconciled(measured, sizes)
     rows = max(1.0, rows)
     variances = [_variance(names, measured) for names in tables]
-    if len(model.nodes) == len(tables) == 1 and not any(table.any() for table in beside):
+    inside = _inside(tables, measured, sizes)
+    is_alone = len(model.nodes) == len(tables) == 1 and not inside
+    if is_alone and not any(table.any() for table in beside):
         ((names, table),) = tables.items()
         if len(names) == len(sizes):
             return [_nearest(table, rows, [names.index(name) for name in model.nodes[0].names])]
     deviation = float(np.median(np.sqrt(variances)))
     weight = entropy * _doubt(tables, variances, start, rows) * rows / deviation
-    inside = _inside(tables, measured, sizes)
     tables, variances = tables | inside, [*variances, *(_variance(n, measured) for n in inside)]
     target = np.concatenate([table.ravel() for table in tables.values()]) / rows
     noise = np.repeat(variances, [table.size for table in tables.values()]) / rows**2

@@ -31,8 +31,9 @@ STEPS, FIRST_STEPS = 5, 12
 """Steps on the shares of the amount: from what tables had without a candidate, and of what is
 chosen."""
 
-OF_A_NEW_TABLE = 0.5
-"""The share of a candidate before the first step, in those of an average table."""
+OF_A_NEW_TABLE, MOVED = 0.5, 0.75
+"""The share of a candidate before the first step: in average shares, and of what its one-way
+marginals have."""
 
 HOPELESS = 1e-3
 """A candidate that would add so much to the error, as a part of it, is not tried again."""
@@ -105,7 +106,7 @@ class TableGrowth:
         while gains:
             best = sorted(gains, key=lambda table: (-gains[table], table))[:AT_ONCE]
             gains |= self._gains(tables, known, error, best)
-            table = max(best, key=lambda one: (gains[one], one))
+            table = min(best, key=lambda one: (-gains[one], one))
             if gains.pop(table) <= 0:
                 break
             after = self._with(tables, table)
@@ -188,11 +189,12 @@ class TableGrowth:
         gone = gone.reshape(many, most).astype(bool)
         ways, pairs = zip(*map(self._of_table, candidates), strict=True)
         of_tables = np.broadcast_to(known.shares[0, :most], (many, most))
-        of_new = (gone * of_tables).sum(axis=1) + OF_A_NEW_TABLE * float(
-            known.shares[0, :most].mean() if most else 1 / len(self._names)
-        )
-        singles = np.broadcast_to(known.shares[0, most:], (many, len(self._names)))
-        shares = np.hstack([np.where(gone, 0.0, of_tables), of_new[:, None], singles])
+        # What a table tells of one-way marginals need not be paid for them.
+        singles, moved = known.shares[0, most:], MOVED * (np.array(ways) > 0)
+        of_new = (gone * of_tables).sum(axis=1) + (moved * singles).sum(axis=1)
+        of_new += OF_A_NEW_TABLE * float(known.shares[0].mean())
+        of_singles = singles * (1 - moved)
+        shares = np.hstack([np.where(gone, 0.0, of_tables), of_new[:, None], of_singles])
         left = gone[:, :, None]
         tried = _Known(
             np.concatenate([np.where(left, 0.0, known.ways), np.array(ways)[:, None]], axis=1),

@@ -247,3 +247,27 @@ def test_a_fit_uses_one_thread_whatever_the_program_around_it_does(
     with threadpool_limits(2):
         fit_tree(model, tables, start=even(model))
     assert threads == {1}
+
+
+def test_a_marginal_that_was_measured_well_stays_where_cells_around_it_are_noisy() -> None:
+    tree = JunctionTree((("a", "b"),), ())
+    model = GraphicalModel(tree, {"a": 2, "b": 5})
+    rng = np.random.default_rng(0)
+    shares, errors = np.array([0.52, 0.48]), []
+    for _ in range(20):
+        # Half of the cells are empty, and noise of a fifth of the rows would fill them.
+        exact = ROWS * np.array([[0.5, 0.02, 0, 0, 0], [0.0, 0.48, 0, 0, 0]])
+        noisy = exact + rng.normal(0, ROWS / 5, exact.shape)
+        one = ROWS * shares + rng.normal(0, ROWS / 1000, 2)
+        other = exact.sum(axis=0) + rng.normal(0, ROWS / 1000, 5)
+        measured = [
+            Estimate((), np.array(ROWS), 1.0),
+            Estimate(("a", "b"), noisy, (ROWS / 5) ** 2),
+            Estimate(("a",), one, (ROWS / 1000) ** 2),
+            Estimate(("b",), other, (ROWS / 1000) ** 2),
+        ]
+        start = {"a": shares, "b": exact.sum(axis=0) / ROWS}
+        (table,) = fit_tree(model, measured, start=start)
+        errors.append(np.abs(table.sum(axis=1) - shares).sum())
+    # Of noise of a thousandth of the rows, and not of a fifth.
+    assert np.mean(errors) < 0.01

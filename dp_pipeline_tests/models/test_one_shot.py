@@ -142,12 +142,14 @@ def test_all_pairs_of_binary_attributes_are_measured_under_the_cap(delta: Fracti
 
 
 def test_where_gaps_of_all_pairs_would_drown_in_noise_those_of_picked_ones_are_measured() -> None:
-    done = made(MORE, 5000, "3")
+    # Every attribute is the same: pairs tell far more than picking them costs.
+    codes = np.random.default_rng(0).integers(0, 4, (5000, 1)).repeat(len(MORE), axis=1)
+    done = made(MORE, 5000, "3", codes=codes)
     asked = questions(done)
-    assert asked == ["number", *(f"pair {at}" for at in range(1, 40)), "scores"]
+    assert asked == ["number", "total", *(f"pair {at}" for at in range(1, 40)), "scores"]
     # With more noise in one-way marginals fewer pairs can be told, and then none.
     picks = [getattr(planned(MORE, one, rows=5000.0)._found, "picks", None) for one in EPSILONS]
-    assert picks == [0, 39, 3, None]
+    assert picks == [0, 39, None, None]
     none = made(MORE, 5000, EPSILONS[-1])
     assert questions(none) == ["number"]
     assert hold_each_attribute_once(tables_of(none), MORE)
@@ -155,10 +157,32 @@ def test_where_gaps_of_all_pairs_would_drown_in_noise_those_of_picked_ones_are_m
     assert getattr(planned(MORE, "3", rows=5000.0, delta=DELTA)._found, "picks", None) == 0
 
 
+def test_pairs_are_picked_where_the_mean_of_all_gaps_says_that_they_tell_enough() -> None:
+    sizes, rows = (4,) * 20, 5000
+    one = np.random.default_rng(0).integers(0, 4, (rows, 1))
+    for codes, picks in (
+        (one.repeat(len(sizes), axis=1), True),
+        (np.random.default_rng(0).integers(0, 4, (rows, len(sizes))), False),
+    ):
+        done = made(sizes, rows, "0.5", codes=codes)
+        assert questions(done)[:2] == ["number", "total"]
+        assert (choices(done) > 0) == picks
+
+
+def test_a_mean_of_gaps_has_to_be_the_larger_the_more_attributes_there_are() -> None:
+    few, many = (planned((4,) * d, "2", rows=9000.0) for d in (30, 60))
+    noise = [float(one.one_way_noise) for one in (few, many)]
+    assert many.least_mean_gap / few.least_mean_gap == pytest.approx(2 * noise[1] / noise[0])
+
+
 def test_few_pairs_are_picked_only_where_tables_of_several_attributes_would_save_little() -> None:
     # Eight levels: a table of two attributes has more noise in each than one table for each.
-    for sizes, picks in (((8,) * 30, True), ((2,) * 20 + (8,) * 20, False)):
-        planning = planned(sizes, "0.7", rows=12_000.0)
+    for sizes, epsilon, picks in (
+        ((8,) * 30, "0.45", True),
+        ((2,) * 15 + (8,) * 15, "0.25", False),
+        ((8,) * 31, "0.45", False),
+    ):
+        planning = planned(sizes, epsilon, rows=12_000.0)
         noise = planning.one_way_noise / planning.rows
         assert LITTLE_NOISE < noise < MUCH_NOISE
         assert (planning._found is not None) == picks
@@ -207,7 +231,7 @@ def test_tables_are_searched_for_again_with_what_they_would_get(
 
     monkeypatch.setattr(TableSearch, "run", noted_run)
     monkeypatch.setattr(SharedNoise, "amounts", noted_amounts)
-    done = made(MANY, 5000, "2", delta=delta)
+    done = made(MANY, 5000, "5", delta=delta)
     guessed, searched = given
     assert searched == divided[0] != guessed
     assert sum(len(table) > 1 for table in tables_of(done)) > 0
@@ -290,17 +314,28 @@ def test_where_no_clique_holds_all_twice_the_noise_leaves_nothing_to_ask(
         assert planning.knows_all_pairs == (noise <= most)
 
 
-@pytest.mark.parametrize(("attributes", "most"), [(16, 0.8), (17, 1.5)])
-def test_where_no_clique_holds_all_views_are_taken_for_less(
-    attributes: int, most: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planning = planned((2,) * attributes, "0.2")
-    assert not planning._knows_gaps
-    noise = planning._view_noise(planning.views) / len(planning.pairs) / 2
-    for part in (0.75 * most, 0.95 * most, 1.05 * most):
-        monkeypatch.setattr(Planning, "_noisy_mean", lambda *_, mean=noise / part: mean)
-        plan = planning.choose(None)  # type: ignore[arg-type]
-        assert bool(plan and plan.views) == (part < most)
+def test_where_no_clique_holds_all_less_is_paid_to_ask_whether_pairs_depend() -> None:
+    class Asked(Exception): ...
+
+    def price(attributes: int) -> float:
+        """Of the mean of U, as a share."""
+        planning, found = planned((2,) * attributes, "0.5", rows=6_000.0), list[Fraction]()
+
+        class Session:
+            def measure_total(self, *, amount: Fraction) -> int:
+                found.append(amount)
+                raise Asked
+
+        class Gate:
+            def open_scores(self, _: object) -> Session:
+                return Session()
+
+        with pytest.raises(Asked):
+            planning.choose(Gate())  # type: ignore[arg-type]
+        return float(found[0] / planning.amount)
+
+    assert price(16) == pytest.approx(2 / (0.012 * 6_000 * 0.5), abs=1e-3)
+    assert price(17) == pytest.approx(2 / (0.03 * 6_000 * 0.5), abs=1e-3)
 
 
 @both_currencies
