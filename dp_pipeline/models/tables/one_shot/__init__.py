@@ -96,9 +96,12 @@ class OneShot(TableModel):
       falls alike with each (``inference.dependence``); the search is made twice, the second time
       with what the tables of the first would get, and of its tables those are kept with which the
       error of all pairs is least;
-    * *some*, where the gaps of all pairs would drown in noise: pairs drawn by their gaps, and the
-      gaps of these (16 % together, or 5 % where one-way marginals have much noise); the rest as
-      before;
+    * *some*, where the gaps of all pairs would drown in noise: the mean of all gaps (.5 to 6 %),
+      and where that is large beside the noise of one-way marginals pairs drawn by their gaps, and
+      the gaps of these (16 %); the others are taken for what is left of the mean. Tables are then
+      put together while the error of all pairs falls (``inference.table_growth``);
+    * *few*, with more noise in one-way marginals and at most thirty attributes: a few pairs and
+      their gaps (5 %) without that mean; the rest as in *large*;
     * nothing pays: every attribute once, in tables packed so that all one-way marginals have
       the least noise.
 
@@ -109,8 +112,8 @@ class OneShot(TableModel):
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
     Δ2 = 1 under add/remove, times the distance; a refined marginal costs what is added to it
     (``gate.mechanisms.refine``). U moves by less than 2, a sum of p of them by 2p; against
-    released N̂ and p̂ a gap moves by 1, and so do all of p together in L∞, and by √p in L2. Sizes,
-    groups, views, sets and shares are functions of public and released values, and the tables get
+    released N̂ and p̂ a gap moves by 1, a sum of p of them by p, so do all of p together in L∞ by
+    1, and by √p in L2. Sizes, groups, views, sets and shares are functions of public and released values, and the tables get
     all that is left, so the total is the amount, exactly. Fit and sampling are post-processing. ∎
 
     Source: this project; its parts are of PriView (covering designs), Private-PGM (fit by a
