@@ -112,9 +112,10 @@ class OneShot(TableModel):
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
     Δ2 = 1 under add/remove, times the distance; a refined marginal costs what is added to it
     (``gate.mechanisms.refine``). U moves by less than 2, a sum of p of them by 2p; against
-    released N̂ and p̂ a gap moves by 1, a sum of p of them by p, so do all of p together in L∞ by
-    1, and by √p in L2. Sizes, groups, views, sets and shares are functions of public and released values, and the tables get
-    all that is left, so the total is the amount, exactly. Fit and sampling are post-processing. ∎
+    released N̂ and p̂ a gap moves by 1, a sum of p of them by p, and all of p together by 1 in L∞
+    and by √p in L2. Sizes, groups, views, sets and shares are functions of public and released
+    values, and the tables get all that is left, so the total is the amount, exactly. Fit and
+    sampling are post-processing. ∎
 
     Source: this project; its parts are of PriView (covering designs), Private-PGM (fit by a
     graphical model) and AIM (gain beside noise).
