@@ -109,6 +109,20 @@ def test_picked_pairs_are_those_with_large_gaps_and_no_circle(delta: Fraction | 
 
 
 @both_currencies
+def test_pairs_that_were_not_picked_are_taken_for_what_is_left_of_the_mean(
+    delta: Fraction | None,
+) -> None:
+    codes = dependent_rows(SIZES, 30_000)
+    asked = asking(codes, "40", delta=delta)
+    plan = Plan(Fraction(1, 5), Fraction(1, 10), picks=3, mean_gap=Fraction(1, 10))
+    found, true = asked.asked(plan), without_noise(codes, asked)
+    largest = sorted(found.values())[-3:]
+    (rest,) = {gap for gap in found.values() if gap not in largest}
+    assert rest == pytest.approx((sum(true.values()) - sum(largest)) / (len(true) - 3), abs=60)
+    assert rest > 100
+
+
+@both_currencies
 def test_tables_that_one_way_marginals_would_pay_too_much_for_are_left_out(
     delta: Fraction | None,
 ) -> None:

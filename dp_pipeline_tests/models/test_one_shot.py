@@ -169,6 +169,13 @@ def test_pairs_are_picked_where_the_mean_of_all_gaps_says_that_they_tell_enough(
         assert (choices(done) > 0) == picks
 
 
+def test_before_the_mean_of_gaps_one_way_marginals_cost_a_fifth_at_most() -> None:
+    for epsilon in ("0.5", "0.8", "1"):
+        plan = planned((4,) * 20, epsilon, rows=5_000.0)._found
+        assert plan is not None
+        assert (plan.early <= Fraction(1, 5)) == (plan.mean_gap > 0)
+
+
 def test_a_mean_of_gaps_has_to_be_the_larger_the_more_attributes_there_are() -> None:
     few, many = (planned((4,) * d, "2", rows=9000.0) for d in (30, 60))
     noise = [float(one.one_way_noise) for one in (few, many)]
