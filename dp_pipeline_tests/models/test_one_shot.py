@@ -176,6 +176,16 @@ def test_before_the_mean_of_gaps_one_way_marginals_cost_a_fifth_at_most() -> Non
         assert (plan.early <= Fraction(1, 5)) == (plan.mean_gap > 0)
 
 
+def test_of_very_many_attributes_pairs_are_picked_without_the_mean_of_all_gaps() -> None:
+    # Tables are put together in time with the square of the pairs: 160 s of 86 attributes.
+    for many, has_mean in ((50, True), (51, False)):
+        plan = planned((4,) * many, "4", rows=5_000.0)._found
+        assert plan is not None
+        assert plan.picks == many - 1
+        assert (plan.mean_gap > 0) == has_mean
+    assert planned((4,) * 51, "1.8", rows=5_000.0)._found is None
+
+
 def test_a_mean_of_gaps_has_to_be_the_larger_the_more_attributes_there_are() -> None:
     few, many = (planned((4,) * d, "2", rows=9000.0) for d in (30, 60))
     noise = [float(one.one_way_noise) for one in (few, many)]

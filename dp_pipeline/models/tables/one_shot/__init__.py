@@ -96,10 +96,11 @@ class OneShot(TableModel):
       falls alike with each (``inference.dependence``); the search is made twice, the second time
       with what the tables of the first would get, and of its tables those are kept with which the
       error of all pairs is least;
-    * *some*, where the gaps of all pairs would drown in noise: the mean of all gaps (.5 to 6 %),
-      and where that is large beside the noise of one-way marginals pairs drawn by their gaps, and
-      the gaps of these (16 %); the others are taken for what is left of the mean. Tables are then
-      put together while the error of all pairs falls (``inference.table_growth``);
+    * *some*, where the gaps of all pairs would drown in noise, of at most fifty attributes: the
+      mean of all gaps (.5 to 6 %), and where that is large beside the noise of one-way marginals
+      pairs drawn by their gaps, and the gaps of these (16 %); the others are taken for what is left
+      of the mean. Tables are then put together while the error of all pairs falls
+      (``inference.table_growth``). Of more attributes pairs are drawn without that mean;
     * *few*, with more noise in one-way marginals and at most thirty attributes: a few pairs and
       their gaps (5 %) without that mean; the rest as in *large*;
     * nothing pays: every attribute once, in tables packed so that all one-way marginals have
