@@ -144,8 +144,9 @@ pairs are picked without the mean, for so much, where one-way marginals have les
 MUCH_NOISE = 0.35
 FEW_PICKED = (Fraction(5, 100), 0.3)
 PACKED_ALIKE = 0.95
-"""The same where it is at most this share, if tables of several attributes would save less than a
-twentieth of that noise: one-way marginals are measured by themselves where pairs are picked."""
+"""Of at most ``MANY_ATTRIBUTES``, the same price and noise of picks where one-way marginals have at
+most this share of noise, and tables of several attributes would save less than a twentieth of it:
+one-way marginals are measured by themselves where pairs are picked."""
 
 LEAST_EARLY, MOST_EARLY = Fraction(8, 100), Fraction(30, 100)
 EARLY_NOISE = 0.05
