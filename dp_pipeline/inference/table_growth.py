@@ -12,10 +12,10 @@ from itertools import combinations
 
 import numpy as np
 
-from dp_pipeline.inference.dependence import SharedNoise
+from dp_pipeline.inference.shared_noise import SharedNoise, Telling
 from dp_pipeline.inference.table_sets import TableSearch
 from dp_pipeline.spec.constraints import Mask
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.spec.encoding import FloatArray, Names
 
 MOST_CELLS = 256
 """Of a table."""
@@ -42,18 +42,15 @@ DIGITS = 9
 """Of a gain, as a part of the error: gains that are alike but for rounding are equal, so that
 another computer, which replays a release, chooses the same tables."""
 
-LEAST_AMOUNT, LEAST_FALL = 1e-12, 1e-15
-
 
 @dataclass(frozen=True, eq=False)
 class _Known:
     """What some tables and all one-way marginals tell, of several candidates c at once.
 
-    ways    (c, tables, d): precision that a table adds to a one-way marginal, in precisions of one
-            of its cells; 0 where it does not tell it whole
-    pairs   (c, tables, pairs): squared noise of a table in a pair beside its margins, in squares of
-            the noise of a cell; without end where it has not both attributes
-    shares  (c, tables + d) of the amount, what is added to one-way marginals last
+    ways     (c, tables, d): as in ``Telling``
+    pairs    (c, tables, pairs): squared noise of a table in a pair beside its margins, in squares
+             of the noise of a cell; without end where it has not both attributes
+    shares   (c, tables + d) of the amount, what is added to one-way marginals last
     """
 
     ways: FloatArray
@@ -61,18 +58,14 @@ class _Known:
     shares: FloatArray
 
     @cached_property
-    def holder(self) -> IntArray:
-        """(c, pairs): the table that tells most of a pair."""
+    def telling(self) -> Telling:
+        """Of each pair by the table that tells most of it."""
         if not self.pairs.shape[1]:
-            return np.zeros((len(self.pairs), self.pairs.shape[2]), dtype=np.int64)
-        return np.asarray(self.pairs.argmin(axis=1))
-
-    @cached_property
-    def told(self) -> FloatArray:
-        """(c, pairs): squared noise of that table; without end where no table has the pair."""
-        if not self.pairs.shape[1]:
-            return np.full(self.holder.shape, np.inf)
-        return np.asarray(np.take_along_axis(self.pairs, self.holder[:, None], axis=1)[:, 0])
+            none = (len(self.pairs), self.pairs.shape[2])
+            return Telling(self.ways, np.zeros(none, dtype=np.int64), np.full(none, np.inf))
+        holder = np.asarray(self.pairs.argmin(axis=1))
+        noise = np.take_along_axis(self.pairs, holder[:, None], axis=1)[:, 0]
+        return Telling(self.ways, holder, noise)
 
     def one(self, at: int, kept: Mask) -> _Known:
         """One candidate by itself, with these of its tables."""
@@ -187,7 +180,7 @@ class TableGrowth:
         many, most = len(candidates), len(tables)
         gone = np.array([[set(one) <= set(new) for one in tables] for new in candidates])
         gone = gone.reshape(many, most).astype(bool)
-        ways, pairs = zip(*map(self._of_table, candidates), strict=True)
+        ways, pairs = zip(*map(self.noise.of_table, candidates), strict=True)
         of_tables = np.broadcast_to(known.shares[0, :most], (many, most))
         # What a table tells of one-way marginals need not be paid for them.
         singles, moved = known.shares[0, most:], MOVED * (np.array(ways) > 0)
@@ -203,134 +196,17 @@ class TableGrowth:
         )
         return tried, gone
 
-    def _of_table(self, table: Names) -> tuple[FloatArray, FloatArray]:
-        """What one table tells of one-way marginals (d,) and of pairs (pairs,)."""
-        cells, place = self.search.cells(table), self.search.place
-        ways, pairs = np.zeros(len(self._names)), np.full(len(self._first), np.inf)
-        levels = {place[name]: self.noise.grouped[name] for name in table}
-        for name in table:
-            if self.noise.grouped[name] == self.noise.sizes[name]:
-                ways[place[name]] = 1 / (cells * self.noise.sizes[name])
-        for one, other in combinations(sorted(levels), 2):
-            at = self._pair_place[one, other]
-            pairs[at] = cells * max(1, (levels[one] - 1) * (levels[other] - 1))
-        return ways, pairs
-
     @cached_property
     def _alone(self) -> _Known:
         """No table."""
-        d, pairs = len(self._names), len(self._first)
-        shares = np.sqrt(self._levels)[None]
-        empty = np.zeros((1, 0, d)), np.zeros((1, 0, pairs)), shares / shares.sum()
-        known = _Known(*empty)
-        return _Known(*empty[:2], self._settled(known, FIRST_STEPS)[1])
+        of_none = np.zeros((1, 0, len(self._names))), np.zeros((1, 0, len(self.noise.first)))
+        shares = np.sqrt(self.noise.levels)[None]
+        known = _Known(*of_none, shares / shares.sum())
+        return _Known(*of_none, self._settled(known, FIRST_STEPS)[1])
 
     def _error(self, known: _Known) -> float:
         return float(self._settled(known, 0)[0][0])
 
     def _settled(self, known: _Known, steps: int) -> tuple[FloatArray, FloatArray]:
-        """The error of all pairs (c,), each by what it counts, and shares, after so many gradient
-        steps on them, as in ``SharedNoise.amounts``.
-        """
-        power = 2 / 3 if self.noise.rate.concentrated else 1 / 2
-        shares = known.shares
-        for _ in range(steps):
-            falls = self._falls(known, shares)
-            shares = shares * np.where(shares > 0, falls + LEAST_FALL, 0.0) ** power
-            shares = shares / shares.sum(axis=1, keepdims=True)
-        # No product of matrices: what a library adds up in which order depends on the processor.
-        return (self._told(known, shares).errors * self._counts).sum(axis=1), shares
-
-    def _told(self, known: _Known, shares: FloatArray) -> _Told:
-        many = known.ways.shape[1]
-        amounts = np.maximum(shares * self.amount, LEAST_AMOUNT)
-        squares = self.noise.squares(amounts[:, :many])
-        paid = self._before + amounts[:, many:]
-        by_itself = 1 / (self._levels**2 * self.noise.squares(paid))
-        by_table = known.ways / squares[:, :, None]
-        ways = by_itself + by_table.sum(axis=1)
-        held = np.isfinite(known.told)
-        of_cells = np.take_along_axis(squares, known.holder, axis=1) if many else 0.0
-        noise = np.where(held, known.told, 0.0) * of_cells
-        missed = np.where(held, 0.0, self._untold**2)
-        both = 1 / ways[:, self._first] + 1 / ways[:, self._second]
-        return _Told(
-            amounts, paid, by_itself, by_table, ways, noise, np.sqrt(both + noise + missed)
-        )
-
-    def _falls(self, known: _Known, shares: FloatArray) -> FloatArray:
-        """How fast the error falls with each amount, but for a factor that all have."""
-        told, many = self._told(known, shares), known.ways.shape[1]
-        weights = self._counts / told.errors
-        of_attribute = weights[:, self._pairs_of].sum(axis=2) / told.ways**2
-        of_singles = of_attribute * told.by_itself / told.paid
-        if not many:
-            return np.asarray(of_singles)
-        places = known.holder + many * np.arange(len(shares))[:, None]
-        size = many * len(shares)
-        of_pairs = np.bincount(places.ravel(), (told.noise * weights).ravel(), minlength=size)
-        falling = of_pairs.reshape(-1, many) + (told.by_table * of_attribute[:, None]).sum(axis=2)
-        return np.hstack([falling / told.amounts[:, :many], of_singles])
-
-    @cached_property
-    def _first(self) -> IntArray:
-        return np.array([one for one, _ in self._pair_place], dtype=np.int64)
-
-    @cached_property
-    def _second(self) -> IntArray:
-        return np.array([other for _, other in self._pair_place], dtype=np.int64)
-
-    @cached_property
-    def _pair_place(self) -> dict[tuple[int, int], int]:
-        """Two places of attributes → that of their pair."""
-        pairs = combinations(range(len(self._names)), 2)
-        return {pair: at for at, pair in enumerate(pairs)}
-
-    @cached_property
-    def _pairs_of(self) -> IntArray:
-        """(d, d − 1): places of the pairs that an attribute is in."""
-        attributes = range(len(self._names))
-        return np.array(
-            [[at for pair, at in self._pair_place.items() if one in pair] for one in attributes]
-        )
-
-    @cached_property
-    def _levels(self) -> FloatArray:
-        return np.array([self.noise.sizes[name] for name in self._names], dtype=np.float64)
-
-    @cached_property
-    def _before(self) -> FloatArray:
-        return np.array([self.noise.before[name] for name in self._names])
-
-    @cached_property
-    def _untold(self) -> FloatArray:
-        return np.asarray(self.noise.untold[self._first, self._second])
-
-    @cached_property
-    def _counts(self) -> FloatArray:
-        """What the error of each pair counts (pairs,)."""
-        if self.noise.weights is None:
-            return np.ones(len(self._first))
-        return np.asarray(self.noise.weights[self._first, self._second])
-
-
-@dataclass(frozen=True, eq=False)
-class _Told:
-    """What amounts let be known, of c candidates.
-
-    amounts     (c, tables + d)
-    paid        (c, d): for each one-way marginal, with what it has cost before
-    by_itself   (c, d): precision of each one-way marginal that it has by itself
-    by_table    (c, tables, d): precision that a table adds to one
-    ways        (c, d): precision of each
-    noise       (c, pairs): squares of what its table adds to a pair's error
-    errors      (c, pairs): of every pair, in rows in L1
-    """
-
-    amounts: FloatArray
-    paid: FloatArray
-    by_itself: FloatArray
-    by_table: FloatArray
-    ways: FloatArray
-    noise: FloatArray
-    errors: FloatArray
+        """The error of all pairs (c,) and shares, after so many gradient steps on them."""
+        return self.noise.settled(known.telling, known.shares, self.amount, steps)

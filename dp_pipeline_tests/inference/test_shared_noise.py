@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dp_pipeline.inference.dependence import SharedNoise, _State
+from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.release.measurement import NoiseRate
 
 SIZES = {"a": 2, "b": 9, "c": 4, "d": 30}
@@ -26,11 +26,11 @@ def shared(
     )
 
 
-def error(problem: SharedNoise, tables, singles, amounts) -> float:
+def error(problem: SharedNoise, tables, amounts) -> float:
     """Σ of all pairs' errors, by loops."""
     names, total = list(SIZES), 0.0
     paid = dict(problem.before)
-    for name, amount in zip(singles, amounts[len(tables) :], strict=True):
+    for name, amount in zip(SIZES, amounts[len(tables) :], strict=True):
         paid[name] += amount
     known = {n: 1 / (SIZES[n] * problem.rate.deviation(paid[n])) ** 2 for n in names}
     for table, amount in zip(tables, amounts, strict=False):
@@ -61,9 +61,9 @@ def test_the_error_that_is_left_is_that_of_what_would_be_measured(
 ) -> None:
     for tables in (TABLES, []):
         problem = shared(rate, weighs=weighs)
-        amounts = np.concatenate(problem.amounts(tables, list(SIZES), 0.9))
-        expected = error(problem, tables, list(SIZES), amounts)
-        assert problem.error(tables, list(SIZES), 0.9) == pytest.approx(expected)
+        amounts = np.concatenate(problem.amounts(tables, 0.9))
+        expected = error(problem, tables, amounts)
+        assert problem.error(tables, 0.9) == pytest.approx(expected)
 
 
 @both_rates
@@ -72,14 +72,15 @@ def test_how_fast_the_error_falls_is_its_derivative_but_for_one_factor(
     rate: NoiseRate, *, weighs: bool
 ) -> None:
     problem, amounts = shared(rate, weighs=weighs), np.array([0.2, 0.3, 0.05, 0.1, 0.15, 0.2])
-    falls = _State.of(problem, TABLES, list(SIZES)).falls(amounts)
+    telling, shares = problem.telling(TABLES), amounts[None] / amounts.sum()
+    falls = problem.falls(telling, shares, float(amounts.sum()))[0]
     step = 1e-6
     slopes = []
     for at in range(len(amounts)):
         more, less = amounts.copy(), amounts.copy()
         more[at] += step
         less[at] -= step
-        both = [error(problem, TABLES, list(SIZES), one) for one in (more, less)]
+        both = [error(problem, TABLES, one) for one in (more, less)]
         slopes.append((both[1] - both[0]) / (2 * step))
     ratios = np.array(slopes) / falls
     assert ratios == pytest.approx(np.full(len(ratios), ratios[0]), rel=1e-4)
@@ -91,28 +92,27 @@ def test_moving_a_part_of_any_amount_to_any_other_gains_next_to_nothing(
     rate: NoiseRate, *, weighs: bool
 ) -> None:
     problem = shared(rate, weighs=weighs)
-    tables, singles = problem.amounts(TABLES, list(SIZES), 1.0)
+    tables, singles = problem.amounts(TABLES, 1.0)
     amounts = np.concatenate([tables, singles])
     assert amounts.sum() == pytest.approx(1.0)
-    least = error(problem, TABLES, list(SIZES), amounts)
+    least = error(problem, TABLES, amounts)
     for one, other in combinations(range(len(amounts)), 2):
         for sign in (1, -1):
             moved = amounts.copy()
             step = sign * 0.1 * min(amounts[one], amounts[other])
             moved[one] += step
             moved[other] -= step
-            assert error(problem, TABLES, list(SIZES), moved) > least * (1 - 1e-3)
+            assert error(problem, TABLES, moved) > least * (1 - 1e-3)
 
 
 def test_a_table_that_tells_a_one_way_marginal_leaves_less_for_it() -> None:
     problem = shared(EPSILON, paid=1e-3)
-    _, alone = problem.amounts([("c", "d")], ["a", "b"], 1.0)
-    _, told = problem.amounts([("a", "b")], ["a", "b"], 1.0)
-    assert told.sum() < alone.sum()
+    _, alone = problem.amounts([("c", "d")], 1.0)
+    _, told = problem.amounts([("a", "b")], 1.0)
+    assert told[:2].sum() < alone[:2].sum()
 
 
 def test_a_table_over_groups_tells_no_one_way_marginal() -> None:
     grouped = {**SIZES, "d": 3}
     problem = SharedNoise(SIZES, grouped, dict.fromkeys(SIZES, 0.01), np.zeros((4, 4)), EPSILON)
-    state = _State.of(problem, [("a", "d")], ["d"])
-    assert state.margins.tolist() == [12.0, np.inf]
+    assert problem.telling([("a", "d")]).ways.tolist() == [[[1 / 12, 0.0, 0.0, 0.0]]]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.dependence import Dependence, SharedNoise
+from dp_pipeline.inference.dependence import Dependence
+from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.inference.table_growth import FIRST_STEPS, MOST_CELLS, TableGrowth
 from dp_pipeline.inference.table_sets import TableSearch
 from dp_pipeline.release.measurement import NoiseRate
@@ -101,8 +102,8 @@ def test_no_table_is_worth_taking_away(
     tables = grown.run()
     assert all(grown.search.cells(table) <= MOST_CELLS for table in tables)
     # The error of ``SharedNoise``, which is that of the tables of a release.
-    alone = grown.noise.error((), list(names), grown.amount)
-    assert grown.noise.error(tables, list(names), grown.amount) <= alone * 1.001
+    alone = grown.noise.error((), grown.amount)
+    assert grown.noise.error(tables, grown.amount) <= alone * 1.001
 
 
 @few

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.selection import ScoreSession
-from dp_pipeline.inference.dependence import SharedNoise
+from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.inference.table_sets import TableSearch
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.one_shot import OneShot

@@ -11,9 +11,10 @@ from math import fsum
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.dependence import Dependence, SharedNoise
+from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
+from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_growth import TableGrowth
 from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, pair_noise
@@ -141,7 +142,7 @@ class Round:
         before = {name: float(amount) for (name,), amount in first.items()}
         untold = np.zeros((len(before), len(before)))
         of_tables, added = self._shared(grouped, before, untold).amounts(
-            tables, list(self.sizes), float(self.left - early)
+            tables, float(self.left - early)
         )
         of_singles = added + np.array(list(before.values()))
         return self._split((*tables, *first), np.concatenate([of_tables, of_singles]))
@@ -250,12 +251,12 @@ class Round:
     ) -> tuple[FloatArray, FloatArray]:
         """What is left, as tables and one-way marginals would share it."""
         shared = self._sharing(begun, search, tables)
-        return shared.amounts(tables, list(self.sizes), float(self.left))
+        return shared.amounts(tables, float(self.left))
 
     def _error(self, begun: Begun, search: TableSearch, tables: Sequence[Names]) -> float:
         """What they would leave, in rows in L1, of all pairs together."""
         shared = self._sharing(begun, search, tables)
-        return shared.error(tables, list(self.sizes), float(self.left))
+        return shared.error(tables, float(self.left))
 
     def _sharing(self, begun: Begun, search: TableSearch, tables: Sequence[Names]) -> SharedNoise:
         told = {pair for names in tables for pair in combinations(names, 2)}
