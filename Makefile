@@ -93,7 +93,8 @@ study: .venv/ready
 	.venv/bin/dp-pipeline study release $(TABLES:%=--dataset %) $(OF_MANY:%=--system %) \
 	  --out $(OUT_TABLES)
 	.venv/bin/dp-pipeline study anonymity $(ANONYMOUS:%=--dataset %) --out $(OUT_ANONYMOUS)
-	$(PY) -m pytest -m study -s dp_pipeline_tests/studies dp_pipeline_tests/models
+	STUDY_RELEASE=$(OUT_TABLES) STUDY_ANONYMITY=$(OUT_ANONYMOUS) \
+	  $(PY) -m pytest -m study -s dp_pipeline_tests/studies dp_pipeline_tests/models
 
 # Every target of scale as a ratio in one run, into docs/scaling.md: 5 minutes on two idle cores, and 20
 # with MANY=100000000, which is what the targets are about. `bench-parts` says more of each.

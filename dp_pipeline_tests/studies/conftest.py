@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,3 +68,18 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are drawn by the whole studies alone; elsewhere they are empty files."""
     monkeypatch.setattr(charts, "line_chart", lambda *_, **__: b"")
     monkeypatch.setattr(charts, "bar_chart", lambda *_, **__: b"")
+
+
+@pytest.fixture(scope="session")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Name of a whole study → a folder for it. With the cells of the folder that the variable
+    STUDY_ and the name names, as in `make study`: they are not measured again.
+    """
+
+    def folder_of(name: str) -> Path:
+        folder, before = tmp_path_factory.mktemp(name), os.environ.get(f"STUDY_{name.upper()}")
+        if before:
+            shutil.copy(Path(before) / "results.jsonl", folder)
+        return folder
+
+    return folder_of
