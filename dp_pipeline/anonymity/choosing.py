@@ -68,7 +68,12 @@ def best_way(ways: Sequence[Way], rows: CodedRows, promise: KAnonymityGuarantee)
     if promise.is_empty or len(ways) == 1:
         return ways[0].recode(rows, promise)
     promise.require_possible(len(rows), int(np.count_nonzero(rows.target_counts)))
-    learned, noise = _learned(ways, rows, promise)
+    # Late: a plan has methods built, and none asked.
+    from threadpoolctl import threadpool_limits
+
+    # So small are the matrices that threads only wait, on a busy machine ten times as long.
+    with threadpool_limits(1, user_api="blas"):
+        learned, noise = _learned(ways, rows, promise)
     usual = -np.array([way.behind for way in ways])
     ahead = expected_ahead(learned, usual, noise=noise)
     # Where nothing can be learned, folds teach the opposite of what is left out of them, and a way

@@ -55,7 +55,9 @@ class Gower:
 
     def to_one(self, codes: NDArray[np.integer], centre: IntArray) -> IntArray:
         """Distances (n,) of codes (n, d) from one row of codes (d,)."""
-        return np.asarray(self.from_centres(centre[None])[self._line(codes), 0].sum(axis=1))
+        flat, firsts = self._flat
+        steps = np.diff(self.starts)
+        return np.asarray(flat[codes * steps + (firsts + centre)].sum(axis=1))
 
     def from_centres(self, centres: IntArray) -> NDArray[np.float32]:
         """Distance of every level from centres (m, d): what ``nearest`` adds up, (levels, m)."""
@@ -76,11 +78,25 @@ class Gower:
         """
         each = np.repeat(weights, codes.shape[1])
         counts = np.bincount(self._line(codes).ravel(), each, minlength=self.starts[-1])
-        best = [
-            np.argmin(apart @ counts[start : start + len(apart)])
-            for apart, start in zip(self.apart, self.starts[:-1], strict=True)
-        ]
-        return np.array(best, dtype=np.int64)
+        best = np.zeros(len(self.apart), dtype=np.int64)
+        for columns, apart in self._alike:
+            of_levels = counts[self.starts[columns, None] + np.arange(apart.shape[1])]
+            best[columns] = (apart @ of_levels[:, :, None])[:, :, 0].argmin(axis=1)
+        return best
+
+    @cached_property
+    def _flat(self) -> tuple[FloatArray, IntArray]:
+        """All matrices in one line, and where each begins (d,)."""
+        ends = np.cumsum([apart.size for apart in self.apart], dtype=np.int64)
+        line = np.concatenate([np.zeros(0), *(apart.ravel() for apart in self.apart)])
+        return line, np.append(0, ends)[:-1]
+
+    @cached_property
+    def _alike(self) -> list[tuple[IntArray, FloatArray]]:
+        """Columns with equally many levels c, and their matrices (c, levels, levels)."""
+        sizes = np.diff(self.starts)
+        groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+        return [(columns, np.stack([self.apart[at] for at in columns])) for columns in groups]
 
     def _line(self, codes: NDArray[np.integer]) -> IntArray:
         """Places of codes (n, d) in the line of all levels."""
@@ -227,7 +243,8 @@ def _halves(patterns: _Patterns, members: IntArray) -> list[IntArray]:
     parts = [members, members[:0]]
     for _ in range(_ROUNDS):
         nearer = distance.to_one(codes, one) <= distance.to_one(codes, other)
-        if nearer.all() or not nearer.any():
+        is_settled = np.array_equal(parts[0], members[nearer])
+        if is_settled or nearer.all() or not nearer.any():
             break
         parts = [members[nearer], members[~nearer]]
         one, other = (patterns.middle(part) for part in parts)

@@ -6,6 +6,7 @@ Tree: boxes are cut where it tells most about the label, as by a classification 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -45,28 +46,58 @@ class Mondrian:
 
     def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
         """The boxes, and how they were cut."""
-        bits, starts = cumulative_bits(rows.columns), level_starts(rows.columns)
+        bits, widths_of = cumulative_bits(rows.columns), _Widths.of(rows.columns)
         column_of = np.array([bit.column for bit in bits], dtype=np.int64)
 
         def most_even_of_widest(cuts: Cuts) -> int:
-            present = np.split(cuts.levels.any(axis=1), starts[1:-1])
-            pairs = zip(rows.columns, present, strict=True)
-            widths = np.array([_width(column, levels) for column, levels in pairs])[column_of]
+            widths = widths_of.spanned(np.asarray(cuts.levels.any(axis=1)))[column_of]
             widest = cuts.allowed & (widths == widths[cuts.allowed].max())
             return int(np.argmax(np.where(widest, cuts.evenness, -1)))
 
         return boxed(rows, promise, most_even_of_widest)
 
 
-def _width(column: Column, present: NDArray[np.bool_]) -> float:
-    """Share of the column's levels that are spanned, 0 where the rows have one level."""
-    if not column.ordered:
-        spanned = int(present.sum())
-    else:
-        found = np.flatnonzero(present[: column.values])
-        of_values = int(found[-1] - found[0]) + 1 if len(found) else 0
-        spanned = of_values + int(present[column.values :].sum())
-    return (spanned - 1) / max(1, column.size - 1)
+@dataclass(frozen=True, eq=False)
+class _Widths:
+    """How wide rows are in each column; its levels lie in one line.
+
+    starts    of the levels of each column (d,)
+    steps     of a column's levels, at least 1 (d,)
+    place     of each level in its column, where those between two levels count as well
+    alone     levels that count by themselves: missing values, and all of columns without an order
+    """
+
+    starts: IntArray
+    steps: IntArray
+    place: IntArray
+    alone: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, columns: tuple[Column, ...]) -> _Widths:
+        sizes = [column.size for column in columns]
+        places = [np.arange(size) for size in sizes]
+        alone = [
+            place >= (column.values if column.ordered else 0)
+            for place, column in zip(places, columns, strict=True)
+        ]
+        steps = np.maximum(1, np.array(sizes, dtype=np.int64) - 1)
+        starts = level_starts(columns)[:-1]
+        return cls(
+            starts,
+            steps,
+            np.array([*chain(*places)], dtype=np.int64),
+            np.array([*chain(*alone)], dtype=np.bool_),
+        )
+
+    def spanned(self, present: NDArray[np.bool_]) -> FloatArray:
+        """Share of each column's levels that are spanned (d,), 0 where the rows have one level;
+        by whether each level of the line is there.
+        """
+        between = present & ~self.alone
+        first = np.minimum.reduceat(np.where(between, self.place, len(self.place)), self.starts)
+        last = np.maximum.reduceat(np.where(between, self.place, -1), self.starts)
+        counted = np.add.reduceat((present & self.alone).astype(np.int64), self.starts)
+        return np.asarray((np.maximum(0, last - first + 1) + counted - 1) / self.steps)
 
 
 @dataclass(frozen=True)
