@@ -246,6 +246,7 @@ def grow(rows: CodedRows, promise: KAnonymityGuarantee, choose: Choose) -> BoxTr
     waiting = deque([(0, np.arange(len(rows)))])
     while waiting:
         place, members = waiting.popleft()
+        # Two sides could not both keep the promise.
         if len(members) < 2 * max(1, promise.k):
             continue
         cuts = counter.cuts(members)

@@ -71,7 +71,8 @@ def best_way(ways: Sequence[Way], rows: CodedRows, promise: KAnonymityGuarantee)
     # Late: a plan has methods built, and none asked.
     from threadpoolctl import threadpool_limits
 
-    # So small are the matrices that threads only wait, on a busy machine ten times as long.
+    # Of few rows threads only wait for each other: ten times as long on a busy machine. Of 10⁵
+    # rows they would save a tenth.
     with threadpool_limits(1, user_api="blas"):
         learned, noise = _learned(ways, rows, promise)
     usual = -np.array([way.behind for way in ways])

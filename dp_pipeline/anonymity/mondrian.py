@@ -6,7 +6,6 @@ Tree: boxes are cut where it tells most about the label, as by a classification 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -59,12 +58,13 @@ class Mondrian:
 
 @dataclass(frozen=True, eq=False)
 class _Widths:
-    """How wide rows are in each column; its levels lie in one line.
+    """How wide rows are in each column. Levels of all columns lie in one line.
 
-    starts    of the levels of each column (d,)
-    steps     of a column's levels, at least 1 (d,)
-    place     of each level in its column, where those between two levels count as well
-    alone     levels that count by themselves: missing values, and all of columns without an order
+    starts   place in the line of each column's first level (d,)
+    steps    between a column's levels, at least 1 (d,)
+    place    of each level of the line in its column
+    alone    levels that count by themselves, without those between them and others: missing
+             values, and every level of a column without an order
     """
 
     starts: IntArray
@@ -74,20 +74,12 @@ class _Widths:
 
     @classmethod
     def of(cls, columns: tuple[Column, ...]) -> _Widths:
-        sizes = [column.size for column in columns]
-        places = [np.arange(size) for size in sizes]
-        alone = [
-            place >= (column.values if column.ordered else 0)
-            for place, column in zip(places, columns, strict=True)
-        ]
-        steps = np.maximum(1, np.array(sizes, dtype=np.int64) - 1)
-        starts = level_starts(columns)[:-1]
-        return cls(
-            starts,
-            steps,
-            np.array([*chain(*places)], dtype=np.int64),
-            np.array([*chain(*alone)], dtype=np.bool_),
-        )
+        starts = level_starts(columns)
+        sizes = np.diff(starts)
+        place = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+        in_order = [column.values if column.ordered else 0 for column in columns]
+        alone = place >= np.repeat(np.array(in_order, dtype=np.int64), sizes)
+        return cls(starts[:-1], np.maximum(1, sizes - 1), place, alone)
 
     def spanned(self, present: NDArray[np.bool_]) -> FloatArray:
         """Share of each column's levels that are spanned (d,), 0 where the rows have one level;

@@ -24,6 +24,7 @@ OF_SINGLES = 0.15
 """What one-way marginals get before the first step."""
 
 LEAST_AMOUNT, LEAST_FALL, LEAST_ERROR = 1e-12, 1e-15, 1e-6
+"""Far below all that occur: nothing is divided by 0."""
 
 
 @dataclass(frozen=True, eq=False)
