@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dp_pipeline.anonymity import boxes
 from dp_pipeline.anonymity.boxes import BoxRecoding
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.mondrian import Mondrian
+from dp_pipeline.anonymity.mondrian import Mondrian, _Widths
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline_tests.anonymity.boxes import tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
@@ -120,6 +120,15 @@ def test_missing_values_make_a_column_one_level_wider():
     jobs = Column("job", (*EIGHT, "none"))
     records = [(at % 2, (1, 8, 8, 0, 0, 0, 0, 1)[at], 0) for at in range(8)]
     assert first_cut(*records, columns=(jobs, ages)) == "age>=1"
+
+
+def test_widths_of_columns_side_by_side_are_those_of_each_by_itself():
+    ages = Column("age", (*EIGHT, "?"), ordered=True, missing=8)
+    jobs, sex = Column("job", EIGHT), Column("sex", ("f", "m"))
+    present = [[1, 0, 0, 1, 0, 0, 0, 0, 1], [1, 0, 0, 0, 0, 0, 1, 1], [0, 1]]
+    widths = _Widths.of((ages, jobs, sex)).spanned(np.concatenate(present).astype(bool))
+    # Ages 0 to 3 and missing, five of nine; three jobs of eight, which have no order; one sex.
+    assert widths.tolist() == [4 / 8, 2 / 7, 0.0]
 
 
 def test_where_the_median_is_not_allowed_the_cut_nearest_to_it_is_made():
