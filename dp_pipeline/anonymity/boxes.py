@@ -2,16 +2,13 @@
 
 BoxRecoding: every row is released as the box it falls into.
 
-BoxTree: boxes that are cut in two, bit by bit, as long as both sides keep the promise.
-
-Growing a tree of boxes: the cuts that one box could have, and the loop that makes them.
+BoxTree: boxes that were cut in two, bit by bit.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -19,8 +16,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.method import Bit, Recoded, Unchanged, bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
+from dp_pipeline.anonymity.method import Bit, bit_matrix, cumulative_bits
+from dp_pipeline.anonymity.partition import CodedRows, Column
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 Box = tuple[tuple[int, ...], ...]
@@ -148,10 +145,10 @@ def _released_column(column: Column, sets: list[tuple[int, ...]]) -> Column:
 def _shares(column: Column, sets: list[tuple[int, ...]]) -> FloatArray:
     """Share of each set (sets,) where each cumulative bit of the column is true (sets, bits)."""
     bits, codes = cumulative_bits((column,)), np.arange(column.size)[:, None]
-    truth = bit_matrix(bits, codes, (column,)).astype(np.float64)
-    return np.array([truth[list(chosen)].mean(axis=0) for chosen in sets]).reshape(
-        len(sets), len(bits)
-    )
+    sizes = np.array([len(chosen) for chosen in sets], dtype=np.int64)
+    held = np.zeros((len(sets), column.size))
+    held[np.repeat(np.arange(len(sets)), sizes), [code for chosen in sets for code in chosen]] = 1
+    return np.asarray(held @ bit_matrix(bits, codes, (column,)) / sizes[:, None])
 
 
 @dataclass(frozen=True)
@@ -177,16 +174,29 @@ class BoxTree:
 
     def places(self, codes: NDArray[np.integer]) -> IntArray:
         """The number of the box of every row (n,), of codes (n, d)."""
-        found, boxes = np.zeros(len(codes), dtype=np.int64), 0
-        rows_at = {0: np.arange(len(codes))}
+        column, low, high, no, yes, box = self._table
+        at = np.zeros(len(codes), dtype=np.int64)
+        rows = np.flatnonzero(box[at] < 0)
+        while len(rows):
+            node = at[rows]
+            values = codes[rows, column[node]]
+            is_yes = (values >= low[node]) & (values < high[node])
+            at[rows] = np.where(is_yes, yes[node], no[node])
+            rows = rows[box[at[rows]] < 0]
+        return np.asarray(box[at])
+
+    @cached_property
+    def _table(self) -> IntArray:
+        """Of every node its column, the codes from which and below which rows go to ``yes``, both
+        sides, and the number of its box, −1 of a fork (6, nodes).
+        """
+        found = np.full((6, len(self.nodes)), -1)
         for place, fork in enumerate(self.nodes):
-            rows = rows_at.pop(place)
-            if fork is None:
-                found[rows] = boxes
-                boxes += 1
-            else:
-                yes = fork.bit.of(codes[rows], self.source)
-                rows_at[fork.no], rows_at[fork.yes] = rows[~yes], rows[yes]
+            if fork is not None:
+                runs = fork.bit.run(self.source)
+                found[:5, place] = fork.bit.column, *runs, fork.no, fork.yes
+        is_box = found[0] < 0
+        found[5, is_box] = np.arange(np.count_nonzero(is_box))
         return found
 
     @property
@@ -204,134 +214,13 @@ class BoxTree:
 
 def _sides(box: Box, bit: Bit, columns: tuple[Column, ...]) -> tuple[Box, Box]:
     """The part of a box where a bit is false, and the part where it is true."""
-    at = bit.column
-    alone, codes = Bit(0, bit.code, bit.asks), np.array(box[at])
-    true = alone.of(codes[:, None], (columns[at],))
-    parts = [tuple(codes[side].tolist()) for side in (~true, true)]
-    no, yes = ((*box[:at], part, *box[at + 1 :]) for part in parts)
+    at, (first, end) = bit.column, bit.run(columns)
+    true = tuple(code for code in box[at] if first <= code < end)
+    false = tuple(code for code in box[at] if not first <= code < end)
+    no, yes = ((*box[:at], part, *box[at + 1 :]) for part in (false, true))
     return no, yes
-
-
-@dataclass(frozen=True, eq=False)
-class Cuts:
-    """What every cumulative bit would make of the rows of one box, as counts alone.
-
-    levels    (levels, labels) rows of each level, column after column
-    yes, no   (bits, labels) rows where each bit is true, and where it is not
-    allowed   (bits,) whether both sides keep the promise
-    """
-
-    levels: IntArray
-    yes: IntArray
-    no: IntArray
-    allowed: NDArray[np.bool_]
-
-    @property
-    def evenness(self) -> IntArray:
-        """Rows on the smaller side of each cut (bits,)."""
-        return np.asarray(np.minimum(self.yes.sum(axis=1), self.no.sum(axis=1)))
-
-
-Choose = Callable[[Cuts], int]
-"""Which of the allowed cuts is made, as the place of its bit; it is asked where there is one."""
-
-
-def grow(rows: CodedRows, promise: KAnonymityGuarantee, choose: Choose) -> BoxTree:
-    """Cut the box of all rows, and its sides, until no cut is allowed.
-
-    It depends on how many rows there are of each kind, not on their order.
-    """
-    counter = _CutCounter.of(rows, promise)
-    nodes: list[Fork | None] = [None]
-    waiting = deque([(0, np.arange(len(rows)))])
-    while waiting:
-        place, members = waiting.popleft()
-        # Two sides could not both keep the promise.
-        if len(members) < 2 * max(1, promise.k):
-            continue
-        cuts = counter.cuts(members)
-        if not cuts.allowed.any():
-            continue
-        bit = counter.bits[choose(cuts)]
-        yes = bit.of(rows.codes[members], rows.columns)
-        nodes[place] = Fork(bit, no=len(nodes), yes=len(nodes) + 1)
-        waiting += [(len(nodes), members[~yes]), (len(nodes) + 1, members[yes])]
-        nodes += [None, None]
-    return BoxTree(rows.columns, tuple(nodes))
-
-
-def boxed(
-    rows: CodedRows, promise: KAnonymityGuarantee, choose: Choose, *, least: int = 1
-) -> Recoded:
-    """The boxes of a grown tree as a recoding under which the rows keep the promise.
-
-    least   rows of every box that was cut from another, where the promise asks for less
-
-    A promise of nothing keeps every value. TooFewRows as ``Method.recode``.
-    """
-    promise.require_possible(len(rows), int(np.count_nonzero(rows.target_counts)))
-    nobody = np.zeros(len(rows), dtype=np.bool_)
-    if promise.is_empty:
-        return Recoded(Unchanged(rows.columns), nobody)
-    tree = grow(rows, replace(promise, k=max(promise.k, least)), choose)
-    return Recoded(BoxRecoding(rows.columns, tree.boxes, tree), nobody)
-
-
-@dataclass(frozen=True, eq=False)
-class _CutCounter:
-    """Counts cuts. Levels of all columns lie in one line, and each bit is a run of them.
-
-    target       (n,) labels
-    cells        (n, d) place in the line of each code, times the labels, plus the row's label
-    first, end   (bits,) the run of each bit
-    """
-
-    bits: tuple[Bit, ...]
-    target: IntArray
-    cells: IntArray
-    first: IntArray
-    end: IntArray
-    shape: tuple[int, int]
-    promise: KAnonymityGuarantee
-
-    @classmethod
-    def of(cls, rows: CodedRows, promise: KAnonymityGuarantee) -> _CutCounter:
-        starts = level_starts(rows.columns)
-        labels, bits = len(rows.target_levels), cumulative_bits(rows.columns)
-        first, end = bit_runs(bits, rows.columns)
-        cells = (rows.codes.astype(np.int64) + starts[:-1]) * labels + rows.target[:, None]
-        return cls(bits, rows.target, cells, first, end, (int(starts[-1]), labels), promise)
-
-    def cuts(self, members: IntArray) -> Cuts:
-        """The cuts of some rows."""
-        size = self.shape[0] * self.shape[1]
-        levels = np.bincount(self.cells[members].ravel(), minlength=size).reshape(self.shape)
-        before = np.vstack([np.zeros((1, self.shape[1]), dtype=np.int64), levels.cumsum(axis=0)])
-        yes = before[self.end] - before[self.first]
-        no = np.bincount(self.target[members], minlength=self.shape[1]) - yes
-        return Cuts(levels, yes, no, self._keeps(yes) & self._keeps(no))
-
-    def _keeps(self, counts: IntArray) -> NDArray[np.bool_]:
-        """Whether there are rows, and they keep the promise (bits,)."""
-        enough = counts.sum(axis=1) >= max(1, self.promise.k)
-        return np.asarray(enough & (np.count_nonzero(counts, axis=1) >= self.promise.diversity))
 
 
 def level_starts(columns: tuple[Column, ...]) -> IntArray:
     """Where the levels of each column start when all lie in one line, and its end (d + 1,)."""
     return np.cumsum([0, *(column.size for column in columns)])
-
-
-def bit_runs(bits: Sequence[Bit], columns: tuple[Column, ...]) -> tuple[IntArray, IntArray]:
-    """Where in the line of all levels each bit is true: from the first places to the second,
-    (bits,) each.
-    """
-    starts = level_starts(columns)
-    runs = [_run(bit, columns[bit.column], starts[bit.column]) for bit in bits]
-    first, end = np.array(runs, dtype=np.int64).reshape(-1, 2).T
-    return first, end
-
-
-def _run(bit: Bit, column: Column, start: int) -> tuple[int, int]:
-    end = column.values if bit.asks == "at_least" else bit.code + 1
-    return start + bit.code, start + end

@@ -7,7 +7,6 @@ NearestCentre: which of some typical rows a row is most like.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.boxes import Box, BoxRecoding, level_starts
+from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.method import Recoded, Unchanged
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.spec.encoding import FloatArray, IntArray
@@ -53,11 +53,11 @@ class Gower:
         """The distance over these columns."""
         return cls(tuple(_between_levels(column) for column in columns), level_starts(columns))
 
-    def to_one(self, codes: NDArray[np.integer], centre: IntArray) -> IntArray:
-        """Distances (n,) of codes (n, d) from one row of codes (d,)."""
+    def between(self, codes: NDArray[np.integer], others: IntArray) -> IntArray:
+        """Distances (n,) of codes (n, d) from others (n, d), one each."""
         flat, firsts = self._flat
         steps = np.diff(self.starts)
-        return np.asarray(flat[codes * steps + (firsts + centre)].sum(axis=1))
+        return np.asarray(flat[codes * steps + (firsts + others)].sum(axis=1))
 
     def from_centres(self, centres: IntArray) -> NDArray[np.float32]:
         """Distance of every level from centres (m, d): what ``nearest`` adds up, (levels, m)."""
@@ -72,16 +72,24 @@ class Gower:
             found[some] = np.argmin(self._one_hot(codes[some]) @ by_level, axis=1)
         return found
 
-    def middle(self, codes: NDArray[np.integer], weights: IntArray) -> IntArray:
-        """The codes (d,) of least total distance from codes (n, d), each counted ``weights``
-        times: medians of ordered columns, the most frequent levels of others; the first of ties.
+    def middles(self, codes: NDArray[np.integer], weights: IntArray, groups: Groups) -> IntArray:
+        """Of every group the codes (groups, d) of least total distance from its members' codes, of
+        (n, d), each counted ``weights`` (n,) times: medians of ordered columns, the most frequent
+        levels of others; the first of ties.
         """
-        each = np.repeat(weights, codes.shape[1])
-        counts = np.bincount(self._line(codes).ravel(), each, minlength=self.starts[-1])
-        best = np.zeros(len(self.apart), dtype=np.int64)
+        found = [self._middles(codes, weights, some) for some in groups.some(int(self.starts[-1]))]
+        return np.concatenate([np.zeros((0, len(self.apart)), dtype=np.int64), *found])
+
+    def _middles(self, codes: NDArray[np.integer], weights: IntArray, groups: Groups) -> IntArray:
+        levels, members = self.starts[-1], groups.members
+        cells = groups.keys[:, None] * levels + self._line(codes[members])
+        each = np.repeat(weights[members], codes.shape[1])
+        counts = np.bincount(cells.ravel(), each, minlength=groups.size * levels)
+        counts = counts.reshape(groups.size, levels)
+        best = np.zeros((groups.size, len(self.apart)), dtype=np.int64)
         for columns, apart in self._alike:
-            of_levels = counts[self.starts[columns, None] + np.arange(apart.shape[1])]
-            best[columns] = (apart @ of_levels[:, :, None])[:, :, 0].argmin(axis=1)
+            of_levels = counts[:, self.starts[columns, None] + np.arange(apart.shape[1])]
+            best[:, columns] = (of_levels.swapaxes(0, 1) @ apart).argmin(axis=2).T
         return best
 
     @cached_property
@@ -204,13 +212,20 @@ class _Patterns:
         counts = np.bincount(keys, minlength=len(different) * labels).reshape(-1, labels)
         return cls(different.astype(np.int64), counts, Gower.of(rows.columns))
 
-    def keep(self, members: IntArray, promise: KAnonymityGuarantee) -> bool:
-        """Whether the rows of some patterns keep the promise as one class."""
-        return not _breaks(self.counts[members].sum(axis=0)[None], promise)[0]
+    @cached_property
+    def rows(self) -> IntArray:
+        """Of each pattern (m,)."""
+        return np.asarray(self.counts.sum(axis=1))
 
-    def middle(self, members: IntArray) -> IntArray:
-        """The centre of some patterns."""
-        return self.distance.middle(self.codes[members], self.counts[members].sum(axis=1))
+    def keep(self, groups: Groups, promise: KAnonymityGuarantee) -> NDArray[np.bool_]:
+        """Whether the rows of each group keep the promise as one class (groups,)."""
+        counts = np.zeros((groups.size, self.counts.shape[1]), dtype=np.int64)
+        np.add.at(counts, groups.keys, self.counts[groups.members])
+        return np.logical_not(_breaks(counts, promise))
+
+    def middles(self, groups: Groups) -> IntArray:
+        """The centre of each group (groups, d)."""
+        return self.distance.middles(self.codes, self.rows, groups)
 
 
 def _breaks(counts: IntArray, promise: KAnonymityGuarantee) -> NDArray[np.bool_]:
@@ -222,33 +237,44 @@ def _breaks(counts: IntArray, promise: KAnonymityGuarantee) -> NDArray[np.bool_]
 def _split(patterns: _Patterns, promise: KAnonymityGuarantee) -> IntArray:
     """Centres (m, d) of clusters that keep the promise, of at most 2K rows where they can be."""
     most = 2 * max(promise.k, promise.diversity)
-    found, waiting = [], deque([np.arange(len(patterns.codes))])
-    while waiting:
-        members = waiting.popleft()
-        parts = []
-        if patterns.counts[members].sum() > most and len(members) > 1:
-            parts = [part for part in _halves(patterns, members) if patterns.keep(part, promise)]
-        if parts:
-            waiting += parts
-        else:
-            found.append(patterns.middle(members))
-    return np.unique(np.array(found), axis=0)
+    found, clusters = [], Groups.one(len(patterns.codes))
+    while clusters.size:
+        members = np.bincount(clusters.keys, minlength=clusters.size)
+        large = (clusters.total(patterns.rows[clusters.members]) > most) & (members > 1)
+        found.append(patterns.middles(clusters.only(np.logical_not(large))))
+        clusters = clusters.only(large)
+        halves = clusters.parted(_halves(patterns, clusters), 2 * clusters.size)
+        kept = patterns.keep(halves, promise)
+        is_parted = np.asarray(kept.reshape(-1, 2).any(axis=1))
+        found.append(patterns.middles(clusters.only(np.logical_not(is_parted))))
+        clusters = halves.only(kept)
+    return np.unique(np.concatenate(found), axis=0)
 
 
-def _halves(patterns: _Patterns, members: IntArray) -> list[IntArray]:
-    """Two parts of two patterns or more, neither of them empty."""
-    codes, distance = patterns.codes[members], patterns.distance
-    one = codes[np.argmax(distance.to_one(codes, patterns.middle(members)))]
-    other = codes[np.argmax(distance.to_one(codes, one))]
-    parts = [members, members[:0]]
+def _halves(patterns: _Patterns, clusters: Groups) -> IntArray:
+    """The half of each member, clusters having two patterns or more: twice the number of its
+    cluster, or that and one. No half is empty.
+    """
+    codes, distance, keys = patterns.codes[clusters.members], patterns.distance, clusters.keys
+    one = codes[_farthest(distance.between(codes, patterns.middles(clusters)[keys]), clusters)]
+    other = codes[_farthest(distance.between(codes, one[keys]), clusters)]
+    centres, halves, many = np.stack([one, other], axis=1), 2 * keys, 2 * clusters.size
     for _ in range(_ROUNDS):
-        nearer = distance.to_one(codes, one) <= distance.to_one(codes, other)
-        is_settled = np.array_equal(parts[0], members[nearer])
-        if is_settled or nearer.all() or not nearer.any():
+        to_one, to_other = (distance.between(codes, centres[keys, half]) for half in (0, 1))
+        moved = 2 * keys + (to_one > to_other)
+        is_parted = np.asarray(np.bincount(moved, minlength=many).reshape(-1, 2).all(axis=1))
+        moved = np.where(is_parted[keys], moved, halves)
+        if np.array_equal(moved, halves):
             break
-        parts = [members[nearer], members[~nearer]]
-        one, other = (patterns.middle(part) for part in parts)
-    return parts
+        halves = moved
+        centres = patterns.middles(clusters.parted(halves, many)).reshape(centres.shape)
+    return halves
+
+
+def _farthest(distances: IntArray, groups: Groups) -> IntArray:
+    """Of every group the place of its farthest member, of equally far ones the first (groups,)."""
+    order = np.lexsort((-distances, groups.keys))
+    return order[np.searchsorted(groups.keys, np.arange(groups.size))]
 
 
 def _merged(patterns: _Patterns, centres: IntArray, promise: KAnonymityGuarantee) -> IntArray:

@@ -37,10 +37,13 @@ class Bit:
 
     def of(self, codes: NDArray[np.integer], columns: Sequence[Column]) -> NDArray[np.bool_]:
         """The answer of every row, (n,), of codes (n, d)."""
-        column, values = columns[self.column], codes[:, self.column]
-        if self.asks == "is":
-            return np.asarray(values == self.code)
-        return np.asarray((values >= self.code) & (values < column.values))
+        values, (first, end) = codes[:, self.column], self.run(columns)
+        return np.asarray((values >= first) & (values < end))
+
+    def run(self, columns: Sequence[Column]) -> tuple[int, int]:
+        """The first code of its column to which the answer is yes, and the one after the last."""
+        end = columns[self.column].values if self.asks == "at_least" else self.code + 1
+        return self.code, end
 
     def name(self, columns: Sequence[Column]) -> str:
         """``column=level`` or ``column>=level``."""

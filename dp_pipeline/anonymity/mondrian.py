@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.boxes import Cuts, boxed, level_starts
+from dp_pipeline.anonymity.boxes import level_starts
+from dp_pipeline.anonymity.growth import Cuts, boxed
 from dp_pipeline.anonymity.method import Recoded, cumulative_bits
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.spec.encoding import FloatArray, IntArray
@@ -48,10 +49,10 @@ class Mondrian:
         bits, widths_of = cumulative_bits(rows.columns), _Widths.of(rows.columns)
         column_of = np.array([bit.column for bit in bits], dtype=np.int64)
 
-        def most_even_of_widest(cuts: Cuts) -> int:
-            widths = widths_of.spanned(np.asarray(cuts.levels.any(axis=1)))[column_of]
-            widest = cuts.allowed & (widths == widths[cuts.allowed].max())
-            return int(np.argmax(np.where(widest, cuts.evenness, -1)))
+        def most_even_of_widest(cuts: Cuts) -> IntArray:
+            widths = widths_of.spanned(np.asarray(cuts.levels.any(axis=0)))[:, column_of]
+            widest = np.where(cuts.allowed, widths, -1.0).max(axis=1, keepdims=True)
+            return cuts.best(np.where(widths == widest, cuts.evenness, -1))
 
         return boxed(rows, promise, most_even_of_widest)
 
@@ -82,13 +83,15 @@ class _Widths:
         return cls(starts[:-1], np.maximum(1, sizes - 1), place, alone)
 
     def spanned(self, present: NDArray[np.bool_]) -> FloatArray:
-        """Share of each column's levels that are spanned (d,), 0 where the rows have one level;
-        by whether each level of the line is there.
+        """Share of each column's levels that the rows of a box span (boxes, d), 0 where they
+        have one level; by whether each level of the line is there (boxes, levels).
         """
         between = present & ~self.alone
-        first = np.minimum.reduceat(np.where(between, self.place, len(self.place)), self.starts)
-        last = np.maximum.reduceat(np.where(between, self.place, -1), self.starts)
-        counted = np.add.reduceat((present & self.alone).astype(np.int64), self.starts)
+        first = np.minimum.reduceat(
+            np.where(between, self.place, len(self.place)), self.starts, axis=1
+        )
+        last = np.maximum.reduceat(np.where(between, self.place, -1), self.starts, axis=1)
+        counted = np.add.reduceat((present & self.alone).astype(np.int64), self.starts, axis=1)
         return np.asarray((np.maximum(0, last - first + 1) + counted - 1) / self.steps)
 
 
@@ -117,16 +120,16 @@ class Tree:
         return boxed(rows, promise, _purest, least=self.least)
 
 
-def _purest(cuts: Cuts) -> int:
-    """The allowed cut with the purest sides, or the most even one if none is purer than all."""
-    purity = np.where(cuts.allowed, _purity(cuts.yes) + _purity(cuts.no), -np.inf)
-    best = int(np.argmax(purity))
+def _purest(cuts: Cuts) -> IntArray:
+    """The cut with the purest sides, or the most even one if none is purer than all."""
+    purity = _purity(cuts.yes) + _purity(cuts.no)
+    best = cuts.best(purity)
     # What cannot be told from rounding is no gain.
-    if purity[best] > _purity(cuts.yes[:1] + cuts.no[:1])[0] * (1 + 1e-12):
-        return best
-    return int(np.argmax(np.where(cuts.allowed, cuts.evenness, -1)))
+    of_all = _purity(cuts.whole)[:, 0] * (1 + 1e-12)
+    is_purer = purity[np.arange(len(best)), best] > of_all
+    return np.where(is_purer, best, cuts.most_even)
 
 
 def _purity(counts: IntArray) -> FloatArray:
-    """Rows less Gini impurity in rows: Σ_y n_y² / n of every count (bits, labels)."""
-    return np.asarray((counts**2).sum(axis=1) / np.maximum(1, counts.sum(axis=1)))
+    """Rows less Gini impurity in rows: Σ_y n_y² / n of every count (boxes, bits)."""
+    return np.asarray((counts**2).sum(axis=0) / np.maximum(1, counts.sum(axis=0)))

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity import clustering
+from dp_pipeline.anonymity import clustering, groups
 from dp_pipeline.anonymity.boxes import BoxRecoding
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity, Gower
+from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline_tests.anonymity.boxes import boxes_of, tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
@@ -48,31 +49,37 @@ def test_distances_and_nearest_centres_are_those_of_a_loop(rows, seed):
         [apart(row, centre, rows.columns) for centre in centres.tolist()]
         for row in rows.codes.tolist()
     ]
-    assert distance.to_one(rows.codes, centres[1]).tolist() == [row[1] for row in table]
+    others = np.repeat(centres[1:2], len(rows), axis=0)
+    assert distance.between(rows.codes, others).tolist() == [row[1] for row in table]
     nearest = distance.nearest(rows.codes, distance.from_centres(centres))
     assert nearest.tolist() == [row.index(min(row)) for row in table]
 
 
 @settings(max_examples=30, deadline=None)
 @given(rows=coded_rows(at_least=1, most=12), seed=st.integers(0, 1000))
-def test_the_middle_has_the_least_total_distance_of_all_rows_there_could_be(rows, seed):
-    weights = np.random.default_rng(seed).integers(1, 4, len(rows))
+def test_middles_have_the_least_total_distance_of_all_rows_there_could_be(rows, seed):
+    rng = np.random.default_rng(seed)
+    weights, keys = rng.integers(1, 4, len(rows)), np.sort(rng.integers(0, 2, len(rows)))
+    two = Groups(rng.permutation(len(rows)), keys, 2)
+    found = Gower.of(rows.columns).middles(rows.codes, weights, two).tolist()
+    for group, middle in enumerate(found):
+        members = two.members[keys == group]
 
-    def total(centre: list[int]) -> int:
-        distances = [apart(row, centre, rows.columns) for row in rows.codes.tolist()]
-        return int(np.dot(distances, weights))
+        def total(centre: list[int], members: np.ndarray = members) -> int:
+            distances = [apart(row, centre, rows.columns) for row in rows.codes[members].tolist()]
+            return int(np.dot(distances, weights[members]))
 
-    found = Gower.of(rows.columns).middle(rows.codes, weights).tolist()
-    assert total(found) == min(
-        total(list(one)) for one in product(*(range(column.size) for column in rows.columns))
-    )
+        assert total(middle) == min(
+            total(list(one)) for one in product(*(range(column.size) for column in rows.columns))
+        )
 
 
 def test_missing_values_are_as_far_from_every_value_as_two_values_can_be():
     distance = Gower.of(WARD)
     rows = np.array([[0, 0], [0, 1], [0, 2], [0, 3], [1, 0]])
-    assert distance.to_one(rows, np.array([0, 0])).tolist() == [0, 512, 1024, 1024, 1024]
-    assert distance.to_one(rows, np.array([0, 3])).tolist() == [1024, 1024, 1024, 0, 2048]
+    young, missing = (np.array([[0, age]] * 5) for age in (0, 3))
+    assert distance.between(rows, young).tolist() == [0, 512, 1024, 1024, 1024]
+    assert distance.between(rows, missing).tolist() == [1024, 1024, 1024, 0, 2048]
 
 
 def test_two_clumps_are_two_boxes_around_their_rows():
@@ -102,6 +109,55 @@ def test_a_cluster_of_less_than_k_rows_has_no_centre_that_would_tell_of_them():
     patterns = clustering._Patterns.of(rows)
     assert clustering._split(patterns, KAnonymityGuarantee(3)).tolist() == [[0], [4]]
     assert clustering._split(patterns, KAnonymityGuarantee(1, 1)).tolist() == [[0], [4], [8]]
+
+
+def split_one_by_one(rows: CodedRows, promise: KAnonymityGuarantee) -> list[list[int]]:
+    """The centres of ``_split``, by a loop over one cluster after the other."""
+    kinds = np.unique(rows.codes, axis=0).tolist()
+    of_kind = [np.flatnonzero((rows.codes == kind).all(axis=1)) for kind in kinds]
+
+    def middle(members: list[int]) -> list[int]:
+        codes = np.repeat([kinds[at] for at in members], [len(of_kind[at]) for at in members], 0)
+        all_rows = Groups.one(len(codes))
+        return Gower.of(rows.columns).middles(codes, np.ones(len(codes)), all_rows)[0].tolist()
+
+    def farthest(members: list[int], centre: list[int]) -> list[int]:
+        return kinds[max(members, key=lambda at: apart(kinds[at], centre, rows.columns))]
+
+    def split(members: list[int]) -> list[list[int]]:
+        many = sum(len(of_kind[at]) for at in members)
+        if many <= 2 * max(promise.k, promise.diversity) or len(members) == 1:
+            return [middle(members)]
+        centres = [farthest(members, middle(members))]
+        centres.append(farthest(members, centres[0]))
+        for _ in range(5):
+            far = [[apart(kinds[at], one, rows.columns) for one in centres] for at in members]
+            sides = [
+                [at for at, (one, other) in zip(members, far, strict=True) if (one > other) == side]
+                for side in (False, True)
+            ]
+            if not all(sides):
+                break
+            halves, centres = sides, [middle(side) for side in sides]
+        kept = [half for half in halves if keeps(half)]
+        return [one for half in kept for one in split(half)] or [middle(members)]
+
+    def keeps(members: list[int]) -> bool:
+        labels = rows.target[np.concatenate([of_kind[at] for at in members])].tolist()
+        return len(labels) >= promise.k and len(set(labels)) >= promise.diversity
+
+    return [list(one) for one in sorted({tuple(one) for one in split([*range(len(kinds))])})]
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=coded_rows(at_least=4), promise=promises, at_once=st.sampled_from([1, 1 << 22]))
+def test_clusters_split_side_by_side_are_those_split_one_after_the_other(rows, promise, at_once):
+    if tried(ClusterKAnonymity(), rows, promise) is None:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(groups, "MOST_CELLS_AT_ONCE", at_once)
+        found = clustering._split(clustering._Patterns.of(rows), promise).tolist()
+    assert found == split_one_by_one(rows, promise)
 
 
 def test_equal_rows_are_not_parted_though_they_are_more_than_twice_k():

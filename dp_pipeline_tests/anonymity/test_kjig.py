@@ -107,13 +107,6 @@ def test_by_a_line_no_box_is_left_that_could_be_cut(rows, k):
         assert (sides < k).all()
 
 
-def test_boxes_counted_few_at_a_time_are_the_same(monkeypatch):
-    rows, promise = either_or(300, noise=3), KAnonymityGuarantee(4)
-    whole = telling_boxes.telling_boxes(rows, promise, BOTH)
-    monkeypatch.setattr(telling_boxes, "MOST_CELLS_AT_ONCE", 1)
-    assert telling_boxes.telling_boxes(rows, promise, BOTH).recoding == whole.recoding
-
-
 @pytest.mark.parametrize("at", range(len(SLOW_WAYS)))
 def test_ways_that_take_long_are_tried_where_rows_are_few(at):
     # Ten like rows each at three corners of six flags: clusters are the corners, and so are halves.

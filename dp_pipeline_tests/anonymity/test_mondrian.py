@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity import boxes
+from dp_pipeline.anonymity import growth
 from dp_pipeline.anonymity.boxes import BoxRecoding
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Mondrian, _Widths
@@ -126,9 +126,11 @@ def test_widths_of_columns_side_by_side_are_those_of_each_by_itself():
     ages = Column("age", (*EIGHT, "?"), ordered=True, missing=8)
     jobs, sex = Column("job", EIGHT), Column("sex", ("f", "m"))
     present = [[1, 0, 0, 1, 0, 0, 0, 0, 1], [1, 0, 0, 0, 0, 0, 1, 1], [0, 1]]
-    widths = _Widths.of((ages, jobs, sex)).spanned(np.concatenate(present).astype(bool))
+    other = [[0, 1, 0, 0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0, 0], [1, 1]]
+    of_boxes = np.array([np.concatenate(box) for box in (present, other)]).astype(bool)
     # Ages 0 to 3 and missing, five of nine; three jobs of eight, which have no order; one sex.
-    assert widths.tolist() == [4 / 8, 2 / 7, 0.0]
+    widths = [[4 / 8, 2 / 7, 0.0], [0.0, 1 / 7, 1.0]]
+    assert _Widths.of((ages, jobs, sex)).spanned(of_boxes).tolist() == widths
 
 
 def test_where_the_median_is_not_allowed_the_cut_nearest_to_it_is_made():
@@ -186,17 +188,17 @@ def test_a_row_that_nobody_was_like_finds_the_box_of_its_side():
     assert texts == ["1 to 7", "1 to 7"]
 
 
-def ignores_k(counter, counts):  # noqa: ARG001
-    return counts.sum(axis=1) >= 1
+def ignores_k(cuts, counts, rows):  # noqa: ARG001
+    return rows >= 1
 
 
-def ignores_labels(counter, counts):
-    return counts.sum(axis=1) >= max(1, counter.promise.k)
+def ignores_labels(cuts, counts, rows):  # noqa: ARG001
+    return rows >= max(1, cuts.promise.k)
 
 
 @pytest.mark.parametrize("mutant", [ignores_k, ignores_labels], ids=lambda one: one.__name__)
 def test_a_cut_that_breaks_the_promise_is_caught(mutant, monkeypatch: pytest.MonkeyPatch):
     promise = KAnonymityGuarantee(2, diversity=2)
     assert kept_by(Mondrian().recode(TEN, promise, seed=0).release(TEN), promise)
-    monkeypatch.setattr(boxes._CutCounter, "_keeps", mutant)
+    monkeypatch.setattr(growth.Cuts, "_keeps", mutant)
     assert not kept_by(Mondrian().recode(TEN, promise, seed=0).release(TEN), promise)

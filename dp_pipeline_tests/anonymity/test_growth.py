@@ -1,0 +1,133 @@
+"""Groups of rows, cuts of boxes of one depth, and trees that are grown of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.anonymity import groups
+from dp_pipeline.anonymity.groups import Groups
+from dp_pipeline.anonymity.growth import NO_CUT, Cuts, _Line, boxed, grow
+from dp_pipeline.anonymity.kjig import SLOW_WAYS, WAYS
+from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
+from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline_tests.anonymity.mingen import kept_by
+from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows_of
+
+promises = st.builds(KAnonymityGuarantee, k=st.integers(2, 5), diversity=st.integers(1, 2))
+
+
+def two_groups(rows: CodedRows, seed: int) -> Groups:
+    """Some of the rows, in two groups and in any order."""
+    rng = np.random.default_rng(seed)
+    members = rng.permutation(len(rows))[: rng.integers(0, len(rows) + 1)]
+    return Groups(members, np.sort(rng.integers(0, 2, len(members))), 2)
+
+
+def lists(found: Groups) -> list[list[int]]:
+    """The members of each group."""
+    return [found.members[found.keys == group].tolist() for group in range(found.size)]
+
+
+@given(sides=st.lists(st.integers(0, 4), max_size=12), kept=st.sets(st.integers(0, 4)))
+def test_groups_are_parted_into_sides_of_which_some_are_kept(sides, kept):
+    found = Groups.one(len(sides)).parted(np.array(sides, dtype=np.int64), 5)
+    parts = [[at for at, side in enumerate(sides) if side == one] for one in range(5)]
+    assert lists(found) == parts
+    mask = np.array([side in kept for side in range(5)])
+    assert lists(found.only(mask)) == [parts[one] for one in sorted(kept)]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_groups_some_at_a_time_are_all_of_them_in_order(at_once: int, monkeypatch):
+    monkeypatch.setattr(groups, "MOST_CELLS_AT_ONCE", 10 * at_once)
+    whole = Groups(np.array([4, 2, 7, 1]), np.array([0, 2, 2, 3]), 5)
+    parts = list(whole.some(10))
+    assert [one for part in parts for one in lists(part)] == [[4], [], [2, 7], [1], []]
+    assert max(part.size for part in parts) <= at_once
+    assert whole.total(np.array([1, 2, 3, 4])).tolist() == [1, 0, 5, 4, 0]
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=coded_rows(at_least=1), promise=promises, seed=st.integers(0, 1000))
+def test_cuts_are_counted_as_by_masks(rows, promise, seed):
+    boxes, bits = two_groups(rows, seed), cumulative_bits(rows.columns)
+    if not bits:
+        return
+    cuts = Cuts(_Line.of(rows), boxes, promise)
+    numbers, answers = np.arange(len(rows)) * 3.0, bit_matrix(bits, rows.codes, rows.columns)
+    for box, members in enumerate(lists(boxes)):
+        for at in range(len(bits)):
+            sides = {True: [], False: []}
+            for row in members:
+                sides[bool(answers[row, at])].append(row)
+            for side, counts in ((True, cuts.yes), (False, cuts.no)):
+                labels = rows.target[sides[side]].tolist()
+                counted = counts[:, box, at].tolist()
+                assert counted == [labels.count(one) for one in range(len(counts))]
+            assert cuts.evenness[box, at] == min(len(side) for side in sides.values())
+            assert cuts.totals(numbers)[box, at] == numbers[sides[True]].sum()
+            assert cuts.allowed[box, at] == all(
+                len(side) >= promise.k and len(set(rows.target[side])) >= promise.diversity
+                for side in sides.values()
+            )
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=coded_rows(at_least=1), promise=promises, seed=st.integers(0, 1000))
+def test_the_best_cut_is_an_allowed_one_even_where_it_is_worth_nothing(rows, promise, seed):
+    if cumulative_bits(rows.columns):
+        cuts = Cuts(_Line.of(rows), two_groups(rows, seed), promise)
+        worth = np.random.default_rng(seed).integers(0, 3, cuts.allowed.shape)
+        for numbers in (worth, np.zeros_like(worth)):
+            best = cuts.best(numbers).tolist()
+            for box, allowed in enumerate(cuts.allowed):
+                most = numbers[box, allowed].max(initial=0)
+                assert not allowed.any() or (allowed[best[box]] and numbers[box, best[box]] == most)
+
+
+def any_bit(at: int, cuts: Cuts) -> IntArray:
+    """A bit that does not depend on what is allowed."""
+    return np.full(cuts.boxes.size, at % cuts.allowed.shape[1])
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=coded_rows(at_least=1), promise=promises, at=st.integers(0, 20))
+def test_a_cut_that_breaks_the_promise_is_not_made_whatever_is_chosen(rows, promise, at):
+    if len(rows) >= promise.k and len(set(rows.target)) >= promise.diversity:
+        found = boxed(rows, promise, lambda cuts: any_bit(at, cuts))
+        assert kept_by(found.release(rows), promise)
+
+
+def test_a_box_of_which_no_cut_is_chosen_stays_whole_and_its_neighbour_is_cut():
+    # By the first flag first, then by the second, but only where the first is no.
+    rows = rows_of(*[(one, two, 0) for one in (0, 1) for two in (0, 1)] * 3, columns=flags(2))
+
+    def chosen(cuts: Cuts) -> IntArray:
+        is_root = cuts.boxes.size == 1
+        return np.array([0] if is_root else [1, NO_CUT])
+
+    tree = grow(rows, KAnonymityGuarantee(2), chosen)
+    assert tree.boxes == (((1,), (0, 1)), ((0,), (0,)), ((0,), (1,)))
+    assert tree.places(rows.codes).tolist() == [1, 2, 0, 0] * 3
+
+
+def test_a_row_goes_to_the_box_that_holds_it_at_any_depth():
+    stairs = rows_of(
+        *[(*(int(at > step) for step in range(6)), 0) for at in range(7)] * 2, columns=flags(6)
+    )
+    tree = grow(stairs, KAnonymityGuarantee(2), lambda cuts: cuts.best(-cuts.evenness + 100))
+    assert len(tree.boxes) == 7
+    for row, place in zip(stairs.codes.tolist(), tree.places(stairs.codes).tolist(), strict=True):
+        assert all(code in allowed for code, allowed in zip(row, tree.boxes[place], strict=True))
+
+
+@pytest.mark.parametrize("at", range(len(WAYS) + len(SLOW_WAYS)))
+def test_boxes_counted_few_at_a_time_are_the_same(at: int, monkeypatch):
+    way, promise = (*WAYS, *SLOW_WAYS)[at].recode, KAnonymityGuarantee(2)
+    whole = way(TEN, promise).recoding
+    monkeypatch.setattr(groups, "MOST_CELLS_AT_ONCE", 1)
+    assert way(TEN, promise).recoding == whole
