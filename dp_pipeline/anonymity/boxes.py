@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.method import Bit, bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.partition import CodedRows, Column
 from dp_pipeline.spec.encoding import FloatArray, IntArray
@@ -29,6 +30,23 @@ _INTERVAL = re.compile(r"([\[(][^,]*), ([^,]*[\])])")
 def whole_box(columns: Iterable[Column]) -> Box:
     """The box that holds every row there could be."""
     return tuple(tuple(range(column.size)) for column in columns)
+
+
+def boxes_around(codes: IntArray, columns: Sequence[Column], groups: Groups) -> tuple[Box, ...]:
+    """The smallest box that holds the rows of each group, which has some, of codes (n, d)."""
+    parts = np.split(codes[groups.members], np.searchsorted(groups.keys, range(1, groups.size)))
+    return tuple(
+        tuple(_codes_around(part[:, at], column) for at, column in enumerate(columns))
+        for part in parts
+    )
+
+
+def _codes_around(codes: IntArray, column: Column) -> tuple[int, ...]:
+    found = sorted(set(codes.tolist()))
+    values = [code for code in found if code != column.missing]
+    if column.ordered and values:
+        values = list(range(values[0], values[-1] + 1))
+    return (*values, *(code for code in found if code == column.missing))
 
 
 def text_of(codes: Sequence[int], column: Column) -> str:

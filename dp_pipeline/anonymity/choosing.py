@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dp_pipeline.anonymity.label_lines import LabelLines, kinds
+from dp_pipeline.anonymity.label_lines import LabelLines, LinedRows, kinds
 from dp_pipeline.anonymity.method import Recoded
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.classification import stratified_folds
 from dp_pipeline.spec.encoding import FloatArray
 
-Recode = Callable[[CodedRows, KAnonymityGuarantee], Recoded]
+Recode = Callable[[LinedRows, KAnonymityGuarantee], Recoded]
 """From rows to a recoding under which they keep a promise."""
 
 
@@ -66,7 +66,7 @@ def best_way(ways: Sequence[Way], rows: CodedRows, promise: KAnonymityGuarantee)
     TooFewRows as ``Method.recode``.
     """
     if promise.is_empty or len(ways) == 1:
-        return ways[0].recode(rows, promise)
+        return ways[0].recode(LinedRows(rows), promise)
     promise.require_possible(len(rows), int(np.count_nonzero(rows.target_counts)))
     # Late: a plan has methods built, and none asked.
     from threadpoolctl import threadpool_limits
@@ -80,7 +80,7 @@ def best_way(ways: Sequence[Way], rows: CodedRows, promise: KAnonymityGuarantee)
     # Where nothing can be learned, folds teach the opposite of what is left out of them, and a way
     # that releases nothing is ahead of all.
     ahead[1:][learned[1:].mean(axis=1) <= _NOTHING_LEARNED] = -np.inf
-    return ways[int(ahead.argmax())].recode(rows, promise)
+    return ways[int(ahead.argmax())].recode(LinedRows(rows), promise)
 
 
 def expected_ahead(learned: FloatArray, usual: FloatArray, *, noise: float) -> FloatArray:
@@ -123,20 +123,21 @@ def _learned(
     return told, 1 / told.shape[1] + 1 / (folds - 1)
 
 
-def _parts(rows: CodedRows, folds: int, times: int) -> Iterator[tuple[CodedRows, CodedRows]]:
+def _parts(rows: CodedRows, folds: int, times: int) -> Iterator[tuple[LinedRows, CodedRows]]:
     """Rows to learn from and rows to test on, of every fold."""
     for seed in range(times):
         numbers = stratified_folds(rows.target, folds, seed=seed)
         for fold in range(folds):
-            yield rows.some(numbers != fold), rows.some(numbers == fold)
+            yield LinedRows(rows.some(numbers != fold)), rows.some(numbers == fold)
 
 
-def _auc(way: Recode, learn: CodedRows, test: CodedRows, promise: KAnonymityGuarantee) -> float:
+def _auc(way: Recode, lined: LinedRows, test: CodedRows, promise: KAnonymityGuarantee) -> float:
     """NaN where the rows to be tested on have one label, or none."""
+    learn = lined.rows
     share = len(learn) / max(1, len(learn) + len(test))
     inner = replace(promise, k=max(min(2, promise.k), round(promise.k * share)))
     try:
-        found = way(learn, inner)
+        found = way(lined, inner)
     except TooFewRows:
         return _NOTHING_LEARNED
     labels = len(test.target_levels)

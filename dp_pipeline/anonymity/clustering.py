@@ -7,7 +7,6 @@ NearestCentre: which of some typical rows a row is most like.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -15,9 +14,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.boxes import Box, BoxRecoding, level_starts
+from dp_pipeline.anonymity.boxes import BoxRecoding, boxes_around, level_starts
 from dp_pipeline.anonymity.groups import Groups
-from dp_pipeline.anonymity.method import Recoded, Unchanged
+from dp_pipeline.anonymity.method import Recoded, kept_whole
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 
@@ -180,16 +179,15 @@ class ClusterKAnonymity:
 
     def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
         """The boxes of the clusters, and their centres."""
-        promise.require_possible(len(rows), int(np.count_nonzero(rows.target_counts)))
-        nobody = np.zeros(len(rows), dtype=np.bool_)
-        if promise.is_empty:
-            return Recoded(Unchanged(rows.columns), nobody)
+        if (kept := kept_whole(rows, promise)) is not None:
+            return kept
         patterns = _Patterns.of(rows)
         centres = _merged(patterns, _split(patterns, promise), promise)
         finder = NearestCentre(rows.columns, tuple(map(tuple, centres.tolist())))
-        places = finder.places(patterns.codes)
-        boxes = [_around(patterns.codes[places == at], rows.columns) for at in range(len(centres))]
-        return Recoded(BoxRecoding(rows.columns, tuple(boxes), finder), nobody)
+        classes = Groups.of(finder.places(patterns.codes), len(centres))
+        boxes = boxes_around(patterns.codes, rows.columns, classes)
+        nobody = np.zeros(len(rows), dtype=np.bool_)
+        return Recoded(BoxRecoding(rows.columns, boxes, finder), nobody)
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,16 +289,3 @@ def _merged(patterns: _Patterns, centres: IntArray, promise: KAnonymityGuarantee
         places[moved] = patterns.distance.nearest(patterns.codes[moved], by_level)
         np.add.at(counts, places[moved], patterns.counts[moved])
     return centres[left]
-
-
-def _around(codes: IntArray, columns: Sequence[Column]) -> Box:
-    """The smallest box that holds some rows (n, d)."""
-    return tuple(_codes_around(codes[:, at], column) for at, column in enumerate(columns))
-
-
-def _codes_around(codes: IntArray, column: Column) -> tuple[int, ...]:
-    found = sorted(set(codes.tolist()))
-    values = [code for code in found if code != column.missing]
-    if column.ordered and values:
-        values = list(range(values[0], values[-1] + 1))
-    return (*values, *(code for code in found if code == column.missing))

@@ -32,6 +32,12 @@ class Groups:
     size: int
 
     @classmethod
+    def of(cls, places: IntArray, size: int) -> Groups:
+        """All rows, by the group of each (n,)."""
+        order = np.argsort(places, kind="stable")
+        return cls(order, places[order], size)
+
+    @classmethod
     def one(cls, rows: int) -> Groups:
         """All rows in one group."""
         return cls(np.arange(rows), np.zeros(rows, dtype=np.int64), 1)

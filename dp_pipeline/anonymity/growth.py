@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.boxes import BoxRecoding, BoxTree, Fork, level_starts
 from dp_pipeline.anonymity.groups import Groups
-from dp_pipeline.anonymity.method import Bit, Recoded, Unchanged, cumulative_bits
+from dp_pipeline.anonymity.method import Bit, Recoded, cumulative_bits, kept_whole
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 
@@ -74,18 +74,16 @@ class Cuts:
         """Whether both sides keep the promise (boxes, bits)."""
         return self._keeps(self.yes, self.rows_yes) & self._keeps(self.no, self.rows_no)
 
-    def best(self, worth: NDArray[Any]) -> IntArray:
-        """The allowed bit that is worth most to each box (boxes,), of equal ones the first; any
-        bit of a box that may not be cut.
+    def best(self, worth: NDArray[Any], some: NDArray[np.bool_] | None = None) -> IntArray:
+        """The allowed bit that is worth most to each box (boxes,), of equal ones the first; NO_CUT
+        where there is none.
 
         worth   (boxes, bits), none negative
+        some    (boxes, bits) which of the allowed bits are asked for; None: all
         """
-        return np.asarray(np.where(self.allowed, worth, -1).argmax(axis=1))
-
-    @property
-    def most_even(self) -> IntArray:
-        """The allowed bit that is nearest to halves (boxes,)."""
-        return self.best(self.evenness)
+        asked = self.allowed if some is None else self.allowed & some
+        found = np.where(asked, worth, -1).argmax(axis=1)
+        return np.where(asked.any(axis=1), found, NO_CUT)
 
     @property
     def evenness(self) -> IntArray:
@@ -218,9 +216,8 @@ def boxed(
 
     Nothing is left out. A promise of nothing keeps every value. TooFewRows as ``Method.recode``.
     """
-    promise.require_possible(len(rows), int(np.count_nonzero(rows.target_counts)))
-    nobody = np.zeros(len(rows), dtype=np.bool_)
-    if promise.is_empty:
-        return Recoded(Unchanged(rows.columns), nobody)
+    if (kept := kept_whole(rows, promise)) is not None:
+        return kept
     tree = grow(rows, replace(promise, k=max(promise.k, least)), choose)
+    nobody = np.zeros(len(rows), dtype=np.bool_)
     return Recoded(BoxRecoding(rows.columns, tree.boxes, tree), nobody)

@@ -11,9 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.choosing import Way, best_way
-from dp_pipeline.anonymity.clustering import ClusterKAnonymity
+from dp_pipeline.anonymity.label_bands import (
+    BANDS,
+    BANDS_IN_BOXES,
+    BOXES_IN_BANDS,
+    label_bands,
+)
+from dp_pipeline.anonymity.label_lines import LinedRows
 from dp_pipeline.anonymity.method import Bit, Recoded, cumulative_bits
-from dp_pipeline.anonymity.mondrian import Mondrian, Tree
+from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.anonymity.partition import (
     ClassPartition,
     CodedRows,
@@ -40,22 +46,27 @@ class Kjig:
     shape   ``best``: the best of all below, by ``choosing.best_way``, which tries each in folds
             of the rows. ``columns``: the first form of kjig, bits that are kept of every row
 
-    *Boxes*, cut where the label and a straight line through it are told of most, as long as the
-    promise allows; *boxes by the line* alone, where columns add up and labels by themselves are
-    luck; *boxes by labels*, cut while a cut pays its price: where a label is decided by some
-    columns in some rows and by others in others, finer boxes blur it. *Leaves* of a ``tree``, cut
-    by impurity. *Columns*: of the bits that the promise allows, that is added which tells most
-    beside those before it, until none can be added. In small tables the boxes of ``mondrian`` and
-    of ``cluster_k_anonymity``.
+    *Bands* of rows that are alike along straight lines through the labels, of logistic regression:
+    where columns add up, a few of them tell much. They are cut along the lines alone, or in boxes
+    each by itself, or along lines first and along columns last (``label_bands``). They are released
+    as the boxes around their rows, which overlap and are wide: of one column by itself they tell
+    less than the others do. *Boxes*, cut where the line and the label are told of most, or the
+    line alone, as long as the promise allows; *boxes by labels*, cut while a cut pays its price
+    (``telling_boxes``): where a label is decided by some columns in some rows and by others in
+    others, no line tells of it, and finer boxes blur it. *Leaves* of a ``tree``, cut by impurity.
 
-    What a cut tells, in nats: the fall of n·H(label | class), less one for each free parameter
-    that its new classes bring (Akaike's price: labels − 1 a class). So a bit that repeats what
-    is known, or that cuts classes to crumbs, does not use up the room of one that tells much.
-    Bits are thresholds of ordered columns and levels of the others. Columns are the same kind of
-    table as RFKA's, a global recoding: at the end every other bit breaks the promise or cuts no
-    class into two that keep it. A column that says nothing new is not released, nor is one taken
-    that tells nothing but which rows are left out. Boxes are cut each by itself, as Mondrian's,
-    and released as ranges and sets of levels; no row is left out for them.
+    All of them are cut each by itself, as Mondrian's boxes, and released as ranges and sets of
+    levels; no row is left out for them.
+
+    *Columns*, if they are asked for: of the bits that the promise allows, that is added which
+    tells most beside those before it, until none can be added. Bits are thresholds of ordered
+    columns and levels of the others. What a bit tells, in nats: the fall of n·H(label | class),
+    less one for each free parameter that its new classes bring (Akaike's price: labels − 1 a
+    class). So a bit that repeats what is known, or that cuts classes to crumbs, does not use up
+    the room of one that tells much. It is the same kind of table as RFKA's, a global recoding: at
+    the end every other bit breaks the promise or cuts no class into two that keep it. A column
+    that says nothing new is not released, nor is one taken that tells nothing but which rows are
+    left out.
 
     The rows are looked at exactly, to choose as to cut: k-anonymity promises classes, not that
     a choice does not depend on a row, and each recoding keeps it. Neither the order of the rows
@@ -63,7 +74,7 @@ class Kjig:
     """
 
     summary: ClassVar[str] = (
-        "boxes, or thresholds and levels, by what they tell together about the label"
+        "bands and boxes by what they tell together about the label; the best of some ways"
     )
 
     sensitive_diversity: ClassVar[int] = 2
@@ -78,8 +89,7 @@ class Kjig:
         """What tells most; of a promise of nothing, all bits."""
         if self.shape == "columns" or promise.is_empty:
             return told_columns(rows, promise)
-        ways = (*WAYS, *SLOW_WAYS) if rows.codes.size < FEW_CODES else WAYS
-        return best_way(ways, rows, promise)
+        return best_way(WAYS, rows, promise)
 
 
 def told_columns(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
@@ -90,37 +100,21 @@ def told_columns(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
     return started.result(told_together(started.partition, started.rare))
 
 
-def leaves(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
+def leaves(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
     """The boxes of ``tree``, with fewer rows than by itself: a larger K makes larger ones."""
-    return Tree(least=10).recode(rows, promise, seed=0)
-
-
-def clusters(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
-    """The boxes of ``cluster_k_anonymity``."""
-    return ClusterKAnonymity().recode(rows, promise, seed=0)
-
-
-def halves(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
-    """The boxes of ``mondrian``, which do not look at the label."""
-    return Mondrian().recode(rows, promise, seed=0)
+    return Tree(least=10).recode(lined.rows, promise, seed=0)
 
 
 WAYS = (
-    Way(partial(telling_boxes, worth=Worth(label=True, line=True))),
-    Way(partial(telling_boxes, worth=Worth(label=False, line=True)), behind=0.002),
-    Way(partial(telling_boxes, worth=Worth(label=True, line=False)), behind=0.005),
-    Way(leaves, behind=0.01),
-    Way(told_columns, behind=0.02),
+    Way(partial(label_bands, stages=BOXES_IN_BANDS)),
+    Way(partial(label_bands, stages=BANDS_IN_BOXES)),
+    Way(partial(label_bands, stages=BANDS)),
+    Way(partial(telling_boxes, worth=Worth(label=True, line=True)), behind=0.01),
+    Way(partial(telling_boxes, worth=Worth(label=False, line=True)), behind=0.01),
+    Way(partial(telling_boxes, worth=Worth(label=True, line=False)), behind=0.02),
+    Way(leaves, behind=0.02),
 )
-"""How far they are usually behind was seen on some twenty tables, and rounded."""
-
-SLOW_WAYS = (Way(halves, behind=0.03), Way(clusters, behind=0.04))
-"""Their time grows faster than the rows."""
-
-FEW_CODES = 8_000
-"""Rows × columns, below which slow ways are tried as well: where rows are few, what is like a row
-says more of it than any share of a label.
-"""
+"""How far they are usually behind was seen on some fifty tables, and rounded."""
 
 
 def told_together(partition: ClassPartition, rare: RareRows) -> list[int]:

@@ -2,18 +2,21 @@
 
 LabelLines: a straight line for every label, learned from counts.
 
-label_scores: what all rows say of each row, along such lines.
+LabelScores: what all rows say of each row, along such lines.
+
+LinedRows: rows beside their scores.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.partition import CodedRows
+from dp_pipeline.anonymity.method import Bit, bit_matrix, cumulative_bits
+from dp_pipeline.anonymity.partition import CodedRows, Column
 from dp_pipeline.anonymity.ranking import mutual_information, on_and_off
 from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.spec.encoding import FloatArray, IntArray
@@ -143,27 +146,63 @@ def kinds(codes: NDArray[np.integer], target: IntArray, labels: int) -> tuple[In
     return one, counts.reshape(-1, labels)
 
 
-def label_scores(rows: CodedRows) -> FloatArray:
-    """Whole numbers (n, scores): each row along the line of each label, of two labels along one.
+@dataclass(frozen=True, eq=False)
+class LabelScores:
+    """What all rows say of each row: a whole number for the line of each label, of two labels for
+    one of them. A rule: it holds no row.
+
+    columns   of the rows
+    bits      that the lines look at
+    weights   (bits, scores) whole numbers
 
     Squares are in nats, times 2^24: a fall of squares by a cut weighs as much as the fall of
     entropy that it foretells, to the second order. It depends on how many rows there are of each
     kind, not on their order.
     """
-    counts = rows.target_counts
-    told = np.argsort(-counts, kind="stable")[: MOST_LABELS if np.count_nonzero(counts) > 2 else 1]
-    told = told[(counts[told] > 0) & (counts[told] < len(rows))]
-    bits = cumulative_bits(rows.columns)
-    if not bits or not len(told):
-        return np.zeros((len(rows), 0))
-    worth = mutual_information(on_and_off(rows, bits))
-    chosen = np.sort(np.argsort(-worth, kind="stable")[:MOST_BITS])
-    matrix = bit_matrix([bits[at] for at in chosen], rows.codes, rows.columns).astype(np.float64)
-    one, of_kind = kinds(rows.codes, rows.target, len(counts))
-    weights = LabelLines.of(matrix[one], of_kind).weights
-    shares = counts / len(rows)
-    # The change of a chance p is p times that of its line beside the mean of all lines.
-    changes = (weights - (weights @ shares)[:, None]) * shares
-    rest = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
-    scaled = changes[:, told] * SCORE_UNIT / np.sqrt(2 * shares * rest)[told]
-    return np.asarray(matrix @ np.rint(scaled))
+
+    columns: tuple[Column, ...]
+    bits: tuple[Bit, ...]
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, rows: CodedRows) -> LabelScores:
+        """Learned from rows. Rows of one label, or without columns, have no score."""
+        counts, bits = rows.target_counts, cumulative_bits(rows.columns)
+        lines = MOST_LABELS if np.count_nonzero(counts) > 2 else 1
+        told = np.argsort(-counts, kind="stable")[:lines]
+        told = told[(counts[told] > 0) & (counts[told] < len(rows))]
+        if not bits or not len(told):
+            return cls(rows.columns, (), np.zeros((0, 0)))
+        worth = mutual_information(on_and_off(rows, bits))
+        chosen = np.sort(np.argsort(-worth, kind="stable")[:MOST_BITS])
+        some = tuple(bits[at] for at in chosen)
+        one, of_kind = kinds(rows.codes, rows.target, len(counts))
+        answers = bit_matrix(some, rows.codes[one], rows.columns).astype(np.float64)
+        weights = LabelLines.of(answers, of_kind).weights
+        shares = counts / len(rows)
+        # The change of a chance p is p times that of its line beside the mean of all lines.
+        changes = (weights - (weights @ shares)[:, None]) * shares
+        rest = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
+        scaled = changes[:, told] * SCORE_UNIT / np.sqrt(2 * shares * rest)[told]
+        return cls(rows.columns, some, np.rint(scaled))
+
+    def scores(self, codes: NDArray[np.integer]) -> FloatArray:
+        """Whole numbers (n, scores) of codes (n, d)."""
+        return np.asarray(bit_matrix(self.bits, codes, self.columns) @ self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class LinedRows:
+    """Rows and their scores along lines, which are learned once for all ways to recode them."""
+
+    rows: CodedRows
+
+    @cached_property
+    def lines(self) -> LabelScores:
+        """Learned from the rows."""
+        return LabelScores.of(self.rows)
+
+    @cached_property
+    def scores(self) -> FloatArray:
+        """Whole numbers (n, scores)."""
+        return self.lines.scores(self.rows.codes)

@@ -258,3 +258,14 @@ class Unchanged:
         return bit_matrix(cumulative_bits(self.columns), rows.codes, self.columns).astype(
             np.float64
         )
+
+
+def kept_whole(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded | None:
+    """Every value kept, where nothing is promised; None where there is something to be done.
+
+    TooFewRows as ``Method.recode``.
+    """
+    promise.require_possible(len(rows), int(np.count_nonzero(rows.target_counts)))
+    if not promise.is_empty:
+        return None
+    return Recoded(Unchanged(rows.columns), np.zeros(len(rows), dtype=np.bool_))

@@ -127,7 +127,7 @@ def _purest(cuts: Cuts) -> IntArray:
     # What cannot be told from rounding is no gain.
     of_all = _purity(cuts.whole)[:, 0] * (1 + 1e-12)
     is_purer = purity[np.arange(len(best)), best] > of_all
-    return np.where(is_purer, best, cuts.most_even)
+    return np.where(is_purer, best, cuts.best(cuts.evenness))
 
 
 def _purity(counts: IntArray) -> FloatArray:

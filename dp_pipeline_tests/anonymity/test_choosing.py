@@ -9,7 +9,8 @@ import pytest
 
 from dp_pipeline.anonymity import choosing
 from dp_pipeline.anonymity.choosing import Recode, Way, best_way, expected_ahead
-from dp_pipeline.anonymity.kjig import told_columns
+from dp_pipeline.anonymity.kjig import told_columns as columns_of
+from dp_pipeline.anonymity.label_lines import LinedRows
 from dp_pipeline.anonymity.method import BitRecoding, Recoded
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
 from dp_pipeline_tests.anonymity.populations import flags
@@ -22,9 +23,15 @@ def either_or(records: int) -> CodedRows:
     return CodedRows(flags(3), codes, label, ("no", "yes"))
 
 
-def nothing(rows: CodedRows, _: KAnonymityGuarantee) -> Recoded:
+def nothing(lined: LinedRows, _: KAnonymityGuarantee) -> Recoded:
     """All rows are one class."""
-    return Recoded(BitRecoding(rows.columns, ()), np.zeros(len(rows), dtype=np.bool_))
+    nobody = np.zeros(len(lined.rows), dtype=np.bool_)
+    return Recoded(BitRecoding(lined.rows.columns, ()), nobody)
+
+
+def told_columns(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
+    """Columns that tell of the label."""
+    return columns_of(lined.rows, promise)
 
 
 def ways_of(*recodes: Recode) -> list[Way]:
@@ -49,9 +56,9 @@ def test_where_nothing_can_be_learned_the_first_way_is_taken():
 def test_folds_ask_for_classes_as_fine_as_those_of_all_rows_and_all_rows_for_the_promise():
     asked = []
 
-    def noted(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
-        asked.append((len(rows), promise.k, promise.diversity))
-        return nothing(rows, promise)
+    def noted(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
+        asked.append((len(lined.rows), promise.k, promise.diversity))
+        return nothing(lined, promise)
 
     best_way(ways_of(noted, nothing), either_or(200), KAnonymityGuarantee(50, diversity=2))
     assert asked == [*[(160, 40, 2)] * 10, (200, 50, 2)]
@@ -61,9 +68,9 @@ def test_folds_ask_for_classes_as_fine_as_those_of_all_rows_and_all_rows_for_the
 def test_more_rows_are_parted_less_often(records, parts):
     asked = []
 
-    def noted(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
-        asked.append(len(rows))
-        return nothing(rows, promise)
+    def noted(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
+        asked.append(len(lined.rows))
+        return nothing(lined, promise)
 
     best_way(ways_of(noted, nothing), either_or(records), KAnonymityGuarantee(2))
     assert len(asked) == parts + 1

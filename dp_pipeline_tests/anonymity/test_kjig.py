@@ -1,22 +1,22 @@
-"""What kjig releases by default: boxes or columns, whichever is learned most from."""
+"""What kjig releases by default: bands or boxes, whichever is learned most from."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity import kjig, telling_boxes
 from dp_pipeline.anonymity.boxes import BoxRecoding
-from dp_pipeline.anonymity.kjig import SLOW_WAYS, WAYS, Kjig, told_columns
+from dp_pipeline.anonymity.groups import Groups
+from dp_pipeline.anonymity.growth import Cuts, _Line
+from dp_pipeline.anonymity.kjig import WAYS, Kjig, told_columns
+from dp_pipeline.anonymity.label_lines import SCORE_UNIT, LinedRows
 from dp_pipeline.anonymity.method import Recoded, bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import evaluate
-from dp_pipeline.anonymity.telling_boxes import Worth
+from dp_pipeline.anonymity.telling_boxes import Telling, Worth, telling_boxes
 from dp_pipeline.metrics.disclosure import distinct_labels, homogeneous_rows, smallest_class
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
 from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows_of
@@ -26,7 +26,8 @@ promises = st.builds(KAnonymityGuarantee, k=st.integers(0, 5), diversity=st.inte
 each_way = pytest.mark.parametrize(
     "way",
     [
-        *(way.recode for way in (*WAYS, *SLOW_WAYS)),
+        *(lambda rows, promise, way=way: way.recode(LinedRows(rows), promise) for way in WAYS),
+        told_columns,
         lambda rows, promise: Kjig().recode(rows, promise, seed=0),
     ],
 )
@@ -75,18 +76,57 @@ def test_neither_the_order_of_the_rows_nor_the_seed_changes_what_is_chosen(rows,
     assert one.target.tolist() == other.target.tolist()
 
 
-def test_boxes_are_cut_where_a_column_of_every_row_would_tell_less():
+def test_boxes_tell_where_a_column_of_every_row_would_tell_less():
     rows, promise = either_or(400, noise=3), KAnonymityGuarantee(20)
     columns, best = (evaluate(rows, one, promise, folds=2) for one in (Kjig("columns"), Kjig()))
     assert best.aucs["logistic"] > columns.aucs["logistic"] + 0.01
     assert isinstance(Kjig().recode(rows, promise, seed=0).recoding, BoxRecoding)
 
 
+def told_of_labels(rows: CodedRows, k: int) -> list[float]:
+    """What each bit is worth for the label's sake, of all rows as one box."""
+    cuts = Cuts(_Line.of(rows), Groups.one(len(rows)), KAnonymityGuarantee(k))
+    return Telling(LinedRows(rows), BY_LABEL).worth_of(cuts)[0].tolist()
+
+
+def test_what_a_cut_tells_of_labels_is_counted_where_it_pays_its_price():
+    # One free parameter costs one nat. Eight rows in two halves: 4 : 4 against 3 : 1 and 1 : 3
+    # tells 1.05 nats, and against 2 : 2 twice nothing.
+    records = [
+        (0, 0, 0),
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, 1, 1),
+        (1, 0, 1),
+        (1, 0, 1),
+        (1, 1, 1),
+        (1, 1, 0),
+    ]
+    rows = rows_of(*records, columns=flags(2))
+    assert told_of_labels(rows, 2) == pytest.approx([1.0465 - 1, 0], abs=1e-3)
+    # Three labels have two parameters, and 1.05 nats do not pay them.
+    three = rows_of(*records, columns=flags(2), labels=("well", "ill", "dead"))
+    assert told_of_labels(three, 2) == [0, 0]
+
+
+def test_a_line_is_parted_by_rows_and_distances_of_both_sides():
+    # The first flag tells more of the label a row, in few rows; the second in half of them.
+    records = [(1, 1, 1)] * 2 + [(0, 1, 1)] * 9 + [(0, 1, 0)] * 3 + [(0, 0, 1)] * 3
+    rows = rows_of(*records, *[(0, 0, 0)] * 9, columns=flags(2))
+    lined = LinedRows(rows)
+    cuts = Cuts(_Line.of(rows), Groups.one(len(rows)), KAnonymityGuarantee(2))
+    scores = lined.scores[:, 0] / SCORE_UNIT
+    for bit, found in enumerate(Telling(lined, Worth(label=False, line=True)).worth_of(cuts)[0]):
+        sides = [scores[rows.codes[:, bit] == side] for side in (0, 1)]
+        within = sum(((side - side.mean()) ** 2).sum() for side in sides)
+        assert found == pytest.approx(((scores - scores.mean()) ** 2).sum() - within)
+
+
 def test_by_labels_a_box_of_one_label_stays_whole_and_by_a_line_it_is_cut():
     rows = either_or(400, noise=1)
     boxes = {}
     for worth in (BY_LABEL, BOTH):
-        found = telling_boxes.telling_boxes(rows, KAnonymityGuarantee(5), worth)
+        found = telling_boxes(LinedRows(rows), KAnonymityGuarantee(5), worth)
         boxes[worth] = released(found, rows)
     for classes in boxes.values():
         assert homogeneous_rows(classes) == 400
@@ -96,39 +136,15 @@ def test_by_labels_a_box_of_one_label_stays_whole_and_by_a_line_it_is_cut():
 
 
 @settings(max_examples=25, deadline=None)
-@given(rows=coded_rows(at_least=4), k=st.integers(2, 4))
-def test_by_a_line_no_box_is_left_that_could_be_cut(rows, k):
-    found = telling_boxes.telling_boxes(rows, KAnonymityGuarantee(k), BOTH)
+@given(rows=coded_rows(at_least=4), k=st.integers(2, 4), label=st.booleans())
+def test_by_a_line_no_box_is_left_that_could_be_cut(rows, k, label):
+    found = telling_boxes(LinedRows(rows), KAnonymityGuarantee(k), Worth(label=label, line=True))
     places = found.recoding.finder.places(rows.codes)
     answers = bit_matrix(cumulative_bits(rows.columns), rows.codes, rows.columns)
     for place in np.unique(places):
         inside = answers[places == place]
         sides = np.minimum(inside.sum(axis=0), len(inside) - inside.sum(axis=0))
         assert (sides < k).all()
-
-
-@pytest.mark.parametrize("at", range(len(SLOW_WAYS)))
-def test_ways_that_take_long_are_tried_where_rows_are_few(at):
-    # Ten like rows each at three corners of six flags: clusters are the corners, and so are halves.
-    corners = [(0, 0, 0, 0, 0, 0, 0), (1, 1, 1, 0, 0, 0, 1), (0, 0, 0, 1, 1, 1, 1)]
-    rows = rows_of(*(corners * 10), columns=flags(6))
-    tried = []
-
-    def noted(some: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
-        tried.append(len(some))
-        return SLOW_WAYS[at].recode(some, promise)
-
-    with pytest.MonkeyPatch.context() as patch:
-        slow = [replace(way, recode=noted) if way is SLOW_WAYS[at] else way for way in SLOW_WAYS]
-        patch.setattr(kjig, "SLOW_WAYS", tuple(slow))
-        Kjig().recode(rows, KAnonymityGuarantee(3), seed=0)
-        assert len(tried) >= 10
-        tried.clear()
-        patch.setattr(kjig, "FEW_CODES", 180)
-        Kjig().recode(rows, KAnonymityGuarantee(3), seed=0)
-        assert not tried
-    found = SLOW_WAYS[at].recode(rows, KAnonymityGuarantee(3))
-    assert released(found, rows).sizes.tolist() == [10, 10, 10]
 
 
 def test_rows_too_few_for_folds_still_have_a_release():
@@ -142,7 +158,7 @@ def test_columns_are_asked_for_by_name_and_ten_patients_have_either():
         Kjig("columns").recode(TEN, KAnonymityGuarantee(3), seed=0).recoding
         == told_columns(TEN, KAnonymityGuarantee(3)).recoding
     )
-    assert kjig.Kjig().shape == "best"
+    assert Kjig().shape == "best"
 
 
 def test_where_labels_hang_on_other_columns_in_other_rows_it_is_no_worse_than_a_tree():

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from dp_pipeline.anonymity import label_lines
-from dp_pipeline.anonymity.label_lines import LabelLines, label_scores
+from dp_pipeline.anonymity.label_lines import LabelLines, LabelScores
 from dp_pipeline.anonymity.partition import CodedRows
 from dp_pipeline_tests.anonymity.populations import flags
 
@@ -61,16 +61,20 @@ def test_large_tables_have_one_step_which_orders_rows_nearly_as_five(monkeypatch
     assert np.corrcoef(np.argsort(np.argsort(one)), np.argsort(np.argsort(five)))[0, 1] > 0.95
 
 
+def scores_of(rows: CodedRows) -> np.ndarray:
+    return LabelScores.of(rows).scores(rows.codes)
+
+
 def test_a_score_parts_the_labels_of_what_they_go_with():
     rng = np.random.default_rng(2)
     codes = rng.integers(0, 2, (500, 2))
     rows = CodedRows(flags(2), codes, codes[:, 0].copy(), ("no", "yes"))
-    scores = label_scores(rows)
+    scores = scores_of(rows)
     assert scores.shape == (500, 1)
     assert (scores == np.rint(scores)).all()
     high, low = scores[codes[:, 0] == 1, 0], scores[codes[:, 0] == 0, 0]
     assert abs(high.mean() - low.mean()) > 20 * max(high.std(), low.std())
-    assert label_scores(replace(rows, target=np.zeros(500, dtype=np.int64))).shape == (500, 0)
+    assert scores_of(replace(rows, target=np.zeros(500, dtype=np.int64))).shape == (500, 0)
 
 
 def test_scores_do_not_depend_on_the_order_of_rows():
@@ -78,4 +82,4 @@ def test_scores_do_not_depend_on_the_order_of_rows():
     codes = rng.integers(0, 2, (200, 6))
     rows = CodedRows(flags(6), codes, rng.integers(0, 3, 200), ("a", "b", "c"))
     order = rng.permutation(200)
-    assert (label_scores(rows.some(order)) == label_scores(rows)[order]).all()
+    assert (scores_of(rows.some(order)) == scores_of(rows)[order]).all()

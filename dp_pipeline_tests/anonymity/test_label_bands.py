@@ -1,0 +1,186 @@
+"""Bands of rows of like score: where they are cut, and what their rule may tell."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.anonymity import label_bands
+from dp_pipeline.anonymity.boxes import BoxRecoding
+from dp_pipeline.anonymity.label_bands import (
+    BANDS,
+    BANDS_IN_BOXES,
+    BOXES_IN_BANDS,
+    ScoreLevels,
+    Stage,
+)
+from dp_pipeline.anonymity.label_lines import LinedRows
+from dp_pipeline.anonymity.method import Recoded
+from dp_pipeline.anonymity.mondrian import Mondrian
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
+from dp_pipeline.anonymity.protocols import evaluate
+from dp_pipeline_tests.anonymity.boxes import boxes_of, every_row, is_in
+from dp_pipeline_tests.anonymity.populations import coded_rows, flags, rows_of
+
+STAGES = [BANDS, BANDS_IN_BOXES, BOXES_IN_BANDS]
+NUMBERS = tuple(
+    Column(f"number{at}", tuple(str(level) for level in range(9)), ordered=True) for at in range(8)
+)
+
+
+def banded(rows: CodedRows, k: int, stages: tuple[Stage, ...]) -> BoxRecoding:
+    found = label_bands.label_bands(LinedRows(rows), KAnonymityGuarantee(k), stages)
+    assert isinstance(found.recoding, BoxRecoding)
+    return found.recoding
+
+
+def adding_up(records: int, numbers: int = 3) -> CodedRows:
+    """Numbers whose sum says how likely the label is."""
+    rng = np.random.default_rng(8)
+    codes = rng.integers(0, 9, (records, numbers))
+    return CodedRows(
+        NUMBERS[:numbers],
+        codes,
+        (codes.sum(axis=1) + rng.normal(0, 2, records) > 4 * numbers) * 1,
+        ("no", "yes"),
+    )
+
+
+def test_bands_along_the_line_part_rows_by_their_score():
+    rows = adding_up(300)
+    places = banded(rows, 20, BANDS).finder.places(rows.codes)
+    scores = LinedRows(rows).scores[:, 0]
+    ends = sorted((scores[places == at].min(), scores[places == at].max()) for at in set(places))
+    assert 8 <= len(ends) <= 15
+    assert all(before[1] < after[0] for before, after in pairwise(ends))
+
+
+class InBands:
+    """A method that is nothing but bands."""
+
+    summary = "bands"
+
+    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
+        return label_bands.label_bands(LinedRows(rows), promise, BANDS)
+
+
+def test_where_columns_add_up_few_bands_tell_more_than_as_many_boxes():
+    bands, boxes = (
+        evaluate(adding_up(400, 8), method, KAnonymityGuarantee(40), folds=3).aucs["logistic"]
+        for method in (InBands(), Mondrian())
+    )
+    assert bands > boxes + 0.1
+
+
+@pytest.mark.parametrize("stages", STAGES)
+@settings(max_examples=40, deadline=None)
+@given(rows=coded_rows(at_least=4), k=st.integers(2, 4))
+def test_a_row_lies_in_its_box_and_rows_nobody_is_like_have_one_too(stages, rows, k):
+    recoding = banded(rows, k, stages)
+    pairs = zip(rows.codes.tolist(), boxes_of(recoding, rows), strict=True)
+    assert all(is_in(row, box) for row, box in pairs)
+    others = every_row(rows.columns)
+    assert len(recoding.features(others)) == len(recoding.released(others)) == len(others)
+
+
+def test_boxes_come_first_while_both_sides_have_three_times_k():
+    rows = adding_up(300)
+    tree = banded(rows, 20, BANDS_IN_BOXES).finder.tree
+    kinds = {fork.bit.column >= 3: 0 for fork in tree.nodes if fork is not None}
+    assert set(kinds) == {False, True}
+    sides_of_columns = [
+        np.count_nonzero(
+            under(tree, place)[banded(rows, 20, BANDS_IN_BOXES).finder.places(rows.codes)]
+        )
+        for fork in tree.nodes
+        if fork is not None and fork.bit.column < 3
+        for place in (fork.no, fork.yes)
+    ]
+    assert min(sides_of_columns) >= 60
+
+
+def under(tree, place: int) -> np.ndarray:
+    """Which boxes lie under a node."""
+    boxes = np.cumsum([node is None for node in tree.nodes]) - 1
+    found, waiting = np.zeros(boxes[-1] + 1, dtype=bool), [place]
+    while waiting:
+        node = waiting.pop()
+        fork = tree.nodes[node]
+        if fork is None:
+            found[boxes[node]] = True
+        else:
+            waiting += [fork.no, fork.yes]
+    return found
+
+
+def test_bands_come_first_and_are_cut_along_columns_last():
+    rows = adding_up(300)
+    recoding = banded(rows, 20, BOXES_IN_BANDS)
+    tree, places = recoding.finder.tree, recoding.finder.places(rows.codes)
+    for fork in tree.nodes:
+        if fork is not None and fork.bit.column >= 3:
+            sides = [np.count_nonzero(under(tree, side)[places]) for side in (fork.no, fork.yes)]
+            is_last_resort = sum(sides) < 2 * 40
+            assert min(sides) >= (20 if is_last_resort else 40)
+
+
+def test_the_last_cuts_make_boxes_differ_where_all_levels_are_in_every_band():
+    # Six flags add up: the boxes around a few bands are all flags, whatever the band.
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 2, (200, 6))
+    rows = CodedRows(
+        flags(6), codes, (codes.sum(axis=1) + rng.normal(0, 1, 200) > 3) * 1, ("no", "yes")
+    )
+    assert len(set(banded(rows, 60, BANDS).boxes)) == 1
+    assert len(set(banded(rows, 60, BOXES_IN_BANDS).boxes)) > 1
+
+
+def test_cuts_lie_on_a_grid_that_no_row_decides():
+    rows = adding_up(500)
+    levels = ScoreLevels.of(LinedRows(rows))
+    scores = LinedRows(rows).lines.scores(every_row(NUMBERS[:3]).codes)[:, 0]
+    low, high = scores.min(), scores.max()
+    steps = (levels.cuts[0] - low) / max(1, np.ceil((high - low) / 1024))
+    assert (steps == np.rint(steps)).all()
+    assert 40 <= len(steps) <= 63
+    assert steps.min() >= 1
+    assert steps.max() <= 1024
+
+
+def test_a_cut_at_the_score_of_a_row_would_be_seen(monkeypatch: pytest.MonkeyPatch):
+    rows = adding_up(500)
+    monkeypatch.setattr(label_bands, "_GRID", 1 << 40)
+    scores = LinedRows(rows).scores[:, 0]
+    assert np.isin(ScoreLevels.of(LinedRows(rows)).cuts[0], scores).all()
+    monkeypatch.undo()
+    assert np.isin(ScoreLevels.of(LinedRows(rows)).cuts[0], scores).mean() < 0.5
+
+
+def test_levels_are_the_cuts_that_a_score_reaches():
+    rows = adding_up(100)
+    levels = ScoreLevels.of(LinedRows(rows))
+    scores = LinedRows(rows).scores[:, 0]
+    reached = [int((levels.cuts[0] <= score).sum()) for score in scores]
+    assert levels.levels(rows.codes)[:, 0].tolist() == reached
+    assert levels.columns[0].size == len(levels.cuts[0]) + 1
+
+
+@pytest.mark.parametrize("stages", STAGES)
+def test_without_columns_or_with_one_label_bands_still_keep_the_promise(stages):
+    nobody_differs = rows_of(*[(0,)] * 3, (1,), columns=())
+    assert banded(nobody_differs, 2, stages).boxes == ((),)
+    one_label = rows_of(*[(at % 2, 0) for at in range(8)], columns=flags(1))
+    assert len(banded(one_label, 2, stages).boxes) == (2 if stages == BOXES_IN_BANDS else 1)
+
+
+def test_three_labels_have_three_lines():
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 9, (300, 3))
+    rows = CodedRows(NUMBERS[:3], codes, codes.argmax(axis=1), ("a", "b", "c"))
+    assert len(ScoreLevels.of(LinedRows(rows)).cuts) == 3
+    places = banded(rows, 10, BANDS).finder.places(rows.codes)
+    assert np.bincount(places).min() >= 10
