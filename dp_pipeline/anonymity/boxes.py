@@ -34,19 +34,27 @@ def whole_box(columns: Iterable[Column]) -> Box:
 
 def boxes_around(codes: IntArray, columns: Sequence[Column], groups: Groups) -> tuple[Box, ...]:
     """The smallest box that holds the rows of each group, which has some, of codes (n, d)."""
-    parts = np.split(codes[groups.members], np.searchsorted(groups.keys, range(1, groups.size)))
-    return tuple(
-        tuple(_codes_around(part[:, at], column) for at, column in enumerate(columns))
-        for part in parts
-    )
+    sets = [
+        [one for some in groups.some(column.size) for one in _sets(codes[:, at], column, some)]
+        for at, column in enumerate(columns)
+    ]
+    return tuple(tuple(one[group] for one in sets) for group in range(groups.size))
 
 
-def _codes_around(codes: IntArray, column: Column) -> tuple[int, ...]:
-    found = sorted(set(codes.tolist()))
-    values = [code for code in found if code != column.missing]
-    if column.ordered and values:
-        values = list(range(values[0], values[-1] + 1))
-    return (*values, *(code for code in found if code == column.missing))
+def _sets(codes: IntArray, column: Column, groups: Groups) -> list[tuple[int, ...]]:
+    """The codes of one column in each group; of an ordered one those between them too."""
+    cells = groups.keys * column.size + codes[groups.members]
+    held = np.bincount(cells, minlength=groups.size * column.size) > 0
+    held = held.reshape(groups.size, column.size)
+    if column.ordered:
+        values = held[:, : column.values]
+        from_below, from_above = (
+            np.logical_or.accumulate(side, axis=1) for side in (values, values[:, ::-1])
+        )
+        held[:, : column.values] = from_below & from_above[:, ::-1]
+    different, places = np.unique(held, axis=0, return_inverse=True)
+    sets = [tuple(np.flatnonzero(one).tolist()) for one in different]
+    return [sets[at] for at in places.ravel().tolist()]
 
 
 def text_of(codes: Sequence[int], column: Column) -> str:
