@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.choosing import Way, best_way
+from dp_pipeline.anonymity.clustering import ClusterKAnonymity
 from dp_pipeline.anonymity.label_bands import (
     BANDS,
     BANDS_IN_BOXES,
@@ -54,6 +55,8 @@ class Kjig:
     line alone, as long as the promise allows; *boxes by labels*, cut while a cut pays its price
     (``telling_boxes``): where a label is decided by some columns in some rows and by others in
     others, no line tells of it, and finer boxes blur it. *Leaves* of a ``tree``, cut by impurity.
+    Where classes need more labels than one, *clusters* of small tables, and no bands along lines
+    alone.
 
     All of them are cut each by itself, as Mondrian's boxes, and released as ranges and sets of
     levels; no row is left out for them.
@@ -89,7 +92,10 @@ class Kjig:
         """What tells most; of a promise of nothing, all bits."""
         if self.shape == "columns" or promise.is_empty:
             return told_columns(rows, promise)
-        return best_way(WAYS, rows, promise)
+        if promise.diversity < 2:
+            return best_way(WAYS, rows, promise)
+        ways = DIVERSE_WAYS if rows.codes.size < FEW_CODES else DIVERSE_WAYS[:-1]
+        return best_way(ways, rows, promise)
 
 
 def told_columns(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
@@ -105,16 +111,33 @@ def leaves(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
     return Tree(least=10).recode(lined.rows, promise, seed=0)
 
 
-WAYS = (
+def clusters(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
+    """The boxes of ``cluster_k_anonymity``."""
+    return ClusterKAnonymity().recode(lined.rows, promise, seed=0)
+
+
+_OF_BOTH = (
     Way(partial(label_bands, stages=BOXES_IN_BANDS)),
     Way(partial(label_bands, stages=BANDS_IN_BOXES)),
-    Way(partial(label_bands, stages=BANDS)),
+)
+
+_OF_BOXES = (
     Way(partial(telling_boxes, worth=Worth(label=True, line=True)), behind=0.01),
     Way(partial(telling_boxes, worth=Worth(label=False, line=True)), behind=0.01),
     Way(partial(telling_boxes, worth=Worth(label=True, line=False)), behind=0.02),
     Way(leaves, behind=0.02),
 )
+
+WAYS = (*_OF_BOTH, Way(partial(label_bands, stages=BANDS)), *_OF_BOXES)
 """How far they are usually behind was seen on some fifty tables, and rounded."""
+
+DIVERSE_WAYS = (*_OF_BOTH, *_OF_BOXES, Way(clusters, behind=0.01))
+"""Where each class has more than one label. Along a line there are soon bands of one, so few cuts
+are allowed; clusters are joined with others until they have enough.
+"""
+
+FEW_CODES = 20_000
+"""Rows × columns, below which clusters are tried: their time grows faster than the rows."""
 
 
 def told_together(partition: ClassPartition, rare: RareRows) -> list[int]:

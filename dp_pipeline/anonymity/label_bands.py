@@ -78,7 +78,7 @@ def _reach(lines: LabelScores) -> tuple[FloatArray, FloatArray]:
 def _cuts(scores: FloatArray, low: float, high: float) -> FloatArray:
     step = max(1.0, np.ceil((high - low) / _GRID))
     ranks = np.arange(1, _MOST_LEVELS) * len(scores) // _MOST_LEVELS
-    return np.unique(low + np.ceil((np.sort(scores)[ranks] - low) / step) * step)
+    return np.unique(low + np.floor((np.sort(scores)[ranks] - low) / step) * step)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.anonymity import kjig
 from dp_pipeline.anonymity.boxes import BoxRecoding
+from dp_pipeline.anonymity.choosing import Way
 from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.growth import Cuts, _Line
-from dp_pipeline.anonymity.kjig import WAYS, Kjig, told_columns
+from dp_pipeline.anonymity.kjig import DIVERSE_WAYS, WAYS, Kjig, told_columns
 from dp_pipeline.anonymity.label_lines import SCORE_UNIT, LinedRows
 from dp_pipeline.anonymity.method import Recoded, bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Tree
@@ -23,10 +25,11 @@ from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows
 
 BOTH, BY_LABEL = Worth(label=True, line=True), Worth(label=True, line=False)
 promises = st.builds(KAnonymityGuarantee, k=st.integers(0, 5), diversity=st.integers(1, 2))
+ANY_WAY = dict.fromkeys((*WAYS, *DIVERSE_WAYS))
 each_way = pytest.mark.parametrize(
     "way",
     [
-        *(lambda rows, promise, way=way: way.recode(LinedRows(rows), promise) for way in WAYS),
+        *(lambda rows, promise, way=way: way.recode(LinedRows(rows), promise) for way in ANY_WAY),
         told_columns,
         lambda rows, promise: Kjig().recode(rows, promise, seed=0),
     ],
@@ -145,6 +148,22 @@ def test_by_a_line_no_box_is_left_that_could_be_cut(rows, k, label):
         inside = answers[places == place]
         sides = np.minimum(inside.sum(axis=0), len(inside) - inside.sum(axis=0))
         assert (sides < k).all()
+
+
+def ways_tried(rows: CodedRows, promise: KAnonymityGuarantee) -> tuple[Way, ...]:
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kjig, "best_way", lambda ways, *_: found.append(ways))
+        Kjig().recode(rows, promise, seed=0)
+    return tuple(found[0])
+
+
+def test_clusters_are_tried_where_labels_are_to_differ_and_rows_are_few(monkeypatch):
+    assert ways_tried(TEN, KAnonymityGuarantee(2)) == WAYS
+    assert ways_tried(TEN, KAnonymityGuarantee(2, diversity=2)) == DIVERSE_WAYS
+    monkeypatch.setattr(kjig, "FEW_CODES", TEN.codes.size)
+    assert ways_tried(TEN, KAnonymityGuarantee(2, diversity=2)) == DIVERSE_WAYS[:-1]
+    assert DIVERSE_WAYS[-1].recode is kjig.clusters
 
 
 def test_rows_too_few_for_folds_still_have_a_release():

@@ -139,6 +139,16 @@ def test_the_last_cuts_make_boxes_differ_where_all_levels_are_in_every_band():
     assert len(set(banded(rows, 60, BOXES_IN_BANDS).boxes)) > 1
 
 
+def test_where_no_column_can_be_cut_a_line_is_cut_once_more():
+    # Twelve flags of two rows each; who has one is ill. No flag parts ten rows from the others.
+    records = [tuple(int(at // 2 == flag) for flag in range(12)) for at in range(40)]
+    rows = rows_of(
+        *[(*record, int(at < 24)) for at, record in enumerate(records)], columns=flags(12)
+    )
+    recoding = banded(rows, 10, BOXES_IN_BANDS)
+    assert sorted(np.bincount(recoding.finder.places(rows.codes)).tolist()) == [16, 24]
+
+
 def test_cuts_lie_on_a_grid_that_no_row_decides():
     rows = adding_up(500)
     levels = ScoreLevels.of(LinedRows(rows))
