@@ -29,7 +29,7 @@ from dp_pipeline.anonymity.partition import (
     RareRows,
     Splits,
 )
-from dp_pipeline.anonymity.ranking import Started
+from dp_pipeline.anonymity.ranking import MutualInformation, Started
 from dp_pipeline.anonymity.telling_boxes import Worth, telling_boxes
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.parameters import choice, later
@@ -55,7 +55,8 @@ class Kjig:
     line alone, as long as the promise allows; *boxes by labels*, cut while a cut pays its price
     (``telling_boxes``): where a label is decided by some columns in some rows and by others in
     others, no line tells of it, and finer boxes blur it. *Leaves* of a ``tree``, cut by impurity.
-    Where classes need more labels than one, *clusters* of small tables, and no bands along lines
+    *Levels by mutual information*, the same of every row: where little tells of the label, they
+    are not lost among much else. Where classes need more labels than one, *clusters* of small tables, and no bands along lines
     alone.
 
     All of them are cut each by itself, as Mondrian's boxes, and released as ranges and sets of
@@ -116,22 +117,28 @@ def clusters(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
     return ClusterKAnonymity().recode(lined.rows, promise, seed=0)
 
 
+def selected(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
+    """The columns of ``mutual_information``."""
+    return MutualInformation().recode(lined.rows, promise, seed=0)
+
+
 _OF_BOTH = (
     Way(partial(label_bands, stages=BOXES_IN_BANDS)),
     Way(partial(label_bands, stages=BANDS_IN_BOXES)),
 )
 
-_OF_BOXES = (
+_OF_COLUMNS = (
     Way(partial(telling_boxes, worth=Worth(label=True, line=True)), behind=0.01),
     Way(partial(telling_boxes, worth=Worth(label=False, line=True)), behind=0.01),
     Way(partial(telling_boxes, worth=Worth(label=True, line=False)), behind=0.02),
     Way(leaves, behind=0.02),
+    Way(selected, behind=0.03),
 )
 
-WAYS = (*_OF_BOTH, Way(partial(label_bands, stages=BANDS)), *_OF_BOXES)
+WAYS = (*_OF_BOTH, Way(partial(label_bands, stages=BANDS)), *_OF_COLUMNS)
 """How far they are usually behind was seen on some fifty tables, and rounded."""
 
-DIVERSE_WAYS = (*_OF_BOTH, *_OF_BOXES, Way(clusters, behind=0.01))
+DIVERSE_WAYS = (*_OF_BOTH, *_OF_COLUMNS, Way(clusters, behind=0.01))
 """Where each class has more than one label. Along a line there are soon bands of one, so few cuts
 are allowed; clusters are joined with others until they have enough.
 """

@@ -76,6 +76,7 @@ def _reach(lines: LabelScores) -> tuple[FloatArray, FloatArray]:
 
 
 def _cuts(scores: FloatArray, low: float, high: float) -> FloatArray:
+    # Below a score or at it: rows of that score reach the cut, and those of the one below do not.
     step = max(1.0, np.ceil((high - low) / _GRID))
     ranks = np.arange(1, _MOST_LEVELS) * len(scores) // _MOST_LEVELS
     return np.unique(low + np.floor((np.sort(scores)[ranks] - low) / step) * step)
@@ -134,10 +135,10 @@ def label_bands(
 ) -> Recoded:
     """Bands under which the rows keep the promise, cut until no stage allows a cut.
 
-    Of the cuts of a stage that is made which parts the scores of rows most. A row is
-    released as the box around the rows of its band, as those of clusters are: an interval of an
-    ordered column, a set of levels of others. Boxes overlap. The rule is made of the weights of
-    the lines, of cuts along them and of cuts along columns.
+    Of the cuts of a stage, that is made which parts the scores of rows most. A row is released as
+    the box around the rows of its band, as those of clusters are: an interval of an ordered column,
+    a set of levels of others. Boxes overlap. The rule is made of the weights of the lines, of cuts
+    along them and of cuts along columns.
 
     It depends on how many rows there are of each kind, not on their order. Nothing is left out.
     TooFewRows as ``Method.recode``.
