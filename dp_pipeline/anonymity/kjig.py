@@ -55,14 +55,12 @@ class Kjig:
     line alone, as long as the promise allows; *boxes by labels*, cut while a cut pays its price
     (``telling_boxes``): where a label is decided by some columns in some rows and by others in
     others, no line tells of it, and finer boxes blur it. *Leaves* of a ``tree``, cut by impurity.
-    *Levels by mutual information*, the same of every row: where little tells of the label, they
-    are not lost among much else. Where classes need more labels than one, *clusters* of small tables, and no bands along lines
-    alone.
+    Where classes need more labels than one, *clusters* of small tables, and no bands along lines
+    alone. Each of them is cut by itself, as Mondrian's boxes are, and released as ranges and sets
+    of levels; no row is left out. *Levels by mutual information* are the same of every row: where
+    little tells of the label, it is not lost among much else.
 
-    All of them are cut each by itself, as Mondrian's boxes, and released as ranges and sets of
-    levels; no row is left out for them.
-
-    *Columns*, if they are asked for: of the bits that the promise allows, that is added which
+    *Columns*, where they are asked for: of the bits that the promise allows, that is added which
     tells most beside those before it, until none can be added. Bits are thresholds of ordered
     columns and levels of the others. What a bit tells, in nats: the fall of n·H(label | class),
     less one for each free parameter that its new classes bring (Akaike's price: labels − 1 a
