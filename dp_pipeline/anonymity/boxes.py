@@ -70,7 +70,8 @@ def text_of(codes: Sequence[int], column: Column) -> str:
     if len(codes) == column.size:
         return "any"
     if not column.ordered:
-        lacks = [code for code in range(column.size) if code not in codes]
+        held = set(codes)
+        lacks = [code for code in range(column.size) if code not in held]
         return f"not {_set(lacks, column)}" if len(lacks) < len(codes) else _set(codes, column)
     values = [code for code in codes if code != column.missing]
     parts = [_values(values, column)] if values else []

@@ -20,8 +20,8 @@ from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.classification import stratified_folds
 from dp_pipeline.spec.encoding import FloatArray
 
-Recode = Callable[[LinedRows, KAnonymityGuarantee], Recoded]
-"""From rows to a recoding under which they keep a promise."""
+Recode = Callable[[LinedRows], Recoded]
+"""From rows to a recoding under which they keep their promise."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def best_way(ways: Sequence[Way], rows: CodedRows, promise: KAnonymityGuarantee)
     TooFewRows as ``Method.recode``.
     """
     if promise.is_empty or len(ways) == 1:
-        return ways[0].recode(LinedRows(rows), promise)
+        return ways[0].recode(LinedRows(rows, promise))
     promise.require_possible(len(rows), int(np.count_nonzero(rows.target_counts)))
     # Late: a plan has methods built, and none asked.
     from threadpoolctl import threadpool_limits
@@ -75,12 +75,12 @@ def best_way(ways: Sequence[Way], rows: CodedRows, promise: KAnonymityGuarantee)
     # rows they would save a tenth.
     with threadpool_limits(1, user_api="blas"):
         learned, noise = _learned(ways, rows, promise)
-    usual = -np.array([way.behind for way in ways])
-    ahead = expected_ahead(learned, usual, noise=noise)
-    # Where nothing can be learned, folds teach the opposite of what is left out of them, and a way
-    # that releases nothing is ahead of all.
-    ahead[1:][learned[1:].mean(axis=1) <= _NOTHING_LEARNED] = -np.inf
-    return ways[int(ahead.argmax())].recode(LinedRows(rows), promise)
+        usual = -np.array([way.behind for way in ways])
+        ahead = expected_ahead(learned, usual, noise=noise)
+        # Where nothing can be learned, folds teach the opposite of what is left out of them, and
+        # a way that releases nothing is ahead of all.
+        ahead[1:][learned[1:].mean(axis=1) <= _NOTHING_LEARNED] = -np.inf
+        return ways[int(ahead.argmax())].recode(LinedRows(rows, promise))
 
 
 def expected_ahead(learned: FloatArray, usual: FloatArray, *, noise: float) -> FloatArray:
@@ -115,29 +115,32 @@ def _learned(
     """
     rows = rows.some(np.lexsort((rows.target, *rows.codes.T[::-1])))
     folds, times = next((folds, times) for below, folds, times in _FOLDS if len(rows) < below)
-    parts = list(_parts(rows, folds, times))
-    found = np.array([[_auc(way.recode, *part, promise) for part in parts] for way in ways])
+    parts = list(_parts(rows, promise, folds, times))
+    found = np.array([[_auc(way.recode, *part) for part in parts] for way in ways])
     told = found[:, ~np.isnan(found).any(axis=0)]
     # Of one fold, nobody knows how much is luck.
     told = told if told.shape[1] > 1 else np.zeros((len(ways), 2))
     return told, 1 / told.shape[1] + 1 / (folds - 1)
 
 
-def _parts(rows: CodedRows, folds: int, times: int) -> Iterator[tuple[LinedRows, CodedRows]]:
+def _parts(
+    rows: CodedRows, promise: KAnonymityGuarantee, folds: int, times: int
+) -> Iterator[tuple[LinedRows, CodedRows]]:
     """Rows to learn from and rows to test on, of every fold."""
     for seed in range(times):
         numbers = stratified_folds(rows.target, folds, seed=seed)
         for fold in range(folds):
-            yield LinedRows(rows.some(numbers != fold)), rows.some(numbers == fold)
+            learn = rows.some(numbers != fold)
+            k = round(promise.k * len(learn) / max(1, len(rows)))
+            inner = replace(promise, k=max(min(2, promise.k), k))
+            yield LinedRows(learn, inner), rows.some(numbers == fold)
 
 
-def _auc(way: Recode, lined: LinedRows, test: CodedRows, promise: KAnonymityGuarantee) -> float:
+def _auc(way: Recode, lined: LinedRows, test: CodedRows) -> float:
     """NaN where the rows to be tested on have one label, or none."""
     learn = lined.rows
-    share = len(learn) / max(1, len(learn) + len(test))
-    inner = replace(promise, k=max(min(2, promise.k), round(promise.k * share)))
     try:
-        found = way(lined, inner)
+        found = way(lined)
     except TooFewRows:
         return _NOTHING_LEARNED
     labels = len(test.target_levels)

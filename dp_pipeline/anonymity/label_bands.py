@@ -18,15 +18,10 @@ from dp_pipeline.anonymity.boxes import BoxRecoding, BoxTree, boxes_around
 from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.growth import Cuts, grow
 from dp_pipeline.anonymity.label_lines import LabelScores, LinedRows
-from dp_pipeline.anonymity.method import Recoded, bit_matrix, cumulative_bits, kept_whole
-from dp_pipeline.anonymity.partition import Column, KAnonymityGuarantee
+from dp_pipeline.anonymity.method import Recoded, cumulative_bits, kept_whole
+from dp_pipeline.anonymity.partition import Column
 from dp_pipeline.anonymity.telling_boxes import Telling, Worth
 from dp_pipeline.spec.encoding import FloatArray, IntArray
-
-_GRID = 1 << 10
-"""Steps from the least score that a row could have to the largest. Cuts lie on them: a cut at the
-score of a row would tell that score, and the score often the row.
-"""
 
 _MOST_LEVELS = 64
 """Of a line. More tell hardly more and take time in proportion."""
@@ -34,52 +29,70 @@ _MOST_LEVELS = 64
 
 @dataclass(frozen=True, eq=False)
 class ScoreLevels:
-    """A rule from rows to an ordered column for each line. It holds no row.
+    """A rule from rows to an ordered column for each line.
 
-    cuts   for each line ascending scores; a row's code is how many of them it reaches
+    cuts    for each line ascending whole numbers
+    codes   for each line the code of a score that reaches no cut, the first, the second, … (cuts
+            + 1,)
     """
 
     lines: LabelScores
-    cuts: tuple[FloatArray, ...]
+    cuts: tuple[IntArray, ...]
+    codes: tuple[IntArray, ...]
 
     @classmethod
     def of(cls, lined: LinedRows) -> ScoreLevels:
-        """Cuts on the grid that part the rows into about equally many."""
-        return cls(lined.lines, tuple(map(_cuts, lined.scores.T, *_reach(lined.lines))))
+        """Cuts that part the rows into about equally many."""
+        cuts = tuple(_cuts(scores.astype(np.int64)) for scores in lined.scores.T)
+        return cls(lined.lines, cuts, tuple(np.arange(len(one) + 1) for one in cuts))
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """One a line."""
-        levels = [tuple(map(str, range(len(cuts) + 1))) for cuts in self.cuts]
+        levels = [tuple(map(str, codes.tolist())) for codes in self.codes]
         return tuple(Column(f"line {at}", some, ordered=True) for at, some in enumerate(levels))
 
-    def levels(self, codes: NDArray[np.integer]) -> IntArray:
-        """Codes (n, lines) of codes of the rows' own columns (n, d)."""
-        scores, found = self.lines.scores(codes), np.zeros((len(codes), len(self.cuts)), np.int64)
-        for at, cuts in enumerate(self.cuts):
-            found[:, at] = np.searchsorted(cuts, scores[:, at], side="right")
+    def levels(self, scores: FloatArray) -> IntArray:
+        """Codes (n, lines) of scores (n, lines)."""
+        found = np.zeros(scores.shape, dtype=np.int64)
+        for at, (cuts, codes) in enumerate(zip(self.cuts, self.codes, strict=True)):
+            found[:, at] = codes[np.searchsorted(cuts, scores[:, at], side="right")]
         return found
 
-
-def _reach(lines: LabelScores) -> tuple[FloatArray, FloatArray]:
-    """The least and the largest score that a row could have, along each line."""
-    low, high = np.zeros((2, lines.weights.shape[1]))
-    of_bits = np.array([bit.column for bit in lines.bits])
-    for at, column in enumerate(lines.columns):
-        codes = np.zeros((column.size, len(lines.columns)), dtype=np.int64)
-        codes[:, at] = np.arange(column.size)
-        own = np.flatnonzero(of_bits == at)
-        answers = bit_matrix([lines.bits[bit] for bit in own], codes, lines.columns)
-        of_levels = answers @ lines.weights[own]
-        low, high = low + of_levels.min(axis=0), high + of_levels.max(axis=0)
-    return low, high
+    def asked_by(self, tree: BoxTree, columns: int) -> ScoreLevels:
+        """The same to a tree over so many columns and these, without cuts that no fork asks for:
+        they would tell of scores for nothing.
+        """
+        cuts, codes = [], []
+        for at, before in enumerate(self.cuts):
+            forks = [fork for fork in tree.nodes if fork and fork.bit.column == columns + at]
+            asked = np.array(sorted({fork.bit.code for fork in forks}), dtype=np.int64)
+            cuts.append(before[asked - 1])
+            codes.append(np.append(0, asked))
+        return replace(self, cuts=tuple(cuts), codes=tuple(codes))
 
 
-def _cuts(scores: FloatArray, low: float, high: float) -> FloatArray:
-    # Below a score or at it: rows of that score reach the cut, and those of the one below do not.
-    step = max(1.0, np.ceil((high - low) / _GRID))
+def _cuts(scores: IntArray) -> IntArray:
+    different, many = np.unique(scores, return_counts=True)
     ranks = np.arange(1, _MOST_LEVELS) * len(scores) // _MOST_LEVELS
-    return np.unique(low + np.floor((np.sort(scores)[ranks] - low) / step) * step)
+    above = np.unique(np.searchsorted(np.cumsum(many), ranks, side="right"))
+    above = above[above > 0]
+    return _roundest(different[above - 1], different[above])
+
+
+def _roundest(low: IntArray, high: IntArray) -> IntArray:
+    """Of the whole numbers above ``low`` and up to ``high`` those that most twos divide.
+
+    It parts the rows of the one score from those of the other, and tells neither.
+
+    >>> _roundest(np.array([5, 16, -3]), np.array([9, 23, 1])).tolist()
+    [8, 20, 0]
+    """
+    found = high.copy()
+    for bit in range(1, 63):
+        rounder = (high >> bit) << bit
+        found = np.where(rounder > low, rounder, found)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +104,14 @@ class _BandFinder:
 
     def places(self, codes: NDArray[np.integer]) -> IntArray:
         """The number of the box of every row (n,), of codes (n, d)."""
-        return self.tree.places(np.column_stack([codes, self.levels.levels(codes)]))
+        levels = self.levels.levels(self.levels.lines.scores(codes))
+        return self.tree.places(np.column_stack([codes, levels]))
 
 
 Stage = tuple[Literal["lines", "columns"], int]
-"""Cuts along lines or along columns, and how many times K rows both sides have after them."""
+"""Cuts along lines or along columns, and how many times K rows both sides have after them; or as
+many times the labels that each class is to have, where those are more.
+"""
 
 BANDS: tuple[Stage, ...] = (("lines", 1),)
 """Along lines alone."""
@@ -130,29 +146,27 @@ class _Staged:
         return self.telling.chosen(cuts, asked)
 
 
-def label_bands(
-    lined: LinedRows, promise: KAnonymityGuarantee, stages: tuple[Stage, ...]
-) -> Recoded:
-    """Bands under which the rows keep the promise, cut until no stage allows a cut.
+def label_bands(lined: LinedRows, stages: tuple[Stage, ...]) -> Recoded:
+    """Bands under which the rows keep their promise, cut until no stage allows a cut.
 
     Of the cuts of a stage, that is made which parts the scores of rows most. A row is released as
     the box around the rows of its band, as those of clusters are: an interval of an ordered column,
-    a set of levels of others. Boxes overlap. The rule is made of the weights of the lines, of cuts
-    along them and of cuts along columns.
+    a set of levels of others. Boxes overlap. The rule is made of what levels add to scores, of
+    cuts along lines, each between two scores and at neither, and of cuts along columns.
 
     It depends on how many rows there are of each kind, not on their order. Nothing is left out.
     TooFewRows as ``Method.recode``.
     """
     rows = lined.rows
-    if (kept := kept_whole(rows, promise)) is not None:
+    if (kept := kept_whole(rows, lined.promise)) is not None:
         return kept
     levels = ScoreLevels.of(lined)
-    codes = np.column_stack([rows.codes, levels.levels(rows.codes)])
+    codes = np.column_stack([rows.codes, levels.levels(lined.scores)])
     placed = replace(rows, columns=(*rows.columns, *levels.columns), codes=codes)
     telling = Telling(lined, Worth(label=False, line=True))
     choose = _Staged(telling, len(cumulative_bits(rows.columns)), stages).chosen
-    tree = grow(placed, promise, choose)
+    tree = grow(placed, lined.promise, choose)
     bands = Groups.of(tree.places(codes), tree.nodes.count(None))
     boxes = boxes_around(rows.codes.astype(np.int64), rows.columns, bands)
-    finder = _BandFinder(levels, tree)
+    finder = _BandFinder(levels.asked_by(tree, len(rows.columns)), tree)
     return Recoded(BoxRecoding(rows.columns, boxes, finder), np.zeros(len(rows), dtype=np.bool_))

@@ -1,4 +1,4 @@
-"""Logistic regression in a few steps: what stands in for a classifier in a search.
+"""Logistic regression in a few steps: what judges recodings, and says where rows are parted.
 
 LabelLines: a straight line for every label, learned from counts.
 
@@ -9,6 +9,7 @@ LinedRows: rows beside their scores.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.method import Bit, bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.partition import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.ranking import mutual_information, on_and_off
 from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.spec.encoding import FloatArray, IntArray
@@ -149,33 +150,30 @@ def kinds(codes: NDArray[np.integer], target: IntArray, labels: int) -> tuple[In
 @dataclass(frozen=True, eq=False)
 class LabelScores:
     """What all rows say of each row: a whole number for the line of each label, of two labels for
-    one of them. A rule: it holds no row.
+    one of them. A rule of levels alone.
 
-    columns   of the rows
-    bits      that the lines look at
-    weights   (bits, scores) whole numbers
+    of_levels   for each column what its levels add to every score (levels, scores), whole numbers
 
     Squares are in nats, times 2^24: a fall of squares by a cut weighs as much as the fall of
     entropy that it foretells, to the second order. It depends on how many rows there are of each
     kind, not on their order.
     """
 
-    columns: tuple[Column, ...]
-    bits: tuple[Bit, ...]
-    weights: FloatArray
+    of_levels: tuple[FloatArray, ...]
 
     @classmethod
-    def of(cls, rows: CodedRows) -> LabelScores:
-        """Learned from rows. Rows of one label, or without columns, have no score."""
+    def of(cls, rows: CodedRows, promise: KAnonymityGuarantee) -> LabelScores:
+        """Learned from rows. Bits count that part them into two sides which keep the promise: the
+        weight of a level of one row would tell the label of that row. Without such bits, or of
+        rows of one label, there is no score.
+        """
         counts, bits = rows.target_counts, cumulative_bits(rows.columns)
         lines = MOST_LABELS if np.count_nonzero(counts) > 2 else 1
         told = np.argsort(-counts, kind="stable")[:lines]
         told = told[(counts[told] > 0) & (counts[told] < len(rows))]
-        if not bits or not len(told):
-            return cls(rows.columns, (), np.zeros((0, 0)))
-        worth = mutual_information(on_and_off(rows, bits))
-        chosen = np.sort(np.argsort(-worth, kind="stable")[:MOST_BITS])
-        some = tuple(bits[at] for at in chosen)
+        some = _telling_bits(rows, bits, promise)
+        if not some or not len(told):
+            return cls(tuple(np.zeros((column.size, 0)) for column in rows.columns))
         one, of_kind = kinds(rows.codes, rows.target, len(counts))
         answers = bit_matrix(some, rows.codes[one], rows.columns).astype(np.float64)
         weights = LabelLines.of(answers, of_kind).weights
@@ -184,23 +182,53 @@ class LabelScores:
         changes = (weights - (weights @ shares)[:, None]) * shares
         rest = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
         scaled = changes[:, told] * SCORE_UNIT / np.sqrt(2 * shares * rest)[told]
-        return cls(rows.columns, some, np.rint(scaled))
+        return cls(_by_level(some, np.rint(scaled), rows.columns))
 
     def scores(self, codes: NDArray[np.integer]) -> FloatArray:
         """Whole numbers (n, scores) of codes (n, d)."""
-        return np.asarray(bit_matrix(self.bits, codes, self.columns) @ self.weights)
+        lines = self.of_levels[0].shape[1] if self.of_levels else 0
+        found = np.zeros((len(codes), lines))
+        for at, table in enumerate(self.of_levels):
+            found += table[codes[:, at]]
+        return found
+
+
+def _telling_bits(
+    rows: CodedRows, bits: Sequence[Bit], promise: KAnonymityGuarantee
+) -> tuple[Bit, ...]:
+    """The most telling ones of those whose both sides keep the promise, in their order."""
+    counts = on_and_off(rows, bits)
+    keeps = (counts.sum(axis=2) >= max(1, promise.k)) & (
+        np.count_nonzero(counts, axis=2) >= promise.diversity
+    )
+    kept = np.flatnonzero(keeps.all(axis=0))
+    worth = mutual_information(counts)[kept]
+    chosen = np.sort(kept[np.argsort(-worth, kind="stable")[:MOST_BITS]])
+    return tuple(bits[at] for at in chosen)
+
+
+def _by_level(
+    bits: Sequence[Bit], weights: FloatArray, columns: Sequence[Column]
+) -> tuple[FloatArray, ...]:
+    """Weights (bits, scores) added up for the levels of each column."""
+    found = [np.zeros((column.size, weights.shape[1])) for column in columns]
+    for bit, weight in zip(bits, weights, strict=True):
+        first, end = bit.run(columns)
+        found[bit.column][first:end] += weight
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
 class LinedRows:
-    """Rows and their scores along lines, which are learned once for all ways to recode them."""
+    """Rows, a promise, and scores along lines, which are learned once for all ways to recode."""
 
     rows: CodedRows
+    promise: KAnonymityGuarantee
 
     @cached_property
     def lines(self) -> LabelScores:
         """Learned from the rows."""
-        return LabelScores.of(self.rows)
+        return LabelScores.of(self.rows, self.promise)
 
     @cached_property
     def scores(self) -> FloatArray:

@@ -52,7 +52,7 @@ class Mondrian:
         def most_even_of_widest(cuts: Cuts) -> IntArray:
             widths = widths_of.spanned(np.asarray(cuts.levels.any(axis=0)))[:, column_of]
             widest = np.where(cuts.allowed, widths, -1.0).max(axis=1, keepdims=True)
-            return cuts.best(np.where(widths == widest, cuts.evenness, -1))
+            return cuts.best(cuts.evenness, widths == widest)
 
         return boxed(rows, promise, most_even_of_widest)
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dp_pipeline.anonymity.growth import NO_CUT, Cuts, boxed
 from dp_pipeline.anonymity.label_lines import SCORE_UNIT, LinedRows
 from dp_pipeline.anonymity.method import Recoded
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 _LEAST = 1e-9
@@ -41,13 +40,13 @@ class Worth:
     line: bool
 
 
-def telling_boxes(lined: LinedRows, promise: KAnonymityGuarantee, worth: Worth) -> Recoded:
+def telling_boxes(lined: LinedRows, worth: Worth) -> Recoded:
     """Boxes under which the rows keep the promise, cut by what is worth most each time.
 
     It depends on how many rows there are of each kind, not on their order. Nothing is left out.
     A promise of nothing keeps every value. TooFewRows as ``Method.recode``.
     """
-    return boxed(lined.rows, promise, Telling(lined, worth).chosen)
+    return boxed(lined.rows, lined.promise, Telling(lined, worth).chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +98,12 @@ class Telling:
 
     def _parted(self, cuts: Cuts) -> FloatArray:
         """The fall of the squares of all scores by every cut (boxes, bits)."""
-        found, yes = np.zeros(cuts.allowed.shape), cuts.rows_yes
+        # Floats: a product of three numbers of rows is beyond 2^63 from some million rows on.
+        found, yes = np.zeros(cuts.allowed.shape), cuts.rows_yes.astype(np.float64)
         rows = np.maximum(1, cuts.whole.sum(axis=0))
         for scores in self.lined.scores.T:
             total = cuts.boxes.total(scores[cuts.boxes.members])[:, None]
             # n₁·n₂/n times the squared difference of the two means.
             apart = cuts.totals(scores) * rows - total * yes
-            found += apart**2 / (np.maximum(1, yes * cuts.rows_no) * rows)
+            found += apart**2 / (np.maximum(1.0, yes * (rows - yes)) * rows)
         return found / SCORE_UNIT**2

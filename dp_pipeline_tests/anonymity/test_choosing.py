@@ -23,15 +23,15 @@ def either_or(records: int) -> CodedRows:
     return CodedRows(flags(3), codes, label, ("no", "yes"))
 
 
-def nothing(lined: LinedRows, _: KAnonymityGuarantee) -> Recoded:
+def nothing(lined: LinedRows) -> Recoded:
     """All rows are one class."""
     nobody = np.zeros(len(lined.rows), dtype=np.bool_)
     return Recoded(BitRecoding(lined.rows.columns, ()), nobody)
 
 
-def told_columns(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
+def told_columns(lined: LinedRows) -> Recoded:
     """Columns that tell of the label."""
-    return columns_of(lined.rows, promise)
+    return columns_of(lined.rows, lined.promise)
 
 
 def ways_of(*recodes: Recode) -> list[Way]:
@@ -56,9 +56,9 @@ def test_where_nothing_can_be_learned_the_first_way_is_taken():
 def test_folds_ask_for_classes_as_fine_as_those_of_all_rows_and_all_rows_for_the_promise():
     asked = []
 
-    def noted(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
-        asked.append((len(lined.rows), promise.k, promise.diversity))
-        return nothing(lined, promise)
+    def noted(lined: LinedRows) -> Recoded:
+        asked.append((len(lined.rows), lined.promise.k, lined.promise.diversity))
+        return nothing(lined)
 
     best_way(ways_of(noted, nothing), either_or(200), KAnonymityGuarantee(50, diversity=2))
     assert asked == [*[(160, 40, 2)] * 10, (200, 50, 2)]
@@ -68,9 +68,9 @@ def test_folds_ask_for_classes_as_fine_as_those_of_all_rows_and_all_rows_for_the
 def test_more_rows_are_parted_less_often(records, parts):
     asked = []
 
-    def noted(lined: LinedRows, promise: KAnonymityGuarantee) -> Recoded:
+    def noted(lined: LinedRows) -> Recoded:
         asked.append(len(lined.rows))
-        return nothing(lined, promise)
+        return nothing(lined)
 
     best_way(ways_of(noted, nothing), either_or(records), KAnonymityGuarantee(2))
     assert len(asked) == parts + 1

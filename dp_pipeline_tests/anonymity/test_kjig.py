@@ -29,7 +29,7 @@ ANY_WAY = dict.fromkeys((*WAYS, *DIVERSE_WAYS))
 each_way = pytest.mark.parametrize(
     "way",
     [
-        *(lambda rows, promise, way=way: way.recode(LinedRows(rows), promise) for way in ANY_WAY),
+        *(lambda rows, promise, way=way: way.recode(LinedRows(rows, promise)) for way in ANY_WAY),
         told_columns,
         lambda rows, promise: Kjig().recode(rows, promise, seed=0),
     ],
@@ -66,6 +66,22 @@ def test_every_way_keeps_the_promise_and_refuses_what_no_class_can_keep(way, row
     assert not found.suppressed.any()
 
 
+@pytest.mark.parametrize("way", ANY_WAY)
+@settings(max_examples=15, deadline=None)
+@given(rows=coded_rows(at_least=6), random=st.randoms(use_true_random=False))
+def test_no_way_depends_on_the_order_of_the_rows(way, rows, random):
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    releases = [
+        way.recode(LinedRows(some, KAnonymityGuarantee(3))).release(some)
+        for some in (rows, rows.some(np.array(order)))
+    ]
+    one, other = (
+        (table.columns, table.codes.tolist(), table.target.tolist()) for table in releases
+    )
+    assert one == other
+
+
 @settings(max_examples=20, deadline=None)
 @given(rows=coded_rows(at_least=6), random=st.randoms(use_true_random=False))
 def test_neither_the_order_of_the_rows_nor_the_seed_changes_what_is_chosen(rows, random):
@@ -89,7 +105,7 @@ def test_boxes_tell_where_a_column_of_every_row_would_tell_less():
 def told_of_labels(rows: CodedRows, k: int) -> list[float]:
     """What each bit is worth for the label's sake, of all rows as one box."""
     cuts = Cuts(_Line.of(rows), Groups.one(len(rows)), KAnonymityGuarantee(k))
-    return Telling(LinedRows(rows), BY_LABEL).worth_of(cuts)[0].tolist()
+    return Telling(LinedRows(rows, KAnonymityGuarantee(k)), BY_LABEL).worth_of(cuts)[0].tolist()
 
 
 def test_what_a_cut_tells_of_labels_is_counted_where_it_pays_its_price():
@@ -116,7 +132,7 @@ def test_a_line_is_parted_by_rows_and_distances_of_both_sides():
     # The first flag tells more of the label a row, in few rows; the second in half of them.
     records = [(1, 1, 1)] * 2 + [(0, 1, 1)] * 9 + [(0, 1, 0)] * 3 + [(0, 0, 1)] * 3
     rows = rows_of(*records, *[(0, 0, 0)] * 9, columns=flags(2))
-    lined = LinedRows(rows)
+    lined = LinedRows(rows, KAnonymityGuarantee(2))
     cuts = Cuts(_Line.of(rows), Groups.one(len(rows)), KAnonymityGuarantee(2))
     scores = lined.scores[:, 0] / SCORE_UNIT
     for bit, found in enumerate(Telling(lined, Worth(label=False, line=True)).worth_of(cuts)[0]):
@@ -129,7 +145,7 @@ def test_by_labels_a_box_of_one_label_stays_whole_and_by_a_line_it_is_cut():
     rows = either_or(400, noise=1)
     boxes = {}
     for worth in (BY_LABEL, BOTH):
-        found = telling_boxes(LinedRows(rows), KAnonymityGuarantee(5), worth)
+        found = telling_boxes(LinedRows(rows, KAnonymityGuarantee(5)), worth)
         boxes[worth] = released(found, rows)
     for classes in boxes.values():
         assert homogeneous_rows(classes) == 400
@@ -141,7 +157,7 @@ def test_by_labels_a_box_of_one_label_stays_whole_and_by_a_line_it_is_cut():
 @settings(max_examples=25, deadline=None)
 @given(rows=coded_rows(at_least=4), k=st.integers(2, 4), label=st.booleans())
 def test_by_a_line_no_box_is_left_that_could_be_cut(rows, k, label):
-    found = telling_boxes(LinedRows(rows), KAnonymityGuarantee(k), Worth(label=label, line=True))
+    found = telling_boxes(LinedRows(rows, KAnonymityGuarantee(k)), Worth(label=label, line=True))
     places = found.recoding.finder.places(rows.codes)
     answers = bit_matrix(cumulative_bits(rows.columns), rows.codes, rows.columns)
     for place in np.unique(places):

@@ -32,8 +32,12 @@ NUMBERS = tuple(
 )
 
 
+def lined(rows: CodedRows, k: int = 2) -> LinedRows:
+    return LinedRows(rows, KAnonymityGuarantee(k))
+
+
 def banded(rows: CodedRows, k: int, stages: tuple[Stage, ...]) -> BoxRecoding:
-    found = label_bands.label_bands(LinedRows(rows), KAnonymityGuarantee(k), stages)
+    found = label_bands.label_bands(LinedRows(rows, KAnonymityGuarantee(k)), stages)
     assert isinstance(found.recoding, BoxRecoding)
     return found.recoding
 
@@ -53,7 +57,7 @@ def adding_up(records: int, numbers: int = 3) -> CodedRows:
 def test_bands_along_the_line_part_rows_by_their_score():
     rows = adding_up(300)
     places = banded(rows, 20, BANDS).finder.places(rows.codes)
-    scores = LinedRows(rows).scores[:, 0]
+    scores = lined(rows).scores[:, 0]
     ends = sorted((scores[places == at].min(), scores[places == at].max()) for at in set(places))
     assert 8 <= len(ends) <= 15
     assert all(before[1] < after[0] for before, after in pairwise(ends))
@@ -65,7 +69,7 @@ class InBands:
     summary = "bands"
 
     def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
-        return label_bands.label_bands(LinedRows(rows), promise, BANDS)
+        return label_bands.label_bands(LinedRows(rows, promise), BANDS)
 
 
 def test_where_columns_add_up_few_bands_tell_more_than_as_many_boxes():
@@ -140,42 +144,62 @@ def test_the_last_cuts_make_boxes_differ_where_all_levels_are_in_every_band():
 
 
 def test_where_no_column_can_be_cut_a_line_is_cut_once_more():
-    # Twelve flags of two rows each; who has one is ill. No flag parts ten rows from the others.
-    records = [tuple(int(at // 2 == flag) for flag in range(12)) for at in range(40)]
-    rows = rows_of(
-        *[(*record, int(at < 24)) for at, record in enumerate(records)], columns=flags(12)
-    )
-    recoding = banded(rows, 10, BOXES_IN_BANDS)
-    assert sorted(np.bincount(recoding.finder.places(rows.codes)).tolist()) == [16, 24]
+    rng = np.random.default_rng(3)
+    codes = (rng.random((300, 10)) < 0.2).astype(np.int64)
+    rows = CodedRows(flags(10), codes, (codes.sum(axis=1) > 1) * 1, ("no", "yes"))
+    bands = [len(banded(rows, 20, stages).boxes) for stages in (BOXES_IN_BANDS, BOXES_IN_BANDS[:2])]
+    assert bands[0] > bands[1]
 
 
-def test_cuts_lie_on_a_grid_that_no_row_decides():
-    rows = adding_up(500)
-    levels = ScoreLevels.of(LinedRows(rows))
-    scores = LinedRows(rows).lines.scores(every_row(NUMBERS[:3]).codes)[:, 0]
-    low, high = scores.min(), scores.max()
-    steps = (levels.cuts[0] - low) / max(1, np.ceil((high - low) / 1024))
-    assert (steps == np.rint(steps)).all()
-    assert 40 <= len(steps) <= 63
-    assert steps.min() >= 1
-    assert steps.max() <= 1024
+def test_cuts_part_neighbouring_scores_and_are_the_roundest_that_do():
+    scores = lined(adding_up(500)).scores[:, 0]
+    cuts = ScoreLevels.of(lined(adding_up(500))).cuts[0]
+    assert 40 <= len(cuts) <= 63
+    for cut in cuts.tolist():
+        low, high = scores[scores < cut].max(), scores[scores >= cut].min()
+        twos = cut & -cut
+        assert low < cut <= high
+        assert not any(low < one <= high for one in (cut - twos, cut + twos) if one & -one > twos)
+    # Scores lie far apart, so a cut at one of them would be chance.
+    assert np.isin(cuts, scores).mean() < 0.1
 
 
-def test_a_cut_at_the_score_of_a_row_would_be_seen(monkeypatch: pytest.MonkeyPatch):
-    rows = adding_up(500)
-    monkeypatch.setattr(label_bands, "_GRID", 1 << 40)
-    scores = LinedRows(rows).scores[:, 0]
-    assert np.isin(ScoreLevels.of(LinedRows(rows)).cuts[0], scores).all()
-    monkeypatch.undo()
-    assert np.isin(ScoreLevels.of(LinedRows(rows)).cuts[0], scores).mean() < 0.5
+def test_cuts_at_the_scores_of_rows_would_be_seen(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(label_bands, "_roundest", lambda _, high: high)
+    scores = lined(adding_up(500)).scores[:, 0]
+    assert np.isin(ScoreLevels.of(lined(adding_up(500))).cuts[0], scores).all()
+
+
+@pytest.mark.parametrize("stages", STAGES)
+def test_the_rule_has_the_cuts_that_a_fork_asks_for_and_no_other(stages):
+    rows = adding_up(300)
+    finder = banded(rows, 40, stages).finder
+    asked = {fork.bit.code for fork in finder.tree.nodes if fork and fork.bit.column == 3}
+    assert set(finder.levels.codes[0].tolist()) == {0, *asked}
+    assert len(finder.levels.cuts[0]) == len(asked) < 8
+    whole = ScoreLevels.of(lined(rows, 40))
+    codes = np.column_stack([rows.codes, whole.levels(lined(rows, 40).scores)])
+    assert finder.tree.places(codes).tolist() == finder.places(rows.codes).tolist()
+
+
+def test_a_level_that_few_rows_have_adds_nothing_to_a_score():
+    # Nobody else has the third job: its weight would tell that person's label.
+    jobs = Column("job", ("baker", "cook", "smith"))
+    records = [(at % 2, at % 2) for at in range(20)] + [(2, 1)]
+    one = lined(rows_of(*records, columns=(jobs,)), 5).lines.of_levels[0][:, 0]
+    well = lined(rows_of(*records[:-1], (2, 0), columns=(jobs,)), 5).lines.of_levels[0][:, 0]
+    assert one[0] != one[1]
+    assert one[2] == well[2] == 0 or abs(one[2] - well[2]) < abs(one[0] - one[1]) / 10
+    # Two labels on both sides of a level are asked for like rows.
+    diverse = LinedRows(rows_of(*records, columns=(jobs,)), KAnonymityGuarantee(5, 2))
+    assert not diverse.scores.any()
 
 
 def test_levels_are_the_cuts_that_a_score_reaches():
     rows = adding_up(100)
-    levels = ScoreLevels.of(LinedRows(rows))
-    scores = LinedRows(rows).scores[:, 0]
-    reached = [int((levels.cuts[0] <= score).sum()) for score in scores]
-    assert levels.levels(rows.codes)[:, 0].tolist() == reached
+    levels, scores = ScoreLevels.of(lined(rows)), lined(rows).scores
+    reached = [int((levels.cuts[0] <= score).sum()) for score in scores[:, 0]]
+    assert levels.levels(scores)[:, 0].tolist() == reached
     assert levels.columns[0].size == len(levels.cuts[0]) + 1
 
 
@@ -191,6 +215,6 @@ def test_three_labels_have_three_lines():
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 9, (300, 3))
     rows = CodedRows(NUMBERS[:3], codes, codes.argmax(axis=1), ("a", "b", "c"))
-    assert len(ScoreLevels.of(LinedRows(rows)).cuts) == 3
+    assert len(ScoreLevels.of(lined(rows)).cuts) == 3
     places = banded(rows, 10, BANDS).finder.places(rows.codes)
     assert np.bincount(places).min() >= 10

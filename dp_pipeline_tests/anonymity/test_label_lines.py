@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from dp_pipeline.anonymity import label_lines
 from dp_pipeline.anonymity.label_lines import LabelLines, LabelScores
-from dp_pipeline.anonymity.partition import CodedRows
+from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
 from dp_pipeline_tests.anonymity.populations import flags
 
 
@@ -62,7 +62,7 @@ def test_large_tables_have_one_step_which_orders_rows_nearly_as_five(monkeypatch
 
 
 def scores_of(rows: CodedRows) -> np.ndarray:
-    return LabelScores.of(rows).scores(rows.codes)
+    return LabelScores.of(rows, KAnonymityGuarantee(1)).scores(rows.codes)
 
 
 def test_a_score_parts_the_labels_of_what_they_go_with():
