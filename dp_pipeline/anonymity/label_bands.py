@@ -24,7 +24,9 @@ from dp_pipeline.anonymity.telling_boxes import Telling, Worth
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 _MOST_LEVELS = 64
-"""Of a line. More tell hardly more and take time in proportion."""
+"""Of all lines together, and at least sixteen of each. More tell hardly more and take time in
+proportion.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,8 @@ class ScoreLevels:
     @classmethod
     def of(cls, lined: LinedRows) -> ScoreLevels:
         """Cuts that part the rows into about equally many."""
-        cuts = tuple(_cuts(scores.astype(np.int64)) for scores in lined.scores.T)
+        most = max(16, _MOST_LEVELS // max(1, lined.scores.shape[1]))
+        cuts = tuple(_cuts(scores.astype(np.int64), most) for scores in lined.scores.T)
         return cls(lined.lines, cuts, tuple(np.arange(len(one) + 1) for one in cuts))
 
     @property
@@ -72,9 +75,9 @@ class ScoreLevels:
         return replace(self, cuts=tuple(cuts), codes=tuple(codes))
 
 
-def _cuts(scores: IntArray) -> IntArray:
+def _cuts(scores: IntArray, most: int) -> IntArray:
     different, many = np.unique(scores, return_counts=True)
-    ranks = np.arange(1, _MOST_LEVELS) * len(scores) // _MOST_LEVELS
+    ranks = np.arange(1, most) * len(scores) // most
     above = np.unique(np.searchsorted(np.cumsum(many), ranks, side="right"))
     above = above[above > 0]
     return _roundest(different[above - 1], different[above])

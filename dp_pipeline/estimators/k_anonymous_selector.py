@@ -60,8 +60,9 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     method : str or method, default="kjig"
         A method of ``dp_pipeline.anonymity``: rfka, hamdist_backward, hamdist_forward,
         hamdist_ratio, mutual_information and impurity keep bits; mondrian, tree and
-        cluster_k_anonymity make boxes; kjig does what more is learned from. Or one with
-        parameters, such as ``Rfka(trees=100)``, and ``Kjig("columns")``, which keeps bits always.
+        cluster_k_anonymity make boxes; kjig does what more is learned from, mostly boxes. Or one
+        with parameters, such as ``Rfka(trees=100)``, and ``Kjig("columns")``, which keeps bits
+        always.
     diversity : int, default=None
         Different labels that every class has at least. None is 2 for kjig where k > 1, since
         the label is taken as sensitive, and 1 for the methods of the papers.

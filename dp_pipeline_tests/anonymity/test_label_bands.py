@@ -96,6 +96,10 @@ def test_boxes_come_first_while_both_sides_have_three_times_k():
     tree = banded(rows, 20, BANDS_IN_BOXES).finder.tree
     kinds = {fork.bit.column >= 3: 0 for fork in tree.nodes if fork is not None}
     assert set(kinds) == {False, True}
+    for fork in tree.nodes:
+        if fork is not None and fork.bit.column >= 3:
+            below = [tree.nodes[side] for side in (fork.no, fork.yes)]
+            assert all(node is None or node.bit.column >= 3 for node in below)
     sides_of_columns = [
         np.count_nonzero(
             under(tree, place)[banded(rows, 20, BANDS_IN_BOXES).finder.places(rows.codes)]
