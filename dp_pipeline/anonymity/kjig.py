@@ -19,7 +19,7 @@ from dp_pipeline.anonymity.label_bands import (
     label_bands,
 )
 from dp_pipeline.anonymity.label_lines import LinedRows
-from dp_pipeline.anonymity.method import Bit, Ranking, Recoded, cumulative_bits
+from dp_pipeline.anonymity.method import Bit, Recoded, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.anonymity.partition import (
     ClassPartition,
@@ -29,7 +29,7 @@ from dp_pipeline.anonymity.partition import (
     RareRows,
     Splits,
 )
-from dp_pipeline.anonymity.ranking import Started, kept_in_order, mutual_information, on_and_off
+from dp_pipeline.anonymity.ranking import MutualInformation, Started
 from dp_pipeline.anonymity.telling_boxes import Worth, telling_boxes
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.parameters import choice, later
@@ -57,7 +57,7 @@ class Kjig:
     others, no line tells of it, and finer boxes blur it. *Leaves* of a ``tree``, cut by impurity.
     Where classes need more labels than one, *clusters* of small tables, and no bands along lines
     alone. Each class of all these is made by itself, as Mondrian's are, and released as ranges and
-    sets of levels; no row is left out. *Bits by mutual information* are the same of every row:
+    sets of levels; no row is left out. *Levels by mutual information* are the same of every row:
     where little tells of the label, it is not lost among much else.
 
     *Columns*, where they are asked for: of the bits that the promise allows, that is added which
@@ -116,10 +116,8 @@ def clusters(lined: LinedRows) -> Recoded:
 
 
 def selected(lined: LinedRows) -> Recoded:
-    """Bits in the order of their mutual information with the label, each kept that can be."""
-    bits = cumulative_bits(lined.rows.columns)
-    ranking = Ranking.of(mutual_information(on_and_off(lined.rows, bits)))
-    return kept_in_order(lined.rows, bits, ranking.places, lined.promise)
+    """The levels of ``mutual_information``."""
+    return MutualInformation().recode(lined.rows, lined.promise, seed=0)
 
 
 _OF_BOTH = (

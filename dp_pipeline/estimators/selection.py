@@ -21,6 +21,7 @@ from dp_pipeline.anonymity.method import (
     Recoding,
     Unchanged,
     cumulative_bits,
+    one_hot_bits,
 )
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.estimators.frames import Features
@@ -70,7 +71,8 @@ class Selection:
             anonymized = method.recode(rows, promise, seed=seed)
         except TooFewRows as error:
             raise DeclarationError(str(error)) from None
-        bits, recoding = _candidates(method, rows), anonymized.recoding
+        recoding = anonymized.recoding
+        bits = _candidates(method, recoding, rows)
         release = anonymized.release(rows)
         report = disclosure_report(
             release.codes, release.target, labels=len(rows.target_levels), k=promise.k
@@ -79,10 +81,14 @@ class Selection:
         return cls(recoding, bits, support, anonymized.suppressed, release, report)
 
 
-def _candidates(method: Method, rows: CodedRows) -> tuple[Bit, ...]:
-    """Those of a method that keeps bits; what boxes tell of are cumulative ones."""
+def _candidates(method: Method, recoding: Recoding, rows: CodedRows) -> tuple[Bit, ...]:
+    """Those that the method may keep, or one a level where it kept levels, as kjig does where those
+    of mutual information are best; what boxes tell of are cumulative ones.
+    """
     asked = getattr(method, "bits", cumulative_bits)
-    return tuple(asked(rows.columns))
+    bits = tuple(asked(rows.columns))
+    kept = recoding.bits if isinstance(recoding, BitRecoding) else ()
+    return bits if set(kept) <= set(bits) else one_hot_bits(rows.columns)
 
 
 def _support(recoding: Recoding, bits: Sequence[Bit], rows: CodedRows) -> NDArray[np.bool_]:

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
+from dp_pipeline.anonymity import kjig
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.anonymity.ranking import Rfka
@@ -547,3 +548,33 @@ def test_labels_in_another_order_of_bytes_are_labels_and_what_cannot_be_looked_a
         KAnonymousSelector(0).fit(X, ["a", NoClass(), "b", "a", "a", "b"])
     with pytest.raises(InvalidParameter, match="y: expected labels of classes, got numbers with"):
         KAnonymousSelector(0).fit(X, [0.5, float("inf"), 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("at", range(len(kjig.WAYS)))
+def test_whatever_way_kjig_takes_its_columns_have_names_and_new_rows_are_seen_as_fitted_ones(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kjig, "WAYS", kjig.WAYS[at : at + 1])
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame(
+        {
+            "score": rng.integers(0, 5, 80),
+            "sex": rng.choice(["f", "m"], 80),
+            "job": rng.choice(["cook", "smith", "baker"], 80),
+        }
+    )
+    ill = (frame["score"] + (frame["sex"] == "f") + rng.normal(0, 1, 80) > 3).astype(int)
+    fitted = KAnonymousSelector(8, diversity=1).fit(frame, ill)
+    release = KAnonymousSelector(8, diversity=1).fit_release(frame, ill)
+    assert len(release) == 80
+    names = fitted.get_feature_names_out().tolist()
+    assert names
+    assert set(names) <= set(fitted.candidate_names_.tolist())
+    seen = pd.DataFrame(fitted.transform(frame), columns=names)
+    released_columns = set(release.columns) - {"target", ill.name}
+    if released_columns <= set(names):
+        for name in released_columns:
+            assert sorted(release[name]) == sorted(seen[name])
+    assert len(np.unique(seen.round(6), axis=0)) == len(
+        release.drop(columns=[c for c in release if c not in (*names, *frame)]).drop_duplicates()
+    )
