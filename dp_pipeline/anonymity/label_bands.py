@@ -63,8 +63,8 @@ class ScoreLevels:
         return found
 
     def asked_by(self, tree: BoxTree, columns: int) -> ScoreLevels:
-        """The same to a tree over so many columns and these, without cuts that no fork asks for:
-        they would tell of scores for nothing.
+        """The same to a tree over so many columns and these, without cuts that no fork asks for and
+        without lines that have none left: they would tell of rows for nothing.
         """
         cuts, codes = [], []
         for at, before in enumerate(self.cuts):
@@ -72,7 +72,8 @@ class ScoreLevels:
             asked = np.array(sorted({fork.bit.code for fork in forks}), dtype=np.int64)
             cuts.append(before[asked - 1])
             codes.append(np.append(0, asked))
-        return replace(self, cuts=tuple(cuts), codes=tuple(codes))
+        lines = self.lines.only(np.array([len(one) > 0 for one in cuts], dtype=np.bool_))
+        return replace(self, lines=lines, cuts=tuple(cuts), codes=tuple(codes))
 
 
 def _cuts(scores: IntArray, most: int) -> IntArray:
@@ -86,7 +87,7 @@ def _cuts(scores: IntArray, most: int) -> IntArray:
 def _roundest(low: IntArray, high: IntArray) -> IntArray:
     """Of the whole numbers above ``low`` and up to ``high`` those that most twos divide.
 
-    It parts the rows of the one score from those of the other, and tells neither.
+    It parts the rows of the one score from those of the other, and is seldom one of them.
 
     >>> _roundest(np.array([5, 16, -3]), np.array([9, 23, 1])).tolist()
     [8, 20, 0]
@@ -155,7 +156,9 @@ def label_bands(lined: LinedRows, stages: tuple[Stage, ...]) -> Recoded:
     Of the cuts of a stage, that is made which parts the scores of rows most. A row is released as
     the box around the rows of its band, as those of clusters are: an interval of an ordered column,
     a set of levels of others. Boxes overlap. The rule is made of what levels add to scores, of
-    cuts along lines, each between two scores and at neither, and of cuts along columns.
+    cuts along lines, each the roundest number that parts two neighbouring scores, and of cuts
+    along columns. It was learned from the rows, and its weights tell of them: what is published
+    is the boxes.
 
     It depends on how many rows there are of each kind, not on their order. Nothing is left out.
     TooFewRows as ``Method.recode``.

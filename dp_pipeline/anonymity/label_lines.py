@@ -163,8 +163,8 @@ class LabelScores:
 
     @classmethod
     def of(cls, rows: CodedRows, promise: KAnonymityGuarantee) -> LabelScores:
-        """Learned from rows. Bits count that part them into two sides which keep the promise: the
-        weight of a level of one row would tell the label of that row. Without such bits, or of
+        """Learned from rows. Bits count that part them into two sides which keep the promise, so a
+        level of one row has no weight that would tell that row's label. Without such bits, or of
         rows of one label, there is no score.
         """
         counts, bits = rows.target_counts, cumulative_bits(rows.columns)
@@ -183,6 +183,10 @@ class LabelScores:
         rest = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
         scaled = changes[:, told] * SCORE_UNIT / np.sqrt(2 * shares * rest)[told]
         return cls(_by_level(some, np.rint(scaled), rows.columns))
+
+    def only(self, kept: NDArray[np.bool_]) -> LabelScores:
+        """The same along the lines that are kept (scores,), and nought along others."""
+        return LabelScores(tuple(np.where(kept, table, 0.0) for table in self.of_levels))
 
     def scores(self, codes: NDArray[np.integer]) -> FloatArray:
         """Whole numbers (n, scores) of codes (n, d)."""

@@ -117,6 +117,9 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     put it with the first level. A number is compared as a number all the same, so thresholds hold
     for it.
 
+    What was learned from rows to make boxes, weights and cuts, is in the fitted selector: publish
+    what ``fit_release`` gives, not the selector.
+
     Rows go by position: an index of ``X`` or ``y`` changes nothing, and is not compared. Without
     columns, or where no bit is kept, all rows are one class and there is nothing but the
     label to release; the latter warns. A label of one value is refused where ``diversity`` is 2

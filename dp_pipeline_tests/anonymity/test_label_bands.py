@@ -222,3 +222,17 @@ def test_three_labels_have_three_lines():
     assert len(ScoreLevels.of(lined(rows)).cuts) == 3
     places = banded(rows, 10, BANDS).finder.places(rows.codes)
     assert np.bincount(places).min() >= 10
+
+
+def test_a_line_that_no_fork_asks_for_has_no_weights_in_the_rule():
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 9, (300, 3))
+    rows = CodedRows(NUMBERS[:3], codes, codes.argmax(axis=1), ("a", "b", "c"))
+    finder = banded(rows, 100, BANDS).finder
+    asked = [len(cuts) > 0 for cuts in finder.levels.cuts]
+    weighs = [
+        any(table[:, line].any() for table in finder.levels.lines.of_levels) for line in range(3)
+    ]
+    assert any(asked)
+    assert not all(asked)
+    assert weighs == asked
