@@ -120,12 +120,12 @@ def selected(lined: LinedRows) -> Recoded:
     return MutualInformation().recode(lined.rows, lined.promise, seed=0)
 
 
-_OF_BOTH = (
+_BANDS_AND_BOXES = (
     Way(partial(label_bands, stages=BOXES_IN_BANDS)),
     Way(partial(label_bands, stages=BANDS_IN_BOXES)),
 )
 
-_OF_COLUMNS = (
+_BY_COLUMNS = (
     Way(partial(telling_boxes, worth=Worth(label=True, line=True)), behind=0.01),
     Way(partial(telling_boxes, worth=Worth(label=False, line=True)), behind=0.01),
     Way(partial(telling_boxes, worth=Worth(label=True, line=False)), behind=0.02),
@@ -133,10 +133,10 @@ _OF_COLUMNS = (
     Way(selected, behind=0.03),
 )
 
-WAYS = (*_OF_BOTH, Way(partial(label_bands, stages=BANDS)), *_OF_COLUMNS)
+WAYS = (*_BANDS_AND_BOXES, Way(partial(label_bands, stages=BANDS)), *_BY_COLUMNS)
 """How far they are usually behind was seen on some fifty tables, and rounded."""
 
-DIVERSE_WAYS = (*_OF_BOTH, *_OF_COLUMNS, Way(clusters, behind=0.01))
+DIVERSE_WAYS = (*_BANDS_AND_BOXES, *_BY_COLUMNS, Way(clusters, behind=0.01))
 """Where each class has more than one label. Along a line there are soon bands of one, so few cuts
 are allowed; clusters are joined with others until they have enough.
 """

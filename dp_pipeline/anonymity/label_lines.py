@@ -163,9 +163,10 @@ class LabelScores:
 
     @classmethod
     def of(cls, rows: CodedRows, promise: KAnonymityGuarantee) -> LabelScores:
-        """Learned from rows. Bits count that part them into two sides which keep the promise, so a
-        level of one row has no weight that would tell that row's label. Without such bits, or of
-        rows of one label, there is no score.
+        """Learned from rows, by those bits that part them into two sides which keep the promise: a
+        level that few rows have has no bit of its own. Weights can tell of single rows all the
+        same, such as of a level of few rows between two others. Without such bits, or of rows of
+        one label, there is no score.
         """
         counts, bits = rows.target_counts, cumulative_bits(rows.columns)
         lines = MOST_LABELS if np.count_nonzero(counts) > 2 else 1

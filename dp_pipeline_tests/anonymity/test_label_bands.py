@@ -93,20 +93,18 @@ def test_a_row_lies_in_its_box_and_rows_nobody_is_like_have_one_too(stages, rows
 
 def test_boxes_come_first_while_both_sides_have_three_times_k():
     rows = adding_up(300)
-    tree = banded(rows, 20, BANDS_IN_BOXES).finder.tree
-    kinds = {fork.bit.column >= 3: 0 for fork in tree.nodes if fork is not None}
-    assert set(kinds) == {False, True}
+    recoding = banded(rows, 20, BANDS_IN_BOXES)
+    tree, places = recoding.finder.tree, recoding.finder.places(rows.codes)
+    assert {fork.bit.column >= 3 for fork in tree.nodes if fork is not None} == {False, True}
     for fork in tree.nodes:
         if fork is not None and fork.bit.column >= 3:
             below = [tree.nodes[side] for side in (fork.no, fork.yes)]
             assert all(node is None or node.bit.column >= 3 for node in below)
     sides_of_columns = [
-        np.count_nonzero(
-            under(tree, place)[banded(rows, 20, BANDS_IN_BOXES).finder.places(rows.codes)]
-        )
+        np.count_nonzero(under(tree, side)[places])
         for fork in tree.nodes
         if fork is not None and fork.bit.column < 3
-        for place in (fork.no, fork.yes)
+        for side in (fork.no, fork.yes)
     ]
     assert min(sides_of_columns) >= 60
 
@@ -186,7 +184,7 @@ def test_the_rule_has_the_cuts_that_a_fork_asks_for_and_no_other(stages):
     assert finder.tree.places(codes).tolist() == finder.places(rows.codes).tolist()
 
 
-def test_a_level_that_few_rows_have_adds_nothing_to_a_score():
+def test_a_level_without_an_order_that_few_rows_have_adds_nothing_to_a_score():
     # Nobody else has the third job: its weight would tell that person's label.
     jobs = Column("job", ("baker", "cook", "smith"))
     records = [(at % 2, at % 2) for at in range(20)] + [(2, 1)]
@@ -222,6 +220,22 @@ def test_three_labels_have_three_lines():
     assert len(ScoreLevels.of(lined(rows)).cuts) == 3
     places = banded(rows, 10, BANDS).finder.places(rows.codes)
     assert np.bincount(places).min() >= 10
+
+
+def test_lines_of_many_labels_share_their_levels_but_for_sixteen_each():
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 9, (600, 6))
+    for labels, most in ((2, 64), (3, 21), (6, 16)):
+        rows = CodedRows(
+            NUMBERS[:6], codes, codes[:, :labels].argmax(axis=1), tuple("abcdef"[:labels])
+        )
+        assert max(map(len, ScoreLevels.of(lined(rows)).cuts)) == most - 1
+
+
+def test_two_scores_are_parted_by_one_cut():
+    rows = rows_of(*[(at % 2, at % 2) for at in range(20)], columns=flags(1))
+    assert len(ScoreLevels.of(lined(rows)).cuts[0]) == 1
+    assert len(banded(rows, 5, BANDS).boxes) == 2
 
 
 def test_a_line_that_no_fork_asks_for_has_no_weights_in_the_rule():
