@@ -20,6 +20,7 @@ from dp_pipeline.inference.clique_join import join_cliques, overlap_links
 from dp_pipeline.inference.consistency import Estimate, Noisy, project_to_simplex, reconciled
 from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.inference.latent_classes import fit_all_pairs
 from dp_pipeline.inference.paired_rows import PairedRows
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.release.derived_attribute import Grouping
@@ -349,7 +350,8 @@ class FittedRows:
         start = {name: groupings[name].summed(ways.shares[name]) for name in levels}
         zeros = self.zeros.grouped(self.groupings)
         told, beside = self._told(ways), zeros.potentials(model)
-        tables = model.by_clique(fit_tree(model, told, start=start, beside=beside))
+        fitted = fit_all_pairs(tree, model, told, start=start, beside=beside)
+        tables = model.by_clique(fitted)
         codes = zeros.satisfying(
             lambda many: join_cliques(tree, tables, many, rng, levels), rows, tuple(levels)
         )

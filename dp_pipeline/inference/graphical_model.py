@@ -402,6 +402,17 @@ def _nearest(table: FloatArray, rows: float, axes: Sequence[int]) -> FloatArray:
     return np.asarray(counts.transpose(axes) / counts.sum())
 
 
+def doubt(measured: Sequence[Noisy], start: Mapping[str, FloatArray]) -> float:
+    """How much of the entropy is wanted by these tables, 0 to 1: the less, the more they tell
+    beside their noise.
+
+    start   attribute → shares, of every attribute of a table
+    """
+    rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
+    variances = [_variance(names, measured) for names in tables]
+    return _doubt(tables, variances, start, max(1.0, rows))
+
+
 def _doubt(
     tables: Mapping[Names, FloatArray],
     variances: Sequence[float],

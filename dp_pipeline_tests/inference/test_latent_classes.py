@@ -1,0 +1,166 @@
+"""Latent classes: what rows have in common, and noisy tables of all pairs fitted near to that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dp_pipeline.inference import latent_classes
+from dp_pipeline.inference.consistency import Estimate
+from dp_pipeline.inference.graphical_model import GraphicalModel, doubt, fit_tree
+from dp_pipeline.inference.junction_tree import JunctionTree
+from dp_pipeline.inference.latent_classes import LatentClasses, fit_all_pairs
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+
+NAMES = tuple("abcdefgh")
+SIZES = dict.fromkeys(NAMES, 2)
+PAIRS = tuple(combinations(NAMES, 2))
+VIEWS = tuple(combinations(NAMES, 6))[::3]
+"""Ten tables that have every pair."""
+
+ROWS = 20_000
+QUIET, LOUD = 25.0, 800.0**2
+
+
+def one_factor(rows: int = ROWS) -> IntArray:
+    """Eight binary attributes that all depend on one that nobody sees, and so on each other."""
+    rng = np.random.default_rng(5)
+    hidden = rng.random((rows, 1)) < 0.3
+    limited = rng.random((rows, len(NAMES))) < np.where(hidden, 0.9, 0.03)
+    return np.asarray(limited, dtype=np.int64)
+
+
+CODES = one_factor()
+TREE = JunctionTree((NAMES,), ())
+MODEL = GraphicalModel(TREE, SIZES)
+
+
+def counted(names: Names, codes: IntArray = CODES) -> FloatArray:
+    table = np.zeros([2] * len(names))
+    np.add.at(table, tuple(codes[:, NAMES.index(name)] for name in names), 1)
+    return table
+
+
+def measured(tables: Sequence[Names], variance: float, seed: int = 0) -> list[Estimate]:
+    """Tables with Gaussian noise of that variance in every cell."""
+    rng = np.random.default_rng(seed)
+    noise = [rng.normal(0, variance**0.5, [2] * len(names)) for names in tables]
+    return [
+        Estimate(names, counted(names) + off, variance)
+        for names, off in zip(tables, noise, strict=True)
+    ]
+
+
+def start() -> dict[str, FloatArray]:
+    return {name: counted((name,)) / ROWS for name in NAMES}
+
+
+def together(tables: Sequence[Estimate], beside: Sequence[FloatArray] = ()) -> FloatArray:
+    (found,) = fit_all_pairs(TREE, MODEL, tables, start=start(), beside=beside)
+    return found
+
+
+def alone(tables: Sequence[Estimate], beside: Sequence[FloatArray] = ()) -> FloatArray:
+    (found,) = fit_tree(MODEL, tables, start=start(), beside=beside)
+    return found
+
+
+def off(cells: FloatArray) -> float:
+    """Mean total variation of all pairs from the exact ones."""
+    axes = [tuple(set(range(8)) - {NAMES.index(a), NAMES.index(b)}) for a, b in PAIRS]
+    shares = [cells.sum(axis=one) for one in axes]
+    pairs = zip(shares, PAIRS, strict=True)
+    return float(np.mean([np.abs(one - counted(two) / ROWS).sum() / 2 for one, two in pairs]))
+
+
+def test_two_classes_find_the_hidden_attribute() -> None:
+    found = LatentClasses.of(CODES, SIZES, classes=2)
+    assert sorted(found.weights) == pytest.approx([0.3, 0.7], abs=0.03)
+    chances = np.sort([found.shares[name][1] for name in NAMES], axis=1)
+    assert np.abs(chances - [0.03, 0.9]).max() < 0.03
+
+
+def test_one_class_is_attributes_that_are_independent() -> None:
+    found = LatentClasses.of(CODES, SIZES, classes=1)
+    product = np.outer(counted(("a",)), counted(("b",))) / ROWS**2
+    assert np.allclose(found.table(("a", "b")), product, atol=1e-6)
+
+
+def test_tables_of_classes_are_probabilities_that_agree_with_each_other() -> None:
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, [3, 2, 5], (300, 3))
+    found = LatentClasses.of(codes, {"x": 3, "y": 2, "z": 5})
+    cells = found.table(("z", "x", "y"))
+    assert cells.shape == (5, 3, 2)
+    assert cells.min() > 0
+    assert cells.sum() == pytest.approx(1)
+    assert np.allclose(cells.sum(axis=2).T, found.table(("x", "z")))
+
+
+def test_attributes_of_several_levels_keep_their_places() -> None:
+    codes = np.repeat([[0, 1, 4], [2, 0, 3]], 60, axis=0)
+    found = LatentClasses.of(codes, {"x": 3, "y": 2, "z": 5}, classes=2)
+    cells = found.table(("x", "y", "z"))
+    assert [cells[0, 1, 4], cells[2, 0, 3]] == pytest.approx([0.5, 0.5], abs=1e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_fewer_rows_than_classes_do_no_harm(rows: int) -> None:
+    found = LatentClasses.of(np.zeros((rows, 2), dtype=np.int64), {"x": 2, "y": 3})
+    assert found.table(("x", "y"))[0, 0] == pytest.approx(1, abs=1e-6)
+
+
+def test_noisy_views_of_attributes_that_share_a_cause_are_told_better_near_classes() -> None:
+    # Noise of a cell is a hundredth of the rows. Seeded: no false alarm.
+    errors = [
+        (off(together(tables)), off(alone(tables)))
+        for tables in (measured(VIEWS, 200.0**2, seed) for seed in range(8))
+    ]
+    near, before = np.mean(errors, axis=0)
+    assert near < 0.9 * before
+
+
+def test_where_noise_is_little_the_fit_is_as_it_is_without_classes() -> None:
+    tables = measured(PAIRS, QUIET)
+    assert doubt(tables, start()) < latent_classes.LEAST_DOUBT
+    assert (together(tables) == alone(tables)).all()
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        pytest.param(PAIRS[1:], id="a pair is told by no table"),
+        pytest.param((*PAIRS, NAMES), id="one table has all attributes"),
+    ],
+)
+def test_without_several_tables_of_all_pairs_nothing_is_fitted_twice(
+    tables: Sequence[Names],
+) -> None:
+    noisy = measured(tables, LOUD)
+    assert (together(noisy) == alone(noisy)).all()
+
+
+def test_a_tree_of_two_cliques_is_fitted_once() -> None:
+    tree = JunctionTree((NAMES[:5], NAMES[4:]), ((0, 1),))
+    model = GraphicalModel(tree, SIZES)
+    inside = [pair for one in tree.cliques for pair in combinations(one, 2)]
+    noisy = measured(inside, LOUD)
+    twice = fit_all_pairs(tree, model, noisy, start=start(), beside=())
+    once = fit_tree(model, noisy, start=start())
+    assert all((one == other).all() for one, other in zip(twice, once, strict=True))
+
+
+def test_cells_that_are_ruled_out_stay_empty() -> None:
+    ruled = np.zeros([2] * 8)
+    ruled[1, 1] = -1e3
+    cells = together(measured(PAIRS, LOUD), [ruled])
+    assert cells[1, 1].sum() < 1e-12
+    assert cells.sum() == pytest.approx(1)
+
+
+def test_the_same_tables_are_always_fitted_alike() -> None:
+    tables = measured(PAIRS, LOUD)
+    assert (together(tables) == together(tables)).all()
