@@ -130,9 +130,9 @@ def fit_all_pairs(
     start: Mapping[str, FloatArray],
     beside: Sequence[FloatArray],
 ) -> list[FloatArray]:
-    """``fit_tree``; where one clique has all attributes, several tables tell all of their pairs and
-    noise is much of what they tell, twice: the second time near to the latent classes of the first
-    fit, in place of independent attributes. One table a node of the model.
+    """``fit_tree``; where several tables tell all pairs of attributes and noise is much of what
+    they tell, twice: the second time near to the latent classes of the first fit, in place of
+    independent attributes. One table a node of the model.
 
     Post-processing: it reads noisy tables alone.
     """
@@ -153,9 +153,9 @@ def fit_all_pairs(
 def _helps(
     model: GraphicalModel, measured: Sequence[Noisy], start: Mapping[str, FloatArray]
 ) -> bool:
-    """Whether several tables tell all pairs of one clique, with much noise."""
+    """Whether several tables tell all pairs, with much noise: one clique has all attributes."""
     tables = [set(one.attributes) for one in measured]
-    if len(model.nodes) > 1 or any(len(one) == len(model.sizes) for one in tables):
+    if any(len(one) == len(model.sizes) for one in tables):
         return False
     told = all(any(set(pair) <= one for one in tables) for pair in combinations(model.sizes, 2))
     return told and doubt(measured, start) >= LEAST_DOUBT
