@@ -102,9 +102,12 @@ def _begun(has: Any, shares: FloatArray, classes: int) -> FloatArray:
     rows = has.shape[0]
     scale = 1 / np.sqrt(np.maximum(shares, 1 / rows))
     together = (has.T @ has).toarray() / rows - np.outer(shares, shares)
-    _, along = np.linalg.eigh(together * np.outer(scale, scale))
+    along = np.linalg.eigh(together * np.outer(scale, scale))[1][:, -1]
+    # Its sign is the library's choice, and rows that are alike are parted by their order.
+    large = np.flatnonzero(np.abs(along) >= np.abs(along).max() / 2)
+    score = has @ (along * np.sign(along[large[0]]) * scale)
     place = np.empty(rows, dtype=np.int64)
-    place[np.argsort(has @ (along[:, -1] * scale), kind="stable")] = np.arange(rows)
+    place[np.argsort(score, kind="stable")] = np.arange(rows)
     belongs = np.full((rows, classes), (1 - SURE) / classes)
     belongs[np.arange(rows), place * classes // rows] += SURE
     return belongs

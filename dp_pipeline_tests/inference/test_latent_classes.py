@@ -116,6 +116,15 @@ def test_classes_begin_as_parts_along_what_attributes_have_in_common(
     assert min(apart) > 0.4
 
 
+def test_the_sign_of_the_first_component_which_computers_choose_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    eigh = np.linalg.eigh
+    found = LatentClasses.of(CODES, SIZES).table(NAMES)
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: (eigh(matrix)[0], -eigh(matrix)[1]))
+    assert (LatentClasses.of(CODES, SIZES).table(NAMES) == found).all()
+
+
 def test_one_class_is_attributes_that_are_independent() -> None:
     found = LatentClasses.of(CODES, SIZES, classes=1)
     product = np.outer(counted(("a",)), counted(("b",))) / ROWS**2
