@@ -14,6 +14,7 @@ from dp_pipeline.inference.consistency import (
     marginal_of,
     reconciled,
     ripple,
+    variance_of,
 )
 from dp_pipeline.spec.encoding import FloatArray, Names
 
@@ -55,7 +56,7 @@ class AgreedTables:
         measured   at least one of an attribute or more
         """
         _, tables = reconciled(measured, sizes)
-        variances = {names: _variance(names, measured) for names in tables}
+        variances = {names: variance_of(names, measured) for names in tables}
         tolerance = SETTLED * max(1.0, sqrt(min(variances.values())))
         for _ in range(ROUNDS):
             agreed = make_consistent(tables, variances=variances)
@@ -98,10 +99,3 @@ def _shrunk(table: FloatArray, variance: float) -> FloatArray:
     told = float((off**2).sum())
     kept = max(0.0, 1 - OF_NOISE * noise / told) if told > 0 else 0.0
     return np.asarray(product + kept * off)
-
-
-def _variance(names: Names, measured: Sequence[Noisy]) -> float:
-    """Of a cell of the table over these attributes, however often it was measured."""
-    # At a very large ε it is 0 to every digit of a float.
-    same = (one.variance for one in measured if set(one.attributes) == set(names))
-    return 1 / sum(1 / max(variance, 1e-100) for variance in same)

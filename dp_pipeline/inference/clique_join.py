@@ -13,7 +13,11 @@ from math import prod
 
 import numpy as np
 
-from dp_pipeline.inference.consistency import make_consistent, project_to_simplex
+from dp_pipeline.inference.consistency import (
+    SMALLEST_VARIANCE,
+    make_consistent,
+    project_to_simplex,
+)
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count
 from dp_pipeline.release.derived_attribute import (
     dealt,
@@ -132,8 +136,7 @@ def _pooled(
     weights: dict[Names, float] = {}
     sums: dict[Names, FloatArray] = {}
     for one in measured:
-        # At a very large ε the variance is 0 to every digit of a float.
-        weight = 1 / max(one.variance, 1e-100)
+        weight = 1 / max(one.variance, SMALLEST_VARIANCE)
         weights[one.attributes] = weights.get(one.attributes, 0.0) + weight
         before = sums.get(one.attributes, np.zeros(one.table.shape))
         sums[one.attributes] = before + weight * one.table

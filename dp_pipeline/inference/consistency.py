@@ -129,6 +129,16 @@ class Estimate:
     variance: float
 
 
+SMALLEST_VARIANCE = 1e-100
+"""At a very large ε it is 0 to every digit of a float."""
+
+
+def variance_of(names: Names, measured: Sequence[Noisy]) -> float:
+    """Of a cell of the table over these attributes, however often it was measured."""
+    same = (one.variance for one in measured if set(one.attributes) == set(names))
+    return 1 / sum(1 / max(variance, SMALLEST_VARIANCE) for variance in same)
+
+
 def reconciled(
     measured: Sequence[Noisy], sizes: Mapping[str, int]
 ) -> tuple[float, dict[Names, FloatArray]]:

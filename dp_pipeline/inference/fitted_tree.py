@@ -17,10 +17,16 @@ import numpy as np
 
 from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import join_cliques, overlap_links
-from dp_pipeline.inference.consistency import Estimate, Noisy, project_to_simplex, reconciled
+from dp_pipeline.inference.consistency import (
+    SMALLEST_VARIANCE,
+    Estimate,
+    Noisy,
+    project_to_simplex,
+    reconciled,
+)
 from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
-from dp_pipeline.inference.latent_classes import fit_all_pairs
+from dp_pipeline.inference.latent_classes import fit_near_classes
 from dp_pipeline.inference.paired_rows import PairedRows
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.release.derived_attribute import Grouping
@@ -205,7 +211,7 @@ class OneWays:
         sums: dict[str, FloatArray] = {}
         weights: dict[str, float] = {}
         for one in measured:
-            name, weight = one.attributes[0], 1 / max(one.variance, 1e-100)
+            name, weight = one.attributes[0], 1 / max(one.variance, SMALLEST_VARIANCE)
             sums[name] = np.asarray(sums.get(name, 0.0) + weight * one.table)
             weights[name] = weights.get(name, 0.0) + weight
         means = {name: project_to_simplex(sums[name] / weights[name], rows) for name in sums}
@@ -236,8 +242,9 @@ class OneWays:
 
 def estimated_rows(marginals: Sequence[NoisyMarginal]) -> int:
     """Inverse-variance mean of the tables' totals, at least 0: each total estimates n."""
-    # At a very large ε the variance is 0 to every digit of a float.
-    variances = np.array([one.table.size * max(one.variance, 1e-100) for one in marginals])
+    variances = np.array(
+        [one.table.size * max(one.variance, SMALLEST_VARIANCE) for one in marginals]
+    )
     weights = 1 / variances
     totals = np.array([one.table.sum() for one in marginals], dtype=np.float64)
     return max(0, round(float((weights * totals).sum() / weights.sum())))
@@ -350,7 +357,7 @@ class FittedRows:
         start = {name: groupings[name].summed(ways.shares[name]) for name in levels}
         zeros = self.zeros.grouped(self.groupings)
         told, beside = self._told(ways), zeros.potentials(model)
-        fitted = fit_all_pairs(tree, model, told, start=start, beside=beside)
+        fitted = fit_near_classes(tree, model, told, start=start, beside=beside)
         tables = model.by_clique(fitted)
         codes = zeros.satisfying(
             lambda many: join_cliques(tree, tables, many, rng, levels), rows, tuple(levels)

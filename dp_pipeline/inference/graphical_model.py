@@ -25,7 +25,13 @@ from typing import Any
 import numpy as np
 
 from dp_pipeline.files import one_thread
-from dp_pipeline.inference.consistency import Noisy, project_to_simplex, reconciled
+from dp_pipeline.inference.consistency import (
+    SMALLEST_VARIANCE,
+    Noisy,
+    project_to_simplex,
+    reconciled,
+    variance_of,
+)
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.spec.encoding import FloatArray, Names
 
@@ -299,8 +305,6 @@ whole."""
 ITERATIONS = 200
 KEPT_STEPS = 20
 SMALLEST_SHARE = 1e-9
-SMALLEST_VARIANCE = 1e-100
-"""At a very large ε it is 0 to every digit of a float."""
 
 
 @one_thread()
@@ -340,7 +344,7 @@ def fit_tree(
     >>> fit_tree(model, [table], start={"a": np.array([0.5, 0.5])})[0].round(3).tolist()
     [0.75, 0.25]
     """
-    base = _potentials(model, start)
+    base = product_potentials(model, start)
     if beside:
         base = [table + more for table, more in zip(base, beside, strict=True)]
     if not measured:
@@ -350,7 +354,7 @@ def fit_tree(
     sizes = {name: model.sizes[name] for name in start}
     rows, tables = reconciled(measured, sizes)
     rows = max(1.0, rows)
-    variances = [_variance(names, measured) for names in tables]
+    variances = [variance_of(names, measured) for names in tables]
     inside = _inside(tables, measured, sizes)
     is_alone = len(model.nodes) == len(tables) == 1 and not inside
     if is_alone and not any(table.any() for table in beside):
@@ -359,7 +363,7 @@ def fit_tree(
             return [_nearest(table, rows, [names.index(name) for name in model.nodes[0].names])]
     deviation = float(np.median(np.sqrt(variances)))
     weight = entropy * _doubt(tables, variances, start, rows) * rows / deviation
-    tables, variances = tables | inside, [*variances, *(_variance(n, measured) for n in inside)]
+    tables, variances = tables | inside, [*variances, *(variance_of(n, measured) for n in inside)]
     target = np.concatenate([table.ravel() for table in tables.values()]) / rows
     noise = np.repeat(variances, [table.size for table in tables.values()]) / rows**2
     # How steep the dual is, is between the share of a cell and what the entropy adds: half of that
@@ -409,7 +413,7 @@ def doubt(measured: Sequence[Noisy], start: Mapping[str, FloatArray]) -> float:
     start   attribute → shares, of every attribute of a table
     """
     rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
-    variances = [_variance(names, measured) for names in tables]
+    variances = [variance_of(names, measured) for names in tables]
     return _doubt(tables, variances, start, max(1.0, rows))
 
 
@@ -432,21 +436,11 @@ def _doubt(
     return min(1.0, (FULL_DOUBT / max(float(np.median(told)), 1.0)) ** 0.5) if told else 1.0
 
 
-def _potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:
-    """Log-potentials of the product of the shares, every attribute in one clique."""
+def product_potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:
+    """Log-potentials of attributes that are independent with these shares, each in one clique."""
     position = model.zeros()
     for name, shares in start.items():
         at = model.home((name,))
         shape = [-1 if other == name else 1 for other in model.nodes[at].names]
         position[at] += np.log(np.maximum(shares, SMALLEST_SHARE)).reshape(shape)
     return position
-
-
-def _variance(names: Names, measured: Sequence[Noisy]) -> float:
-    """Of a cell of the table over these attributes, however often it was measured."""
-    precisions = [
-        1 / max(one.variance, SMALLEST_VARIANCE)
-        for one in measured
-        if set(one.attributes) == set(names)
-    ]
-    return 1 / sum(precisions)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import combinations
 from typing import Any
 
@@ -16,8 +15,14 @@ import numpy as np
 
 from dp_pipeline.files import one_thread
 from dp_pipeline.inference.clique_join import join_cliques
-from dp_pipeline.inference.consistency import Noisy
-from dp_pipeline.inference.graphical_model import SMALLEST_SHARE, GraphicalModel, doubt, fit_tree
+from dp_pipeline.inference.consistency import SMALLEST_VARIANCE, Noisy, reconciled, variance_of
+from dp_pipeline.inference.graphical_model import (
+    SMALLEST_SHARE,
+    GraphicalModel,
+    doubt,
+    fit_tree,
+    product_potentials,
+)
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
 
@@ -113,11 +118,20 @@ def _begun(has: Any, shares: FloatArray, classes: int) -> FloatArray:
     return belongs
 
 
-LEAST_DOUBT = 0.3
+LEAST_DOUBT = 0.75
+LEAST_DOUBT_OF_PAIRS = 0.3
 """Of ``graphical_model.doubt``: with less, tables tell so much for their noise that what they are
-fitted near to hardly matters."""
+fitted near to does not help. All pairs of one clique say more of each other than tables of a tree.
+"""
 
-FIRST_STEPS = 50
+MOST_MISSED = 0.3
+"""Of what tables tell beyond their noise: more than that, as of a chain, is not due to a few
+classes."""
+
+FIRST_STEPS = 25
+NEAR_STEPS = 100
+"""Of the two fits: with so much noise more of them change next to nothing."""
+
 ROWS = 1 << 14
 """Of the first fit, from which classes are learned: they need no more."""
 
@@ -125,7 +139,7 @@ ENTROPY = 0.8
 """Weight of the entropy beside classes, more than beside independent attributes."""
 
 
-def fit_all_pairs(
+def fit_near_classes(
     tree: JunctionTree,
     model: GraphicalModel,
     measured: Sequence[Noisy],
@@ -133,32 +147,75 @@ def fit_all_pairs(
     start: Mapping[str, FloatArray],
     beside: Sequence[FloatArray],
 ) -> list[FloatArray]:
-    """``fit_tree``; where several tables tell all pairs of attributes and noise is much of what
-    they tell, twice: the second time near to the latent classes of the first fit, in place of
-    independent attributes. One table a node of the model.
+    """``fit_tree``; where noise is much of what tables tell, twice: the second time near to the
+    latent classes of the first fit, in place of independent attributes, if they tell most of what
+    the tables do. One table a node of the model.
 
     Post-processing: it reads noisy tables alone.
     """
-    if not _helps(model, measured, start):
-        return fit_tree(model, measured, start=start, beside=beside)
-    first = fit_tree(model, measured, start=start, beside=beside, iterations=FIRST_STEPS)
-    # Always drawn alike: the fit must not depend on the seed of the rows that are released.
-    rng, sizes = np.random.default_rng(0), model.sizes
-    codes = join_cliques(tree, model.by_clique(first), ROWS, rng, sizes)
-    names = model.nodes[0].names
-    cells = LatentClasses.of(codes, sizes).table(names)
-    levels = [np.maximum(start[name], SMALLEST_SHARE) for name in names]
-    near = np.log(np.maximum(cells, SMALLEST_CELL)) - np.log(reduce(np.multiply.outer, levels))
-    near = near + beside[0] if beside else near
-    return fit_tree(model, measured, start=start, beside=[near], entropy=ENTROPY)
+    if _may_help(model, measured, start):
+        first = fit_tree(model, measured, start=start, beside=beside, iterations=FIRST_STEPS)
+        # Always drawn alike: the fit must not depend on the seed of the rows that are released.
+        rng = np.random.default_rng(0)
+        codes = join_cliques(tree, model.by_clique(first), ROWS, rng, model.sizes)
+        classes = LatentClasses.of(codes, model.sizes)
+        if missed(classes, measured, start) <= MOST_MISSED:
+            near = _potentials(model, classes, start)
+            if beside:
+                near = [table + more for table, more in zip(near, beside, strict=True)]
+            return fit_tree(
+                model, measured, start=start, beside=near, entropy=ENTROPY, iterations=NEAR_STEPS
+            )
+    return fit_tree(model, measured, start=start, beside=beside)
 
 
-def _helps(
+def _may_help(
     model: GraphicalModel, measured: Sequence[Noisy], start: Mapping[str, FloatArray]
 ) -> bool:
-    """Whether several tables tell all pairs, with much noise: one clique has all attributes."""
+    """Whether noise is much of what tables of several attributes tell, and none has them all."""
     tables = [set(one.attributes) for one in measured]
-    if any(len(one) == len(model.sizes) for one in tables):
+    if not any(len(one) > 1 for one in tables) or set(model.sizes) in tables:
         return False
     told = all(any(set(pair) <= one for one in tables) for pair in combinations(model.sizes, 2))
-    return told and doubt(measured, start) >= LEAST_DOUBT
+    least = LEAST_DOUBT_OF_PAIRS if told else LEAST_DOUBT
+    return doubt(measured, start) >= least
+
+
+def missed(
+    classes: LatentClasses, measured: Sequence[Noisy], start: Mapping[str, FloatArray]
+) -> float:
+    """How much of what tables of several attributes tell of a dependence, beyond their noise, the
+    classes do not tell: 0 for all of it, 1 for none; without any dependence 1.
+
+    start   attribute → shares, of every attribute of a table
+    """
+    by_none = LatentClasses(np.ones(1), {name: one[:, None] for name, one in start.items()})
+    beyond = [_beyond_noise(model, measured, start) for model in (classes, by_none)]
+    return beyond[0] / beyond[1] if beyond[1] > 0 else 1.0
+
+
+def _beyond_noise(
+    classes: LatentClasses, measured: Sequence[Noisy], start: Mapping[str, FloatArray]
+) -> float:
+    """Σ over cells of (table − what is expected)², in variances of the noise, without the noise."""
+    rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
+    beyond = 0.0
+    for names, table in tables.items():
+        if len(names) > 1:
+            off = ((table - max(1.0, rows) * classes.table(names)) ** 2).sum()
+            beyond += float(off) / max(variance_of(names, measured), SMALLEST_VARIANCE) - table.size
+    return beyond
+
+
+def _potentials(
+    model: GraphicalModel, classes: LatentClasses, start: Mapping[str, FloatArray]
+) -> list[FloatArray]:
+    """Log-potentials of the classes' tables, beside those of independent attributes: of a clique
+    given its separator.
+    """
+    near = []
+    for node, product in zip(model.nodes, product_potentials(model, start), strict=True):
+        cells = np.log(np.maximum(classes.table(node.names), SMALLEST_CELL))
+        above = np.log(np.maximum(classes.table(node.names[: node.separator]), SMALLEST_CELL))
+        near.append(cells - above.reshape(above.shape + (1,) * (cells.ndim - above.ndim)) - product)
+    return near

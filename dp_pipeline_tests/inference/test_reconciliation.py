@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.consistency import Estimate, reconciled
+from dp_pipeline.inference.consistency import Estimate, reconciled, variance_of
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.errors import BoundaryViolation
 
@@ -112,6 +112,13 @@ def test_noise_is_less_than_in_any_of_the_tables() -> None:
         ways = [Estimate((name,), rng.normal(size=2), 1.0) for name in "ab"]
         errors.append(reconciled([pair, *ways], {"a": 2, "b": 2})[1]["a", "b"])
     assert np.mean(np.square(errors)) < 0.75
+
+
+def test_a_table_that_was_measured_twice_has_less_noise_in_either_order_of_its_attributes() -> None:
+    table = np.zeros((2, 2))
+    measured = [Estimate(("a", "b"), table, 6.0), Estimate(("b", "a"), table, 3.0)]
+    wider = Estimate(("a", "b", "c"), np.zeros((2, 2, 2)), 1.0)
+    assert variance_of(("a", "b"), [*measured, wider]) == pytest.approx(2)
 
 
 def test_noisy_marginals_of_a_release_are_taken_as_they_are() -> None:

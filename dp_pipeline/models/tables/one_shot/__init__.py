@@ -107,10 +107,10 @@ class OneShot(TableModel):
       the least noise.
 
     The tables share all that is left, each by the weight of its noise. One distribution is
-    fitted to all noisy tables and rows are drawn from it: views of one clique near to a few latent
-    classes where noise is much of what they tell (``inference.latent_classes``); where views are of
-    more attributes than a clique may hold, attribute after attribute, so that all pairs fit
-    (``inference.paired_rows``).
+    fitted to all noisy tables and rows are drawn from it: near to a few latent classes where noise
+    is much of what they tell, and classes most of the rest (``inference.latent_classes``); where
+    views are of more attributes than a clique may hold, attribute after attribute, so that all
+    pairs fit (``inference.paired_rows``).
 
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
     Δ2 = 1 under add/remove, times the distance; a refined marginal costs what is added to it
