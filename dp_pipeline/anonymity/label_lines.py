@@ -163,10 +163,11 @@ class LabelScores:
 
     @classmethod
     def of(cls, rows: CodedRows, promise: KAnonymityGuarantee) -> LabelScores:
-        """Learned from rows, by those bits that part them into two sides which keep the promise: a
-        level that few rows have has no bit of its own. Weights can tell of single rows all the
-        same, such as of a level of few rows between two others. Without such bits, or of rows of
-        one label, there is no score.
+        """Learned from rows, by bits that leave every group of levels of a column that have one
+        weight with as many rows and labels as a class has to have: no weight is that of a level
+        which few rows have, nor of one between two others. Weights of several columns together
+        are learned from all rows all the same. Without such bits, or of rows of one label, there
+        is no score.
         """
         counts, bits = rows.target_counts, cumulative_bits(rows.columns)
         lines = MOST_LABELS if np.count_nonzero(counts) > 2 else 1
@@ -201,15 +202,53 @@ class LabelScores:
 def _telling_bits(
     rows: CodedRows, bits: Sequence[Bit], promise: KAnonymityGuarantee
 ) -> tuple[Bit, ...]:
-    """The most telling ones of those whose both sides keep the promise, in their order."""
-    counts = on_and_off(rows, bits)
-    keeps = (counts.sum(axis=2) >= max(1, promise.k)) & (
-        np.count_nonzero(counts, axis=2) >= promise.diversity
-    )
-    kept = np.flatnonzero(keeps.all(axis=0))
-    worth = mutual_information(counts)[kept]
-    chosen = np.sort(kept[np.argsort(-worth, kind="stable")[:MOST_BITS]])
-    return tuple(bits[at] for at in chosen)
+    """The most telling ones, in their order, of those with which every group of levels keeps the
+    promise.
+    """
+    worth = mutual_information(on_and_off(rows, bits))
+    groups = [_LevelGroups.of(rows, at, promise) for at in range(len(rows.columns))]
+    chosen: list[int] = []
+    for at in np.argsort(-worth, kind="stable").tolist():
+        if len(chosen) < MOST_BITS and groups[bits[at].column].part(*bits[at].run(rows.columns)):
+            chosen.append(at)
+    return tuple(bits[at] for at in sorted(chosen))
+
+
+@dataclass(eq=False)
+class _LevelGroups:
+    """Levels of a column that have one weight, in groups that keep the promise each.
+
+    counts     (levels, labels) rows of every level
+    group_of   (levels,)
+    """
+
+    counts: IntArray
+    group_of: IntArray
+    promise: KAnonymityGuarantee
+
+    @classmethod
+    def of(cls, rows: CodedRows, column: int, promise: KAnonymityGuarantee) -> _LevelGroups:
+        """One group of all levels."""
+        levels, labels = rows.columns[column].size, len(rows.target_levels)
+        cells = rows.codes[:, column].astype(np.int64) * labels + rows.target
+        counts = np.bincount(cells, minlength=levels * labels).reshape(levels, labels)
+        return cls(counts, np.zeros(levels, dtype=np.int64), promise)
+
+    def part(self, first: int, end: int) -> bool:
+        """Part levels first..end − 1 from the others in all groups, if these then keep the
+        promise; whether they do.
+        """
+        levels = np.arange(len(self.group_of))
+        inside = (levels >= first) & (levels < end)
+        parted = np.unique(2 * self.group_of + inside, return_inverse=True)[1]
+        counts = np.zeros((parted.max() + 1, self.counts.shape[1]), dtype=np.int64)
+        np.add.at(counts, parted, self.counts)
+        many = counts.sum(axis=1) >= max(1, self.promise.k)
+        several = np.count_nonzero(counts, axis=1) >= self.promise.diversity
+        keeps = bool((many & several).all())
+        if keeps:
+            self.group_of = parted
+        return keeps
 
 
 def _by_level(

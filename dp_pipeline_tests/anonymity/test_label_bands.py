@@ -74,10 +74,10 @@ class InBands:
 
 def test_where_columns_add_up_few_bands_tell_more_than_as_many_boxes():
     bands, boxes = (
-        evaluate(adding_up(400, 8), method, KAnonymityGuarantee(40), folds=3).aucs["logistic"]
+        evaluate(adding_up(400, 8), method, KAnonymityGuarantee(20), folds=3).aucs["logistic"]
         for method in (InBands(), Mondrian())
     )
-    assert bands > boxes + 0.1
+    assert bands > boxes + 0.15
 
 
 @pytest.mark.parametrize("stages", STAGES)

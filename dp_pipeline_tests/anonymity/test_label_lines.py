@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from dp_pipeline.anonymity import label_lines
 from dp_pipeline.anonymity.label_lines import LabelLines, LabelScores
-from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
-from dp_pipeline_tests.anonymity.populations import flags
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
+from dp_pipeline_tests.anonymity.populations import coded_rows, flags
 
 
 def kinds_of_rows(labels: int, features: int, kinds: int = 60) -> tuple[np.ndarray, np.ndarray]:
@@ -83,3 +85,44 @@ def test_scores_do_not_depend_on_the_order_of_rows():
     rows = CodedRows(flags(6), codes, rng.integers(0, 3, 200), ("a", "b", "c"))
     order = rng.permutation(200)
     assert (scores_of(rows.some(order)) == scores_of(rows)[order]).all()
+
+
+STEPS = Column("step", tuple("abcdefghi"), ordered=True)
+KINDS = Column("kind", tuple("abcdefghi"))
+
+
+def rare_between(column: Column) -> CodedRows:
+    """Twenty rows of each level, a few more of which are ill from one level to the next; but of the
+    fifth level one row.
+    """
+    codes = np.delete(np.repeat(np.arange(9), 20), np.arange(81, 100))
+    nth = np.concatenate([np.arange(1 if level == 4 else 20) for level in range(9)])
+    return CodedRows((column,), codes[:, None], (nth < 2 * codes) * 1, ("well", "ill"))
+
+
+@pytest.mark.parametrize("column", [STEPS, KINDS])
+def test_a_level_that_few_rows_have_has_the_weight_of_others(column):
+    (alone,) = LabelScores.of(rare_between(column), KAnonymityGuarantee(1)).of_levels
+    (merged,) = LabelScores.of(rare_between(column), KAnonymityGuarantee(10)).of_levels
+    rare, others = merged[4], np.delete(merged, 4, axis=0)
+    assert len(np.unique(alone)) > len(np.unique(merged)) > 2
+    assert (others == rare).any()
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=coded_rows(at_least=8), k=st.integers(2, 4), diversity=st.integers(1, 2))
+def test_levels_of_one_weight_are_of_as_many_rows_and_labels_as_a_class(rows, k, diversity):
+    found = LabelScores.of(rows, KAnonymityGuarantee(k, diversity))
+    for at, weights in enumerate(found.of_levels):
+        if weights.any():
+            groups = np.unique(weights, axis=0, return_inverse=True)[1][rows.codes[:, at]]
+            assert np.bincount(groups).min() >= k
+            assert all(len(set(rows.target[groups == one])) >= diversity for one in set(groups))
+
+
+def test_where_levels_have_to_be_merged_the_most_telling_step_is_left():
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 9, (90, 1))
+    rows = CodedRows((STEPS,), codes, (codes[:, 0] >= 6) * 1, ("no", "yes"))
+    (weights,) = LabelScores.of(rows, KAnonymityGuarantee(20)).of_levels
+    assert weights[5, 0] != weights[6, 0]
