@@ -118,7 +118,8 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     for it.
 
     What was learned from rows to make boxes, weights and cuts, is in the fitted selector: publish
-    what ``fit_release`` gives, not the selector.
+    what ``fit_release`` gives, not the selector. Levels of one weight are those of k rows or more,
+    and a cut lies between two rows; weights of many columns together still depend on each row.
 
     Rows go by position: an index of ``X`` or ``y`` changes nothing, and is not compared. Without
     columns, or where no bit is kept, all rows are one class and there is nothing but the

@@ -16,11 +16,10 @@ Fitting the distribution of a junction tree to noisy marginals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -183,16 +182,14 @@ class _Stage:
     shape    of the node with its groups as axes
     summed   the groups that are summed
     kept     shape of the rest, in which it broadcasts over the groups
-    matrix   from the kept cells to the cells of all marginals
-    turned   its transpose
+    columns  of the matrix, one a kept cell
     """
 
     node: int
     shape: tuple[int, ...]
     summed: tuple[int, ...]
     kept: tuple[int, ...]
-    matrix: Any
-    turned: Any
+    columns: slice
 
 
 class Projection:
@@ -208,43 +205,54 @@ class Projection:
     """
 
     def __init__(self, model: GraphicalModel, tables: Sequence[Names]) -> None:
-        self._model = model
+        from scipy.sparse import csr_array
+
+        self._model, self._stages = model, list[_Stage]()
         firsts = np.cumsum([0, *(prod(model.sizes[name] for name in names) for names in tables)])
-        self._size = int(firsts[-1])
-        wanted: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-        groups = [_groups(node) for node in model.nodes]
-        for place, names in enumerate(tables):
-            at = model.home(names)
-            axes = {model.nodes[at].names.index(name) for name in names}
-            needed = tuple(g for g, group in enumerate(groups[at]) if axes & set(group))
-            wanted.setdefault((at, needed), []).append(place)
-        self._stages = [
-            _stage(
-                model.nodes[at],
-                at,
-                groups[at],
-                needed,
-                [(tables[p], int(firsts[p])) for p in places],
-                self._size,
-            )
-            for (at, needed), places in wanted.items()
-        ]
+        none = np.zeros(0, dtype=np.int64)
+        rows, columns, width = [none], [none], 0
+        for at, groups, needed, places in _wanted(model, tables):
+            stage = _stage(model.nodes[at], at, groups, needed, width)
+            kept = [axis for g in needed for axis in groups[g]]
+            rows += [_cells(model.nodes[at], kept, tables[one]) + firsts[one] for one in places]
+            width = stage.columns.stop
+            columns += [np.arange(stage.columns.start, width)] * len(places)
+            self._stages.append(stage)
+        place = (np.concatenate(rows), np.concatenate(columns))
+        # One matrix for all stages: of small ones, each product would be little but its call.
+        self._matrix = csr_array((np.ones(len(place[0])), place), shape=(int(firsts[-1]), width))
+        self._turned = self._matrix.T.tocsr()
 
     def forward(self, cliques: Sequence[FloatArray]) -> FloatArray:
         """Cells of the marginals, flat, from one table a node."""
-        cells = np.zeros(self._size)
-        for one in self._stages:
-            table = cliques[one.node].reshape(one.shape)
-            cells += one.matrix @ _summed(table, one.summed).ravel()
-        return cells
+        kept = [
+            _summed(cliques[one.node].reshape(one.shape), one.summed).ravel()
+            for one in self._stages
+        ]
+        return np.asarray(self._matrix @ np.concatenate([np.zeros(0), *kept]))
 
     def backward(self, cells: FloatArray) -> list[FloatArray]:
         """One table a node: every cell is the sum of the marginals' cells that it is in."""
         cliques = self._model.zeros()
+        added = self._turned @ cells
         for one in self._stages:
-            added = (one.turned @ cells).reshape(one.kept)
-            cliques[one.node].reshape(one.shape)[...] += added
+            cliques[one.node].reshape(one.shape)[...] += added[one.columns].reshape(one.kept)
         return cliques
+
+
+def _wanted(
+    model: GraphicalModel, tables: Sequence[Names]
+) -> Iterator[tuple[int, list[tuple[int, ...]], tuple[int, ...], list[int]]]:
+    """Of every stage its node, all groups of that, those which are kept, and places of tables."""
+    groups = [_groups(node) for node in model.nodes]
+    wanted: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for place, names in enumerate(tables):
+        at = model.home(names)
+        axes = {model.nodes[at].names.index(name) for name in names}
+        needed = tuple(g for g, group in enumerate(groups[at]) if axes & set(group))
+        wanted.setdefault((at, needed), []).append(place)
+    for (at, needed), places in wanted.items():
+        yield at, groups[at], needed, places
 
 
 def _groups(node: Node) -> list[tuple[int, ...]]:
@@ -262,24 +270,12 @@ def _groups(node: Node) -> list[tuple[int, ...]]:
 
 
 def _stage(
-    node: Node,
-    at: int,
-    groups: Sequence[tuple[int, ...]],
-    needed: tuple[int, ...],
-    tables: Sequence[tuple[Names, int]],
-    size: int,
+    node: Node, at: int, groups: Sequence[tuple[int, ...]], needed: tuple[int, ...], first: int
 ) -> _Stage:
-    from scipy.sparse import csr_array
-
     shape = tuple(prod(node.shape[axis] for axis in group) for group in groups)
     kept = tuple(cells if g in needed else 1 for g, cells in enumerate(shape))
-    axes = [axis for g in needed for axis in groups[g]]
-    rows = [_cells(node, axes, names) + first for names, first in tables]
-    columns = np.tile(np.arange(prod(kept)), len(tables))
-    ones = np.ones(len(columns))
-    matrix = csr_array((ones, (np.concatenate(rows), columns)), shape=(size, prod(kept)))
     summed = tuple(g for g in range(len(groups)) if g not in needed)
-    return _Stage(at, shape, summed, kept, matrix, matrix.T.tocsr())
+    return _Stage(at, shape, summed, kept, slice(first, first + prod(kept)))
 
 
 def _cells(node: Node, axes: Sequence[int], names: Names) -> np.ndarray:
