@@ -220,24 +220,30 @@ def _is_left(path: Path) -> bool:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Numerical libraries use one thread meanwhile, in the first fit of a process as in any."""
-    with _threaded_libraries().limit(limits=1):
+def one_thread(*, with_sklearn: bool = False) -> Iterator[None]:
+    """Numerical libraries use one thread meanwhile, in the first fit of a process as in any.
+
+    with_sklearn   scikit-learn too: its import takes longer than most tables to be fitted
+    """
+    with _threaded_libraries(with_sklearn).limit(limits=1):
         yield
 
 
 @cache
-def _threaded_libraries() -> Any:
+def _threaded_libraries(with_sklearn: bool) -> Any:
     """Found once: looking through all that a process has loaded takes longer than a small fit."""
     from threadpoolctl import ThreadpoolController
 
-    load_threaded_libraries()
+    load_threaded_libraries(with_sklearn=with_sklearn)
     return ThreadpoolController()
 
 
-def load_threaded_libraries() -> None:
+def load_threaded_libraries(*, with_sklearn: bool) -> None:
     """A limit reaches only libraries that are loaded already."""
-    import sklearn.cluster  # noqa: F401
+    import scipy.linalg  # noqa: F401
+
+    if with_sklearn:
+        import sklearn.cluster  # noqa: F401
 
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)

@@ -142,7 +142,7 @@ def cluster_synopsis(
     points, weights = synopsis.middles[positive], synopsis.weights[positive]
     if len(points) <= k:
         return _filled_up(points, synopsis, k, rng)
-    with one_thread():
+    with one_thread(with_sklearn=True):
         origin = np.average(points, axis=0, weights=weights)
         return _searched(points - origin, weights, k=k, starts=starts, rng=rng) + origin
 

@@ -187,7 +187,7 @@ MOST_REFINED = 1_000_000
 """Rows of those rounds, a seeded sample where there are more."""
 
 
-@one_thread()
+@one_thread(with_sklearn=True)
 def reference_of(points: FloatArray, k: int) -> FloatArray:
     """The centres themselves: what ``reference_centres`` keeps.
 

@@ -216,7 +216,7 @@ def each(
     process is killed, by the kernel for want of memory for example.
     """
     if jobs == 1:
-        with one_thread():
+        with one_thread(with_sklearn=True):
             for item in items:
                 yield item, task(item)
         return
@@ -253,7 +253,7 @@ def _use_one_thread() -> None:
     from threadpoolctl import threadpool_limits
 
     os.environ["OMP_NUM_THREADS"] = "1"
-    load_threaded_libraries()
+    load_threaded_libraries(with_sklearn=True)
     threadpool_limits(limits=1)
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-LIMITED = "from dp_pipeline.files import one_thread\nwith one_thread():\n"
+LIMITED = "from dp_pipeline.files import one_thread\nwith one_thread({how}):\n"
 TOO_EARLY = "from threadpoolctl import threadpool_limits\nwith threadpool_limits(limits=1):\n"
 COUNTED = """
     import json, {libraries}, threadpoolctl
@@ -31,8 +31,33 @@ def threads(begun: str, libraries: str) -> list[int]:
 
 
 @pytest.mark.chain
-def test_every_pool_has_one_thread_in_a_new_process():
-    assert set(threads(LIMITED, "numpy, sklearn.cluster")) == {1}
+@pytest.mark.parametrize(
+    ("how", "libraries"),
+    [("", "numpy, scipy.linalg, scipy.optimize"), ("with_sklearn=True", "numpy, sklearn.cluster")],
+)
+def test_every_pool_has_one_thread_in_a_new_process(how, libraries):
+    assert set(threads(LIMITED.format(how=how), libraries)) == {1}
+
+
+FITTED = """
+import sys
+import numpy as np
+from dp_pipeline.inference.consistency import Estimate
+from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
+from dp_pipeline.inference.junction_tree import JunctionTree
+model = GraphicalModel(JunctionTree((("a", "b"),), ()), {"a": 2, "b": 2})
+shares = np.array([0.5, 0.5])
+ways = [Estimate((name,), 10 * shares, 1.0) for name in "ab"]
+fit_tree(model, ways, start={"a": shares, "b": shares})
+print([one for one in ("sklearn", "pandas") if one in sys.modules])
+"""
+
+
+def test_a_tree_is_fitted_without_scikit_learn_whose_import_takes_longer():
+    result = subprocess.run(
+        [sys.executable, "-c", FITTED], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has one thread anyway")
