@@ -134,7 +134,7 @@ SMALLEST_VARIANCE = 1e-100
 
 
 def variance_of(names: Names, measured: Sequence[Noisy]) -> float:
-    """Of a cell of the table over these attributes, however often it was measured."""
+    """Of a cell of the table over these attributes, however often it was measured; above 0."""
     same = (one.variance for one in measured if set(one.attributes) == set(names))
     return 1 / sum(1 / max(variance, SMALLEST_VARIANCE) for variance in same)
 

@@ -25,7 +25,6 @@ import numpy as np
 
 from dp_pipeline.files import one_thread
 from dp_pipeline.inference.consistency import (
-    SMALLEST_VARIANCE,
     Noisy,
     project_to_simplex,
     reconciled,
@@ -428,7 +427,7 @@ def _doubt(
     for (names, table), variance in zip(tables.items(), variances, strict=True):
         if len(names) > 1:
             product = rows * reduce(np.multiply.outer, [start[name] for name in names])
-            told.append(float(np.mean((table - product) ** 2)) / max(variance, SMALLEST_VARIANCE))
+            told.append(float(np.mean((table - product) ** 2)) / variance)
     return min(1.0, (FULL_DOUBT / max(float(np.median(told)), 1.0)) ** 0.5) if told else 1.0
 
 

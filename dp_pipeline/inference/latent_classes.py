@@ -15,7 +15,7 @@ import numpy as np
 
 from dp_pipeline.files import one_thread
 from dp_pipeline.inference.clique_join import join_cliques
-from dp_pipeline.inference.consistency import SMALLEST_VARIANCE, Noisy, reconciled, variance_of
+from dp_pipeline.inference.consistency import Noisy, reconciled, variance_of
 from dp_pipeline.inference.graphical_model import (
     SMALLEST_SHARE,
     GraphicalModel,
@@ -203,7 +203,7 @@ def _beyond_noise(
     for names, table in tables.items():
         if len(names) > 1:
             off = ((table - max(1.0, rows) * classes.table(names)) ** 2).sum()
-            beyond += float(off) / max(variance_of(names, measured), SMALLEST_VARIANCE) - table.size
+            beyond += float(off) / variance_of(names, measured) - table.size
     return beyond
 
 
