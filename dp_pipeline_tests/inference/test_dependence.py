@@ -9,14 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.dependence import (
-    UNSEEN,
-    Dependence,
-    likely_gaps,
-)
+from dp_pipeline.inference.dependence import UNSEEN, Dependence
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
-noisy_gaps = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9).map(np.array)
 
 
 def of_bits(codes: np.ndarray) -> Dependence:
@@ -58,6 +53,21 @@ def test_a_chain_tells_its_ends_and_is_taken_at_its_word() -> None:
     assert depends.untold(depends.paths([]))[0, 5] == ends
 
 
+def test_a_tree_says_the_product_of_its_strengths_of_every_pair_outside() -> None:
+    gaps = {("a", "b"): 80.0, ("b", "c"): 60.0, ("a", "c"): 10.0, ("a", "d"): 90.0, ("c", "d"): 7.0}
+    depends = Dependence.of("abcd", gaps, spread=dict.fromkeys("abcd", 0.5), rows=100.0)
+    expected = {("a", "c"): 48.0, ("c", "d"): 43.2}
+    assert depends.by_tree == pytest.approx(expected)  # that of b and d is not known
+    assert Dependence.of("abcd", gaps).by_tree == {}
+
+
+def test_a_gap_of_more_than_its_most_is_a_strength_of_1() -> None:
+    gaps = {("a", "b"): 300.0, ("b", "c"): 60.0, ("a", "c"): 10.0}
+    depends = Dependence.of("abc", gaps, spread=dict.fromkeys("abc", 0.5), rows=100.0)
+    assert depends.strengths.max() == 1.0
+    assert depends.by_tree == pytest.approx({("a", "c"): 60.0})
+
+
 def test_attributes_that_depend_otherwise_are_told_by_no_path() -> None:
     # Every pair depends alike through something that is no attribute: products say too little.
     rng = np.random.default_rng(5)
@@ -93,74 +103,3 @@ def test_one_pair_more_is_the_same_path_as_all_pairs_at_once(
     one_by_one = depends.with_pairs(depends.paths(some), first, second)[0]
     assert one_by_one == pytest.approx(depends.paths([*some, more]))
     assert (depends.untold(one_by_one) <= depends.untold(depends.paths(some)) + 1e-12).all()
-
-
-def by_uniform(noisy: np.ndarray, width: float, beside: float = 0.0) -> np.ndarray:
-    """Of noise that is uniform in ± width."""
-
-    def density(off: np.ndarray) -> np.ndarray:
-        return np.where(np.abs(off) <= width, 1.0, 0.0)
-
-    return likely_gaps(noisy, np.full(len(noisy), beside), reach=width, density=density)
-
-
-def by_normal(noisy: np.ndarray, width: float, beside: float = 0.0) -> np.ndarray:
-    """Of Gaussian noise."""
-
-    def density(off: np.ndarray) -> np.ndarray:
-        return np.exp(-((off / width) ** 2) / 2)
-
-    return likely_gaps(noisy, np.full(len(noisy), beside), reach=5 * width, density=density)
-
-
-NOISES = [
-    (by_uniform, lambda rng, width, many: rng.uniform(-width, width, many)),
-    (by_normal, lambda rng, width, many: rng.normal(0, width, many)),
-]
-
-
-@fuzz
-@given(noisy=noisy_gaps, width=st.floats(1e-3, 1e6), beside=st.floats(0, 1e6))
-@pytest.mark.parametrize("likely", [by_uniform, by_normal])
-def test_likely_gaps_are_none_below_zero_and_no_further_up_than_noise_reaches(
-    likely, noisy: np.ndarray, width: float, beside: float
-) -> None:
-    found = likely(noisy, width, beside)
-    assert np.isfinite(found).all()
-    assert found.min() >= 0
-    assert (found <= np.maximum(0.0, noisy + 5 * width) + 1e-6).all()
-
-
-@fuzz
-@given(noisy=noisy_gaps, width=st.floats(1e-3, 1e6))
-@pytest.mark.parametrize("likely", [by_uniform, by_normal])
-def test_likely_gaps_keep_the_order_of_noisy_ones(likely, noisy: np.ndarray, width: float) -> None:
-    found = likely(noisy, width)
-    order = np.argsort(noisy, kind="stable")
-    # The mean is over steps: a hundredth of the noise is below their width.
-    assert (np.diff(found[order]) >= -0.01 * width).all()
-
-
-@pytest.mark.parametrize(("likely", "noise"), NOISES)
-def test_likely_gaps_are_nearer_than_noisy_ones_cut_at_zero(likely, noise) -> None:
-    # 20,000 gaps of mean 100; a false alarm is less likely than 10⁻⁹.
-    rng = np.random.default_rng(8)
-    gaps = rng.exponential(100.0, 20_000)
-    for width in (10.0, 100.0, 1000.0):
-        noisy = gaps + noise(rng, width, len(gaps))
-        found = likely(noisy, width)
-        cut = np.maximum(0.0, noisy)
-        assert np.square(found - gaps).mean() < np.square(cut - gaps).mean()
-
-
-@pytest.mark.parametrize(("likely", "noise"), NOISES)
-def test_what_the_noise_of_one_way_marginals_puts_into_gaps_is_taken_out(likely, noise) -> None:
-    # 20,000 gaps; a false alarm is less likely than 10⁻⁹.
-    rng = np.random.default_rng(9)
-    gaps = rng.exponential(100.0, 20_000)
-    noisy = np.hypot(gaps, 300.0) + noise(rng, 50.0, len(gaps))
-    found, with_it = likely(noisy, 50.0, 300.0), likely(noisy, 50.0)
-    assert abs(found.mean() / gaps.mean() - 1) < 0.25
-    assert np.square(found - gaps).mean() < np.square(with_it - gaps).mean() / 4
-    independent = likely(300.0 + noise(rng, 50.0, 20_000), 50.0, 300.0)
-    assert independent.mean() < 50

@@ -89,13 +89,14 @@ class OneShot(TableModel):
       U_ij = ½‖c_ij − r cᵀ/n‖₁ over all pairs (2 to 10 %);
     * *large*: one-way marginals (8 to 30 %, by how many rows their noise is), the gaps
       G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all pairs of grouped levels, measured together (3 to 12 %, in
-      pure ε by the L∞ mechanism), then the tables of several attributes whose gaps, and what they
-      tell of others along paths, are most beside the noise in their pairs
-      (``inference.table_sets``). Tables and one-way marginals, which are refined beside them or
-      with Gaussian noise measured once more, share what is left so that the error of all pairs
-      falls alike with each (``inference.dependence``); the search is made twice, the second time
-      with what the tables of the first would get, and of its tables those are kept with which the
-      error of all pairs is least;
+      pure ε by the L∞ mechanism; where the tree of the strongest pairs tells those of the others,
+      they are taken to be near to that, ``inference.noisy_gaps``), then the tables of several
+      attributes whose gaps, and what they tell of others along paths, are most beside the noise in
+      their pairs (``inference.table_sets``). Tables and one-way marginals, which are refined beside
+      them or with Gaussian noise measured once more, share what is left so that the error of all
+      pairs falls alike with each (``inference.dependence``); the search is made twice, the second
+      time with what the tables of the first would get, and of its tables those are kept with which
+      the error of all pairs is least;
     * *some*, where the gaps of all pairs would drown in noise, of at most fifty attributes: the
       mean of all gaps (.5 to 6 %), and where that is large beside the noise of one-way marginals
       pairs drawn by their gaps, and the gaps of these (16 %); the others are taken for what is left

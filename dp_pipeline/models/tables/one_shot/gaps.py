@@ -13,8 +13,9 @@ import numpy as np
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap
 from dp_pipeline.gate.selection import ScoreSession
-from dp_pipeline.inference.dependence import likely_gaps
+from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.fitted_tree import OneWays
+from dp_pipeline.inference.noisy_gaps import GapNoise, NoisyGaps
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.tables.one_shot.plan import OF_PICKS, Pair, Plan, Planning
 from dp_pipeline.release.derived_attribute import Grouping
@@ -47,6 +48,11 @@ class Begun:
     def shares(self) -> dict[str, FloatArray]:
         """Attribute → shares of its groups."""
         return {name: one.summed(self.ways.shares[name]) for name, one in self.groupings.items()}
+
+    def depends(self, gaps: Mapping[Pair, float]) -> Dependence:
+        """How attributes depend on each other by the gaps of their pairs, in rows."""
+        spread = {name: 1 - float((share**2).sum()) for name, share in self.shares.items()}
+        return Dependence.of(self.groupings, gaps, spread=spread, rows=self.ways.rows)
 
 
 @dataclass(frozen=True)
@@ -112,23 +118,29 @@ class GapQuestions:
         return [pair for pair in pairs if pair in picked]
 
     def _measured(self, pairs: Sequence[Pair], price: Fraction) -> dict[Pair, float]:
-        """Likely gaps of these pairs, measured together."""
+        """Likely gaps of these pairs, measured together. Those outside the tree of the strongest
+        are near to what that tree says of them, where this can be believed.
+        """
+        noisy = self._noisy(pairs, price)
+        likely = noisy.likely()
+        said = self.begun.depends(dict(zip(pairs, likely.tolist(), strict=True))).by_tree
+        outside = np.array([at for at, pair in enumerate(pairs) if pair in said], dtype=int)
+        near = noisy.of(outside).likely_near(np.array([said[pairs[at]] for at in outside]))
+        if near is not None:
+            likely[outside] = near
+        return dict(zip(pairs, likely.tolist(), strict=True))
+
+    def _noisy(self, pairs: Sequence[Pair], price: Fraction) -> NoisyGaps:
         session, rate = self._session(pairs), self.planning.rate
         beside = np.array([self._beside(pair) for pair in pairs])
         if rate.concentrated:
             # One row moves every gap: all of them cost what one costs at a share of the amount.
-            deviation = rate.scale(sqrt(len(pairs)), float(price))
-            likely = likely_gaps(
-                session.measure_all(amount=price) / UNIT,
-                beside,
-                reach=FAR * deviation,
-                density=lambda off: np.exp(-((off / deviation) ** 2) / 2),
-            )
+            noisy = session.measure_all(amount=price)
+            noise: GapNoise = _Normal(rate.scale(sqrt(len(pairs)), float(price)))
         else:
+            noisy = session.measure_together(epsilon=price)
             noise = _InCube(len(pairs), rate.scale(1.0, float(price)))
-            noisy = session.measure_together(epsilon=price) / UNIT
-            likely = likely_gaps(noisy, beside, reach=noise.reach, density=noise.density)
-        return dict(zip(pairs, likely.tolist(), strict=True))
+        return NoisyGaps(noisy / UNIT, beside, noise)
 
     def _session(self, pairs: Sequence[Pair]) -> ScoreSession:
         rows, shares = self.begun.ways.rows, self._shares
@@ -169,6 +181,24 @@ class GapQuestions:
 
 
 @dataclass(frozen=True)
+class _Normal:
+    """Gaussian noise."""
+
+    deviation: float
+
+    @property
+    def reach(self) -> float:
+        return FAR * self.deviation
+
+    @property
+    def variance(self) -> float:
+        return self.deviation**2
+
+    def density(self, off: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(-((off / self.deviation) ** 2) / 2))
+
+
+@dataclass(frozen=True)
 class _InCube:
     """The noise of the L∞ mechanism in one of ``many`` numbers by itself: uniform in ± R, where R
     has a Gamma distribution of shape many + 1 and that scale.
@@ -181,6 +211,11 @@ class _InCube:
     def reach(self) -> float:
         """Four standard deviations above the mean of R."""
         return self.scale * (self.many + 1 + 4 * sqrt(self.many + 1))
+
+    @property
+    def variance(self) -> float:
+        """A third of the mean of R²."""
+        return self.scale**2 * (self.many + 1) * (self.many + 2) / 3
 
     def density(self, off: FloatArray) -> FloatArray:
         """The mean of 1/R over all R beyond; but for a factor."""

@@ -291,14 +291,13 @@ class Round:
 
         gaps   how far each pair is from independence, in rows
         """
-        spread = {name: 1 - float((share**2).sum()) for name, share in begun.shares.items()}
         sizes = {name: one.size for name, one in begun.groupings.items()}
         zeros, rows = self.zeros.grouped(begun.groupings), begun.ways.rows
         cap = max(4, self.planning.cap, zeros.most_cells(sizes))
         return TableSearch(
             sizes=sizes,
             weights=self.weights,
-            depends=Dependence.of(sizes, gaps, spread=spread, rows=rows),
+            depends=begun.depends(gaps),
             amount=float(self.left) * OF_TABLES,
             rate=self.planning.rate,
             rows=rows,
