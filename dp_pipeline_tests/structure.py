@@ -5,8 +5,12 @@
 files, lines          every file of the package; median and 90th percentile of lines
 imports               lines of import statements, share of the lines that are neither blank,
                       comment nor docstring
-called once           private functions and methods that one place of the package names, for
-                      1,000 lines
+called once           private functions and methods that one place of their file names
+class names           names that two or more classes of the package share
+circles               groups of files that import each other, late imports counted
+long headers          files whose docstring has three paragraphs or more
+tests                 files and lines of the tests
+rooms                 lines, and lines of code, of every folder
 one sibling importer  files that exactly one file imports, which lies in the same folder
 a release             ``dp-pipeline run census --model independent``, the raw rows prepared:
                       functions of the package that run, and their files
@@ -23,12 +27,16 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
+
+import networkx as nx
 
 # ruff: noqa: T201
 
 
-PACKAGE = "dp_pipeline"
+PACKAGE, TESTS = "dp_pipeline", "dp_pipeline_tests"
+NEWLINE = repeat("\n")
 
 
 def modules(root: Path) -> dict[str, tuple[Path, str, ast.Module]]:
@@ -98,6 +106,39 @@ def called_once(found: dict[str, tuple[Path, str, ast.Module]]) -> int:
     return many
 
 
+def shared_class_names(found: dict[str, tuple[Path, str, ast.Module]]) -> set[str]:
+    """Return the names that two or more classes of the package have."""
+    names = Counter(
+        node.name
+        for _, _, tree in found.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    )
+    return {name for name, count in names.items() if count > 1}
+
+
+def import_circles(found: dict[str, tuple[Path, str, ast.Module]]) -> list[set[str]]:
+    """Return the groups of files that import each other, at their top or late.
+
+    The package itself is left out: every file may take the version from it.
+    """
+    graph = nx.DiGraph(
+        (name, other)
+        for name, (_, _, tree) in found.items()
+        for other in imported(tree, set(found) - {PACKAGE, name})
+    )
+    return [group for group in nx.strongly_connected_components(graph) if len(group) > 1]
+
+
+def long_headers(found: dict[str, tuple[Path, str, ast.Module]]) -> list[str]:
+    """Return the files whose docstring has three paragraphs or more."""
+    return [
+        name
+        for name, (_, _, tree) in found.items()
+        if (ast.get_docstring(tree) or "").count("\n\n") >= 2
+    ]
+
+
 PROFILED = """
 import os, sys, threading
 
@@ -164,6 +205,17 @@ def a_release(root: Path) -> list[str]:
     return found[0].split()[1:]
 
 
+def print_rooms(found: dict[str, tuple[Path, str, ast.Module]]) -> None:
+    """Print the lines, and the lines of code, of every folder of the package."""
+    lines, code = Counter[str](), Counter[str]()
+    for name, (_, text, tree) in found.items():
+        room = [*name.split("."), ""][1]
+        lines[room] += len(text.splitlines())
+        code[room] += len(code_lines(text, tree))
+    for room in sorted(lines):
+        print(f"  {room:20}{lines[room]:6} {code[room]:6}")
+
+
 def main(root: Path) -> None:
     """Print the figures of one checkout."""
     found = modules(root)
@@ -183,10 +235,19 @@ def main(root: Path) -> None:
         }
         code, imports = code + len(of_code), imports + len(of_code & of_imports)
     print(f"imports               {imports / code:.1%} of {code} lines of code")
-    print(f"called once           {called_once(found) / every * 1000:.1f} for 1,000 lines")
+    print(f"called once           {called_once(found)}")
+    print(f"class names           {len(shared_class_names(found))}")
+    circles = import_circles(found)
+    print(f"circles               {len(circles)} of {sum(map(len, circles))} files")
+    for circle in circles:
+        print("  ", *sorted(circle))
+    print(f"long headers          {len(long_headers(found))} files")
     alone = with_one_sibling_importer(found)
     share = sum(len(found[name][1].splitlines()) for name in alone) / every
     print(f"one sibling importer  {len(alone)} files, {share:.0%} of the lines")
+    tests = [path.read_text(encoding="utf-8") for path in (root / TESTS).rglob("*.py")]
+    print(f"tests                 {len(tests)} files, {sum(map(str.count, tests, NEWLINE))} lines")
+    print_rooms(found)
     files, functions, frames, passed = a_release(root)
     print(f"a release             runs {functions} functions of {files} files")
     print(f"from ε to its noise   {frames} frames in {passed} files")
