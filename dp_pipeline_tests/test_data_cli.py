@@ -388,7 +388,7 @@ PUBLIC = {"purpose": "purpose: benchmark", "population": "population: gardens"}
 def test_a_source_of_another_population_is_refused_and_nothing_is_claimed(
     holder: Claim, changes: dict[str, str], refused: str, folder: Path, ledger: Ledger
 ) -> None:
-    holder(ledger, f"csv:{folder / 'toy.csv'}")
+    holder(ledger, f"file:{folder / 'toy.csv'}")
     before = ledger.entries()
     if refused:
         checked = data("check", str(written(folder, declaration(**changes))))

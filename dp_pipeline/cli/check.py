@@ -14,8 +14,8 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS, build_model
+from dp_pipeline.publish.account import names_to_claim
 from dp_pipeline.publish.asking import request_for
 from dp_pipeline.publish.home import find_home
 from dp_pipeline.publish.k_anonymous_release import declared_method
@@ -27,7 +27,6 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import DATASETS_VARIABLE, require_available, require_own_name
 from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.parameters import from_text
-from dp_pipeline.spec.source import overlap
 from dp_pipeline.spec.yaml_text import Document
 
 
@@ -116,7 +115,12 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
     require_available(spec)
     require_own_name(spec, file)
     if _has_home():
-        _require_own_sources(spec, find_home().ledger)
+        find_home().ledger.require_claimable(
+            spec.population,
+            *names_to_claim(spec),
+            purpose=spec.purpose,
+            distinct_population=spec.distinct_population,
+        )
         request = request_for(spec)
         if spec.windows is not None:
             # One window is like another: none of them has a price of its own.
@@ -157,23 +161,3 @@ def _folder(file: Path) -> Iterator[str]:
         known.add(Path(named).resolve())
     if folder not in known:
         yield f"commands and Dagster look for it with {DATASETS_VARIABLE}={folder} alone"
-
-
-def _require_own_sources(spec: DatasetSpec, ledger: Ledger) -> None:
-    """DeclarationError where another population holds a source that this one may not open."""
-    claims = ledger.claims()
-    for source in spec.source.identities:
-        if not spec.is_release:
-            # Benchmarks share sources; what a release population holds is refused with a line.
-            ledger.require_public(spec.population, source)
-        elif spec.distinct_population is None and (source, spec.population) not in claims:
-            others = [
-                holder
-                for name, holder in claims
-                if holder != spec.population and overlap(name, source)
-            ]
-            if others:
-                raise DeclarationError(
-                    f"source {source!r} belongs to population {others[0]}: population "
-                    f"{spec.population} may open it only with distinct_population: <reason>"
-                )

@@ -148,8 +148,7 @@ def _require_public(name: str, source: Source) -> None:
         home = find_home()
     except DeclarationError:
         return  # Outside of a project nobody holds anything.
-    for one in source.identities:
-        home.ledger.require_public(name, one)
+    home.ledger.require_claimable(name, *source.identities)
 
 
 def _draft(

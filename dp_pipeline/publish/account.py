@@ -25,6 +25,7 @@ from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparing, stor
 from dp_pipeline.spec.amounts import delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, NotPrepared, PipelineError, system_line
+from dp_pipeline.spec.source import dataset_name
 
 
 @dataclass(frozen=True)
@@ -222,15 +223,20 @@ def open_population(spec: DatasetSpec, home: Home) -> Ledger:
         require_no_history(spec, home)
     ledger.open_account(
         declared_account(spec),
-        sources=spec.source.identities,
+        sources=names_to_claim(spec),
         distinct_population=spec.distinct_population,
     )
     return ledger
 
 
-def claiming(spec: DatasetSpec, ledger: Ledger) -> Callable[[str], None]:
-    """Claims one more name of a data set's source for its population, as the declared ones are: the
-    hash of a download that nobody declared.
+def names_to_claim(spec: DatasetSpec) -> tuple[str, ...]:
+    """By what the ledger knows a data set: the names of its source, and what it is called."""
+    return (*spec.source.identities, dataset_name(spec.name))
+
+
+def claiming(spec: DatasetSpec, ledger: Ledger) -> Callable[..., None]:
+    """Claims more names of a data set's source for its population, as the declared ones are: of
+    files behind links, and the hash of a download that nobody declared.
     """
     reason = spec.distinct_population
     return partial(ledger.claim_source, spec.population, distinct_population=reason)
@@ -283,7 +289,6 @@ def _current(spec: DatasetSpec, home: Home, ledger: Ledger, window: str) -> Snap
             f"{spec.name}: expected a prepared snapshot{of}, got none: {preparing(spec.name)}"
         )
     snapshot.require_of(window)
-    # Since it was read, another population may have come to hold what was downloaded for it.
-    for name in snapshot.downloaded:
-        claiming(spec, ledger)(name)
+    # Since it was read, another population may have come to hold what it was read from.
+    claiming(spec, ledger)(*snapshot.claimed)
     return snapshot

@@ -43,7 +43,6 @@ from dp_pipeline.raw.fingerprints import (
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.spec.formats import MANIFEST, SAMPLE, require_format
-from dp_pipeline.spec.source import sha256_name
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST = "manifest.json"
@@ -147,15 +146,14 @@ class Snapshot:
         return stored
 
     @property
-    def downloaded(self) -> tuple[str, ...]:
-        """The canonical names, by their hashes, of the files that were downloaded for it; none
-        where no whole manifest says so, without which no row is read.
+    def claimed(self) -> tuple[str, ...]:
+        """The canonical names of what it was read from; none where no whole manifest says so,
+        without which no row is read.
         """
         try:
-            hashes = self._stored_manifest().get("downloaded", {}).values()
+            return tuple(self._stored_manifest().get("claimed", ()))
         except (NotPrepared, Damaged):
             return ()
-        return tuple(dict.fromkeys(map(sha256_name, hashes)))
 
     def _stored_manifest(self) -> dict[str, Any]:
         try:

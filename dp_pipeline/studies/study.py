@@ -106,7 +106,7 @@ class Benchmark:
         cannot be read, NotPrepared when its rows are not as declared.
         """
         spec, store = self.spec, self.snapshot.folder.parent.parent
-        require = None if ledger is None else partial(ledger.require_public, spec.population)
+        require = None if ledger is None else partial(ledger.require_claimable, spec.population)
         name = self.snapshot.id
         ingest(spec, store, key=_KEY, snapshot_id=name, today=date.min, claim=require)
         if self._is_prepared:
@@ -466,8 +466,7 @@ class Study(Family, Generic[AnyCell]):
         """
         benchmarks = [Benchmark.of(spec, self.folder) for spec in self.specs]
         for spec in self.specs:
-            for source in spec.source.identities:
-                self.ledger.require_public(spec.population, source)
+            self.ledger.require_claimable(spec.population, *spec.source.identities)
         cells = [cell for spec in self.specs for cell in self.cells(spec)]
         cells.sort(key=lambda cell: cell.repetition)
         header = self.header()

@@ -59,7 +59,7 @@ def test_a_bit_in_an_index_of_claims_gives_no_benchmark_a_protected_source(ledge
     with pytest.raises((Damaged, DeclarationError)):
         ledger.claim_source("bench", SOURCE)
     with pytest.raises((Damaged, DeclarationError)):
-        ledger.require_public("bench", SOURCE)
+        ledger.require_claimable("bench", SOURCE)
     with pytest.raises(Damaged, match="index sqlite_autoindex_state_1"):
         ledger.verify()
 

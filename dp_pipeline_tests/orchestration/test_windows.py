@@ -417,7 +417,8 @@ def test_a_file_of_each_window_is_read_by_its_name(project: Project) -> None:
         assert read_stage(snapshot, "ingested").num_rows == 40
     with pytest.raises(RunFailed, match="2026-W03"):
         run(project, requests(project, spec, "2026-W03"))
-    assert project.ledger.claims() == ((f"file:{project.datasets / 'weeks'}", "riders"),)
+    held = (f"file:{project.datasets / 'weeks'}", f"dataset:{spec.name}")
+    assert project.ledger.claims() == tuple((name, "riders") for name in held)
 
 
 def test_where_all_rows_of_a_person_are_protected_windows_add(project: Project) -> None:
