@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dp_pipeline.export.folder import DESCRIPTOR, OWN, SUMS, file_digest, sums_text
+from dp_pipeline.export.folder import DESCRIPTOR, OWN, RELEASE, SUMS, file_digest, sums_text
 from dp_pipeline.export.tables import (
     CENTRES,
     MAP,
@@ -135,8 +135,6 @@ def lines_on_card(bundle: Bundle) -> list[str]:
 
 
 SYNTHETIC, CODES, SIZES = "synthetic", "codes", "sizes"
-RELEASE = "release.json"
-"""The release as it was settled: facts, charges, quality numbers, digests of its tables."""
 
 _FIRST = (SYNTHETIC, CENTRES, MAP, "classes", "released")
 """Tables that people come for; the others are in a folder below."""

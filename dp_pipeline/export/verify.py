@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dp_pipeline.export.contents import CARD, RELEASE, SIZES, guarantee, lines_on_card
+from dp_pipeline.export.contents import CARD, SIZES, guarantee, lines_on_card
 from dp_pipeline.export.folder import (
     DESCRIPTOR,
     OWN,
+    RELEASE,
     SUMS,
     file_digest,
     files_of,

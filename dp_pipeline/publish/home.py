@@ -16,6 +16,8 @@ HEAD_VARIABLE = "DP_PIPELINE_LEDGER_HEAD"
 NOISE_VARIABLE = "DP_PIPELINE_NOISE"
 ENGINE_VARIABLE = "DP_PIPELINE_ENGINE"
 PUBLISHED_VARIABLE = "DP_PIPELINE_PUBLISHED"
+SHELF = "published"
+"""The folder below a home where readers find releases, where no other place is named."""
 
 
 @dataclass(frozen=True)
@@ -160,4 +162,4 @@ def published_place(home: Home) -> str:
     """Where readers find the newest cleared releases, as ``$DP_PIPELINE_PUBLISHED`` says: a folder,
     or an address that fsspec knows; below the home where nothing is said.
     """
-    return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / "published")
+    return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / SHELF)

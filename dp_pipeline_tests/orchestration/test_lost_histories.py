@@ -39,7 +39,7 @@ def test_one_word_in_the_file_does_not_show_exact_numbers_of_protected_rows(
 
 def test_a_renamed_population_does_not_get_a_new_budget_for_the_same_rows(released_rides: Project):
     renamed = released_rides.declare("rides", RIDES, population="somebody_else")
-    with pytest.raises(Damaged, match="expected the ledger that knows population somebody_else"):
+    with pytest.raises(DeclarationError, match=r"rides.csv' belongs to population riders"):
         released_rides.publish(renamed)
     assert released_rides.ledger.account("somebody_else") is None
 
