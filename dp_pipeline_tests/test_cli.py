@@ -32,6 +32,7 @@ from dp_pipeline_tests.orchestration.projects import (
     Project,
 )
 from dp_pipeline_tests.orchestration.warm import Result, start_server
+from dp_pipeline_tests.spec.declarations import assert_no_name_twice
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
 
@@ -70,6 +71,7 @@ def assert_refused(result: Result, code: int, *words: str) -> None:
     assert result.err.count("\n") == 1
     for word in words:
         assert word in result.err
+    assert_no_name_twice(result.err)
 
 
 def assert_kept_secret(project: Project, result: Result) -> None:

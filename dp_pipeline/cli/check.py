@@ -49,20 +49,20 @@ def _require_source(spec: DatasetSpec, lines: Document) -> None:
     """Of a source that is a name; whether a file or a database is there is no declaration."""
     known = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind)
     if known is not None and spec.source.location not in known:
-        error = _unknown(spec, "source", known, spec.source.location)
+        error = _unknown("source", known, spec.source.location)
         raise lines.located(error, "source", "name")
     for option in spec.source.options:
         if option not in ("seed", "rows"):
-            error = _unknown(spec, "source.options", ("seed", "rows"), option)
+            error = _unknown("source.options", ("seed", "rows"), option)
             raise lines.located(error, "source", "options", option)
 
 
 def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
     if name not in MODELS:
-        raise lines.located(_unknown(spec, "model", tuple(MODELS), name), "models", name)
+        raise lines.located(_unknown("model", tuple(MODELS), name), "models", name)
     for parameter, text in spec.models[name].items():
         with _at(lines, "models", name, parameter):
-            from_text(MODELS[name], {parameter: text}, of=f"{spec.name}: {name}")
+            from_text(MODELS[name], {parameter: text}, of=name)
     # That everything together costs too much is no fault of this model.
     roomy = spec if spec.ceiling is None else replace(spec, ceiling=Fraction(LARGEST))
     published = tuple(one for one in spec.publications if one.model == name)
@@ -74,17 +74,17 @@ def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
 def _require_method(spec: DatasetSpec, name: str, lines: Document) -> None:
     field = ("k_anonymity", "methods", name)
     if name not in METHODS:
-        raise lines.located(_unknown(spec, "method", tuple(METHODS), name), *field)
+        raise lines.located(_unknown("method", tuple(METHODS), name), *field)
     declared = spec.k_anonymity.methods[name] if spec.k_anonymity else {}
     for parameter, text in declared.items():
         with _at(lines, *field, parameter):
-            from_text(METHODS[name], {parameter: text}, of=f"{spec.name}: {name}")
+            from_text(METHODS[name], {parameter: text}, of=name)
     with _at(lines, *field):
         declared_method(spec, name)
 
 
-def _unknown(spec: DatasetSpec, what: str, known: tuple[str, ...], got: str) -> DeclarationError:
-    return DeclarationError(f"{spec.name}: {what}: expected {one_of(known, got)}")
+def _unknown(what: str, known: tuple[str, ...], got: str) -> DeclarationError:
+    return DeclarationError(f"{what}: expected {one_of(known, got)}")
 
 
 @contextmanager

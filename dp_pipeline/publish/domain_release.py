@@ -275,7 +275,7 @@ def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Publish
     pointer = {"folder": str(published.folder.relative_to(release.store.root))}
     path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
     write_atomically(path, document(pointer))
-    _domain_of(release.spec, published.bundle)
+    _domain_of(published.bundle)
     return published
 
 
@@ -290,7 +290,7 @@ def with_discovered(
     """
     if not spec.to_discover:
         return spec
-    return spec.with_domain(_domain_of(spec, domain_bundle(spec, home, snapshot=snapshot)))
+    return spec.with_domain(_domain_of(domain_bundle(spec, home, snapshot=snapshot)))
 
 
 def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
@@ -330,10 +330,10 @@ def charged_for_domain(spec: DatasetSpec, home: Home, *, run: str) -> int:
     return reserved.nano_epsilon if reserved.facts.get("run") == run else 0
 
 
-def _domain_of(spec: DatasetSpec, bundle: Bundle) -> DiscoveredDomain:
+def _domain_of(bundle: Bundle) -> DiscoveredDomain:
     """What a bundle says; NotDiscovered where noise said too little."""
     if NOTHING in bundle.facts:
-        raise NotDiscovered(f"{spec.name}: {bundle.facts[NOTHING]}")
+        raise NotDiscovered(bundle.facts[NOTHING])
     return _domain_of_facts(bundle)
 
 

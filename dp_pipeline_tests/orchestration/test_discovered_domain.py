@@ -238,15 +238,15 @@ def test_where_noise_says_too_little_it_is_paid_for_and_says_so_for_ever(
 
     def too_little(*arguments: Any) -> DiscoveredDomain:
         real(*arguments)
-        raise NotDiscovered("zone: expected two levels above the noise, got fewer")
+        raise NotDiscovered("shops: zone: expected two levels above the noise, got fewer")
 
     monkeypatch.setattr(discovery, "discover", too_little)
-    with pytest.raises(NotDiscovered, match="shops: zone"):
+    with pytest.raises(NotDiscovered, match=r"^shops: zone"):
         publish_domain(of(project, spec))
     assert project.ledger.balance("members").spent == COST
-    with pytest.raises(NotDiscovered, match="shops: zone"):
+    with pytest.raises(NotDiscovered, match=r"^shops: zone"):
         publish_domain(of(project, spec))
-    with pytest.raises(NotDiscovered, match="shops: zone"):
+    with pytest.raises(NotDiscovered, match=r"^shops: zone"):
         with_discovered(spec, project.home)
     assert project.ledger.balance("members").spent == COST
     assert project.ledger.unfinished() == ()
