@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import pairwise
 from numbers import Integral
@@ -20,7 +20,13 @@ from typing import Any, NoReturn
 import numpy as np
 from pydantic import ValidationError
 
-from dp_pipeline.estimators.frames import ALSO_CALLED, UNKNOWN, is_rounded, text_of
+from dp_pipeline.estimators.frames import (
+    ALSO_CALLED,
+    UNKNOWN,
+    is_rounded,
+    is_whole_label,
+    text_of,
+)
 from dp_pipeline.spec.attribute_parser import DISCOVER, Category, Moment, Numeric
 from dp_pipeline.spec.domain import Attribute, Domain, Undeclared
 from dp_pipeline.spec.encoding import MOST_CELLS, Bins, Coordinate, Levels, is_interval
@@ -39,12 +45,19 @@ class DeclaredColumn:
                number in bins
     category   the pandas type of categories that declared them, or None
     dtype      of the column of ``X``; None before a fit
+    label      the whole number that a frame calls it, whose text is the attribute's name; else None
     """
 
     attribute: Attribute
     levels: tuple[Any, ...] | None = None
     category: Any = None
     dtype: Any = None
+    label: int | None = None
+
+    @property
+    def name(self) -> Any:
+        """What ``X`` and synthetic frames call it."""
+        return self.attribute.name if self.label is None else self.label
 
 
 def refuse(name: str, expected: str, got: str) -> NoReturn:
@@ -303,7 +316,8 @@ _OF_LEVELS = ("levels", "size", "other", "nullable", "missing")
 def declared_columns(domain: object) -> tuple[DeclaredColumn, ...]:
     """Every column of a declaration, in its order; ``PrivateSynthesizer`` says the forms.
 
-    Raises DeclarationError for no column, a name that is not text, and any other form.
+    Raises DeclarationError for no column, a name that is neither text nor a whole number, two that
+    are the same as text, and any other form.
 
     >>> sex, age = declared_columns({"sex": ["f", "m"], "age": {"bounds": [0, 99], "bins": 9}})
     >>> sex.levels, age.attribute.size
@@ -315,11 +329,23 @@ def declared_columns(domain: object) -> tuple[DeclaredColumn, ...]:
             f"got {'no columns' if isinstance(domain, Mapping) else type(domain).__name__}"
         )
     for name in domain:
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) and not is_whole_label(name):
             raise DeclarationError(
-                f"domain: expected text as names of columns, got {type(name).__name__}"
+                "domain: expected texts or whole numbers as names of columns, "
+                f"got {type(name).__name__}"
             )
-    return tuple(_column(str(name), form) for name, form in domain.items())
+        if not str(name):
+            raise DeclarationError(
+                "domain: expected a name of every column, got an empty one: rename it, as "
+                'X.rename(columns={"": "name"}) does'
+            )
+    names = [str(name) for name in domain]
+    if len(set(names)) < len(names):
+        raise DeclarationError("domain: expected names that differ as texts, got one twice")
+    return tuple(
+        replace(_column(str(name), form), label=int(name) if is_whole_label(name) else None)
+        for name, form in domain.items()
+    )
 
 
 def domain_of(columns: tuple[DeclaredColumn, ...]) -> Domain:

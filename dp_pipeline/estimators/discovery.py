@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dp_pipeline.estimators.declared import DeclaredColumn
 from dp_pipeline.estimators.fit import RELATION, UNIT, exact_delta, exact_epsilon
-from dp_pipeline.estimators.frames import stored, stored_times
+from dp_pipeline.estimators.frames import Features, stored, stored_times
 from dp_pipeline.gate.discovery import Kind, discover, discover_kinds
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
@@ -154,9 +154,9 @@ class Discovery:
                 continue
             if isinstance(attribute.cells, Bins) and attribute.coordinate is not None:
                 bounds = (attribute.coordinate.lower, attribute.coordinate.upper)
-                found[attribute.name] = {"bounds": bounds, "edges": attribute.cells.edges[1:-1]}
+                found[after.name] = {"bounds": bounds, "edges": attribute.cells.edges[1:-1]}
             else:
-                found[attribute.name] = {"levels": after.levels}
+                found[after.name] = {"levels": after.levels}
         return found
 
 
@@ -272,14 +272,26 @@ def undeclared_attribute(name: str) -> Attribute:
     return Attribute(name, name, "clip", undeclared=Undeclared(bounds=True, unit=UNIT_OF_BOUNDS))
 
 
+def named_bounds(bounds: object, features: Features) -> object:
+    """A mapping from whole numbers that a frame calls its columns as one from their names."""
+    if not isinstance(bounds, Mapping) or features.keys == features.names:
+        return bounds
+    return dict(zip(features.names, _listed(bounds, features.keys), strict=True))
+
+
+def _listed(bounds: Mapping[Any, Any], names: tuple[Any, ...]) -> list[Any]:
+    """What a mapping says of every column, in their order."""
+    if set(bounds) != set(names):
+        raise DeclarationError(
+            f"bounds: expected a pair for each of the columns {', '.join(map(str, names))}, "
+            f"got {', '.join(map(str, bounds)) or 'none'}"
+        )
+    return [bounds[name] for name in names]
+
+
 def _pairs(bounds: object, names: tuple[str, ...]) -> list[list[float]]:
     if isinstance(bounds, Mapping):
-        if set(bounds) != set(names):
-            raise DeclarationError(
-                f"bounds: expected a pair for each of the columns {', '.join(names)}, "
-                f"got {', '.join(map(str, bounds)) or 'none'}"
-            )
-        bounds = [bounds[name] for name in names]
+        bounds = _listed(bounds, names)
     array = _numbers(bounds)
     if array is not None and array.shape == (2,):
         array = np.tile(array, (len(names), 1))

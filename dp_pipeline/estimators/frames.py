@@ -61,6 +61,17 @@ class Features:
             )
         return tuple(self.labels or ()) if any(texts) else numbered(0, len(self.columns))
 
+    @property
+    def keys(self) -> tuple[Any, ...]:
+        """How a declaration calls them: labels that are whole numbers as they are, else names."""
+        labels = self.labels or ()
+        return labels if labels and all(map(is_whole_label, labels)) else self.names
+
+
+def is_whole_label(label: object) -> bool:
+    """Whether the name of a column is a whole number: 0, 1, 2 where a file has no header."""
+    return isinstance(label, Integral) and not isinstance(label, bool)
+
 
 def whole_number(value: object, *, of: str, least: int, most: int | None = None) -> int:
     """An argument that is one; DeclarationError, which shows it, for anything else."""

@@ -18,6 +18,7 @@ from dp_pipeline.estimators.discovery import (
     cost_of,
     declared_domain,
     left_of,
+    named_bounds,
     open_bounds,
     undeclared_attribute,
 )
@@ -37,6 +38,7 @@ from dp_pipeline.estimators.fit import (
 )
 from dp_pipeline.estimators.frames import (
     counter_over,
+    features_of,
     numbered,
     numeric_columns,
     plain_frame,
@@ -241,8 +243,9 @@ class PrivateKMeans(
             columns = numeric_columns(X)
             # Types and shape were looked at above, in words that show no value of a row.
             validate_data(self, X, skip_check_array=True)
-            discovery = self._discovery()
-            fit = self._declared(discovery)
+            bounds = named_bounds(self.bounds, features_of(X))
+            discovery = self._discovery(bounds)
+            fit = self._declared(bounds, discovery)
             noise = noise_of(self.noise)
 
             def run() -> Estimate[Clusters]:
@@ -411,25 +414,25 @@ class PrivateKMeans(
         named = getattr(self, "feature_names_in_", None)
         return numbered(0, self.n_features_in_) if named is None else tuple(map(str, named))
 
-    def _discovery(self) -> Discovery | None:
+    def _discovery(self, bounds: Any) -> Discovery | None:
         """The bounds that are to be found; None where all are declared."""
         names = self._names
-        bounds = open_bounds(self.bounds, names)
-        if not bounds:
+        open_ = open_bounds(bounds, names)
+        if not open_:
             if self.discover is not None:
-                declared_domain(self.bounds, names)
+                declared_domain(bounds, names)
                 raise DeclarationError("discover: expected a column with bounds to find, got none")
             return None
-        known = [name for name in names if name not in bounds]
-        said = {name: self.bounds[name] for name in known} if known else {}
+        known = [name for name in names if name not in open_]
+        said = {name: bounds[name] for name in known} if known else {}
         declared = {one.name: one for one in declared_domain(said, tuple(known))} if known else {}
         columns = [declared.get(name) or undeclared_attribute(name) for name in names]
         return Discovery(tuple(map(DeclaredColumn, columns)), cost_of(self.discover))
 
-    def _declared(self, discovery: Discovery | None) -> PrivateFit[Clusters]:
+    def _declared(self, bounds: Any, discovery: Discovery | None) -> PrivateFit[Clusters]:
         """The fit; before a discovery, in a box that means nothing."""
         if discovery is None:
-            domain, cost = declared_domain(self.bounds, self._names), None
+            domain, cost = declared_domain(bounds, self._names), None
         else:
             domain, cost = domain_of(discovery.widest), discovery.cost
         epsilon = left_of(exact_epsilon(self.epsilon), cost)

@@ -109,7 +109,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     domain : mapping of column names to levels, bins or sizes, or "discover"
-        The declared columns, which are also those of the synthetic table. A column is
+        The declared columns, which are also those of the synthetic table: texts, or the whole
+        numbers 0, 1, 2 that pandas calls them where a file has no header. A column is
 
         * a list of levels: texts, numbers or truth values. A value is looked up as text, without
           spaces around it: the level 1 takes 1, 1.0 and "1". A pandas ``CategoricalDtype`` is
@@ -206,7 +207,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
     n_features_in_ : int
         Number of declared columns.
     feature_names_in_ : ndarray
-        Their names, where ``X`` has names.
+        Their names, where ``X`` has names that are all text.
 
     References
     ----------
@@ -357,7 +358,7 @@ noise protects nobody
         self._over = FinishedFit(begun.fit, began, fitted.transcript, draw, is_fit)
         self._frame_kind, self._promised = frame_kind(X), promise
         self._keep(begun, fitted)
-        self._name_features(begun.fit.domain.names, is_named=features.labels is not None)
+        self._name_features(has_names=features.labels is not None)
         warn_of("PrivateSynthesizer", self.warnings_)
         return self
 
@@ -395,14 +396,17 @@ noise protects nobody
         found = begun.discovery
         self.spends_ = fitted.spends
         self.discovered_ = {} if found is None else found.words_of(begun.columns)
-        self.graph_ = clique_graph(fitted.released)
+        self.graph_ = clique_graph(fitted.released, begun.columns)
         self.fit_for_release_ = self._over.is_fit
         self.warnings_ = table_doubts(fitted, begun.fit, nominal_rows=self.nominal_rows)
 
-    def _name_features(self, names: tuple[str, ...], *, is_named: bool) -> None:
-        """An array has no names: those of an earlier fit are forgotten."""
+    def _name_features(self, *, has_names: bool) -> None:
+        """An array has no names, and whole numbers are none to scikit-learn: those of an earlier
+        fit are forgotten.
+        """
+        names = [one.name for one in self._columns]
         self.n_features_in_ = len(names)
-        if is_named:
+        if has_names and all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
@@ -455,7 +459,7 @@ noise protects nobody
         rng = generator(self.random_state if random_state is None else random_state)
         return synthetic_frame(self._over.redrawn(rows, rng), self._columns, self._frame_kind)
 
-    def marginal(self, *columns: str | Sequence[str]) -> Any:
+    def marginal(self, *columns: str | int | Sequence[str | int]) -> Any:
         """What was released of one or more columns together, a pandas frame with a row a cell:
         ``marginal("age", "sex")``, or a list of them.
 
@@ -498,7 +502,7 @@ noise protects nobody
             chosen = columns_of_marginal(self._table, self._columns, list(named))
         return marginal_frame(self._table, chosen)
 
-    def quality_report(self, real: Any = None, *, label: str | None = None) -> QualityReport:
+    def quality_report(self, real: Any = None, *, label: str | int | None = None) -> QualityReport:
         """How good the rows are that were drawn when it was fitted: ``sample()``.
 
         Without ``real`` the report has the noisy tables alone that the release was made of: how far
@@ -539,7 +543,11 @@ noise protects nobody
         check_is_fitted(self)
         with invalid_parameters():
             return table_report(
-                self._table, self._columns, self._over.fit.domain, real=real, label=label
+                self._table,
+                self._columns,
+                self._over.fit.domain,
+                real=real,
+                label=None if label is None else str(label),
             )
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

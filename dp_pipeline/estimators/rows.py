@@ -57,10 +57,11 @@ def declared_values(features: Features, columns: Columns) -> list[Any]:
     if features.labels is not None:
         there = dict(zip(features.labels, features.columns, strict=True))
         for column in columns:
-            if column.attribute.name not in there:
-                name = column.attribute.name
-                raise DeclarationError(f"X: expected a column {name!r} as declared, got none")
-        return [there[column.attribute.name] for column in columns]
+            if column.name not in there:
+                raise DeclarationError(
+                    f"X: expected a column {column.name!r} as declared, got none"
+                )
+        return [there[column.name] for column in columns]
     if len(features.columns) != len(columns):
         raise DeclarationError(
             f"X: expected {len(columns)} columns as declared, got {len(features.columns)}"
@@ -141,7 +142,7 @@ def prepared_rows(
             places, numbers = _coded(attribute, given)
             if refuse and (places == INVALID).any():
                 raise DeclarationError(
-                    f"X: column {attribute.name!r}: expected declared values, got others"
+                    f"X: column {column.name!r}: expected declared values, got others"
                 )
             keep &= places != INVALID
             codes[attribute.name] = places.astype(np.min_scalar_type(attribute.size - 1))
