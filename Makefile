@@ -139,7 +139,10 @@ endef
 	$(call install,dg,$(PY))
 	touch $@
 
-# The versions that the commands install; run after changing dependencies.
+# The versions that the commands install, and those of the image by the digests of their files, with
+# what builds ours; run after changing dependencies.
 lock: .venv/ready
 	$(PY) -m uv pip compile pyproject.toml --extra test --extra ui --extra docs --extra dask --extra spark --extra s3 --extra dg --universal --python-version 3.11 \
 	  --no-header --no-annotate --quiet --output-file constraints.txt
+	echo hatchling | $(PY) -m uv pip compile pyproject.toml - --extra postgresql --constraint constraints.txt --universal \
+	  --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file deploy/requirements.txt
