@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.estimators.after_fit import clustering_doubts, clustering_report, warn_of
 from dp_pipeline.estimators.charging import charged
+from dp_pipeline.estimators.counted_fits import CountedFits
 from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
 from dp_pipeline.estimators.discovery import (
     Discovery,
@@ -66,14 +67,15 @@ def _number_of_clusters(value: object) -> int:
 class PrivateKMeans(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
+    CountedFits,
 ):
     """k-means whose centres are ε-differentially private: one row more or less changes the
     probability of any result by at most the factor e^ε.
 
     **Every fit is a new spend.** The results of two fits on the same rows, of clones, of the
     folds and candidates of a grid search are together as private as the *sum* of their ε.
-    Nothing here adds them up unless ``population`` is given.
+    Nothing here refuses that unless ``population`` is given: the second fit of an estimator and its
+    clones warns, and a fitted one prints how many there were and their ε in all.
 
     What is private is what ``fit`` sets. ``predict``, ``transform`` and ``fit_transform`` of
     the fitted rows answer about each of them exactly: as sensitive as the rows themselves. So
@@ -246,7 +248,9 @@ class PrivateKMeans(
             bounds = named_bounds(self.bounds, features_of(X))
             discovery = self._discovery(bounds)
             fit = self._declared(bounds, discovery)
-            noise = noise_of(self.noise)
+            noise, is_fit = noise_of(self.noise), is_fit_for_release(self.noise)
+            promise = promised(fit, asked=self.epsilon, is_fit=is_fit)
+            promise = self._counted(promise, fit)
 
             def run() -> Estimate[Clusters]:
                 nonlocal fit
@@ -259,8 +263,8 @@ class PrivateKMeans(
 
             fitted = self._paid(fit, run, noise)
         self._keep(fitted, fit)
-        self.fit_for_release_ = is_fit_for_release(self.noise)
-        self._promised = promised(fit, asked=self.epsilon, is_fit=self.fit_for_release_)
+        self.fit_for_release_ = is_fit
+        self._promised = promise
         self.warnings_ = clustering_doubts(fitted, fit, nominal_rows=self.nominal_rows)
         warn_of("PrivateKMeans", self.warnings_)
         return self
@@ -330,6 +334,43 @@ class PrivateKMeans(
         from sklearn.metrics.pairwise import euclidean_distances
 
         return np.asarray(euclidean_distances(self._checked(X), self.cluster_centers_))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+        """Minus the sum of squared distances of the rows to their nearest centres, as of
+        ``sklearn.cluster.KMeans``: higher is better, and grid searches compare it.
+
+        **An exact number about these rows, and no private release**: as sensitive as they are.
+        Whoever chooses k, ``epsilon`` or a method by it, or publishes it, tells of the rows what
+        nobody has paid for. Score rows that anybody may see.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), nested lists or a frame
+            Rows in the unit of those that were fitted.
+        y : ignored
+
+        Returns
+        -------
+        float
+            At most 0, in squared data units.
+
+        Raises
+        ------
+        ValueError
+            For NaN, and for other columns than were fitted; NotFittedError before a fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateKMeans
+        >>> rows = [[1.0], [9.0]] * 500
+        >>> kmeans = PrivateKMeans(2, epsilon=10, bounds=(0, 10), noise="seeded:7").fit(rows)
+        >>> round(kmeans.score([[1.0], [5.0]]))
+        -16
+        """
+        from sklearn.metrics import pairwise_distances_argmin_min
+
+        _, distances = pairwise_distances_argmin_min(self._checked(X), self.cluster_centers_)
+        return -float(np.square(distances).sum())
 
     def quality_report(self, real: Any) -> ClusteringQuality:
         """How far rows are from the released centres, beside those of scikit-learn's k-means, of
@@ -403,11 +444,6 @@ class PrivateKMeans(
             k = _number_of_clusters(n_clusters)
         boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """What is promised, once there is a fit; its parameters before."""
-        line = getattr(self, "_promised", None)
-        return str(super().__repr__(N_CHAR_MAX)) if line is None else line
 
     @property
     def _names(self) -> tuple[str, ...]:

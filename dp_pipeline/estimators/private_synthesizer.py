@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.estimators.after_fit import (
@@ -19,6 +18,7 @@ from dp_pipeline.estimators.after_fit import (
     table_report,
     warn_of,
 )
+from dp_pipeline.estimators.counted_fits import CountedFits
 from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
 from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
 from dp_pipeline.estimators.fit import (
@@ -93,13 +93,14 @@ class _Begun:
 MOST_ROWS = 10**9
 
 
-class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
+class PrivateSynthesizer(CountedFits):
     """A synthetic table that is ε-differentially private: one row more or less changes the
     probability of any result by at most the factor e^ε.
 
     **Every fit is a new spend.** The results of two fits on the same rows, of clones, of the
     folds and candidates of a grid search are together as private as the *sum* of their ε.
-    Nothing here adds them up unless ``population`` is given.
+    Nothing here refuses that unless ``population`` is given: the second fit of an estimator and its
+    clones warns, and a fitted one prints how many there were and their ε in all.
 
     All that ``fit`` sets is private, and so is what ``sample`` and ``marginal`` make of it, as
     often as they are called. Not private is a ``domain`` that was read off the rows: declare
@@ -347,6 +348,7 @@ noise protects nobody
                 begun.fit = before.refined_by(begun.fit, self.noise)
             noise, is_fit = noise_of(self.noise), is_fit_for_release(self.noise)
             promise = promised(begun.fit, asked=self.epsilon, is_fit=is_fit)
+            promise = self._counted(promise, begun.fit)
             fitted, draw = drawn(
                 begun.fit,
                 lambda: self._run(begun, noise, copy.deepcopy(began)),
@@ -549,11 +551,6 @@ noise protects nobody
                 real=real,
                 label=None if label is None else str(label),
             )
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """What is promised, once there is a fit; its parameters before."""
-        line = getattr(self, "_promised", None)
-        return str(super().__repr__(N_CHAR_MAX)) if line is None else line
 
     def _discovery(self, columns: tuple[DeclaredColumn, ...]) -> Discovery | None:
         """What is to be discovered; None where every column is declared."""
