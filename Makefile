@@ -145,4 +145,4 @@ lock: .venv/ready
 	$(PY) -m uv pip compile pyproject.toml --extra test --extra ui --extra docs --extra dask --extra spark --extra s3 --extra dg --universal --python-version 3.11 \
 	  --no-header --no-annotate --quiet --output-file constraints.txt
 	echo hatchling | $(PY) -m uv pip compile pyproject.toml - --extra postgresql --constraint constraints.txt --universal \
-	  --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file deploy/requirements.txt
+	  --python-version 3.11 --generate-hashes --no-strip-extras --no-header --no-annotate --quiet --output-file deploy/requirements.txt

@@ -11,6 +11,7 @@ import psycopg2
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from dp_pipeline.cli.ui import ORIGINS_VARIABLE, declared_origins
 from dp_pipeline_tests.deploy.compose_file import FOLDER, composed, text, variables
@@ -131,25 +132,38 @@ def test_images_are_named_by_digests_that_have_to_be_said():
 
 
 LOCKED = re.compile(
-    r"^(\S+)==(\S+)( ; [^\\]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", re.MULTILINE
+    r"^([^\s\[=]+)(\[\S+\])?==(\S+)( ; [^\\]+)?(?: \\\n    --hash=sha256:[0-9a-f]{64})+$",
+    re.MULTILINE,
 )
+
+
+def requirements_of(name: str) -> list[Requirement]:
+    """What a package of this environment wants; nothing of one that is not here."""
+    try:
+        said = importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    found = map(Requirement, said)
+    return [one for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
 def test_every_package_of_the_image_has_its_version_and_digests():
     text = (FOLDER / "requirements.txt").read_text(encoding="utf-8")
     assert LOCKED.sub("", text).strip() == "", "a line without a digest, or another option"
     assert len(text.encode()) < 1 << 20
-    versions = [(found[1], found[2]) for found in LOCKED.finditer(text)]
+    versions = {(found[1], found[3]) for found in LOCKED.finditer(text)}
     constrained = (FOLDER.parent / "constraints.txt").read_text(encoding="utf-8")
     known = set(re.findall(r"^([^\s=]+)==([^\s;]+)", constrained, re.MULTILINE))
     assert {one for one in versions if one[0] in dict(known)} <= known
     project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]["postgresql"]
     wanted = [*project["project"]["dependencies"], *extras, *project["build-system"]["requires"]]
-    for one in map(Requirement, wanted):
-        said = [version for name, version in versions if name == one.name]
-        assert said
-        assert all(map(one.specifier.contains, said))
+    inner = [one for name, _ in versions for one in requirements_of(name)]
+    for one in [*map(Requirement, wanted), *inner]:
+        name = canonicalize_name(one.name)
+        assert any(name == other and version in one.specifier for other, version in versions), one
+        # pip wants those with extras by themselves.
+        assert not one.extras or f"{name}[{','.join(sorted(one.extras))}]==" in text, one
     run = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
     assert "--require-hashes --only-binary :all: --requirement requirements.txt" in run
     assert "--no-index --no-deps --no-build-isolation ." in run
