@@ -219,12 +219,14 @@ def test_a_grid_search_warns_once_and_ends_with_the_sum(n_jobs: int, first: str)
 
 
 def test_the_file_that_processes_count_in_goes_with_their_estimators():
-    estimator = quiet_fit(private(), VILLAGES)
-    (path,) = estimator._series.__reduce__()[1][1:]
-    elsewhere = pickle.loads(pickle.dumps(estimator))
-    assert "fit 2 of it" in repr(quiet_fit(elsewhere, VILLAGES))
-    assert "fit 3 of it" in repr(quiet_fit(clone(estimator), VILLAGES))
-    del estimator
+    estimator = private()
+    copy = clone(estimator)
+    elsewhere = pickle.loads(pickle.dumps(copy))
+    _, path = copy._series.__reduce__()[1]
+    quiet_fit(elsewhere, VILLAGES)
+    assert "fit 2 of it" in repr(quiet_fit(copy, VILLAGES))
+    assert path.encode() not in pickle.dumps(copy)
+    del estimator, copy
     gc.collect()
     assert not Path(path).exists()
     assert "fit 2 of it" in repr(quiet_fit(elsewhere, VILLAGES))
