@@ -106,7 +106,7 @@ def test_the_daemon_waits_for_a_code_server_that_is_away():
     assert told.items() >= SERVICES["history"]["environment"].items()
 
 
-def test_the_workspace_finds_the_code_server_on_the_inner_network_alone():
+def test_the_code_server_is_found_on_the_inner_network_alone():
     code = SERVICES["code"]
     (location,) = yaml.safe_load((FOLDER / "workspace.yaml").read_text())["load_from"]
     host, port = location["grpc_server"]["host"], str(location["grpc_server"]["port"])
