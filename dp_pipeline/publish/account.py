@@ -304,7 +304,6 @@ def _current(spec: DatasetSpec, home: Home, ledger: Ledger, window: str) -> Snap
         raise NotPrepared(
             f"{spec.name}: expected a prepared snapshot{of}, got none: {preparing(spec.name)}"
         )
-    snapshot.require_of(window)
     # Since it was read, another population may have come to hold what it was read from.
     claiming(spec, ledger)(*snapshot.claimed)
     return snapshot

@@ -27,7 +27,7 @@ BUNDLE = 2
 TRANSCRIPT = 1
 """Of the lines of a transcript; in its first one."""
 
-MANIFEST = 2
+MANIFEST = 3
 """Of a snapshot's manifest, a retired one's too."""
 
 SAMPLE = 2
