@@ -54,13 +54,13 @@ from dp_pipeline.raw.evaluate import reference_of
 from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.release.transcript import Record, Transcript
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
 from dp_pipeline.reporting.quality import ClusteringQuality, QualityReport
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.domain import Domain, distance
-from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import texts_of
 
@@ -79,12 +79,12 @@ class _StoredAnswers(Transcript):
         self._records = list(answered.records)
         self._rng, self._then = rng, then
 
-    def recall(self, question: str, *, words: str = "") -> IntArray | None:
+    def recall(self, question: str, *, words: str = "") -> Record | None:
         """The stored answer, as any transcript gives it."""
-        answer = super().recall(question, words=words)
+        record = super().recall(question, words=words)
         if self._next == len(self._records):
             self._rng.bit_generator.state = self._then.bit_generator.state
-        return answer
+        return record
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ DATASET_FILE = 1
 BUNDLE = 2
 """Of ``bundle.json`` and the tables beside it."""
 
-TRANSCRIPT = 1
+TRANSCRIPT = 2
 """Of the lines of a transcript; in its first one."""
 
 MANIFEST = 3
