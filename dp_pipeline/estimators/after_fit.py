@@ -210,7 +210,11 @@ class DrawInLedger:
     key: str
 
     def require_same_rows(self, rows: str) -> None:
-        """DeclarationError for other rows, in another home, and for a draw that was refined."""
+        """DeclarationError for other rows, and in another home.
+
+        Whether it was refined is asked where the refinement is charged, once: by who reserves its
+        key (``charging.charged``).
+        """
         ledger = find_home().ledger
         past = ledger.history(self.key)
         if not past:
@@ -218,8 +222,6 @@ class DrawInLedger:
                 f"refines: expected a fit that the ledger in {ledger.folder} knows, got another"
             )
         _require_equal(past[0].facts.get(ROWS, ""), rows)
-        if ledger.state(refinement_digest(self.population, self.key)) is not None:
-            raise refined_already()
 
 
 Draw = DrawHere | DrawInLedger
