@@ -169,7 +169,11 @@ class DomainRelease(NoisyRelease):
         )
 
     def charge(self, key: Key, *, rows: str) -> Charge:
-        """What the ledger reserves: its ε, and its δ beside it."""
+        """Return what the ledger reserves: its ε, and its δ beside it.
+
+        It names no window: nothing is discovered of rows that are cut (``spec.parser``), and their
+        account takes no charge without one.
+        """
         return Charge(
             key=key.digest,
             population=key.population,
@@ -179,7 +183,6 @@ class DomainRelease(NoisyRelease):
             facts={**self.facts(own(key)), **self.run, ROWS: rows},
             currency=self.spec.currency,
             delta=self.delta,
-            blocks=self.spec.blocks,
         )
 
     def facts(self, key: ReleaseKey) -> dict[str, str]:
@@ -207,7 +210,6 @@ class DomainRelease(NoisyRelease):
             "fit_for_release": "yes" if fit else "no",
             "code": code_version(),
             **({DELTA: str(self.delta)} if self.delta else {}),
-            **spec.window_fact,
             **({BESIDE: "; ".join(beside)} if beside else {}),
             **({} if spec.delta is None else {"delta": delta_text(spec.delta), "currency": "pure"}),
         }
@@ -296,7 +298,7 @@ def with_discovered(
 def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
     """The settled bundle of the domain of a snapshot; NotPrepared where there is none."""
     ledger = home.ledger
-    snapshot = snapshot or current_snapshot(home.raw, spec.name, b"", spec.window)
+    snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
     pointer = None
     if snapshot is not None:
         pointer = read_json(_pointer_path(spec, home, snapshot.id))

@@ -222,6 +222,16 @@ def test_what_decides_whose_rows_are_in_a_window_is_in_the_digest(tmp_path: Path
     assert loaded(tmp_path, **{**WHOLE, "windows": later}).digest in digests
 
 
+ONE_ROW = "protection: {unit: one_row}"
+K_ANONYMITY = "{methods: {mondrian: }, partitions: [2]}\nlabel: colour\nallow_not_dp: true"
+BESIDE_NO_WINDOWS: dict[str, dict[str, str | None]] = {
+    "updates": {"updates": "updates: public"},
+    "refresh": {"refresh": "refresh: weekly"},
+    "k_anonymity": {"k_anonymity": f"k_anonymity: {K_ANONYMITY}", "protection": ONE_ROW},
+    "discover": {"discover": "discover: {epsilon: 1}"},
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
@@ -264,7 +274,10 @@ def test_what_decides_whose_rows_are_in_a_window_is_in_the_digest(tmp_path: Path
             {"publish": PUBLISH.replace("1}", "1, span: 2}"), "delta": "delta: 0.000001"},
             "publish.span: expected no span of several windows beside `delta`",
         ),
-        ({"updates": "updates: public"}, "updates: expected no `updates` beside `windows`"),
+        *(
+            (changes, f"{name}: expected no `{name}` beside `windows`")
+            for name, changes in BESIDE_NO_WINDOWS.items()
+        ),
         (
             {"protection": PERSON.replace("window}", "ever}")},
             "ceiling: expected a total for data to be released, got nothing",
