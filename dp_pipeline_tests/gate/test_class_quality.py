@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.metrics.auc import macro_auc
@@ -16,6 +17,7 @@ from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
+from dp_pipeline_tests.models.contract import loss_of_joining
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, Row
 
@@ -41,6 +43,14 @@ def bought(rows: tuple[Row, ...], epsilon: Fraction = SILENT, **more: object) ->
     curator.accountant.require_all_spent()
     assert list(numbers) == ["auc_class_rate/smokes"]
     return numbers["auc_class_rate/smokes"]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_person_uses_all_of_its_epsilon(rows: int) -> None:
+    def ask(curator: Curator) -> object:
+        return private_quality(curator, TOWNS, epsilon=Fraction(5))
+
+    assert loss_of_joining(ask, TEN_PEOPLE[:1] * rows, epsilon=Fraction(5)) == 5
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
