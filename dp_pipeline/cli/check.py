@@ -25,7 +25,7 @@ from dp_pipeline.raw.sources import BUNDLED
 from dp_pipeline.spec.amounts import LARGEST
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import DATASETS_VARIABLE, require_available, require_own_name
-from dp_pipeline.spec.errors import DeclarationError, one_of
+from dp_pipeline.spec.errors import DeclarationError, follow_links, one_of
 from dp_pipeline.spec.parameters import from_text
 from dp_pipeline.spec.yaml_text import Document
 
@@ -155,9 +155,9 @@ def _source(spec: DatasetSpec) -> Iterator[str]:
 
 def _folder(file: Path) -> Iterator[str]:
     """No command but this one finds a file outside of the folders of data sets."""
-    folder, named = file.resolve().parent, os.environ.get(DATASETS_VARIABLE)
-    known = {Path(str(resources.files("dp_pipeline") / "datasets")).resolve()}
+    folder, named = follow_links(file).parent, os.environ.get(DATASETS_VARIABLE)
+    known = {follow_links(str(resources.files("dp_pipeline") / "datasets"))}
     if named:
-        known.add(Path(named).resolve())
+        known.add(follow_links(named))
     if folder not in known:
         yield f"commands and Dagster look for it with {DATASETS_VARIABLE}={folder} alone"

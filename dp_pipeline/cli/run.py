@@ -61,9 +61,7 @@ MOST_CARDS = 6
 @READER
 @QUIET
 @CUSTODIAN
-def anonymize(
-    dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any
-) -> None:
+def anonymize(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any) -> None:
     """Release DATASET k-anonymously, without any ε.
 
     By its first method, at every K of public rows. This is not differential privacy. Of

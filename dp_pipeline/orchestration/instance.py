@@ -18,7 +18,13 @@ from sqlalchemy.exc import DBAPIError
 from dp_pipeline.files import locked, make_private
 from dp_pipeline.ledger.postgres import place, postgres_url
 from dp_pipeline.publish.home import Home, find_workspace
-from dp_pipeline.spec.errors import DeclarationError, PipelineError, bounded_bytes, system_line
+from dp_pipeline.spec.errors import (
+    DeclarationError,
+    PipelineError,
+    bounded_bytes,
+    follow_links,
+    system_line,
+)
 
 STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
 _FOLDER_VARIABLE = "DAGSTER_HOME"
@@ -48,7 +54,7 @@ def code_location() -> list[str]:
 def dagster_folder(home: Home) -> Path:
     """Where Dagster's settings and its run history are, or will be."""
     # Dagster itself wants an absolute path.
-    return Path(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home").resolve()
+    return follow_links(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home")
 
 
 def make_dagster_home(home: Home) -> Path:
@@ -66,7 +72,7 @@ def make_dagster_home(home: Home) -> Path:
     settings = folder / "dagster.yaml"
     try:
         make_private(folder)
-        ours = (home.root.parent / ".dagster_home").resolve()
+        ours = follow_links(home.root.parent / ".dagster_home")
         _close(*home.folders, *([ours] if folder == ours else []))
         # Nobody reads what another has half written.
         with locked(folder / ".lock"):
