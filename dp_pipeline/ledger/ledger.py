@@ -375,7 +375,7 @@ class Ledger:
             self._book.require_sound(connection)
             absent = self._book.missing_guards(connection)
         if absent:
-            raise Damaged(f"ledger {self._book}: {absent[0]} was removed")
+            raise Damaged(f"ledger {self._book}: {absent[0]} was removed or changed")
         return found.tip
 
     def quarantine(self, named: Mapping[int, str], *, reason: str, by: str) -> Tip:
