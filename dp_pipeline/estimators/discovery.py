@@ -58,8 +58,8 @@ def cost_of(value: object) -> Discover:
             'discover: expected {"epsilon": 0.1, "delta": 1e-9}, what discovering the columns that '
             f"leave something open may cost, got {type(value).__name__ if value else 'nothing'}"
         )
-    delta = exact_delta(value["delta"]) if "delta" in value else None
-    return Discover(exact_epsilon(value["epsilon"]), delta)
+    delta = exact_delta(value["delta"], of="discover.delta") if "delta" in value else None
+    return Discover(exact_epsilon(value["epsilon"], of="discover.epsilon"), delta)
 
 
 def left_of(epsilon: Fraction, cost: Discover | None) -> Fraction:

@@ -314,7 +314,7 @@ def plain_guarantee(
     return guarantee_at(model, epsilon, delta)
 
 
-def exact_epsilon(value: object) -> Fraction:
+def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
     """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text,
     rounded down to nine decimals: what was computed may have more, and less ε promises more.
 
@@ -326,13 +326,13 @@ def exact_epsilon(value: object) -> Fraction:
     Fraction(333333333, 500000000)
     """
     if isinstance(value, Fraction):
-        return parse_epsilon(epsilon_text(value))
-    text = _decimal_text(value, of="epsilon")
+        return parse_epsilon(epsilon_text(value), of=of)
+    text = _decimal_text(value, of=of)
     is_float = not isinstance(value, str | Integral)
     # What is out of range, or no number, is refused as it was written.
     if is_float and SMALLEST <= float(text) <= LARGEST:
         text = epsilon_text(Fraction(Fraction(text) * NANO // 1, NANO))
-    return parse_epsilon(text)
+    return parse_epsilon(text, of=of)
 
 
 def promised(of: PrivateFit[ReleaseType], *, asked: object, is_fit: bool) -> str:
@@ -362,7 +362,7 @@ def promised(of: PrivateFit[ReleaseType], *, asked: object, is_fit: bool) -> str
     )
 
 
-def exact_delta(value: object) -> Fraction | None:
+def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
     """δ as ``exact_epsilon`` reads it; None for 0, which is pure ε.
 
     Raises DeclarationError for anything else, and for what ``parse_delta`` refuses.
@@ -371,9 +371,9 @@ def exact_delta(value: object) -> Fraction | None:
     True
     """
     if isinstance(value, Fraction):
-        return parse_delta(delta_text(value)) if value else None
-    text = _decimal_text(value, of="delta")
-    return None if text.strip() in ("0", "0.0") else parse_delta(text)
+        return parse_delta(delta_text(value), of=of) if value else None
+    text = _decimal_text(value, of=of)
+    return None if text.strip() in ("0", "0.0") else parse_delta(text, of=of)
 
 
 def _decimal_text(value: object, *, of: str) -> str:

@@ -245,6 +245,8 @@ class PrivateKMeans(
             columns = numeric_columns(X)
             # Types and shape were looked at above, in words that show no value of a row.
             validate_data(self, X, skip_check_array=True)
+            # What is wrong by itself is said before what does not go together.
+            exact_epsilon(self.epsilon)
             bounds = named_bounds(self.bounds, features_of(X))
             discovery = self._discovery(bounds)
             fit = self._declared(bounds, discovery)

@@ -365,6 +365,9 @@ noise protects nobody
         return self
 
     def _begun(self, features: Features, *, with_prior: bool) -> _Begun:
+        # What is wrong by itself is said before what does not go together.
+        exact_epsilon(self.epsilon)
+        exact_delta(self.delta)
         is_open = isinstance(self.domain, str) and self.domain == DISCOVER
         domain = every_column({...: DISCOVER} if is_open else self.domain, features)
         columns = declared_columns(domain)

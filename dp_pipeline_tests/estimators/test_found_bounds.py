@@ -70,6 +70,7 @@ def test_it_is_a_parameter_like_any_other():
     ("parameters", "words"),
     [
         ({"discover": None}, "discover: expected {"),
+        ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
         ({"discover": {"epsilon": 2}}, "an ε below that of the fit, 2, got 2"),
         ({"discover": {"epsilon": 1, "delta": 1e-9}}, "no δ where no levels are discovered"),
         ({"bounds": (0, 1)}, "expected a column with bounds to find"),
