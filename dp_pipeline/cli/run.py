@@ -309,7 +309,7 @@ def backfill(
         require_daemon(instance, now=time.time())
     with progress(1, quiet=quiet) as on_step:
         on_step(f"{dataset}: Dagster reads the definitions once more, which takes a while")
-        submit_backfill(request.spec, request.home, partitions)
+        submit_backfill(request.spec, partitions)
     reader.note(
         f"{len(partitions)} runs wait in Dagster: its page Runs shows them. A run that "
         "fails is begun again by the same command; what is released by then costs nothing. The "

@@ -61,7 +61,9 @@ def publish_current(
     return dg.RunRequest(
         run_key=run_key,
         partition_key=epsilon_text(publication.epsilon),
-        asset_selection=list(published_assets(spec, publication)),
+        asset_selection=[
+            dg.AssetKey([spec.name, one]) for one in published_assets(spec, publication)
+        ],
     )
 
 

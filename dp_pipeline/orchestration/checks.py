@@ -270,13 +270,31 @@ def standing_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckEval
     verdict for a check that failed, whatever an earlier run had found. A refused run has changed
     nothing: the release that was judged is the one that stands.
     """
-    found = [
-        context.instance.event_log_storage.get_asset_check_execution_history(
+    return [_again(context.instance, record) for record in _judged_before(context)]
+
+
+def repeated_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckResult]:
+    """The last verdict of each check of this asset, for a run that leaves what was judged as it
+    is.
+    """
+    last = [record.evaluation for record in _judged_before(context)]
+    return [
+        dg.AssetCheckResult(
+            passed=one.passed,
+            check_name=one.check_name,
+            severity=one.severity,
+            metadata=one.metadata,
+        )
+        for one in last
+        if one is not None
+    ]
+
+
+def _judged_before(context: dg.AssetExecutionContext) -> Iterator[AssetCheckExecutionRecord]:
+    for key in context.selected_asset_check_keys:
+        yield from context.instance.event_log_storage.get_asset_check_execution_history(
             key, limit=1, status=_JUDGED
         )
-        for key in context.selected_asset_check_keys
-    ]
-    return [_again(context.instance, record) for records in found for record in records]
 
 
 def _again(

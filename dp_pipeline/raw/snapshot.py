@@ -372,9 +372,14 @@ def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     snapshot.record(stages={**_marks(snapshot, "stages"), stage: prepared_as(spec)})
 
 
+def has_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> bool:
+    """Whether ``stage`` was stored under this declaration."""
+    return bool(_marks(snapshot, "stages").get(stage) == prepared_as(spec))
+
+
 def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     """NotPrepared unless ``stage`` was stored under this declaration."""
-    if _marks(snapshot, "stages").get(stage) != prepared_as(spec):
+    if not has_stage(spec, snapshot, stage):
         raise NotPrepared(
             f"{snapshot!r}: expected the stage {stage!r} as {spec.name} is declared now, got none: "
             f"{preparing(spec.name)}"
