@@ -38,7 +38,8 @@ from dp_pipeline.publish.domain_release import (
 from dp_pipeline.publish.home import engine_name
 from dp_pipeline.publish.release import not_dp_beside
 from dp_pipeline.raw import prepare, validate
-from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.ingest import INGESTED, ingest
+from dp_pipeline.raw.stages import public_rows
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import Refused, refused_alone
 
@@ -116,7 +117,9 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
                 )
         # What is new is said by the name that the calendar gave, never by the rows.
         return dg.MaterializeResult(
-            metadata=raw_metadata(snapshot, source=spec.source.kind),
+            metadata=raw_metadata(
+                snapshot, rows=public_rows(spec, snapshot, INGESTED), source=spec.source.kind
+            ),
             data_version=dg.DataVersion(snapshot.id),
         )
 
@@ -244,7 +247,8 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
                 make(made, snapshot, engine_name(), again=not common.is_for_release(context, spec))
                 if last:
                     prepare.mark_prepared(made, snapshot)
-        return dg.MaterializeResult(metadata=raw_metadata(snapshot, stage=stage))
+        rows = public_rows(spec, snapshot, stage)
+        return dg.MaterializeResult(metadata=raw_metadata(snapshot, rows=rows, stage=stage))
 
     return prepared
 
