@@ -57,9 +57,11 @@ quarter, which it calls by its first month. Dagster has to read the day from a k
 
 
 def window_partitions(windows: Windows) -> dg.TimeWindowPartitionsDefinition:
-    """The windows that have ended, as partitions: one more whenever one ends."""
+    """The windows that have ended, as partitions: one more whenever one ends, up to the last."""
+    behind = windows.following(windows.last) if windows.last else None
     return dg.TimeWindowPartitionsDefinition(
         start=partition_key(windows, windows.first),
+        end=None if behind is None else partition_key(windows, behind),
         fmt=_KEYS[windows.every],
         cron_schedule=_CRON[windows.every],
         timezone=windows.clock.zone,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import QualityRow, from_documents, to_documents
-from dp_pipeline.reporting.plausibility import bundle_warnings, noisy_total
+from dp_pipeline.reporting.plausibility import NoisyTotal, bundle_warnings, noisy_total
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.amounts import NANO, epsilon_text
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
@@ -232,6 +233,26 @@ def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
         own = {each[-1] for each in named if _are_published(spec, each, one.span)}
         found = own if found is None else found & own
     return tuple(sorted(found or (), key=spec.cut.start))
+
+
+def is_run_dry(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
+    """Whether a model tells of next to no rows in the newest published window, and of many in one
+    before, by the noisy numbers that were released of them: as where a file has come to its end. A
+    smoothed number takes some windows to say so.
+
+    published   oldest first
+    """
+    newest, *before = map(partial(_released_totals, spec, home), reversed(published))
+    dry = {name for name, total in newest.items() if total.is_noise}
+    return any(name in dry and total.is_signal for one in before for name, total in one.items())
+
+
+def _released_totals(spec: DatasetSpec, home: Home, window: str) -> dict[str, NoisyTotal]:
+    """Model → its noisy number of rows of a window, where it tells one; none before it was
+    evaluated.
+    """
+    evaluated = read_json(Path(home.internal, spec.name, "evaluation", f"{window}.json")) or {}
+    return {name: NoisyTotal(*one) for name, one in evaluated.get("totals", {}).items()}
 
 
 def _are_published(spec: DatasetSpec, ends: Sequence[str], span: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -110,6 +111,17 @@ def test_no_window_is_before_the_first() -> None:
     assert weeks.preceding("2026-W05") is None
     with pytest.raises(DeclarationError, match="none before the first, 2026-W05, got 2026-W04"):
         weeks.ranged("2026-W04..2026-W06")
+
+
+def test_no_window_is_behind_the_last() -> None:
+    weeks = replace(cut("week", first="2026-W01"), last="2026-W03")
+    assert weeks.closed(at("2027-01-01")) == ("2026-W01", "2026-W02", "2026-W03")
+    assert weeks.closed(at("2027-01-01"), after="2026-W02") == ("2026-W03",)
+    assert weeks.closed(at("2027-01-01"), after="2026-W03") == ()
+    assert weeks.closed(at("2026-01-06")) == ("2026-W01",)
+    assert weeks.ranged("2026-W02..2026-W03") == ("2026-W02", "2026-W03")
+    with pytest.raises(DeclarationError, match="none behind the last, 2026-W03, got 2026-W04"):
+        weeks.ranged("2026-W02..2026-W04")
 
 
 def test_a_range_has_both_of_its_ends() -> None:
@@ -236,6 +248,11 @@ BESIDE_NO_WINDOWS: dict[str, dict[str, str | None]] = {
     ("changes", "line"),
     [
         ({"windows": WINDOWS.replace("W01", "W54")}, "windows.first: expected a week such as"),
+        ({"windows": WINDOWS.replace("}", ", last: 2026-01}")}, "windows.last: expected a week"),
+        (
+            {"windows": WINDOWS.replace("}", ", last: 2025-W52}")},
+            "windows.last: expected none before the first, 2026-W01, got 2025-W52",
+        ),
         (
             {"windows": WINDOWS.replace("week", "hour").replace("2026-W01", "2026-01-01T00Z")},
             "windows.zone: expected the zone UTC for hours",
