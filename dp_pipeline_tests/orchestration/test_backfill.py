@@ -144,6 +144,14 @@ def test_a_backfill_before_rows_are_prepared_prepares_them_once(project: Project
     assert project.files("raw") == stored, "prepared rows stay as they are"
 
 
+def test_a_backfill_over_retired_rows_replays_what_was_released(project: Project):
+    spec = project.declare("rides", RIDES, **SWEPT)
+    assert swept(project, spec) == [True] * 4
+    assert project.cli_here("data", "retire", "rides", "--yes").code == 0
+    assert swept(project, spec) == [True] * 4
+    assert project.spent(spec) == PRICE
+
+
 def test_runs_that_prepare_the_same_rows_at_once_store_them_once(
     rides: Project, monkeypatch: pytest.MonkeyPatch
 ):
