@@ -300,8 +300,11 @@ def plain_guarantee(
     *,
     domain: Domain,
     delta: Fraction | None = None,
+    is_alone: bool = True,
 ) -> PrivacyGuarantee:
-    """What the model promises at the ε, and the δ, of one fit.
+    """Return what the model promises at the ε, and the δ, of one fit.
+
+    is_alone   whether no population pays for it
 
     Raises DeclarationError for a published variant that costs another ε than the one asked or
     has none, for one that is for benchmarks alone, and for a δ that the model has no use for.
@@ -311,7 +314,7 @@ def plain_guarantee(
         raise DeclarationError(
             f"{method}: expected a sound variant, at the ε asked, got another: {guarantee.reason}"
         )
-    return guarantee_at(model, epsilon, delta)
+    return guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
 
 
 def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:

@@ -148,8 +148,9 @@ class PrivateSynthesizer(CountedFits):
         0.333333333. What a fitted estimator prints says so.
     delta : str, Fraction or float, default=0
         With one above 0, at most 0.001, the fit is (ε, δ)-differentially private, accounted in ρ
-        of zero-concentrated DP: less noise. Only methods that know how take one. Choose it far
-        below one over the number of rows.
+        of zero-concentrated DP: less noise where columns are many. Where they are so few that pure
+        ε has less, ``one_shot`` takes that, unless a population pays. Only methods that know how
+        take one. Choose it far below one over the number of rows.
     method : str, default="one_shot"
         A private model of tables of ``dp_pipeline.models``.
     noise : str or NoiseSource, default=None
@@ -589,7 +590,14 @@ noise protects nobody
             learned=learned | (prior_params(self.method) if with_prior else {}),
         )
         model.check(domain)
-        guarantee = plain_guarantee(self.method, model, epsilon, domain=domain, delta=delta)
+        guarantee = plain_guarantee(
+            self.method,
+            model,
+            epsilon,
+            domain=domain,
+            delta=delta,
+            is_alone=self.population is None,
+        )
         before = self.plan_from
         earlier = None if before is None else before._table.tables()  # noqa: SLF001
         return PrivateFit(
