@@ -23,6 +23,7 @@ from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release, digest_of, not_dp_beside, program_code
 from dp_pipeline.publish.replay import (
     document,
+    evaluation_path,
     level_facts,
     pointed_bundle,
     pointer_path,
@@ -160,6 +161,10 @@ def write_evaluation(request: RunRequest) -> list[QualityRow]:
         # Kept here, so that a report over years reads no bundle of them.
         value["totals"] = _noisy_totals(spec, bundles)
     write_atomically(evaluation_path(releases[0]), document(value))
+    for one in releases:
+        if one.name in bundles and not spec.is_release:
+            # Its card shows these numbers.
+            one.write_card(bundles[one.name], home.released / pointers[one.name]["folder"])
     return rows
 
 
@@ -211,13 +216,6 @@ def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path
     return Path(home.internal, spec.name, *kind.FOLDER, "comparison", "value.json")
 
 
-def evaluation_path(release: Release) -> Path:
-    """The evaluation of all releases of its level; of a window, of all that are published."""
-    folder = Path(release.home.internal, *release.path[:-1])
-    name = release.spec.window if is_published(release) else ".".join(release.partition)
-    return folder / "evaluation" / f"{name}.json"
-
-
 def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
     """The windows of which all that is declared was released, oldest first."""
     found: set[str] | None = None
@@ -262,13 +260,6 @@ def _are_published(spec: DatasetSpec, ends: Sequence[str], span: int) -> bool:
     if any("." in name for name in ends):
         return False
     return len(spec.cut.between(ends[0], ends[-1])) == span
-
-
-def is_published(release: Release) -> bool:
-    """Whether it is what the data set file publishes of a window."""
-    asked = {(one.model, epsilon_text(one.epsilon), one.span) for one in release.spec.publications}
-    own = (release.name, release.level, len(release.windows))
-    return bool(release.spec.window) and own in asked
 
 
 def stands(request: RunRequest, level: str) -> bool:
