@@ -108,7 +108,7 @@ def test_help_lists_every_command_with_a_sentence():
         text=True,
         check=True,
     )
-    for command in ("run", "anonymize", "demo", "plan", "budget", "data", "study"):
+    for command in ("run", "anonymize", "demo", "plan", "budget", "data"):
         assert re.search(rf"^  {command} +[A-Z].+\.", result.stdout, re.MULTILINE), command
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import isfinite, sqrt
 from typing import Literal
 
-from dp_pipeline.studies.results import Mean, Place, Summary
+from benchmarks.papers.results import Mean, Place, Summary
 
 SURE = 3.0
 """Standard errors beyond which a difference of two means counts: by chance, for one pair of
@@ -127,7 +127,7 @@ class PaperClaim:
         for smaller, level in pairwise(("", *summary.levels(dataset))):
             own = Place(dataset, way, self.system, level)
             is_claimed = self.up_to is None or Fraction(level) <= self.up_to
-            if is_claimed and Fraction(level) >= summary.factors.least:
+            if is_claimed and Fraction(level) >= summary.factors.min_level:
                 others = [own._replace(system=other) for other in self.against]
                 yield own, others or [own._replace(level=smaller)]
 
@@ -139,7 +139,7 @@ class PaperClaim:
             numbers = summary.numbers(own, measure).values()
             within = max(numbers, default=0.0) <= self.at_most
             return ("better" if within else "worse") if numbers else None
-        if summary.factors.paired:
+        if summary.factors.is_paired:
             (other,) = others
             gain = summary.difference(own, other, measure)
             return standing(gain, [_NOTHING], rule=self.rule, lower_is_better=lower)

@@ -1,8 +1,6 @@
 """Many lines over ε, or K, in one picture: means with standard errors, each named at its end.
 
 Bars on a log axis, each with its number: for run times that differ by powers of ten.
-
-Picture: one PNG of a report, and the name of its file.
 """
 
 from __future__ import annotations
@@ -11,15 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from benchmarks.papers.results import Mean
 from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.text import number_text
-from dp_pipeline.studies.results import Mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _WIDTH, _HEIGHT, _NAME_HEIGHT = 6.6, 2.6, 0.19
-_STYLES = ("-", (0, (4, 1.5)))
 BARS = "Bars: ± one standard error of the mean. "
 
 
@@ -35,16 +32,6 @@ class Line:
     name: str
     style: int
     points: tuple[tuple[str, Mean], ...]
-
-    @property
-    def look(self) -> dict[str, Any]:
-        """Colour, marker and dashes: no two of many styles share a colour and a marker."""
-        turn, colour = divmod(self.style, len(picture.COLOURS))
-        return {
-            "color": picture.COLOURS[colour],
-            "marker": picture.MARKERS[self.style % len(picture.MARKERS)],
-            "linestyle": _STYLES[turn % len(_STYLES)],
-        }
 
 
 @dataclass(frozen=True)
@@ -101,7 +88,15 @@ def line_chart(
         errors = [mean.error if mean.repeats > 1 else 0.0 for _, mean in line.points]
         look: dict[str, Any] = {"markersize": 6, "markeredgewidth": 0.5, "linewidth": 1.6}
         look["markeredgecolor"] = "white"
-        axes.errorbar(at, means, yerr=errors, elinewidth=1.1, capsize=2.5, **look, **line.look)
+        axes.errorbar(
+            at,
+            means,
+            yerr=errors,
+            elinewidth=1.1,
+            capsize=2.5,
+            **look,
+            **picture.look_of(line.style),
+        )
     _set_across(axes, across, places)
     _set_axes(axes, scale)
     _name_ends(axes, lines, places)
@@ -168,7 +163,7 @@ def _name_ends(axes: Axes, lines: Sequence[Line], places: Mapping[str, float]) -
     heights = picture.spread_apart(at[:, 1].tolist(), gap=1 / max(12, len(lines)))
     for line, (x, y), height in zip(lines, at, heights, strict=True):
         inside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
-        look = line.look
+        look = picture.look_of(line.style)
         axes.plot([x, 1.04], [y, height], lw=0.6, alpha=0.5, color=look["color"], **inside)
         axes.plot([1.04, 1.10], [height, height], lw=1.6, markevery=[1], ms=5, **look, **inside)
         text: dict[str, Any] = {"va": "center", "fontsize": 8.5, "color": picture.INK}
@@ -200,16 +195,3 @@ def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str, foot
     picture.set_footnote(figure, footnote)
     picture.quiet(axes)
     return picture.png(figure)
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One PNG of the report.
-
-    file   its name in the folder of the study
-    """
-
-    dataset: str
-    file: str
-    title: str
-    content: bytes
