@@ -3,5 +3,5 @@
 ``python -m benchmarks.papers clustering|release|anonymity`` runs a study. One file a study measures
 its cells: ``clustering``, ``tables``, ``anonymity``. ``study`` runs them, ``results`` summarises,
 ``claimed`` holds what the papers claim, ``claims`` judges it, ``shown`` says what a report shows,
-``report`` and ``charts`` write it.
+``report`` writes it.
 """

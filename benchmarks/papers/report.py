@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.papers import charts
 from benchmarks.papers.claims import PaperClaim, Verdict
 from benchmarks.papers.results import Factors, Mean, Place, Row, Summary, summary_rows
 from dp_pipeline.files import plain_cells, write_whole
+from dp_pipeline.reporting.figures import picture
+from dp_pipeline.reporting.figures.lines import Across, Line, Point, Up, line_chart
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.errors import PipelineError
 
@@ -31,7 +32,7 @@ class Curve:
     measure: str
     file: str
     title: str
-    scale: charts.Scale
+    up: Up
     footnote: str = ""
     way: str = ""
     references: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class Report:
     repetitions: str = "repetitions of each system at each ε"
     settings: tuple[str, ...]
     once: tuple[str, ...] = ()
-    across: charts.Across = charts.OVER_EPSILON
+    across: Across = Across("ε (log scale; smaller protects more)", "log")
     curves: Callable[[Summary], Iterable[Curve]]
     tables: Callable[[Summary], Iterable[Table]]
     titles_of_ways: Mapping[str, str] = field(default_factory=dict)
@@ -128,8 +129,8 @@ def write_report(
     means = list(summary_rows(summary))
     _write(folder / "summary.csv", csv_text(list(means[0]), means))
     pictures = list(draw_pictures(report, summary))
-    for picture in pictures:
-        _write(folder / picture.file, picture.content)
+    for drawn in pictures:
+        _write(folder / drawn.file, drawn.content)
     path = folder / "report.md"
     _write(path, report_text(report, summary, cells, pictures, header).encode())
     return path
@@ -146,6 +147,10 @@ def csv_text(columns: Sequence[str], rows: Iterable[Row]) -> bytes:
 
 def _write(path: Path, content: bytes) -> None:
     write_whole(path, lambda file: file.write(content))
+
+
+_WIDTH = 6.6
+"""Inches of a picture: lines with long names at their ends."""
 
 
 class Picture(NamedTuple):
@@ -168,35 +173,39 @@ def draw_pictures(report: Report, summary: Summary) -> Iterator[Picture]:
             yield from _draw_bars(summary, dataset, cost)
 
 
-def lines_of(summary: Summary, dataset: str, curve: Curve) -> list[charts.Line]:
+def lines_of(summary: Summary, dataset: str, curve: Curve) -> list[Line]:
     """Return one line a system; none of baselines and of variants as published, of another ε."""
     lines = []
-    for style, system in enumerate(summary.factors.systems.values()):
-        points: list[tuple[str, Mean]] = []
+    for number, system in enumerate(summary.factors.systems.values()):
+        points = []
         for level in summary.levels(dataset):
             mean = summary.mean(Place(dataset, curve.way, system.name, level), curve.measure)
             if mean is not None:
-                points.append((level, mean))
+                bar = mean.error if mean.repeats > 1 else 0.0
+                points.append(Point(float(level), mean.value, bar))
         if points and not (system.is_published or system.name in summary.factors.baselines):
-            lines.append(charts.Line(system.title, style, tuple(points)))
+            lines.append(Line(system.title, number, points))
     return lines
 
 
 def _draw_curve(
-    report: Report, summary: Summary, dataset: str, curve: Curve, lines: Sequence[charts.Line]
+    report: Report, summary: Summary, dataset: str, curve: Curve, lines: Sequence[Line]
 ) -> Picture:
-    references = list(curve.scale.references)
+    references = list(curve.up.references)
     for name, words in curve.references.items():
         mean = summary.mean(Place(dataset, curve.way, name, ""), curve.measure)
         if mean is not None:
             references.append((mean.value, words))
     title = dataset + curve.title
-    content = charts.line_chart(
+    levels = sorted({point.at for line in lines for point in line.points})
+    texts = {float(level): level for level in summary.levels(dataset)}
+    content = line_chart(
         lines,
-        scale=replace(curve.scale, references=tuple(references)),
+        across=replace(report.across, ticks={level: texts[level] for level in levels}),
+        up=replace(curve.up, references=references),
         title=title,
-        footnote=charts.BARS + curve.footnote,
-        across=report.across,
+        footnote=f"Bars: ± one standard error of the mean. {curve.footnote}",
+        width=_WIDTH,
     )
     return Picture(dataset, f"{dataset}_{curve.file}.png", title, content)
 
@@ -209,8 +218,33 @@ def _draw_bars(summary: Summary, dataset: str, cost: Cost) -> Iterator[Picture]:
     ]
     if bars:
         title = f"{dataset}: {cost.title}"
-        content = charts.bar_chart(bars, label=cost.label, title=title, footnote=cost.footnote)
+        content = bar_chart(bars, label=cost.label, title=title, footnote=cost.footnote)
         yield Picture(dataset, f"{dataset}_{cost.measure}.png", title, content)
+
+
+def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str, footnote: str) -> bytes:
+    """Draw a PNG of horizontal bars (name, value > 0) on a log axis, the first on top."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    figure = picture.new_figure(6.0, 1.1 + 0.26 * len(bars))
+    axes = figure.add_subplot()
+    picture.set_title(figure, title)
+    places = [-index for index in range(len(bars))]
+    values = [value for _, value in bars]
+    axes.barh(places, values, height=0.68, color=picture.COLOURS[0])
+    axes.set_yticks(places, [picture.plain(name, width=30) for name, _ in bars])
+    axes.set_xscale("log")
+    axes.set_xlim(min(values) / 3, max(values) * 3)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    # Every bar has its number; ticks of a short axis would say theirs in powers of ten.
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    for place, value in zip(places, values, strict=True):
+        text = f" {number_text(value)}"
+        axes.text(value, place, text, va="center", fontsize=8.5, color=picture.INK)
+    axes.set_xlabel(picture.plain(label))
+    picture.set_footnote(figure, footnote)
+    picture.quiet(axes)
+    return picture.png(figure)
 
 
 def report_text(

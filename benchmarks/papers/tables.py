@@ -9,7 +9,7 @@ HeldOut: a fifth of the prepared rows, which no model sees before it is tested.
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import cached_property
@@ -30,7 +30,7 @@ from benchmarks.papers.study import (
     seed_of,
     timed_fit,
 )
-from dp_pipeline.metrics.classification import Method, held_out, misclassification, train
+from dp_pipeline.metrics.classification import held_out, misclassification, train
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables.base import TableModel
@@ -280,7 +280,7 @@ class HeldOut:
         declared target, and their means as ``misclassified_svm`` and ``misclassified_logistic``;
         NaN where no row is tested on.
         """
-        return self._misclassified({method: (method, released) for method in METHODS})
+        return self._misclassified(released)
 
     def misclassified_without_privacy(self) -> dict[str, float]:
         """Return the same, learned from the rows to fit on."""
@@ -288,22 +288,23 @@ class HeldOut:
 
     def misclassified_by_majority(self) -> dict[str, float]:
         """Return the same, where the only answer is that of most of the rows to fit on."""
-        return self._misclassified(dict.fromkeys(METHODS, ("majority", self._fitted)))
+        return self._misclassified(self._fitted, has_columns=False)
 
-    def _misclassified(self, learned: Mapping[str, tuple[Method, Codes]]) -> dict[str, float]:
+    def _misclassified(self, table: Codes, *, has_columns: bool = True) -> dict[str, float]:
         spec = self.benchmark.spec
         tested = _select_rows(self._codes, spec.domain.discrete, self._rows[1])
         shares: dict[str, float] = {}
-        for name, (method, table) in learned.items():
+        for method in METHODS:
             by_target = {}
             for target in spec.targets:
                 codes, answers = target.asked_of(table, spec.domain)
                 sizes = {attribute: spec.domain[attribute].size for attribute in codes}
-                classifier = train(method, codes, answers, sizes)
+                # Without columns a classifier answers as most rows do.
+                classifier = train(method, codes if has_columns else {}, answers, sizes)
                 share = misclassification(classifier, *target.asked_of(tested, spec.domain))
-                by_target[f"misclassified_{name}/{target.attribute}"] = share
+                by_target[f"misclassified_{method}/{target.attribute}"] = share
             mean = float(np.mean(list(by_target.values())))
-            shares |= {**by_target, f"misclassified_{name}": mean}
+            shares |= {**by_target, f"misclassified_{method}": mean}
         return shares
 
     @cached_property

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.papers import charts
+from benchmarks.papers import report
 from benchmarks.papers.shown import run_study
 from dp_pipeline.ledger import Ledger
 from dp_pipeline_tests.studies.small import METHODS, declare_answers, declare_points, small_study
 
 FolderOf = Callable[[str], Path]
-_DRAW = (charts.line_chart, charts.bar_chart)
+_DRAW = (report.line_chart, report.bar_chart)
 
 
 @pytest.fixture(scope="package")
@@ -51,8 +51,8 @@ def finished_of(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Fol
     def finished(kind: str) -> Path:
         if kind not in folders:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(charts, "line_chart", _DRAW[0])
-                patch.setattr(charts, "bar_chart", _DRAW[1])
+                patch.setattr(report, "line_chart", _DRAW[0])
+                patch.setattr(report, "bar_chart", _DRAW[1])
                 folder = tmp_path_factory.mktemp(kind)
                 run_study(small_study(kind, folder), Ledger(folder / "ledger"))
                 folders[kind] = folder
@@ -75,5 +75,5 @@ def prepared_of(finished_of: FolderOf, tmp_path: Path) -> FolderOf:
 @pytest.fixture(autouse=True)
 def empty_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are drawn by the finished studies alone; elsewhere they are empty files."""
-    monkeypatch.setattr(charts, "line_chart", lambda *_, **__: b"")
-    monkeypatch.setattr(charts, "bar_chart", lambda *_, **__: b"")
+    monkeypatch.setattr(report, "line_chart", lambda *_, **__: b"")
+    monkeypatch.setattr(report, "bar_chart", lambda *_, **__: b"")
