@@ -55,7 +55,7 @@ _HIGHER = Up("F-measure (higher is better)", "linear")
 _CLUSTERING_MEASURES = {
     "nicv_ratio": (
         "NICV ratio",
-        Up("NICV ÷ NICV without privacy (log scale)", "log", None, [(1.0, "without privacy")]),
+        Up("NICV ratio (log scale)", "log", None, [(1.0, "without privacy")]),
         "NICV over the NICV of k-means without privacy (1 is as good; lower is better)",
     ),
     "rcp": (

@@ -182,6 +182,17 @@ def test_a_claim_that_holds_somewhere_names_the_places() -> None:
     assert found.text == "held only at points: 0.1 (1 of 2 places); the contrary at points: 1"
 
 
+@pytest.mark.parametrize(("others", "words"), [(1, "1 other"), (2, "2 others")])
+def test_a_verdict_counts_the_comparisons_that_ran(others: int, words: str) -> None:
+    claim = CLUSTERING.claims[0]
+    own, other = claim.system, claim.against[0]
+    values = {(own, level): numbers(GOOD) for level in ("0.1", "0.5", "1")[: 1 + others]}
+    values |= {(other, "0.1"): numbers(BAD)}
+    found = verdict(CLUSTERING.factors, claim, claim.measured[0], values)
+    assert found.text == f"held (1 of 1 places); not compared at {words}"
+    assert found.short == "held in 1 of 1 that ran"
+
+
 def test_a_claim_of_small_levels_is_not_judged_above_them() -> None:
     (claim,) = [one for one in CLUSTERING.claims if one.up_to is not None]
     values = {(name, "0.5"): numbers(GOOD) for name in (claim.system, *claim.against)}
