@@ -15,7 +15,7 @@ import yaml
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 
-from dp_pipeline.files import locked, make_private
+from dp_pipeline.files import close_folders, locked, make_private
 from dp_pipeline.ledger.postgres import place, postgres_url
 from dp_pipeline.publish.home import Home, find_workspace
 from dp_pipeline.spec.errors import (
@@ -73,7 +73,7 @@ def make_dagster_home(home: Home) -> Path:
     try:
         make_private(folder)
         ours = follow_links(home.root.parent / ".dagster_home")
-        _close(*home.folders, *([ours] if folder == ours else []))
+        close_folders(*home.folders, *([ours] if folder == ours else []))
         # Nobody reads what another has half written.
         with locked(folder / ".lock"):
             if not settings.exists():
@@ -85,13 +85,6 @@ def make_dagster_home(home: Home) -> Path:
         raise _no_settings(settings) from None
     _require_agreement(declared, server, of=settings)
     return folder
-
-
-def _close(*folders: Path) -> None:
-    """Folders of ours that an earlier program, or somebody, has opened to others."""
-    for folder in folders:
-        if folder.is_dir() and folder.stat().st_mode & 0o077:
-            folder.chmod(0o700)
 
 
 def _server() -> str | None:

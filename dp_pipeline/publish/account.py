@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from dp_pipeline.export.folder import RELEASE
+from dp_pipeline.files import close_folders
 from dp_pipeline.ledger import Account, Balance, Ledger
 from dp_pipeline.publish.home import SHELF, Home
 from dp_pipeline.publish.store import BUNDLE_FILE, POPULATION, TRANSCRIPT_FILE
@@ -237,6 +238,9 @@ def open_population(spec: DatasetSpec, home: Home) -> Ledger:
     ledger = home.ledger
     if ledger.account(spec.population) is None:
         require_no_history(spec, home)
+    if not ledger.populations():
+        # At its first use only: whoever opens it later wants others to reach what is published.
+        close_folders(home.root)
     ledger.open_account(
         declared_account(spec),
         sources=names_to_claim(spec),

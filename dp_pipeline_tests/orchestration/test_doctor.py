@@ -18,6 +18,7 @@ from dp_pipeline.gate import charge
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.release import code_version
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -187,6 +188,23 @@ def test_what_others_may_read_is_named_with_the_command_that_mends_it(place: str
     assert fault.remedy == f"chmod go-rwx {path}"
     path.chmod(0o700)
     assert not faults(rides)
+
+
+def test_a_home_as_git_makes_it_is_closed_at_its_first_use(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    """Before it nothing private is in it; later whoever opens it wants readers to enter it."""
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    root, spec = project.home.root, project.declare("rides", RIDES)
+    root.mkdir()
+    root.chmod(0o755)
+    assert not faults(project)
+    open_population(spec, project.home)
+    assert (root.stat().st_mode & 0o777, faults(project)) == (0o700, [])
+    root.chmod(0o755)
+    open_population(spec, project.home)
+    assert [one.topic for one in faults(project)] == ["permissions"]
 
 
 # Leftovers.

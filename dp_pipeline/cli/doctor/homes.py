@@ -341,7 +341,10 @@ def private_places(home: Home) -> Iterator[Finding]:
 
 def _places(home: Home) -> Iterator[Path]:
     ledger = home.ledger_folder
-    yield from (home.root, ledger, ledger / "keys", home.raw, dagster_folder(home))
+    # Before its first use it may be as git has made it: there is nothing private in it.
+    if any(folder.exists() for folder in home.folders):
+        yield home.root
+    yield from (ledger, ledger / "keys", home.raw, dagster_folder(home))
     yield Head.of(ledger, named=home.head).path
     yield from sorted(ledger.glob("ledger.sqlite*"))
     yield from sorted((ledger / "keys").glob("*"))
