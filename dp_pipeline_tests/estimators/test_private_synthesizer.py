@@ -320,7 +320,7 @@ def test_a_fitted_synthesizer_prints_what_it_promises_in_one_line():
         "PrivateSynthesizer by one_shot, fitted: ε=0.666666666 (rounded down from "
         "0.6666666666666666), protects one row that is added or removed; its noise protects nobody"
     )
-    exact = copier(delta="1e-9", noise="exact").fit(VILLAGE)
+    exact = copier(method="mst", delta="1e-9", noise="exact").fit(VILLAGE)
     assert repr(exact).endswith("ε=1, δ=1e-9, protects one row that is added or removed")
     exact.set_params(epsilon=5)
     assert "ε=1," in repr(exact)
