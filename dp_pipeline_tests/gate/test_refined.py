@@ -15,7 +15,8 @@ import pytest
 from opendp import measurements
 from scipy import stats
 
-from dp_pipeline.gate import noise, samplers
+from dp_pipeline.gate import noise as sources
+from dp_pipeline.gate import samplers
 from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.mechanisms import refine
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
@@ -136,7 +137,8 @@ def test_large_numbers_are_exact() -> None:
 
 
 def test_a_marginal_is_refined_for_what_is_added() -> None:
-    curator = curator_over(TEN_PEOPLE, epsilon=ONE, distance=2, noise=RecordingNoise())
+    noise = RecordingNoise()
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, distance=2, noise=noise)
     first = curator.measure(PAIR, epsilon=ONE / 4)
     (second,) = curator.refine({PAIR: ONE / 4})
     (third,) = curator.refine({PAIR: ONE / 2})
@@ -145,6 +147,7 @@ def test_a_marginal_is_refined_for_what_is_added() -> None:
     assert [one.mechanism for one in spends] == [LAPLACE, REFINED, REFINED]
     assert [one.epsilon for one in spends] == [ONE / 4, ONE / 4, ONE / 2]
     assert [one.epsilon_of_scale for one in spends] == [ONE / 4, ONE / 4, ONE / 2]
+    assert [2 / one.scale for one in noise.draws] == [ONE / 4, ONE / 4, ONE / 2]
     with pytest.raises(BudgetExceeded):
         curator.refine({PAIR: ONE / 4})
 
@@ -251,7 +254,7 @@ def test_refining_starts_from_the_scale_that_was_drawn(
         drawn.append(scale)
         return exact(source, counts, scale)
 
-    monkeypatch.setattr(noise, "MANY_CELLS", many_cells)
+    monkeypatch.setattr(sources, "MANY_CELLS", many_cells)
     monkeypatch.setattr(measurements, "make_laplace", make_watched)
     monkeypatch.setattr(ExactNoise, "discrete_laplace", draw_watched)
     transcript = Transcript()

@@ -20,8 +20,9 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.release import code_version
-from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.release.transcript import Record, Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.formats import MANIFEST, TRANSCRIPT
 from dp_pipeline.spec.parameters import integer, later
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
@@ -59,10 +60,10 @@ def begun(rides: Project, spec: DatasetSpec) -> Path:
     """The transcript of a release that was stopped after an answer."""
     store = Transcript.store
 
-    def stop(self: Transcript, *asked: object, **words: str) -> None:
+    def stop(self: Transcript, *asked: object, **words: str) -> Record:
         if self._path is not None and len(self) > 1:
             raise KeyboardInterrupt
-        store(self, *asked, **words)  # type: ignore[arg-type]
+        return store(self, *asked, **words)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Transcript, "store", stop)
@@ -93,8 +94,8 @@ def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project):
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, "all is well")
     for words in (
         "bundles: 1 of format 2",
-        "transcripts: 1 of format 1",
-        "manifests: 1 of format 2",
+        f"transcripts: 1 of format {TRANSCRIPT}",
+        f"manifests: 1 of format {MANIFEST}",
         "ledger.head: in step",
         "1 replayed at no cost",
         f"1 made by {code_version()}",
