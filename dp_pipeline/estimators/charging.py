@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from uuid import uuid4
 
 import numpy as np
 
 from dp_pipeline import __version__
-from dp_pipeline.estimators.fit import RELATION, UNIT, Estimate, PrivateFit, ReleaseType
+from dp_pipeline.estimators.discovery import widest
+from dp_pipeline.estimators.fit import Estimate, PrivateFit, ReleaseType
 from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
 from dp_pipeline.publish.home import find_home
@@ -31,22 +33,25 @@ def charged(
     of: PrivateFit[ReleaseType],
     run: Callable[[], Estimate[ReleaseType]],
     *,
-    population: str,
+    population: str | None,
     noise: NoiseSource,
     key: str | None = None,
     facts: Mapping[str, str] | None = None,
 ) -> Estimate[ReleaseType]:
     """Reserve ε, or ρ, in the ledger of the project's home, run, settle with the spends.
 
-    key     that of all refinements of a fit; None: a new one, as every other fit is a new draw
-    facts   what the ledger is told beside the declarations
+    population   None: nobody pays, and no ledger is touched
+    key          that of all refinements of a fit; None: a new one, as every other fit is a new draw
+    facts        what the ledger is told beside the declarations
 
     Raises DeclarationError for a population without an account, one with another unit, relation
     or δ, a seed where the account is for releases, and a key that was charged before;
     BudgetExceeded when ε does not fit.
     Then nothing was charged and nothing drawn.
     """
-    ledger, account = require_account(population, noise)
+    if population is None:
+        return run()
+    ledger, account = require_account(of, population, noise)
     _require_currency(account, of)
     dry_run(of)
     charge = _charge(of, account, noise, key=key or uuid4().hex, facts=facts or {})
@@ -78,7 +83,9 @@ def refined_already() -> DeclarationError:
     )
 
 
-def require_account(population: object, noise: NoiseSource) -> tuple[Ledger, Account]:
+def require_account(
+    of: PrivateFit[ReleaseType], population: object, noise: NoiseSource
+) -> tuple[Ledger, Account]:
     """The ledger of the project's home, and the account there; DeclarationError for one that is
     not there, or protects otherwise than a fit does, and for a seed on one for releases.
     """
@@ -89,45 +96,47 @@ def require_account(population: object, noise: NoiseSource) -> tuple[Ledger, Acc
             f"population: expected one with an account in {ledger.folder}, got {population!r:.60}: "
             "`dp-pipeline run` of a data set file that declares it opens one"
         )
-    if (account.unit, account.relation) != (str(UNIT), RELATION):
+    unit, relation = str(of.spec.protection), of.spec.relation
+    if (account.unit, account.relation) != (unit, relation):
         raise DeclarationError(
-            f"population {account.population}: expected an account that protects {UNIT} under "
-            f"{RELATION}, got {account.unit} under {account.relation}"
+            f"population {account.population}: expected an account that protects {unit} under "
+            f"{relation}, got {account.unit} under {account.relation}"
         )
     if account.purpose == "release" and type(noise) not in FIT_FOR_RELEASE:
         raise DeclarationError(
             f"population {account.population}: noise: expected a source fit for sensitive data "
-            f"({' or '.join(one.name for one in FIT_FOR_RELEASE)}), got another"
+            f"({' or '.join(source.name for source in FIT_FOR_RELEASE)}), got another"
         )
     return ledger, account
 
 
 def _require_currency(account: Account, of: PrivateFit[ReleaseType]) -> None:
-    if of.discover is not None and account.currency != PURE:
+    where, currency = f"population {account.population}", of.guarantee.currency
+    if of.spec.discover is not None and account.currency != PURE:
         raise DeclarationError(
-            f"population {account.population}: expected an account in pure ε to pay for a domain "
-            "that is discovered, got one in ρ"
+            f"{where}: expected an account in pure ε to pay for a domain that is discovered, got "
+            "one in ρ"
         )
-    currency = of.guarantee.currency
     if currency not in (PURE, account.currency):
         raise DeclarationError(
-            f"population {account.population}: delta: expected {_said(account.currency)} as its "
-            f"account has, got {_said(currency)}"
+            f"{where}: delta: expected {_delta(account.currency)} as its account has, got "
+            f"{_delta(currency)}"
         )
     if of.refines is not None and currency != account.currency:
         raise DeclarationError(
-            f"population {account.population}: refines: expected a fit in ρ as its account counts, "
-            "got one in pure ε: what is between two ε is no difference there"
+            f"{where}: refines: expected a fit in ρ as its account counts, got one in pure ε: what "
+            "is between two ε is no difference there"
         )
 
 
-def _said(currency: Currency) -> str:
+def _delta(currency: Currency) -> str:
     return "0" if currency.delta is None else delta_text(currency.delta)
 
 
 def dry_run(of: PrivateFit[ReleaseType]) -> None:
     """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
-    nobody = NobodysRows(of.domain)
+    of = replace(of, spec=widest(of.spec))
+    nobody = NobodysRows(of.spec.domain)
     fitted = of.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
     _rows(fitted.spends, of.guarantee.currency, paid_in=of.guarantee.currency)
 
@@ -142,26 +151,25 @@ def _charge(
 ) -> Charge:
     """The charge of one fit."""
     guarantee, epsilon = of.guarantee, epsilon_text(of.guarantee.epsilon)
-    delta = guarantee.currency.delta
-    price = f"ε={epsilon}" if delta is None else f"ε={epsilon} at δ={delta_text(delta)}"
+    delta, discover = _delta(guarantee.currency), of.spec.discover
+    price = f"ε={epsilon}" if delta == "0" else f"ε={epsilon} at δ={delta}"
     cost = account.currency.cost_of(of.amount, guarantee.currency)
     if of.refines is not None:
         price += f", refined from {epsilon_text(of.refines.epsilon)}"
-    found = of.discover
-    if found is not None:
-        price += f", its domain discovered for {discovery_price(found)}"
-        cost += found.epsilon
+    if discover is not None:
+        price += f", its domain discovered for {discovery_price(discover)}"
+        cost += discover.epsilon
     return Charge(
         key=key,
         population=account.population,
         kind="dp",
         nano_epsilon=nano_epsilon(cost),
-        what=f"{of.estimator}/{of.method} at {price}",
+        what=f"{of.spec.name}/{of.method} at {price}",
         facts={
-            "estimator": of.estimator,
+            "estimator": of.spec.name,
             "method": of.method,
             "epsilon": epsilon,
-            "delta": _said(guarantee.currency),
+            "delta": delta,
             "measuring": fact_text(texts_of(of.model, measuring=True)),
             "postprocessing": fact_text(texts_of(of.model, measuring=False)),
             "unit": account.unit,
@@ -174,7 +182,7 @@ def _charge(
             **facts,
         },
         currency=account.currency,
-        delta=Fraction(0) if found is None else found.delta or Fraction(0),
+        delta=Fraction(0) if discover is None else discover.delta or Fraction(0),
     )
 
 

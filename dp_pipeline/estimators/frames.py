@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from itertools import pairwise
 from numbers import Complex, Integral, Real
 from typing import Any, Literal
 
@@ -24,12 +23,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.raw import values as raw_values
-from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.domain import Attribute, Undeclared
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.errors import DeclarationError
-
-_BLOCK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,28 +56,6 @@ class Features:
                 "X: expected names of columns that are all text, got some that are"
             )
         return tuple(self.labels or ()) if any(texts) else numbered(0, len(self.columns))
-
-
-def whole_number(value: object, *, of: str, least: int, most: int | None = None) -> int:
-    """An argument that is one; DeclarationError, which shows it, for anything else."""
-    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
-    if whole is None or whole < least or (most is not None and whole > most):
-        where = f"of at least {least}" if most is None else f"in {least}..{most}"
-        raise DeclarationError(f"{of}: expected a whole number {where}, got {value!r:.60}")
-    return whole
-
-
-def ascending(values: Any, *, at_least: int) -> tuple[float, ...] | None:
-    """Finite numbers of a list, each above the one before; None for anything else."""
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        return None
-    if array.dtype.kind not in "iuf" or array.ndim != 1 or len(array) < at_least:
-        return None
-    numbers = tuple(float(number) for number in array)
-    ascends = all(low < high for low, high in pairwise(numbers))
-    return numbers if ascends and all(map(math.isfinite, numbers)) else None
 
 
 def numbered(start: int, stop: int) -> tuple[str, ...]:
@@ -174,63 +148,40 @@ def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
     return array
 
 
-def numeric_columns(X: Any) -> list[NDArray[Any]]:
-    """One numeric array (rows,) a column of an array, of nested lists or of a data frame.
+def numeric_columns(X: Any) -> tuple[Any, ...]:
+    """The columns of an array, of nested lists or of a data frame, which are of numeric types.
 
     Raises DeclarationError unless X has two dimensions, a column and numeric types.
     """
-    columns = [_numeric(column) for column in features_of(X).columns]
+    columns = features_of(X).columns
     if not columns:
         raise DeclarationError("X: expected at least one column, got none")
+    for kind in (column.dtype for column in columns):
+        if kind.kind == "c":
+            raise DeclarationError(
+                "X: expected real numbers, got others: Complex data not supported"
+            )
+        if kind.kind not in "biuf":
+            # The type alone: what NumPy calls a text type tells the longest text of the rows.
+            raise DeclarationError(
+                f"X: expected columns of a numeric type, got {kind.type.__name__}: of a frame "
+                "choose some, X[[name, name]]"
+            )
     return columns
 
 
-def _numeric(column: Any) -> NDArray[Any]:
-    dtype = column.dtype
-    if dtype.kind == "c":
-        raise DeclarationError("X: expected real numbers, got others: Complex data not supported")
-    if dtype.kind not in "biuf":
-        # The type alone: what NumPy calls a text type tells the longest text of the rows.
-        raise DeclarationError(
-            f"X: expected columns of a numeric type, got {dtype.type.__name__}: of a frame choose "
-            "some, X[[name, name]]"
-        )
-    if isinstance(dtype, np.dtype):
-        return np.asarray(column)
-    # Nullable numbers: what is missing becomes NaN.
-    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def counter_over(columns: list[NDArray[Any]], domain: Domain) -> MemoryCounter:
-    """The engine over fixed-point coordinates, 4 bytes a number.
-
-    ±inf is clipped like any number outside the box; a row with NaN is dropped. What
-    becomes of a row depends on that row alone.
+def numeric_rows(X: Any, columns: int) -> FloatArray:
+    """The rows of X as numbers (n, columns), NaN where one is missing; DeclarationError also for
+    another number of columns.
     """
-    box, rows, kept = domain.box(domain.names), len(columns[0]), 0
-    table = np.empty((len(columns), rows), dtype=np.int32)
-    # A warning about a cast would say something about a row.
-    with np.errstate(all="ignore"):
-        for start in range(0, rows, _BLOCK_ROWS):
-            here = slice(start, start + _BLOCK_ROWS)
-            block = np.stack([column[here].astype(np.float64) for column in columns])
-            block = block[:, ~np.isnan(block).any(axis=0)]
-            stop = kept + block.shape[1]
-            for axis, interval in enumerate(box):
-                table[axis, kept:stop] = interval.encode(block[axis])
-            kept = stop
-    coordinates = dict(zip(domain.names, table[:, :kept], strict=True))
-    return MemoryCounter(domain, coordinates=coordinates, codes={}, rows=kept)
+    given = numeric_columns(plain_frame(X))
+    if len(given) != columns:
+        raise DeclarationError(f"X: expected {columns} columns, got {len(given)}")
+    return np.stack([numbers_of(column)[0] for column in given], axis=1)
 
 
 UNKNOWN = "\0"
 """The text of a value that is none of text, number and truth value: no level, no number."""
-
-_FIRST_ROUNDED = 2**53
-"""The least size at which two whole numbers are one float: 2⁵³ + 1 is stored as 2⁵³."""
-
-ALSO_CALLED = {"True": "1", "1": "True", "False": "0", "0": "False"}
-"""A truth value is a number to Python, and the other way round."""
 
 
 def text_of(value: object, *, truth_is_number: bool = False) -> str | None:
@@ -279,20 +230,6 @@ def _number_text(value: Any) -> str | None:
     return str(int(number)) if number.is_integer() else repr(number)
 
 
-def is_rounded(text: str) -> bool:
-    """Whether it is the text of a whole number that may become another one when it is a float.
-
-    One missing value turns a column of whole numbers into floats.
-
-    >>> is_rounded("9007199254740991"), is_rounded("9007199254740992"), is_rounded("a")
-    (False, True, False)
-    """
-    digits = text.removeprefix("-")
-    # A number has no zero in front: such a text is never the text of one.
-    is_whole = digits.isascii() and digits.isdigit() and not digits.startswith("0")
-    return is_whole and (len(digits) > 16 or int(digits) >= _FIRST_ROUNDED)
-
-
 Kind = Literal["categories", "truths", "numbers", "texts", "others"]
 
 
@@ -325,9 +262,9 @@ def stored(column: Any, *, truth_is_number: bool = False) -> pa.ChunkedArray:
     truth_is_number   a truth value is 1 or 0, not the text True or False
     """
     if column.dtype.name == "category":
-        categories = stored(column.cat.categories, truth_is_number=truth_is_number)
-        places = column.cat.codes.to_numpy()
-        return categories.take(pa.array(places, mask=places < 0))
+        return _taken(column, stored(column.cat.categories, truth_is_number=truth_is_number))
+    if truth_is_number and column.dtype == np.dtype(bool):
+        column = np.asarray(column).view(np.int8)
     as_it_is = _stored_as_it_is(column)
     if as_it_is is not None:
         return as_it_is
@@ -335,8 +272,17 @@ def stored(column: Any, *, truth_is_number: bool = False) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(texts, type=pa.large_string())])
 
 
+def _taken(column: Any, categories: pa.ChunkedArray) -> pa.ChunkedArray:
+    places = column.cat.codes.to_numpy()
+    return categories.take(pa.array(places, mask=places < 0))
+
+
 def _stored_as_it_is(column: Any) -> pa.ChunkedArray | None:
     """As pyarrow stores it, where that is of a type that is read here."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
+        is_real = column.dtype.kind == "f" and column.dtype != np.float32
+        plain = np.float64 if is_real else column.dtype.newbyteorder("=")
+        column = np.asarray(column).astype(plain, copy=False)
     try:
         array = pa.array(column, from_pandas=True)
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
@@ -355,12 +301,19 @@ def _word(value: Any, *, truth_is_number: bool) -> str | None:
     return text_of(value, truth_is_number=truth_is_number)
 
 
+def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
+    """A column of X as a source of a file gives it: of numbers, texts or times, as declared."""
+    if attribute.clock is not None:
+        return stored_times(column)
+    # A truth value of a column of which nothing is said is a text.
+    is_number = attribute.is_numeric and attribute.undeclared != Undeclared()
+    return stored(column, truth_is_number=is_number)
+
+
 def stored_times(column: Any) -> pa.ChunkedArray:
     """A column of dates or times, or of texts that say them, for the reader of ``raw.values``."""
     if column.dtype.name == "category":
-        categories = stored_times(column.cat.categories)
-        places = column.cat.codes.to_numpy()
-        return categories.take(pa.array(places, mask=places < 0))
+        return _taken(column, stored_times(column.cat.categories))
     if column.dtype != object and column.dtype.kind not in "biufc":
         try:
             array = pa.array(column, from_pandas=True)

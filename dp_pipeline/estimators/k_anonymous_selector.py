@@ -16,8 +16,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.anonymity.method import Bit, Method, sensitive_diversity
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
-from dp_pipeline.estimators.fit import InvalidParameter, invalid_parameters
-from dp_pipeline.estimators.frames import Features, features_of, plain_frame, whole_number
+from dp_pipeline.estimators.frames import Features, features_of, plain_frame
+from dp_pipeline.estimators.parameters import (
+    InvalidParameter,
+    invalid_parameters,
+    whole_number,
+)
 from dp_pipeline.estimators.selection import (
     FittedRecoding,
     Selection,

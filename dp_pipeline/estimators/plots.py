@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dp_pipeline.estimators.fit import InvalidParameter, invalid_parameters
 from dp_pipeline.estimators.frames import (
     features_of,
     numbered,
@@ -26,6 +25,7 @@ from dp_pipeline.estimators.frames import (
     plain_frame,
     text_of,
 )
+from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters
 from dp_pipeline.estimators.private_kmeans import PrivateKMeans
 from dp_pipeline.estimators.private_synthesizer import PrivateSynthesizer
 from dp_pipeline.raw.comparison import distances

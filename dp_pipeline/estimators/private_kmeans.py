@@ -2,53 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_pipeline.estimators.after_fit import clustering_doubts, clustering_report, warn_of
 from dp_pipeline.estimators.charging import charged
-from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
-from dp_pipeline.estimators.discovery import (
-    Discovery,
-    cost_of,
-    declared_domain,
-    left_of,
-    open_bounds,
-    undeclared_attribute,
-)
-from dp_pipeline.estimators.fit import (
-    Estimate,
+from dp_pipeline.estimators.declared import box_columns, domain_of
+from dp_pipeline.estimators.discovery import cost_of, widest
+from dp_pipeline.estimators.fit import Estimate, PrivateFit
+from dp_pipeline.estimators.frames import numbered, numeric_columns, numeric_rows, plain_frame
+from dp_pipeline.estimators.parameters import (
     InvalidParameter,
-    PrivateFit,
-    clustering_model,
-    exact_epsilon,
     generator,
     invalid_parameters,
     is_fit_for_release,
     noise_of,
-    plain_guarantee,
-    planning_params,
-    promised,
-)
-from dp_pipeline.estimators.frames import (
-    counter_over,
-    numbered,
-    numeric_columns,
-    plain_frame,
     whole_number,
 )
-from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.estimators.private_estimator import (
+    PrivateEstimator,
+    declared_model,
+    discovered,
+    promised,
+)
+from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.inference.kmeans import cluster_synopsis
-from dp_pipeline.release.accountant import Spend
-from dp_pipeline.release.clusters import Clusters, Tables
+from dp_pipeline.metrics.clustering import nicv
+from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.raw.evaluate import reference_of
+from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.reporting.figures.cluster_view import cluster_sizes
+from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings
 from dp_pipeline.reporting.quality import ClusteringQuality
-from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -64,7 +54,7 @@ def _number_of_clusters(value: object) -> int:
 class PrivateKMeans(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
+    PrivateEstimator,
 ):
     """k-means whose centres are ε-differentially private: one row more or less changes the
     probability of any result by at most the factor e^ε.
@@ -238,28 +228,21 @@ class PrivateKMeans(
         rng = generator(self.random_state)
         with invalid_parameters():
             X = plain_frame(X)
-            columns = numeric_columns(X)
+            values = numeric_columns(X)
             # Types and shape were looked at above, in words that show no value of a row.
             validate_data(self, X, skip_check_array=True)
-            discovery = self._discovery()
-            fit = self._declared(discovery)
-            noise = noise_of(self.noise)
+            fit, noise = self._declared(), noise_of(self.noise)
 
             def run() -> Estimate[Clusters]:
                 nonlocal fit
-                spends: tuple[Spend, ...] = ()
-                if discovery is not None:
-                    found, spends = discovery.found(list(columns), noise)
-                    fit = replace(fit, domain=domain_of(found))
-                fitted = fit.run(counter_over(columns, fit.domain), noise=noise, rng=rng)
+                fit, spends = discovered(fit, values, noise)
+                rows = prepared_rows(fit.spec.domain, values)
+                fitted = fit.run(rows.counter(), noise=noise, rng=rng)
                 return replace(fitted, spends=(*spends, *fitted.spends))
 
-            fitted = self._paid(fit, run, noise)
+            fitted = charged(fit, run, population=self.population, noise=noise)
         self._keep(fitted, fit)
-        self.fit_for_release_ = is_fit_for_release(self.noise)
-        self._promised = promised(fit, asked=self.epsilon, is_fit=self.fit_for_release_)
-        self.warnings_ = clustering_doubts(fitted, fit, nominal_rows=self.nominal_rows)
-        warn_of("PrivateKMeans", self.warnings_)
+        self._warn()
         return self
 
     def predict(self, X: Any) -> IntArray:
@@ -363,7 +346,12 @@ class PrivateKMeans(
         """
         check_is_fitted(self)
         with invalid_parameters():
-            return clustering_report(self.cluster_centers_, self.bounds_, real)
+            rows = numeric_rows(real, len(self.bounds_))
+            points = np.clip(rows[~np.isnan(rows).any(axis=1)], *self.bounds_.T)
+            if not len(points):
+                raise DeclarationError("X: expected a row without a missing number, got none")
+        floor = nicv(points, reference_of(points, len(self.cluster_centers_)))
+        return ClusteringQuality(len(points), nicv(points, self.cluster_centers_), floor)
 
     def recluster(self, n_clusters: int) -> FloatArray:
         """Another number of centres from ``synopsis_``, for no further ε.
@@ -401,88 +389,53 @@ class PrivateKMeans(
         boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """What is promised, once there is a fit; its parameters before."""
-        line = getattr(self, "_promised", None)
-        return str(super().__repr__(N_CHAR_MAX)) if line is None else line
-
     @property
     def _names(self) -> tuple[str, ...]:
         named = getattr(self, "feature_names_in_", None)
         return numbered(0, self.n_features_in_) if named is None else tuple(map(str, named))
 
-    def _discovery(self) -> Discovery | None:
-        """The bounds that are to be found; None where all are declared."""
-        names = self._names
-        bounds = open_bounds(self.bounds, names)
-        if not bounds:
-            if self.discover is not None:
-                declared_domain(self.bounds, names)
-                raise DeclarationError("discover: expected a column with bounds to find, got none")
-            return None
-        known = [name for name in names if name not in bounds]
-        said = {name: self.bounds[name] for name in known} if known else {}
-        declared = {one.name: one for one in declared_domain(said, tuple(known))} if known else {}
-        columns = [declared.get(name) or undeclared_attribute(name) for name in names]
-        return Discovery(tuple(map(DeclaredColumn, columns)), cost_of(self.discover))
-
-    def _declared(self, discovery: Discovery | None) -> PrivateFit[Clusters]:
+    def _declared(self) -> PrivateFit[Clusters]:
         """The fit; before a discovery, in a box that means nothing."""
-        if discovery is None:
-            domain, cost = declared_domain(self.bounds, self._names), None
-        else:
-            domain, cost = domain_of(discovery.widest), discovery.cost
-        epsilon = left_of(exact_epsilon(self.epsilon), cost)
-        model = clustering_model(
-            self.method,
-            clusters=_number_of_clusters(self.n_clusters),
-            nominal_rows=self.nominal_rows,
-            params=self.method_params,
-            learned=planning_params(self.plan_from, self),
+        domain = domain_of(box_columns(self.bounds, self._names))
+        cost = cost_of(self.discover, domain, kind="with bounds to find")
+        spec = DatasetSpec.of_domain("PrivateKMeans", domain, discover=cost)
+        model = declared_model(
+            self,
+            Clustering,
+            elsewhere={"k": "n_clusters", "columns": "the columns of X"},
+            k=str(_number_of_clusters(self.n_clusters)),
         )
-        model.check(domain)
-        guarantee = plain_guarantee(self.method, model, epsilon, domain=domain)
-        return PrivateFit(
-            "PrivateKMeans",
-            self.method,
-            Clusters,
-            model,
-            domain,
-            guarantee,
-            cost,
-            self._earlier(domain),
-        )
-
-    def _earlier(self, domain: Domain) -> Tables | None:
-        """What the fit before tells of its boxes; DeclarationError for those of another box."""
-        if self.plan_from is None:
-            return None
-        box = domain.box(domain.names)
-        ends = np.array([[side.lower, side.upper] for side in box])
+        fit = self._declared_fit(spec, Clusters, model)
         before = self.plan_from
+        if before is None:
+            return fit
+        box = widest(spec).domain.box(domain.names)
+        ends = np.array([[side.lower, side.upper] for side in box])
         if before.synopsis_ is None or not np.array_equal(before.bounds_, ends):
             raise DeclarationError(
                 "plan_from: expected a fit with a synopsis over the same bounds, got another"
             )
         synopsis = replace(before.synopsis_, columns=domain.names)
-        return {"synopsis": synopsis.table()}
-
-    def _paid(
-        self, fit: PrivateFit[Clusters], run: Callable[[], Estimate[Clusters]], noise: NoiseSource
-    ) -> Estimate[Clusters]:
-        if self.population is None:
-            return run()
-        return charged(fit, run, population=self.population, noise=noise)
+        return replace(fit, earlier={"synopsis": synopsis.table()})
 
     def _keep(self, fitted: Estimate[Clusters], fit: PrivateFit[Clusters]) -> None:
-        box = fit.domain.box(fit.domain.names)
-        low, high = [side.lower for side in box], [side.upper for side in box]
-        self.bounds_ = np.array([low, high]).T
+        domain, tables = fit.spec.domain, fitted.released.tables()
+        box = domain.box(domain.names)
+        self.bounds_ = np.array([[side.lower, side.upper] for side in box])
         # A mean of floats may lie a last bit outside.
-        self.cluster_centers_ = np.clip(fitted.released.centres, low, high)
+        self.cluster_centers_ = np.clip(fitted.released.centres, *self.bounds_.T)
         self.synopsis_ = fitted.released.synopsis
-        self.cluster_sizes_ = cluster_sizes(fitted.released.tables())
+        self.cluster_sizes_ = cluster_sizes(tables)
         self.spends_ = fitted.spends
+        self.fit_for_release_ = is_fit_for_release(self.noise)
+        self._promised = promised(fit, asked=self.epsilon, is_fit=self.fit_for_release_)
+        self.warnings_ = clustering_warnings(
+            tables,
+            [domain[name] for name in fitted.released.columns],
+            NoisyTotal.of_tables(tables, fitted.spends, distance=fit.spec.distance),
+            epsilon=fit.guarantee.epsilon,
+            nominal_rows=self.nominal_rows,
+        )
 
     def _checked(self, X: Any) -> FloatArray:
         check_is_fitted(self)
@@ -491,8 +444,3 @@ class PrivateKMeans(
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = not str(self.noise).startswith("seeded:")
-        return tags

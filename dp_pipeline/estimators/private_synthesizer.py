@@ -4,46 +4,32 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dp_pipeline.estimators.after_fit import (
-    FinishedFit,
-    drawn,
-    finished_fit,
-    table_doubts,
-    table_report,
-    warn_of,
-)
-from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
-from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
-from dp_pipeline.estimators.fit import (
-    Estimate,
-    PrivateFit,
+from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
+from dp_pipeline.estimators.discovery import cost_of, discovered_words
+from dp_pipeline.estimators.fit import Estimate, PrivateFit
+from dp_pipeline.estimators.frames import features_of, frame_kind
+from dp_pipeline.estimators.parameters import (
     exact_delta,
-    exact_epsilon,
     generator,
     invalid_parameters,
     is_fit_for_release,
     noise_of,
-    plain_guarantee,
-    planning_params,
-    prior_params,
+    whole_number,
+)
+from dp_pipeline.estimators.private_estimator import (
+    PrivateEstimator,
+    declared_model,
+    discovered,
     promised,
-    table_model,
 )
-from dp_pipeline.estimators.frames import Features, features_of, frame_kind, whole_number
-from dp_pipeline.estimators.rows import (
-    PreparedRows,
-    declared_values,
-    every_column,
-    prepared_rows,
-    public_rows,
-)
+from dp_pipeline.estimators.refinement import FinishedFit, drawn, finished_fit
+from dp_pipeline.estimators.rows import PreparedRows, declared_values, prepared_rows, public_rows
 from dp_pipeline.estimators.synthetic_frames import (
     clique_graph,
     columns_of_marginal,
@@ -51,49 +37,21 @@ from dp_pipeline.estimators.synthetic_frames import (
     synthetic_frame,
     typed,
 )
-from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.release.accountant import Spend
+from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.publish.evaluate import Comparison
 from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.reporting.noisy_answers import NoisyAnswers
+from dp_pipeline.reporting.plausibility import NoisyTotal, table_warnings
 from dp_pipeline.reporting.quality import QualityReport
-from dp_pipeline.spec.attribute_parser import DISCOVER
 from dp_pipeline.spec.constraint_parser import constraints_of
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import DeclarationError
-
-
-@dataclass
-class _Begun:
-    """A fit that is about to run. Rows live here.
-
-    fit         before a discovery, of as many cells as may be found; after it, of those found
-    columns     to be kept; ``again`` are the same, to read rows with
-    values      of each column, a row each
-    discovery   None where every column is declared
-    refuse      whether a row that does not fit is refused, in place of being left out
-    rows        None before a discovery
-    """
-
-    fit: PrivateFit[SyntheticTable]
-    columns: tuple[DeclaredColumn, ...]
-    again: tuple[DeclaredColumn, ...]
-    values: list[Any]
-    discovery: Discovery | None
-    refuse: bool
-    rows: PreparedRows | None = None
-
-    def prepare(self) -> None:
-        """Find out which rows fit, once the columns are known."""
-        constraints = self.fit.domain.constraints
-        self.rows = prepared_rows(
-            self.values, self.again, refuse=self.refuse, constraints=constraints
-        )
-
 
 MOST_ROWS = 10**9
 
 
-class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
+class PrivateSynthesizer(PrivateEstimator):
     """A synthetic table that is ε-differentially private: one row more or less changes the
     probability of any result by at most the factor e^ε.
 
@@ -337,67 +295,52 @@ noise protects nobody
         """
         began = generator(self.random_state)
         with invalid_parameters():
-            features = features_of(X, typed=False)
-            begun = self._begun(features, with_prior=prior is not None)
+            features, noise = features_of(X, typed=False), noise_of(self.noise)
+            columns = declared_columns(every_column(self.domain, features))
+            values = declared_values(features, domain_of(columns).names)
+            fit = self._declared(columns, has_prior=prior is not None)
+            refuse = self._refuses_unknown()
+            rows = None if fit.spec.to_discover else self._rows(fit, values, refuse=refuse)
             if prior is not None:
-                begun.fit = replace(begun.fit, public=self._public_rows(prior, X, begun))
+                fit = self._beside(fit, prior, X)
             before = None if refines is None else finished_fit(type(self), refines)
             if before is not None:
-                begun.fit = before.refined_by(begun.fit, self.noise)
-            noise, is_fit = noise_of(self.noise), is_fit_for_release(self.noise)
-            promise = promised(begun.fit, asked=self.epsilon, is_fit=is_fit)
+                fit = before.refined_by(fit, self.noise)
+            is_fit = is_fit_for_release(self.noise)
+            promise = promised(fit, asked=self.epsilon, is_fit=is_fit)
+
+            def run() -> Estimate[SyntheticTable]:
+                nonlocal fit
+                fit, spends = discovered(fit, values, noise)
+                here = rows or self._rows(fit, values, refuse=refuse)
+                fitted = fit.run(here.counter(), noise=noise, rng=copy.deepcopy(began))
+                return replace(fitted, spends=(*spends, *fitted.spends))
+
             fitted, draw = drawn(
-                begun.fit,
-                lambda: self._run(begun, noise, copy.deepcopy(began)),
-                begun.rows,
+                fit,
+                run,
+                rows,
                 noise=noise,
                 population=self.population,
                 refines=None if before is None else before.draw,
             )
-        self._over = FinishedFit(begun.fit, began, fitted.transcript, draw, is_fit)
+        self._over = FinishedFit(fit, began, fitted.transcript, draw, is_fit)
+        self._columns = typed(columns, values, fit.spec.domain)
         self._frame_kind, self._promised = frame_kind(X), promise
-        self._keep(begun, fitted)
-        self._name_features(begun.fit.domain.names, is_named=features.labels is not None)
-        warn_of("PrivateSynthesizer", self.warnings_)
+        self._keep(fitted)
+        self._name_features(fit.spec.domain.names, is_named=features.labels is not None)
+        self._warn()
         return self
 
-    def _begun(self, features: Features, *, with_prior: bool) -> _Begun:
-        is_open = isinstance(self.domain, str) and self.domain == DISCOVER
-        domain = every_column({...: DISCOVER} if is_open else self.domain, features)
-        columns = declared_columns(domain)
-        values = declared_values(features, columns)
-        columns = typed(columns, values)
-        discovery = self._discovery(columns)
-        fit = self._declared(columns, discovery, with_prior=with_prior)
-        # A declaration that read rows may hold a cache of them, so it is not the one kept.
-        again = declared_columns(domain)
-        begun = _Begun(fit, columns, again, values, discovery, refuse=self._refuses_unknown())
-        if discovery is None:
-            begun.prepare()
-        return begun
-
-    def _run(
-        self, begun: _Begun, noise: NoiseSource, rng: np.random.Generator
-    ) -> Estimate[SyntheticTable]:
-        """A discovery first, where there is something to discover."""
-        spends: tuple[Spend, ...] = ()
-        if begun.discovery is not None:
-            begun.columns, spends = begun.discovery.found(begun.values, noise)
-            begun.fit = replace(self._declared(begun.columns), guarantee=begun.fit.guarantee)
-            begun.again = begun.columns
-            begun.prepare()
-        assert begun.rows is not None
-        fitted = begun.fit.run(begun.rows.counter(), noise=noise, rng=rng)
-        return replace(fitted, spends=(*spends, *fitted.spends))
-
-    def _keep(self, begun: _Begun, fitted: Estimate[SyntheticTable]) -> None:
-        self._columns, self._table = begun.columns, fitted.released
-        found = begun.discovery
-        self.spends_ = fitted.spends
-        self.discovered_ = {} if found is None else found.words_of(begun.columns)
-        self.graph_ = clique_graph(fitted.released)
+    def _keep(self, fitted: Estimate[SyntheticTable]) -> None:
+        table, spec = fitted.released, self._over.fit.spec
+        self._table, self.spends_ = table, fitted.spends
+        self.discovered_ = discovered_words(spec)
+        self.graph_ = clique_graph(table)
         self.fit_for_release_ = self._over.is_fit
-        self.warnings_ = table_doubts(fitted, begun.fit, nominal_rows=self.nominal_rows)
+        shares = {name: table.probabilities((name,)) for name in table.attributes}
+        total = NoisyTotal.of_marginals(table.measured)
+        self.warnings_ = table_warnings(shares, spec.domain, total, nominal_rows=self.nominal_rows)
 
     def _name_features(self, names: tuple[str, ...], *, is_named: bool) -> None:
         """An array has no names: those of an earlier fit are forgotten."""
@@ -538,72 +481,54 @@ noise protects nobody
         """
         check_is_fitted(self)
         with invalid_parameters():
-            return table_report(
-                self._table, self._columns, self._over.fit.domain, real=real, label=label
-            )
+            return self._report(real, label)
 
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """What is promised, once there is a fit; its parameters before."""
-        line = getattr(self, "_promised", None)
-        return str(super().__repr__(N_CHAR_MAX)) if line is None else line
+    def _report(self, real: Any, label: str | None) -> QualityReport:
+        table, domain = self._table, self._over.fit.spec.domain
+        codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
+        answers = NoisyAnswers.of_table(table)
+        measured, unmeasured = answers.compared(codes, domain), answers.unmeasured(codes)
+        if real is None:
+            if label is not None:
+                raise DeclarationError("label: expected none without real rows, got one")
+            return QualityReport(len(table.codes), measured=measured, unmeasured=unmeasured)
+        values = declared_values(features_of(real, typed=False), domain.names)
+        rows = prepared_rows(domain, values)
+        return replace(
+            Comparison(domain, rows.codes, codes).report(label=label),
+            measured=measured,
+            unmeasured=unmeasured,
+            left_out=len(values[0]) - rows.number,
+        )
 
-    def _discovery(self, columns: tuple[DeclaredColumn, ...]) -> Discovery | None:
-        """What is to be discovered; None where every column is declared."""
-        named = [one.attribute.name for one in columns if one.attribute.undeclared is not None]
-        if named:
-            return Discovery(columns, cost_of(self.discover))
-        if self.discover is not None:
-            raise DeclarationError(
-                "discover: expected a column of domain that says discover or quantiles, got none"
-            )
-        return None
-
-    def _declared(
-        self,
-        columns: tuple[DeclaredColumn, ...],
-        discovery: Discovery | None = None,
-        *,
-        with_prior: bool = False,
-    ) -> PrivateFit[SyntheticTable]:
+    def _declared(self, columns: Columns, *, has_prior: bool) -> PrivateFit[SyntheticTable]:
         """The fit; before a discovery, of as many cells as may be found."""
-        said = self.constraints
-        constraints = () if said is None else constraints_of(said, domain_of(columns))
-        widest = columns if discovery is None else discovery.widest
-        domain = Domain(domain_of(widest).attributes, constraints)
-        epsilon, delta = exact_epsilon(self.epsilon), exact_delta(self.delta)
-        cost = None if discovery is None else discovery.cost
-        epsilon = left_of(epsilon, cost)
-        learned = planning_params(self.plan_from, self)
-        model = table_model(
-            self.method,
-            nominal_rows=self.nominal_rows,
-            params=self.method_params,
-            learned=learned | (prior_params(self.method) if with_prior else {}),
-        )
-        model.check(domain)
-        guarantee = plain_guarantee(self.method, model, epsilon, domain=domain, delta=delta)
+        domain = domain_of(columns)
+        cost = cost_of(self.discover, domain, kind="of domain that says discover or quantiles")
+        if self.constraints is not None:
+            domain = Domain(domain.attributes, constraints_of(self.constraints, domain))
+        spec = DatasetSpec.of_domain("PrivateSynthesizer", domain, discover=cost)
+        elsewhere = {"attributes": "the columns of domain"}
+        model = declared_model(self, TableModel, elsewhere=elsewhere, has_prior=has_prior)
+        fit = self._declared_fit(spec, SyntheticTable, model, exact_delta(self.delta))
         before = self.plan_from
-        earlier = None if before is None else before._table.tables()  # noqa: SLF001
-        return PrivateFit(
-            "PrivateSynthesizer",
-            self.method,
-            SyntheticTable,
-            model,
-            domain,
-            guarantee,
-            cost,
-            earlier,
-        )
+        return fit if before is None else replace(fit, earlier=before._table.tables())  # noqa: SLF001
 
     @staticmethod
-    def _public_rows(prior: Any, X: Any, begun: _Begun) -> PublicTable:
+    def _beside(fit: PrivateFit[SyntheticTable], prior: Any, X: Any) -> PrivateFit[SyntheticTable]:
         if prior is X:
             raise DeclarationError("prior: expected public rows of others, got X itself")
-        if begun.discovery is not None:
+        if fit.spec.to_discover:
             raise DeclarationError(
                 "prior: expected declared columns, which say the same of both, got some to discover"
             )
-        return public_rows(prior, begun.again, constraints=begun.fit.domain.constraints)
+        return replace(fit, public=public_rows(prior, fit.spec.domain))
+
+    @staticmethod
+    def _rows(
+        fit: PrivateFit[SyntheticTable], values: Sequence[Any], *, refuse: bool
+    ) -> PreparedRows:
+        return prepared_rows(fit.spec.domain, values, refuse=refuse)
 
     def _refuses_unknown(self) -> bool:
         if self.on_unknown not in ("drop", "error"):
@@ -620,5 +545,4 @@ noise protects nobody
         tags = super().__sklearn_tags__()
         # A value that is missing, or no declared one, is dropped or has a cell of its own.
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
-        tags.non_deterministic = not str(self.noise).startswith("seeded:")
         return tags

@@ -23,13 +23,13 @@ from dp_pipeline.anonymity.method import Bit
 from dp_pipeline.anonymity.partition import Column
 from dp_pipeline.estimators.frames import (
     UNKNOWN,
-    ascending,
     frame_kind,
     kind_of,
     numbers_of,
     text_of,
     text_places,
 )
+from dp_pipeline.estimators.parameters import ascending
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import DeclarationError
 

@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dp_pipeline.estimators.declared import DeclaredColumn
+from dp_pipeline.estimators.declared import Columns, DeclaredColumn
 from dp_pipeline.estimators.frames import FrameKind, text_of
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.raw import values as raw_values
 from dp_pipeline.release.measurement import NoisyCounts, least_noisy
 from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import IntArray, Levels
 from dp_pipeline.spec.errors import DeclarationError
 
 _NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
@@ -72,12 +73,26 @@ def synthetic_frame(
     return _of_kind(pd.DataFrame(frame), columns, kind)
 
 
-def typed(columns: tuple[DeclaredColumn, ...], values: list[Any]) -> tuple[DeclaredColumn, ...]:
-    """The columns with the types that those of ``X`` have, as far as no value of a row is in them:
-    a fitted estimator, and its pickle, holds them.
+def typed(columns: Columns, values: Sequence[Any], domain: Domain) -> Columns:
+    """The columns of a fit: with what was discovered of them, as texts, and with the types that
+    those of ``X`` have, as far as no value of a row is in them: a fitted estimator, and its pickle,
+    holds them.
     """
-    both = zip(columns, values, strict=True)
-    return tuple(replace(one, dtype=_public_type(one, given.dtype)) for one, given in both)
+    return tuple(
+        replace(
+            column,
+            attribute=domain[column.attribute.name],
+            levels=_texts(domain[column.attribute.name])
+            if column.attribute.undeclared is not None
+            else column.levels,
+            dtype=_public_type(column, given.dtype),
+        )
+        for column, given in zip(columns, values, strict=True)
+    )
+
+
+def _texts(attribute: Attribute) -> tuple[str, ...] | None:
+    return attribute.cells.values if isinstance(attribute.cells, Levels) else None
 
 
 def _public_type(column: DeclaredColumn, given: Any) -> Any:

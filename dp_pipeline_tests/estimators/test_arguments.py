@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
-from dp_pipeline.estimators.discovery import declared_domain
-from dp_pipeline.estimators.fit import exact_delta, exact_epsilon
+from dp_pipeline.estimators.declared import box_columns, domain_of
+from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import PrivacyGuarantee
@@ -86,12 +86,12 @@ SAME_BOX = [
 
 @pytest.mark.parametrize("bounds", SAME_BOX, ids=["pairs", "array", "mapping"])
 def test_bounds_of_each_column_can_be_written_in_three_ways(bounds: object):
-    box = declared_domain(bounds, ("x", "y")).box(("x", "y"))
+    box = domain_of(box_columns(bounds, ("x", "y"))).box(("x", "y"))
     assert [(side.lower, side.upper) for side in box] == [(0.0, 8.0), (-1.0, 1.0)]
 
 
 def test_one_pair_of_bounds_holds_for_all_columns():
-    box = declared_domain((0, 8), ("x", "y")).box(("x", "y"))
+    box = domain_of(box_columns((0, 8), ("x", "y"))).box(("x", "y"))
     assert [(side.lower, side.upper) for side in box] == [(0.0, 8.0)] * 2
 
 

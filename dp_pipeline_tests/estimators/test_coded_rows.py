@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.estimators.declared import declared_columns
+from dp_pipeline.estimators.declared import declared_columns, domain_of, every_column
 from dp_pipeline.estimators.frames import features_of, numbers_of, text_places
-from dp_pipeline.estimators.rows import declared_values, every_column, prepared_rows
+from dp_pipeline.estimators.rows import declared_values, prepared_rows
 from dp_pipeline.spec.errors import DeclarationError
 
 NAN = float("nan")
@@ -24,8 +24,8 @@ NAN = float("nan")
 def counted(values: Any, declared: Any) -> list[int]:
     """Rows in every cell of one column."""
     features = features_of(pd.DataFrame({"x": values}))
-    columns = declared_columns({"x": declared})
-    counter = prepared_rows(declared_values(features, columns), columns, refuse=False).counter()
+    domain = domain_of(declared_columns({"x": declared}))
+    counter = prepared_rows(domain, declared_values(features, domain.names)).counter()
     return counter.exact_tables([("x",)])[0].tolist()
 
 
@@ -100,9 +100,8 @@ def test_a_truth_value_is_its_text_where_texts_are_declared():
 
 def test_a_row_that_fits_in_one_column_alone_is_dropped_from_all():
     frame = pd.DataFrame({"x": ["a", "b", "z"], "y": [0.5, NAN, 0.5]})
-    columns = declared_columns({"x": ["a", "b"], "y": {"bounds": [0, 1], "bins": 1}})
-    values = declared_values(features_of(frame), columns)
-    counter = prepared_rows(values, columns, refuse=False).counter()
+    domain = domain_of(declared_columns({"x": ["a", "b"], "y": {"bounds": [0, 1], "bins": 1}}))
+    counter = prepared_rows(domain, declared_values(features_of(frame), domain.names)).counter()
     tables = counter.exact_tables([(), ("x",), ("y",)])
     assert [one.tolist() for one in tables] == [1, [1, 0], [1]]
 
@@ -114,9 +113,9 @@ def test_a_row_does_not_change_what_becomes_of_another():
 
 def codes(values: Any, declared: Any) -> list[int]:
     """The codes of one column, row by row, without the rows that do not fit."""
-    columns = declared_columns({"x": declared})
-    read = declared_values(features_of(pd.DataFrame({"x": values})), columns)
-    return prepared_rows(read, columns, refuse=False).counter()._batch.codes["x"].tolist()
+    features = features_of(pd.DataFrame({"x": values}))
+    domain = domain_of(declared_columns({"x": declared}))
+    return prepared_rows(domain, features.columns).codes["x"].tolist()
 
 
 @pytest.mark.parametrize("word", ["-999.0", "1e3", "099", "-999"])
@@ -279,10 +278,9 @@ AGE = {"bounds": [0, 90], "bins": 3}
 def cells(X: Any, domain: Any) -> dict[str, list[int]]:
     """Rows in every cell of every column."""
     features = features_of(X, typed=False)
-    columns = declared_columns(every_column(domain, features))
-    counter = prepared_rows(declared_values(features, columns), columns, refuse=False).counter()
-    names = [column.attribute.name for column in columns]
-    return {name: counter.exact_tables([(name,)])[0].tolist() for name in names}
+    declared = domain_of(declared_columns(every_column(domain, features)))
+    counter = prepared_rows(declared, declared_values(features, declared.names)).counter()
+    return {name: counter.exact_tables([(name,)])[0].tolist() for name in declared.names}
 
 
 ROWS = [["f", 10], ["m", 50.5], ["m", 80], ["?", 20], ["f", None]]

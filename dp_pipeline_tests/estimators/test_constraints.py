@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from dp_pipeline.estimators import PrivateSynthesizer
-from dp_pipeline.estimators.fit import InvalidParameter
+from dp_pipeline.estimators.parameters import InvalidParameter
 
 DOMAIN = {
     "age": {"bounds": [0, 80], "bins": 8, "integer": True},

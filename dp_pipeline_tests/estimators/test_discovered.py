@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.estimators.discovery import OF_KINDS
-from dp_pipeline.estimators.fit import InvalidParameter
+from dp_pipeline.estimators.parameters import InvalidParameter
 from dp_pipeline.spec.errors import NotDiscovered
 
 SECRET = "hapaxlegomenon"

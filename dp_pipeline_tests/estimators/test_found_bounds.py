@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 
 from dp_pipeline.estimators import PrivateKMeans
-from dp_pipeline.estimators.fit import InvalidParameter
+from dp_pipeline.estimators.parameters import InvalidParameter
 from dp_pipeline.spec.errors import NotDiscovered
 from dp_pipeline_tests.estimators.people import private
 

@@ -17,9 +17,10 @@ from hypothesis.extra.numpy import arrays
 from sklearn.exceptions import NotFittedError
 
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
-from dp_pipeline.estimators.after_fit import WeakSignal
-from dp_pipeline.estimators.discovery import declared_domain
-from dp_pipeline.estimators.frames import counter_over, numeric_columns
+from dp_pipeline.estimators.declared import box_columns, domain_of
+from dp_pipeline.estimators.frames import numeric_columns
+from dp_pipeline.estimators.private_estimator import WeakSignal
+from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.encoding import IntArray
@@ -360,9 +361,9 @@ def test_no_number_of_centres_is_refused_when_clustering_again(k: object):
 def test_a_million_rows_are_not_copied_beyond_their_coordinates(as_frame: bool):
     rows = np.full((1_000_000, 2), 3.0)
     given_rows = pd.DataFrame(rows, columns=["x", "y"]) if as_frame else rows
-    domain = declared_domain(BOX, ("x", "y"))
+    domain = domain_of(box_columns(BOX, ("x", "y")))
     tracemalloc.start()
-    counter_over(numeric_columns(given_rows), domain)
+    prepared_rows(domain, numeric_columns(given_rows)).counter()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # 8 MB of coordinates and one block of rows; a float copy alone would be 16 MB.

@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.estimators.after_fit import WeakSignal
+from dp_pipeline.estimators.private_estimator import WeakSignal
 from dp_pipeline.estimators.synthetic_frames import marginal_frame
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.privbayes import PrivBayes

@@ -20,8 +20,8 @@ import pytest
 from sklearn.base import clone
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.estimators.after_fit import DrawInLedger
 from dp_pipeline.estimators.declared import declared_columns, domain_of
+from dp_pipeline.estimators.refinement import DrawInLedger
 from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.models.tables.one_shot import OneShot

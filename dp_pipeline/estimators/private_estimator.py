@@ -1,0 +1,185 @@
+"""What private estimators have in common: model, promise, discovery, and what they warn of."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from dp_pipeline.estimators.discovery import epsilon_left, find_domain, widest
+from dp_pipeline.estimators.fit import PrivateFit, ReleaseType
+from dp_pipeline.estimators.parameters import decimal_text, exact_epsilon
+from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_at, guarantee_of
+from dp_pipeline.spec.amounts import delta_text, epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.parameters import from_text
+
+
+class WeakSignal(UserWarning):
+    """A release that says by its own noisy counts that it is mostly noise, or of few rows."""
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator that fits a private model."""
+
+    def _declared_fit(
+        self,
+        spec: DatasetSpec,
+        releases: type[ReleaseType],
+        model: Model,
+        delta: Fraction | None = None,
+    ) -> PrivateFit[ReleaseType]:
+        """The fit; before a discovery, its model and its price are those of as many cells as may be
+        found.
+        """
+        epsilon, domain = epsilon_left(spec, exact_epsilon(self.epsilon)), widest(spec).domain
+        model.check(domain)
+        guarantee = _plain_guarantee(self.method, model, epsilon, domain, delta)
+        return PrivateFit(spec, self.method, releases, model, guarantee)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """What is promised, once there is a fit; its parameters before."""
+        line = getattr(self, "_promised", None)
+        return str(super().__repr__(N_CHAR_MAX)) if line is None else line
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = not str(self.noise).startswith("seeded:")
+        return tags
+
+    def _warn(self) -> None:
+        """One WeakSignal a doubt, at the line that called ``fit``."""
+        for doubt in self.warnings_:
+            warnings.warn(f"{type(self).__name__}: {doubt}", WeakSignal, stacklevel=3)
+
+
+def discovered(
+    fit: PrivateFit[ReleaseType], values: Sequence[Any], noise: NoiseSource
+) -> tuple[PrivateFit[ReleaseType], tuple[Any, ...]]:
+    """The fit over the domain that was discovered, where there is something to discover, and every
+    look that was paid for.
+    """
+    if not fit.spec.to_discover:
+        return fit, ()
+    spec, spends = find_domain(fit.spec, values, noise)
+    fit.model.check(spec.domain)
+    return replace(fit, spec=spec), spends
+
+
+def declared_model(
+    estimator: Any,
+    family: type,
+    *,
+    elsewhere: Mapping[str, str],
+    has_prior: bool = False,
+    **own: str,
+) -> Model:
+    """The model of an estimator's ``method``; ``nominal_rows`` reaches it if it plans with one.
+
+    family      what it has to be
+    elsewhere   parameter of models → the argument that sets it
+    has_prior   whether public rows are used, which have no name here
+    own         parameters that the estimator sets
+
+    Raises DeclarationError for a method that is none of the family, for wrong parameters, and for
+    what the method cannot learn from.
+    """
+    method, params = estimator.method, estimator.method_params
+    methods = [name for name, model in MODELS.items() if issubclass(model, family)]
+    if not isinstance(method, str) or method not in methods:
+        raise DeclarationError(f"method: expected one of {', '.join(methods)}, got {method!r:.60}")
+    learned = _planning(estimator) | (_prior(method) if has_prior else {})
+    if params is not None and not isinstance(params, Mapping):
+        raise DeclarationError(f"method_params: expected a mapping, got {type(params).__name__}")
+    texts = {str(name): str(value) for name, value in (params or {}).items()}
+    arguments = {"nominal_rows": "nominal_rows", "plan_from": "plan_from", "prior": "prior of fit"}
+    for name, where in {**elsewhere, **arguments}.items():
+        if name in texts:
+            raise DeclarationError(f"method_params: {name} is set by {where}, got it here")
+    if estimator.nominal_rows is not None and "nominal_rows" in _parameters_of(method):
+        texts["nominal_rows"] = str(estimator.nominal_rows)
+    return from_text(MODELS[method], {**texts, **learned, **own}, of=method)
+
+
+def _planning(estimator: Any) -> dict[str, str]:
+    """The parameter that says that a method plans from an earlier fit, where there is one."""
+    earlier, method = estimator.plan_from, estimator.method
+    if earlier is None:
+        return {}
+    is_alike = isinstance(earlier, type(estimator)) and hasattr(earlier, "spends_")
+    if not is_alike or getattr(earlier, "method", None) != method:
+        raise DeclarationError(
+            f"plan_from: expected a fitted {type(estimator).__name__} by {method!r:.40}, "
+            "got another object"
+        )
+    if not MODELS[method].learns:
+        raise DeclarationError(
+            "plan_from: expected none of a method that plans from no other fit "
+            f"({', '.join(name for name in MODELS if MODELS[name].learns)} do), got one of {method}"
+        )
+    return {"plan_from": "previous"}
+
+
+def _prior(method: str) -> dict[str, str]:
+    takers = [name for name in MODELS if "prior" in _parameters_of(name)]
+    if method not in takers:
+        raise DeclarationError(
+            f"prior: expected none for a method that uses no public rows ({', '.join(takers)} "
+            f"does), got one for {method}"
+        )
+    return {"prior": "frame"}
+
+
+def _parameters_of(method: str) -> Collection[str]:
+    return getattr(MODELS[method], "__dataclass_fields__", {})
+
+
+def _plain_guarantee(
+    method: str, model: Model, epsilon: Fraction, domain: Domain, delta: Fraction | None
+) -> PrivacyGuarantee:
+    """What the model promises at the ε, and the δ, of one fit.
+
+    Raises DeclarationError for a published variant that costs another ε than the one asked or
+    has none, for one that is for benchmarks alone, and for a δ that the model has no use for.
+    """
+    guarantee = guarantee_of(model, epsilon, delta, domain=domain)
+    if not guarantee.is_plain:
+        raise DeclarationError(
+            f"{method}: expected a sound variant, at the ε asked, got another: {guarantee.reason}"
+        )
+    return guarantee_at(model, epsilon, delta)
+
+
+def promised(of: PrivateFit[ReleaseType], *, asked: object, is_fit: bool) -> str:
+    """What a fit promises, in one line.
+
+    asked    its ``epsilon`` as it was written
+    is_fit   whether its noise may protect persons
+    """
+    found, own = of.spec.discover, of.guarantee.currency.delta or Fraction(0)
+    paid = of.guarantee.epsilon + (found.epsilon if found else 0)
+    delta = own + ((found.delta or 0) if found else 0)
+    said = epsilon_text(paid)
+    is_exact = isinstance(asked, str | Fraction)
+    written = said if is_exact else decimal_text(asked, of="epsilon")
+    if Fraction(written) != paid:
+        said += f" (rounded down from {written})"
+    of_delta = f", δ={delta_text(delta)}" if delta else ""
+    if of.refines is not None:
+        of_delta += (
+            f" together with the fit at ε={epsilon_text(of.refines.epsilon)} that it refines"
+        )
+    doubt = "" if of.public is None else "; its public rows are not protected"
+    doubt += "" if is_fit else "; its noise protects nobody"
+    return (
+        f"{of.spec.name} by {of.method}, fitted: ε={said}{of_delta}, "
+        f"protects {of.spec.protection} that is added or removed{doubt}"
+    )
