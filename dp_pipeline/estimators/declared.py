@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from pydantic import ValidationError
 
-from dp_pipeline.estimators.frames import UNKNOWN, Features, numbered, text_of
+from dp_pipeline.estimators.frames import UNKNOWN, Features, is_whole_label, numbered, text_of
 from dp_pipeline.spec.attribute_parser import DISCOVER, Category, Moment, Numeric
 from dp_pipeline.spec.constraints import Constraint
 from dp_pipeline.spec.domain import Attribute, Domain, Undeclared
@@ -44,12 +44,19 @@ class DeclaredColumn:
                number in bins
     category   the pandas type of categories that declared them, or None
     dtype      of the column of ``X``; None before a fit
+    label      the whole number that a frame calls it, whose text is the attribute's name; else None
     """
 
     attribute: Attribute
     levels: tuple[Any, ...] | None = None
     category: Any = None
     dtype: Any = None
+    label: int | None = None
+
+    @property
+    def name(self) -> Any:
+        """What ``X`` and synthetic frames call it."""
+        return self.attribute.name if self.label is None else self.label
 
 
 Columns = tuple[DeclaredColumn, ...]
@@ -86,7 +93,8 @@ def every_column(domain: Any, features: Features) -> Any:
 def declared_columns(domain: object) -> Columns:
     """Every column of a declaration, in its order; ``PrivateSynthesizer`` says the forms.
 
-    Raises DeclarationError for no column, a name that is not text, and any other form.
+    Raises DeclarationError for no column, a name that is neither text nor a whole number, two that
+    are the same as text, and any other form.
 
     >>> sex, age = declared_columns({"sex": ["f", "m"], "age": {"bounds": [0, 99], "bins": 9}})
     >>> sex.levels, age.attribute.size
@@ -98,11 +106,22 @@ def declared_columns(domain: object) -> Columns:
             f"got {'no columns' if isinstance(domain, Mapping) else type(domain).__name__}"
         )
     for name in domain:
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) and not is_whole_label(name):
             raise DeclarationError(
-                f"domain: expected text as names of columns, got {type(name).__name__}"
+                "domain: expected texts or whole numbers as names of columns, "
+                f"got {type(name).__name__}"
             )
-    return tuple(_column(str(name), form) for name, form in domain.items())
+        if not str(name):
+            raise DeclarationError(
+                "domain: expected a name of every column, got an empty one: rename it, as "
+                'X.rename(columns={"": "name"}) does'
+            )
+    if len({str(name) for name in domain}) < len(domain):
+        raise DeclarationError("domain: expected names that differ as texts, got one twice")
+    return tuple(
+        replace(_column(str(name), form), label=int(name) if is_whole_label(name) else None)
+        for name, form in domain.items()
+    )
 
 
 def _column(name: str, declared: object) -> DeclaredColumn:
@@ -264,10 +283,11 @@ def _refuse(name: str, expected: str, got: str) -> NoReturn:
     raise DeclarationError(f"domain: column {name!r}: expected {expected}, got {got}")
 
 
-def box_columns(bounds: object, names: tuple[str, ...]) -> Columns:
+def box_columns(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = ()) -> Columns:
     """One numeric column a name, clipped to its bounds, or with bounds to be discovered.
 
     names    all different
+    keys     what a mapping calls the columns, where that is not their names
     bounds   ``(low, high)`` for all columns; or one such pair a column in their order, as a
              sequence or an array (d, 2); or a mapping column name → pair; ``discover`` in place of
              any pair of a mapping, or of all
@@ -278,13 +298,14 @@ def box_columns(bounds: object, names: tuple[str, ...]) -> Columns:
     >>> domain_of(box_columns((0, 1), ("x", "y"))).names
     ('x', 'y')
     """
-    if isinstance(bounds, Mapping) and set(bounds) != set(names):
+    keys = keys or names
+    if isinstance(bounds, Mapping) and set(bounds) != set(keys):
         raise DeclarationError(
-            f"bounds: expected a pair for each of the columns {', '.join(names)}, "
+            f"bounds: expected a pair for each of the columns {', '.join(map(str, keys))}, "
             f"got {', '.join(map(str, bounds)) or 'none'}"
         )
     if isinstance(bounds, Mapping):
-        pairs = {name: bounds[name] for name in names}
+        pairs = {name: bounds[key] for name, key in zip(names, keys, strict=True)}
     elif isinstance(bounds, str) and bounds == DISCOVER:
         pairs = dict.fromkeys(names, DISCOVER)
     else:

@@ -26,7 +26,7 @@ from dp_pipeline.spec.attribute_parser import AT_MOST
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovered import Discover
 from dp_pipeline.spec.domain import Attribute, Domain, Undeclared
-from dp_pipeline.spec.encoding import Bins
+from dp_pipeline.spec.encoding import Bins, Levels
 from dp_pipeline.spec.errors import DeclarationError
 
 QUANTILES = 16
@@ -127,17 +127,12 @@ def find_domain(
     return spec.with_domain(found), (*spends, *budget.spends)
 
 
-def discovered_words(spec: DatasetSpec) -> dict[str, dict[str, Any]]:
-    """Column → what was found of it."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in () if spec.discovered is None else spec.discovered.names:
-        cells, interval = spec.domain[name].cells, spec.domain[name].coordinate
-        if isinstance(cells, Bins) and interval is not None:
-            bounds = (interval.lower, interval.upper)
-            found[name] = {"bounds": bounds, "edges": cells.edges[1:-1]}
-        else:
-            found[name] = {"levels": spec.domain[name].labels()}
-    return found
+def discovered_words(attribute: Attribute) -> dict[str, Any]:
+    """What was found of a column."""
+    cells, interval = attribute.cells, attribute.coordinate
+    if isinstance(cells, Bins) and interval is not None:
+        return {"bounds": (interval.lower, interval.upper), "edges": cells.edges[1:-1]}
+    return {"levels": cells.values if isinstance(cells, Levels) else ()}
 
 
 def is_unknown(attribute: Attribute) -> bool:

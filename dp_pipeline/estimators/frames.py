@@ -57,6 +57,17 @@ class Features:
             )
         return tuple(self.labels or ()) if any(texts) else numbered(0, len(self.columns))
 
+    @property
+    def keys(self) -> tuple[Any, ...]:
+        """How a declaration calls them: labels that are whole numbers as they are, else names."""
+        labels = self.labels or ()
+        return labels if labels and all(map(is_whole_label, labels)) else self.names
+
+
+def is_whole_label(label: object) -> bool:
+    """Whether the name of a column is a whole number: 0, 1, 2 where a file has no header."""
+    return isinstance(label, Integral) and not isinstance(label, bool)
+
 
 def numbered(start: int, stop: int) -> tuple[str, ...]:
     """Names of columns that have none: x and their place."""
@@ -148,15 +159,15 @@ def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
     return array
 
 
-def numeric_columns(X: Any) -> tuple[Any, ...]:
+def numeric_features(X: Any) -> Features:
     """The columns of an array, of nested lists or of a data frame, which are of numeric types.
 
     Raises DeclarationError unless X has two dimensions, a column and numeric types.
     """
-    columns = features_of(X).columns
-    if not columns:
+    features = features_of(X)
+    if not features.columns:
         raise DeclarationError("X: expected at least one column, got none")
-    for kind in (column.dtype for column in columns):
+    for kind in (column.dtype for column in features.columns):
         if kind.kind == "c":
             raise DeclarationError(
                 "X: expected real numbers, got others: Complex data not supported"
@@ -167,14 +178,14 @@ def numeric_columns(X: Any) -> tuple[Any, ...]:
                 f"X: expected columns of a numeric type, got {kind.type.__name__}: of a frame "
                 "choose some, X[[name, name]]"
             )
-    return columns
+    return features
 
 
 def numeric_rows(X: Any, columns: int) -> FloatArray:
     """The rows of X as numbers (n, columns), NaN where one is missing; DeclarationError also for
     another number of columns.
     """
-    given = numeric_columns(plain_frame(X))
+    given = numeric_features(plain_frame(X)).columns
     if len(given) != columns:
         raise DeclarationError(f"X: expected {columns} columns, got {len(given)}")
     return np.stack([numbers_of(column)[0] for column in given], axis=1)

@@ -75,8 +75,9 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     edges : list of numbers, or mapping of column names or places to lists, default=None
         Where numbers are cut: ascending numbers that were known before. ``{"age": [40, 60]}``
         makes three intervals, below 40, from 40 and from 60. One list holds for all columns of
-        numbers. None is for benchmarks: where numbers need cuts, round quantiles of the rows are
-        proposed, with a warning. A mapping, ``{}`` too, proposes none: what lacks is refused.
+        numbers. A whole number is a place, unless it is what a frame calls a column. None is for
+        benchmarks: where numbers need cuts, round quantiles of the rows are proposed, with a
+        warning. A mapping, ``{}`` too, proposes none: what lacks is refused.
     random_state : int, RandomState or None, default=None
         Seed of methods that draw, rfka and impurity. It protects nobody.
 
@@ -416,7 +417,7 @@ labels in every class; no ε, not differentially private
     def _learned(self, features: Features) -> tuple[tuple[SelectorColumn, ...], Mapping[str, Cuts]]:
         if not features.rows:
             raise DeclarationError("X: expected at least one row, got none")
-        return learned_columns(features.names, features.columns, self.edges)
+        return learned_columns(features, self.edges)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

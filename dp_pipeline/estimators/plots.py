@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from dp_pipeline.estimators.frames import (
     features_of,
     numbered,
-    numeric_columns,
+    numeric_rows,
     plain_frame,
     text_of,
 )
@@ -49,9 +49,16 @@ MOST_PAIRED = 30
 
 OTHER, MISSING = "other", "missing"
 
+Columns = str | int | Sequence[str | int] | None
+"""Names of some columns, as a frame has them; None: all."""
+
 
 def plot_marginals(
-    synthetic: Any, real: Any = None, *, columns: str | Sequence[str] | None = None, ax: Any = None
+    synthetic: Any,
+    real: Any = None,
+    *,
+    columns: Columns = None,
+    ax: Any = None,
 ) -> Any:
     """Shares of the rows in each cell of some columns: bars of synthetic rows, dots of real ones.
 
@@ -75,7 +82,11 @@ def plot_marginals(
 
 
 def plot_pairs(
-    synthetic: Any, real: Any = None, *, columns: str | Sequence[str] | None = None, ax: Any = None
+    synthetic: Any,
+    real: Any = None,
+    *,
+    columns: Columns = None,
+    ax: Any = None,
 ) -> Any:
     """A square for every pair of columns. With real rows: total variation distance between their
     shares and the synthetic ones, 0 = alike, 1 = nothing in common. Without: how much the two
@@ -138,13 +149,13 @@ Table = tuple[list[str], list[IntArray]]
 """Labels of the cells of a column, and the cell of every synthetic and every real row."""
 
 
-def _tables(
-    synthetic: Any, real: Any, columns: str | Sequence[str] | None, *, most: int
-) -> dict[str, Table]:
+def _tables(synthetic: Any, real: Any, columns: Columns, *, most: int) -> dict[str, Table]:
     """Column → its cells, for the columns that are asked for."""
     frames = [_named(one) for one in (synthetic, real) if one is not None]
     names = (
-        [columns] if isinstance(columns, str) else list(frames[0] if columns is None else columns)
+        [columns]
+        if isinstance(columns, str | int)
+        else list(frames[0] if columns is None else columns)
     )
     for frame, role in zip(frames, ("columns", "real"), strict=False):
         unknown = [name for name in names if name not in frame]
@@ -320,13 +331,11 @@ def _dependence(one: IntArray, other: IntArray) -> float:
 
 def _points(real: Any, names: Sequence[str], view: ClusterView) -> tuple[FloatArray, FloatArray]:
     """Where rows are on the two axes of a map: clipped to the box, and none with NaN."""
-    columns = numeric_columns(plain_frame(real))
-    if len(columns) != len(names):
-        raise DeclarationError(f"X: expected {len(names)} columns, got {len(columns)}")
+    rows = numeric_rows(real, len(names))
     x, y = (
-        np.clip(columns[names.index(name)].astype(np.float64), side.lower, side.upper)
+        np.clip(rows[:, names.index(name)], side.lower, side.upper)
         if name in names
-        else np.full(len(columns[0]), side.middle)
+        else np.full(len(rows), side.middle)
         for name, side in zip(view.columns, view.box, strict=True)
     )
     known = ~(np.isnan(x) | np.isnan(y))

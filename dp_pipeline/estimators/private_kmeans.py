@@ -14,7 +14,7 @@ from dp_pipeline.estimators.charging import charged
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.discovery import cost_of, widest
 from dp_pipeline.estimators.fit import Estimate, PrivateFit
-from dp_pipeline.estimators.frames import numbered, numeric_columns, numeric_rows, plain_frame
+from dp_pipeline.estimators.frames import numbered, numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.parameters import (
     InvalidParameter,
     generator,
@@ -228,10 +228,11 @@ class PrivateKMeans(
         rng = generator(self.random_state)
         with invalid_parameters():
             X = plain_frame(X)
-            values = numeric_columns(X)
+            features = numeric_features(X)
+            values = features.columns
             # Types and shape were looked at above, in words that show no value of a row.
             validate_data(self, X, skip_check_array=True)
-            fit, noise = self._declared(), noise_of(self.noise)
+            fit, noise = self._declared(features.keys), noise_of(self.noise)
 
             def run() -> Estimate[Clusters]:
                 nonlocal fit
@@ -394,9 +395,9 @@ class PrivateKMeans(
         named = getattr(self, "feature_names_in_", None)
         return numbered(0, self.n_features_in_) if named is None else tuple(map(str, named))
 
-    def _declared(self) -> PrivateFit[Clusters]:
+    def _declared(self, keys: tuple[Any, ...]) -> PrivateFit[Clusters]:
         """The fit; before a discovery, in a box that means nothing."""
-        domain = domain_of(box_columns(self.bounds, self._names))
+        domain = domain_of(box_columns(self.bounds, self._names, keys))
         cost = cost_of(self.discover, domain, kind="with bounds to find")
         spec = DatasetSpec.of_domain("PrivateKMeans", domain, discover=cost)
         model = declared_model(

@@ -67,7 +67,8 @@ class PrivateSynthesizer(PrivateEstimator):
     Parameters
     ----------
     domain : mapping of column names to levels, bins or sizes, or "discover"
-        The declared columns, which are also those of the synthetic table. A column is
+        The declared columns, which are also those of the synthetic table: texts, or the whole
+        numbers 0, 1, 2 that pandas calls them where a file has no header. A column is
 
         * a list of levels: texts, numbers or truth values. A value is looked up as text, without
           spaces around it: the level 1 takes 1, 1.0 and "1". A pandas ``CategoricalDtype`` is
@@ -164,7 +165,7 @@ class PrivateSynthesizer(PrivateEstimator):
     n_features_in_ : int
         Number of declared columns.
     feature_names_in_ : ndarray
-        Their names, where ``X`` has names.
+        Their names, where ``X`` has names that are all text.
 
     References
     ----------
@@ -297,12 +298,13 @@ noise protects nobody
         with invalid_parameters():
             features, noise = features_of(X, typed=False), noise_of(self.noise)
             columns = declared_columns(every_column(self.domain, features))
-            values = declared_values(features, domain_of(columns).names)
+            names = [column.name for column in columns]
+            values = declared_values(features, names)
             fit = self._declared(columns, has_prior=prior is not None)
             refuse = self._refuses_unknown()
             rows = None if fit.spec.to_discover else self._rows(fit, values, refuse=refuse)
             if prior is not None:
-                fit = self._beside(fit, prior, X)
+                fit = self._beside(fit, prior, X, names)
             before = None if refines is None else finished_fit(type(self), refines)
             if before is not None:
                 fit = before.refined_by(fit, self.noise)
@@ -328,24 +330,32 @@ noise protects nobody
         self._columns = typed(columns, values, fit.spec.domain)
         self._frame_kind, self._promised = frame_kind(X), promise
         self._keep(fitted)
-        self._name_features(fit.spec.domain.names, is_named=features.labels is not None)
+        self._name_features(has_names=features.labels is not None)
         self._warn()
         return self
 
     def _keep(self, fitted: Estimate[SyntheticTable]) -> None:
         table, spec = fitted.released, self._over.fit.spec
         self._table, self.spends_ = table, fitted.spends
-        self.discovered_ = discovered_words(spec)
-        self.graph_ = clique_graph(table)
+        found = () if spec.discovered is None else spec.discovered.names
+        self.discovered_ = {
+            column.name: discovered_words(column.attribute)
+            for column in self._columns
+            if column.attribute.name in found
+        }
+        self.graph_ = clique_graph(table, self._columns)
         self.fit_for_release_ = self._over.is_fit
         shares = {name: table.probabilities((name,)) for name in table.attributes}
         total = NoisyTotal.of_marginals(table.measured)
         self.warnings_ = table_warnings(shares, spec.domain, total, nominal_rows=self.nominal_rows)
 
-    def _name_features(self, names: tuple[str, ...], *, is_named: bool) -> None:
-        """An array has no names: those of an earlier fit are forgotten."""
+    def _name_features(self, *, has_names: bool) -> None:
+        """An array has no names, and whole numbers are none to scikit-learn: those of an earlier
+        fit are forgotten.
+        """
+        names = [column.name for column in self._columns]
         self.n_features_in_ = len(names)
-        if is_named:
+        if has_names and all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
@@ -398,7 +408,7 @@ noise protects nobody
         rng = generator(self.random_state if random_state is None else random_state)
         return synthetic_frame(self._over.redrawn(rows, rng), self._columns, self._frame_kind)
 
-    def marginal(self, *columns: str | Sequence[str]) -> Any:
+    def marginal(self, *columns: str | int | Sequence[str | int]) -> Any:
         """What was released of one or more columns together, a pandas frame with a row a cell:
         ``marginal("age", "sex")``, or a list of them.
 
@@ -441,7 +451,7 @@ noise protects nobody
             chosen = columns_of_marginal(self._table, self._columns, list(named))
         return marginal_frame(self._table, chosen)
 
-    def quality_report(self, real: Any = None, *, label: str | None = None) -> QualityReport:
+    def quality_report(self, real: Any = None, *, label: str | int | None = None) -> QualityReport:
         """How good the rows are that were drawn when it was fitted: ``sample()``.
 
         Without ``real`` the report has the noisy tables alone that the release was made of: how far
@@ -481,7 +491,7 @@ noise protects nobody
         """
         check_is_fitted(self)
         with invalid_parameters():
-            return self._report(real, label)
+            return self._report(real, None if label is None else str(label))
 
     def _report(self, real: Any, label: str | None) -> QualityReport:
         table, domain = self._table, self._over.fit.spec.domain
@@ -492,7 +502,8 @@ noise protects nobody
             if label is not None:
                 raise DeclarationError("label: expected none without real rows, got one")
             return QualityReport(len(table.codes), measured=measured, unmeasured=unmeasured)
-        values = declared_values(features_of(real, typed=False), domain.names)
+        names = [column.name for column in self._columns]
+        values = declared_values(features_of(real, typed=False), names)
         rows = prepared_rows(domain, values)
         return replace(
             Comparison(domain, rows.codes, codes).report(label=label),
@@ -515,14 +526,16 @@ noise protects nobody
         return fit if before is None else replace(fit, earlier=before._table.tables())  # noqa: SLF001
 
     @staticmethod
-    def _beside(fit: PrivateFit[SyntheticTable], prior: Any, X: Any) -> PrivateFit[SyntheticTable]:
+    def _beside(
+        fit: PrivateFit[SyntheticTable], prior: Any, X: Any, names: Sequence[Any]
+    ) -> PrivateFit[SyntheticTable]:
         if prior is X:
             raise DeclarationError("prior: expected public rows of others, got X itself")
         if fit.spec.to_discover:
             raise DeclarationError(
                 "prior: expected declared columns, which say the same of both, got some to discover"
             )
-        return replace(fit, public=public_rows(prior, fit.spec.domain))
+        return replace(fit, public=public_rows(prior, fit.spec.domain, names))
 
     @staticmethod
     def _rows(

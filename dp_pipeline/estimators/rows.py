@@ -27,7 +27,7 @@ _BLOCK_ROWS = 1 << 16
 """Rows that are floats at a time."""
 
 
-def declared_values(features: Features, names: Sequence[str]) -> tuple[Any, ...]:
+def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]:
     """The values of each declared column: of a frame by name, columns without a declaration left
     out; else the d columns of X are the declared ones in their order.
 
@@ -158,14 +158,14 @@ def _prepared_block(
     return keep, codes, coordinates
 
 
-def public_rows(prior: Any, domain: Domain) -> PublicTable:
+def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable:
     """Rows of others that anybody may see, as codes of the declared cells; those that do not fit,
     or break constraints, are left out.
 
     Raises DeclarationError as for ``X``, and where no row is left: public rows may be told of.
     """
     try:
-        values = declared_values(features_of(prior, typed=False), domain.names)
+        values = declared_values(features_of(prior, typed=False), names)
     except DeclarationError as error:
         raise DeclarationError(f"prior: {str(error).removeprefix('X: ')}") from None
     rows = prepared_rows(domain, values)

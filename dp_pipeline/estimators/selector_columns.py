@@ -23,7 +23,9 @@ from dp_pipeline.anonymity.method import Bit
 from dp_pipeline.anonymity.partition import Column
 from dp_pipeline.estimators.frames import (
     UNKNOWN,
+    Features,
     frame_kind,
+    is_whole_label,
     kind_of,
     numbers_of,
     text_of,
@@ -36,12 +38,12 @@ from dp_pipeline.spec.errors import DeclarationError
 Cuts = tuple[float, ...]
 
 
-def declared_edges(edges: Any, names: Sequence[str]) -> tuple[Mapping[int, Cuts], Cuts | None]:
+def declared_edges(edges: Any, names: Sequence[Any]) -> tuple[Mapping[int, Cuts], Cuts | None]:
     """Place of a column → its cuts, and the cuts of every column of numbers.
 
     edges   None, one list of ascending numbers for all, or a mapping from names, or places, of
             columns to one each
-    names   of the columns of X
+    names   of the columns of X: texts, or the whole numbers that a frame calls them
 
     DeclarationError for another form and for a column that X has not.
     """
@@ -52,10 +54,12 @@ def declared_edges(edges: Any, names: Sequence[str]) -> tuple[Mapping[int, Cuts]
     return {_place(column, names): _cuts(cuts) for column, cuts in edges.items()}, None
 
 
-def _place(column: object, names: Sequence[str]) -> int:
-    if isinstance(column, str) and column in names:
+def _place(column: object, names: Sequence[Any]) -> int:
+    is_whole = is_whole_label(column)
+    if column in names and (is_whole or isinstance(column, str)):
         return names.index(column)
-    place = int(column) if isinstance(column, Integral) and not isinstance(column, bool) else -1
+    # A number that a frame calls its columns is no place.
+    place = int(column) if is_whole and not any(map(is_whole_label, names)) else -1  # type: ignore[call-overload]
     if 0 <= place < len(names):
         return place
     raise DeclarationError(f"edges: expected names or places of columns of X, got {column!r:.60}")
@@ -189,7 +193,7 @@ def _decimals(spread: float) -> int:
 
 
 def learned_columns(
-    names: Sequence[str], columns: Sequence[Any], edges: Any
+    features: Features, edges: Any
 ) -> tuple[tuple[SelectorColumn, ...], dict[str, Cuts]]:
     """The rules for the columns of rows that are fitted, and the cuts that had to be proposed.
 
@@ -198,7 +202,8 @@ def learned_columns(
     DeclarationError, one for all columns, for numbers that need cuts where some are declared but
     not theirs, and for values that are no levels.
     """
-    of_place, of_all = declared_edges(edges, names)
+    of_place, of_all = declared_edges(edges, features.keys)
+    names, columns = features.names, features.columns
     found, wrong, proposed = list[SelectorColumn](), list[str](), dict[str, Cuts]()
     for at, (name, series) in enumerate(zip(names, columns, strict=True)):
         cuts = of_place.get(at)

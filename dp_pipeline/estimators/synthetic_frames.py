@@ -62,14 +62,14 @@ def synthetic_frame(
         attribute = column.attribute
         codes = places[table.attributes.index(attribute.name)]
         if column.levels is not None:
-            frame[attribute.name] = _as_given(_levels(column, codes), column)
+            frame[column.name] = _as_given(_levels(column, codes), column)
             continue
         (numbers,) = decoded(codes[:, None], (attribute.name,), table.domain, rng).values()
         if attribute.clock is not None:
-            frame[attribute.name] = _moments_as_given(numbers, column)
+            frame[column.name] = _moments_as_given(numbers, column)
             continue
         dtype = ("Int64" if attribute.nullable else "int64") if attribute.whole else "float64"
-        frame[attribute.name] = _as_given(pd.Series(numbers, dtype=dtype), column)
+        frame[column.name] = _as_given(pd.Series(numbers, dtype=dtype), column)
     return _of_kind(pd.DataFrame(frame), columns, kind)
 
 
@@ -120,9 +120,9 @@ def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> 
 
     given: Any = pl.from_arrow(table)
     closed = {
-        one.attribute.name: pl.Enum(_level_texts(one))
+        str(one.name): pl.Enum(_level_texts(one))
         for one in columns
-        if one.levels is not None and _is_ordered(frame[one.attribute.name].dtype)
+        if one.levels is not None and _is_ordered(frame[one.name].dtype)
     }
     return given.cast(closed)
 
@@ -247,22 +247,22 @@ def _moments_as_given(moments: NDArray[Any], column: DeclaredColumn) -> Any:
 
 
 def columns_of_marginal(
-    table: SyntheticTable, columns: tuple[DeclaredColumn, ...], names: list[str]
+    table: SyntheticTable, columns: tuple[DeclaredColumn, ...], names: list[Any]
 ) -> tuple[DeclaredColumn, ...]:
     """The columns that are named, in that order; DeclarationError for none, for one twice, for one
     that is not declared, and for more cells than a frame may have.
     """
-    known = {column.attribute.name: column for column in columns}
+    known = {column.name: column for column in columns}
     if not names or len(set(names)) < len(names) or not set(names) <= set(known):
         raise DeclarationError(
-            f"marginal: expected some of the columns {', '.join(known)}, each once, "
+            f"marginal: expected some of the columns {', '.join(map(str, known))}, each once, "
             f"got {names!r:.60}"
         )
-    cells = table.domain.cell_count(tuple(names))
+    cells = table.domain.cell_count(tuple(map(str, names)))
     if cells > MOST_GRID_CELLS:
         raise DeclarationError(
             f"marginal: expected at most {MOST_GRID_CELLS} cells, "
-            f"got {', '.join(names)} with {cells}"
+            f"got {', '.join(map(str, names))} with {cells}"
         )
     return tuple(known[name] for name in names)
 
@@ -276,9 +276,9 @@ def marginal_frame(table: SyntheticTable, columns: tuple[DeclaredColumn, ...]) -
     labels = [_labels(column) for column in columns]
     names = tuple(column.attribute.name for column in columns)
     index = (
-        pd.Index(labels[0], name=names[0])
+        pd.Index(labels[0], name=columns[0].name)
         if len(labels) == 1
-        else pd.MultiIndex.from_product(labels, names=names)
+        else pd.MultiIndex.from_product(labels, names=[column.name for column in columns])
     )
     found = pd.DataFrame({"probability": table.probabilities(names).ravel()}, index=index)
     every = map(NoisyCounts.of, table.measured)
@@ -313,15 +313,17 @@ def _labels(column: DeclaredColumn) -> Any:
     return [*texts[:-1], None] if column.attribute.nullable else texts
 
 
-def clique_graph(table: SyntheticTable) -> Any:
+def clique_graph(table: SyntheticTable, columns: tuple[DeclaredColumn, ...]) -> Any:
     """An undirected graph: cliques with their ``cells``, edges with their ``separator``."""
     import networkx as nx
 
+    called = {column.attribute.name: column.name for column in columns}
+    cliques = [tuple(called[name] for name in clique) for clique in table.cliques]
     graph = nx.Graph()
-    for clique in table.cliques:
-        graph.add_node(clique, cells=table.domain.cell_count(clique))
+    for clique, names in zip(cliques, table.cliques, strict=True):
+        graph.add_node(clique, cells=table.domain.cell_count(names))
     for parent, child in table.links:
-        first, second = table.cliques[parent], table.cliques[child]
+        first, second = cliques[parent], cliques[child]
         shared = tuple(name for name in second if name in first)
         graph.add_edge(first, second, separator=shared)
     return graph

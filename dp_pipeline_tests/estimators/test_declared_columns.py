@@ -119,9 +119,21 @@ def test_what_is_no_declaration_is_refused_in_fit(declared: object):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("domain", [{}, None, ["tenure"], {1: 2}, {"": 2}], ids=repr)
-def test_no_columns_and_names_that_are_no_text_are_refused(domain: object):
-    with pytest.raises(InvalidParameter, match=r"^domain: expected"):
+@pytest.mark.parametrize(
+    ("domain", "words"),
+    [
+        ({}, "a mapping of column names to levels, bins or sizes, got no columns"),
+        (None, "a mapping of column names to levels, bins or sizes, got NoneType"),
+        (["tenure"], "a mapping of column names to levels, bins or sizes, got list"),
+        ({1.5: 2}, "texts or whole numbers as names of columns, got float"),
+        ({True: 2}, "texts or whole numbers as names of columns, got bool"),
+        ({1: 2, "1": 2}, "names that differ as texts, got one twice"),
+        ({"": 2}, "a name of every column, got an empty one: rename it"),
+    ],
+    ids=repr,
+)
+def test_no_columns_and_names_that_are_none_are_refused(domain: object, words: str):
+    with pytest.raises(InvalidParameter, match=f"^domain: expected {words}"):
         copier(domain=domain).fit(VILLAGE)
 
 

@@ -10,7 +10,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans, PrivateSynthesizer
+from dp_pipeline.estimators import (
+    KAnonymousSelector,
+    PrivateKMeans,
+    PrivateSynthesizer,
+    plot_marginals,
+)
 from dp_pipeline.estimators import synthetic_frames as frames_module
 from dp_pipeline.estimators.frames import frame_kind
 from dp_pipeline.estimators.private_estimator import WeakSignal
@@ -185,6 +190,54 @@ def test_a_selector_takes_an_arrow_table_and_a_column_of_labels():
     pd.testing.assert_frame_equal(release, expected)
     assert repr(of_pandas).startswith("KAnonymousSelector, fitted: a release by fit_release has at")
     assert "at least 5 rows and 2 different labels" in repr(of_pandas)
+
+
+NUMBERED = pd.DataFrame([["no", 30, 1.5], ["yes", 60, 2.5]] * 200)
+OF_NUMBERS: dict[Any, Any] = {
+    0: ["no", "yes"],
+    1: {"bounds": [0, 100], "bins": 4},
+    2: {"bounds": [0, 4], "bins": 4},
+}
+
+
+@pytest.mark.parametrize("domain", [OF_NUMBERS, {0: ["no", "yes"], ...: OF_NUMBERS[1]}])
+def test_columns_called_by_numbers_come_back_as_they_were(domain: Any):
+    synthesizer = fitted(NUMBERED, domain=domain, constraints={"never": {0: "no", 1: "[50, ]"}})
+    sample = synthesizer.sample(50)
+    assert sample.columns.dtype == NUMBERED.columns.dtype
+    assert sample.columns.equals(NUMBERED.columns)
+    assert not ((sample[0] == "no") & (sample[1] >= 50)).any()
+    assert synthesizer.marginal(1, 0).index.names == [1, 0]
+    assert synthesizer.marginal(2).index.name == 2
+    assert set().union(*synthesizer.graph_.nodes) == {0, 1, 2}
+    assert synthesizer.n_features_in_ == 3
+    assert not hasattr(synthesizer, "feature_names_in_")
+    assert synthesizer.quality_report(NUMBERED, label=0).rows
+    assert plot_marginals(sample, NUMBERED, columns=0).get_title(loc="left") == "0"
+
+
+def test_discovered_columns_called_by_numbers_are_found_by_them():
+    price = {"epsilon": 1, "delta": 0.001}
+    synthesizer = fitted(NUMBERED, domain="discover", discover=price)
+    assert set(synthesizer.discovered_) == {0, 1, 2}
+    assert synthesizer.sample().columns.tolist() == [0, 1, 2]
+
+
+def test_boxes_and_cuts_of_columns_called_by_numbers_are_theirs():
+    swapped = NUMBERED[[2, 1]]
+    bounds = {1: (0, 100), 2: (0, 4)}
+    kmeans = PrivateKMeans(2, epsilon=5, bounds=bounds, noise="seeded:7").fit(swapped)
+    assert kmeans.bounds_.tolist() == [[0, 4], [0, 100]]
+    assert not hasattr(kmeans, "feature_names_in_")
+    with pytest.raises(ValueError, match="each of the columns 2, 1, got 0, 1"):
+        PrivateKMeans(2, epsilon=5, bounds={0: (0, 4), 1: (0, 9)}).fit(swapped)
+    found = PrivateKMeans(2, epsilon=5, bounds={**bounds, 2: "discover"}, discover={"epsilon": 4})
+    assert found.set_params(noise="seeded:7").fit(swapped).bounds_[1].tolist() == [0, 100]
+    selector = KAnonymousSelector(2, edges={1: [50], 2: [2]}, method="mondrian")
+    selector.fit(swapped, NUMBERED[0])
+    assert selector.candidate_names_.tolist() == ["x0>=2", "x1>=50"]
+    with pytest.raises(ValueError, match="edges: expected names or places"):
+        KAnonymousSelector(2, edges={0: [50]}).fit(swapped, NUMBERED[0])
 
 
 def test_a_look_at_the_kind_of_a_frame_is_a_look_at_its_type():
