@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.raw import values as raw_values
 from dp_pipeline.spec.domain import Attribute, Undeclared
-from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.errors import DeclarationError
 
 
@@ -344,16 +344,6 @@ def _moment_text(value: Any) -> str | None:
         return text_of(value) if isinstance(value, str) else None
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
         return None
-
-
-def text_places(column: Any) -> tuple[IntArray, list[str | None]]:
-    """Where in a list of texts each row's text is (n,), −1 for a missing value; and the list.
-
-    It may hold a text more than once. UNKNOWN is that of a value that is neither text, number
-    nor truth value.
-    """
-    places, words = raw_values.texts(stored(column))
-    return places, words.tolist()
 
 
 def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:

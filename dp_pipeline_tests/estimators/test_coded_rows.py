@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.estimators.declared import declared_columns, domain_of, every_column
-from dp_pipeline.estimators.frames import features_of, numbers_of, text_places
+from dp_pipeline.estimators.frames import features_of, numbers_of, stored
 from dp_pipeline.estimators.rows import declared_values, prepared_rows
+from dp_pipeline.raw.values import texts
 from dp_pipeline.spec.errors import DeclarationError
 
 NAN = float("nan")
@@ -209,13 +210,13 @@ ANY_VALUE = st.one_of(
 def test_what_a_value_is_read_as_does_not_depend_on_the_others(values: list[Any], flag: bool):
     """Alone a value has a type of its own; beside others it may be an object."""
     column = pd.Series(values, dtype=object)
-    places, words = text_places(column)
+    places, words = texts(stored(column))
     together = [words[place] if place >= 0 else None for place in places]
     numbers, readable = numbers_of(column)
     for at, value in enumerate(values):
         alone = pd.Series([value], dtype=object if flag else None)
-        (place,), (*texts,) = text_places(alone)
-        assert (texts[place] if place >= 0 else None) == together[at]
+        (place,), (*words_alone,) = texts(stored(alone))
+        assert (words_alone[place] if place >= 0 else None) == together[at]
         (number,), (is_readable,) = numbers_of(alone)
         assert number == numbers[at] or np.isnan([number, numbers[at]]).all()
         assert is_readable == readable[at]
