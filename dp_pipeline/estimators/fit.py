@@ -82,6 +82,15 @@ class PrivateFit(Generic[ReleaseType]):
         paid = Fraction(0) if self.refines is None else self.refines.coarse.amount
         return self.guarantee.amount - paid
 
+    @property
+    def paid(self) -> Fraction:
+        """The ε that it adds to what was spent on its rows: with what its domain is discovered
+        for, without what a fit that it refines has paid.
+        """
+        found = self.spec.discover.epsilon if self.spec.discover else Fraction(0)
+        before = Fraction(0) if self.refines is None else self.refines.epsilon
+        return self.guarantee.epsilon + found - before
+
     def run(
         self,
         counter: Counter | None,

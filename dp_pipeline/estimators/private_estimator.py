@@ -8,11 +8,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
+from dp_pipeline.estimators.counted_fits import CountedFits
 from dp_pipeline.estimators.discovery import epsilon_left, find_domain, widest
 from dp_pipeline.estimators.fit import PrivateFit, ReleaseType
-from dp_pipeline.estimators.parameters import decimal_text, exact_epsilon
+from dp_pipeline.estimators.parameters import decimal_text, exact_epsilon, is_fit_for_release
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_at, guarantee_of
@@ -27,7 +26,7 @@ class WeakSignal(UserWarning):
     """A release that says by its own noisy counts that it is mostly noise, or of few rows."""
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class PrivateEstimator(CountedFits):
     """An estimator that fits a private model."""
 
     def _declared_fit(
@@ -45,10 +44,27 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         guarantee = _plain_guarantee(self.method, model, epsilon, domain, delta)
         return PrivateFit(spec, self.method, releases, model, guarantee)
 
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """What is promised, once there is a fit; its parameters before."""
-        line = getattr(self, "_promised", None)
-        return str(super().__repr__(N_CHAR_MAX)) if line is None else line
+    def _promise(self, of: PrivateFit[ReleaseType]) -> str:
+        """What a fit promises, in one line."""
+        found, own = of.spec.discover, of.guarantee.currency.delta or Fraction(0)
+        paid = of.guarantee.epsilon + (found.epsilon if found else 0)
+        delta = own + ((found.delta or 0) if found else 0)
+        said = epsilon_text(paid)
+        is_exact = isinstance(self.epsilon, str | Fraction)
+        written = said if is_exact else decimal_text(self.epsilon, of="epsilon")
+        if Fraction(written) != paid:
+            said += f" (rounded down from {written})"
+        of_delta = f", δ={delta_text(delta)}" if delta else ""
+        if of.refines is not None:
+            of_delta += (
+                f" together with the fit at ε={epsilon_text(of.refines.epsilon)} that it refines"
+            )
+        doubt = "" if of.public is None else "; its public rows are not protected"
+        doubt += "" if is_fit_for_release(self.noise) else "; its noise protects nobody"
+        return (
+            f"{of.spec.name} by {of.method}, fitted: ε={said}{of_delta}, "
+            f"protects {of.spec.protection} that is added or removed{doubt}"
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -156,30 +172,3 @@ def _plain_guarantee(
             f"{method}: expected a sound variant, at the ε asked, got another: {guarantee.reason}"
         )
     return guarantee_at(model, epsilon, delta)
-
-
-def promised(of: PrivateFit[ReleaseType], *, asked: object, is_fit: bool) -> str:
-    """What a fit promises, in one line.
-
-    asked    its ``epsilon`` as it was written
-    is_fit   whether its noise may protect persons
-    """
-    found, own = of.spec.discover, of.guarantee.currency.delta or Fraction(0)
-    paid = of.guarantee.epsilon + (found.epsilon if found else 0)
-    delta = own + ((found.delta or 0) if found else 0)
-    said = epsilon_text(paid)
-    is_exact = isinstance(asked, str | Fraction)
-    written = said if is_exact else decimal_text(asked, of="epsilon")
-    if Fraction(written) != paid:
-        said += f" (rounded down from {written})"
-    of_delta = f", δ={delta_text(delta)}" if delta else ""
-    if of.refines is not None:
-        of_delta += (
-            f" together with the fit at ε={epsilon_text(of.refines.epsilon)} that it refines"
-        )
-    doubt = "" if of.public is None else "; its public rows are not protected"
-    doubt += "" if is_fit else "; its noise protects nobody"
-    return (
-        f"{of.spec.name} by {of.method}, fitted: ε={said}{of_delta}, "
-        f"protects {of.spec.protection} that is added or removed{doubt}"
-    )

@@ -27,7 +27,6 @@ from dp_pipeline.estimators.private_estimator import (
     PrivateEstimator,
     declared_model,
     discovered,
-    promised,
 )
 from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.inference.kmeans import cluster_synopsis
@@ -61,7 +60,8 @@ class PrivateKMeans(
 
     **Every fit is a new spend.** The results of two fits on the same rows, of clones, of the
     folds and candidates of a grid search are together as private as the *sum* of their ε.
-    Nothing here adds them up unless ``population`` is given.
+    Nothing here refuses that unless ``population`` is given: the second fit of an estimator and its
+    clones warns, and a fitted one prints how many there were and their ε in all.
 
     What is private is what ``fit`` sets. ``predict``, ``transform`` and ``fit_transform`` of
     the fitted rows answer about each of them exactly: as sensitive as the rows themselves. So
@@ -233,6 +233,7 @@ class PrivateKMeans(
             # Types and shape were looked at above, in words that show no value of a row.
             validate_data(self, X, skip_check_array=True)
             fit, noise = self._declared(features.keys), noise_of(self.noise)
+            promise = self._counted(self._promise(fit), fit)
 
             def run() -> Estimate[Clusters]:
                 nonlocal fit
@@ -243,6 +244,7 @@ class PrivateKMeans(
 
             fitted = charged(fit, run, population=self.population, noise=noise)
         self._keep(fitted, fit)
+        self._promised = promise
         self._warn()
         return self
 
@@ -311,6 +313,43 @@ class PrivateKMeans(
         from sklearn.metrics.pairwise import euclidean_distances
 
         return np.asarray(euclidean_distances(self._checked(X), self.cluster_centers_))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+        """Minus the sum of squared distances of the rows to their nearest centres, as of
+        ``sklearn.cluster.KMeans``: higher is better, and grid searches compare it.
+
+        **An exact number about these rows, and no private release**: as sensitive as they are.
+        Whoever chooses k, ``epsilon`` or a method by it, or publishes it, tells of the rows what
+        nobody has paid for. Score rows that anybody may see.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), nested lists or a frame
+            Rows in the unit of those that were fitted.
+        y : ignored
+
+        Returns
+        -------
+        float
+            At most 0, in squared data units.
+
+        Raises
+        ------
+        ValueError
+            For NaN, and for other columns than were fitted; NotFittedError before a fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateKMeans
+        >>> rows = [[1.0], [9.0]] * 500
+        >>> kmeans = PrivateKMeans(2, epsilon=10, bounds=(0, 10), noise="seeded:7").fit(rows)
+        >>> round(kmeans.score([[1.0], [5.0]]))
+        -16
+        """
+        from sklearn.metrics import pairwise_distances_argmin_min
+
+        _, distances = pairwise_distances_argmin_min(self._checked(X), self.cluster_centers_)
+        return -float(np.square(distances).sum())
 
     def quality_report(self, real: Any) -> ClusteringQuality:
         """How far rows are from the released centres, beside those of scikit-learn's k-means, of
@@ -429,7 +468,6 @@ class PrivateKMeans(
         self.cluster_sizes_ = cluster_sizes(tables)
         self.spends_ = fitted.spends
         self.fit_for_release_ = is_fit_for_release(self.noise)
-        self._promised = promised(fit, asked=self.epsilon, is_fit=self.fit_for_release_)
         self.warnings_ = clustering_warnings(
             tables,
             [domain[name] for name in fitted.released.columns],

@@ -26,7 +26,6 @@ from dp_pipeline.estimators.private_estimator import (
     PrivateEstimator,
     declared_model,
     discovered,
-    promised,
 )
 from dp_pipeline.estimators.refinement import FinishedFit, drawn, finished_fit
 from dp_pipeline.estimators.rows import PreparedRows, declared_values, prepared_rows, public_rows
@@ -57,7 +56,8 @@ class PrivateSynthesizer(PrivateEstimator):
 
     **Every fit is a new spend.** The results of two fits on the same rows, of clones, of the
     folds and candidates of a grid search are together as private as the *sum* of their ε.
-    Nothing here adds them up unless ``population`` is given.
+    Nothing here refuses that unless ``population`` is given: the second fit of an estimator and its
+    clones warns, and a fitted one prints how many there were and their ε in all.
 
     All that ``fit`` sets is private, and so is what ``sample`` and ``marginal`` make of it, as
     often as they are called. Not private is a ``domain`` that was read off the rows: declare
@@ -308,8 +308,7 @@ noise protects nobody
             before = None if refines is None else finished_fit(type(self), refines)
             if before is not None:
                 fit = before.refined_by(fit, self.noise)
-            is_fit = is_fit_for_release(self.noise)
-            promise = promised(fit, asked=self.epsilon, is_fit=is_fit)
+            promise = self._counted(self._promise(fit), fit)
 
             def run() -> Estimate[SyntheticTable]:
                 nonlocal fit
@@ -326,7 +325,9 @@ noise protects nobody
                 population=self.population,
                 refines=None if before is None else before.draw,
             )
-        self._over = FinishedFit(fit, began, fitted.transcript, draw, is_fit)
+        self._over = FinishedFit(
+            fit, began, fitted.transcript, draw, is_fit_for_release(self.noise)
+        )
         self._columns = typed(columns, values, fit.spec.domain)
         self._frame_kind, self._promised = frame_kind(X), promise
         self._keep(fitted)

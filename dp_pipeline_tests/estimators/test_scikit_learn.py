@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import warnings
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dp_pipeline
-from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans, PrivateSynthesizer
+from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans, PrivateSynthesizer, WeakSignal
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline_tests.estimators.people import BOX, VILLAGES, private, quiet_fit
 
@@ -198,3 +200,49 @@ def test_a_grid_search_fits_every_candidate_on_every_fold():
     search = GridSearchCV(private(), {"n_clusters": [1, 2]}, cv=2, scoring=score, refit=False)
     quiet_fit(search, VILLAGES)
     assert sum(spend.epsilon for spend in spent) == 4
+
+
+@pytest.mark.parametrize(("n_jobs", "first"), [(1, "2 fits"), (2, "19 fits")])
+def test_a_grid_search_warns_once_and_ends_with_the_sum(n_jobs: int, first: str):
+    grid = {"n_clusters": [1, 2, 3], "epsilon": [1, 2]}
+    search = GridSearchCV(private(), grid, cv=3, n_jobs=n_jobs)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(VILLAGES)
+    (said,) = [str(one.message) for one in caught if one.category is UserWarning]
+    assert f"{first} of it and its clones cost ε=" in said
+    # Nine fits at 1, nine at 2, and the best one again.
+    total = 27 + search.best_params_["epsilon"]
+    assert repr(search.best_estimator_).endswith(f"fit 19 of it and its clones: ε={total} in all")
+    assert search.best_score_ == search.cv_results_["mean_test_score"].max() <= 0
+
+
+def test_the_file_that_processes_count_in_goes_with_their_estimators():
+    estimator = quiet_fit(private(), VILLAGES)
+    (path,) = estimator._series.__reduce__()[1][1:]
+    elsewhere = pickle.loads(pickle.dumps(clone(estimator)))
+    assert "fit 2 of it" in repr(quiet_fit(elsewhere, VILLAGES))
+    assert "fit 3 of it" in repr(quiet_fit(clone(estimator), VILLAGES))
+    del estimator
+    gc.collect()
+    assert not Path(path).exists()
+    assert "fit 2 of it" in repr(quiet_fit(elsewhere, VILLAGES))
+
+
+def test_fits_that_are_counted_elsewhere_or_apart_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", WeakSignal)
+        first = private().fit(VILLAGES)
+        private().fit(VILLAGES)
+        assert "in all" not in repr(pickle.loads(pickle.dumps(first)))
+        with pytest.raises(UserWarning, match="2 fits"):
+            first.fit(VILLAGES)
+
+
+def test_a_score_is_minus_the_inertia_of_the_rows_that_are_given():
+    fitted = quiet_fit(private(), VILLAGES)
+    nearest = fitted.transform(VILLAGES).min(axis=1)
+    assert fitted.score(VILLAGES) == pytest.approx(-np.square(nearest).sum())
+    assert fitted.score(VILLAGES[:1]) == pytest.approx(-(nearest[0] ** 2))
+    assert make_pipeline(fitted).score(VILLAGES) == fitted.score(VILLAGES)
