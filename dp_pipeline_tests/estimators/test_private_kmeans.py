@@ -351,7 +351,7 @@ def test_a_method_without_a_synopsis_cannot_be_clustered_again():
         estimator.recluster(3)
 
 
-@pytest.mark.parametrize("k", [0, 2.5, None])
+@pytest.mark.parametrize("k", [0, 2.5, None, 10_001])
 def test_no_number_of_centres_is_refused_when_clustering_again(k: object):
     with pytest.raises(InvalidParameter, match="n_clusters"):
         quiet_fit(private(), VILLAGES).recluster(k)  # type: ignore[arg-type]
