@@ -153,32 +153,41 @@ def _are_bounds(declared: tuple[object, ...]) -> bool:
 
 def _is_moment(form: Form) -> bool:
     """Whether it says so, or has bounds that are texts or dates."""
-    bounds = form.get("bounds", ())
-    is_dated = isinstance(bounds, list | tuple) and any(
-        isinstance(end, str | date) for end in bounds
-    )
+    is_dated = any(isinstance(end, str | date) for end in _listed(form.get("bounds")))
     return is_dated or not {"type", "every"}.isdisjoint(form)
 
 
 def _dated(form: Form) -> Form:
     """With a type: bounds that are dates alone declare dates."""
-    days = all(len(str(end)) == len("2026-10-05") for end in form.get("bounds", ()))
+    days = all(len(str(end)) == len("2026-10-05") for end in _listed(form.get("bounds")))
     is_date = days and form.get("every") != "hour"
     return {"type": "date" if is_date else "timestamp", **form}
+
+
+def _listed(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _inside(name: str, form: Form) -> Form:
     """With edges inside of the bounds: these may stand among them, as first and last, or alone."""
     if "edges" not in form or "bins" in form:
         return form
-    edges: Any = form["edges"]
-    edges = edges.tolist() if isinstance(edges, np.ndarray) else edges
-    if not isinstance(edges, list | tuple) or len(edges) < (1 if "bounds" in form else 2):
+    edges, bounds = _numbers(form["edges"]), _numbers(form.get("bounds", form["edges"]))
+    if len(edges) < (1 if "bounds" in form else 2):
         _refuse(name, "a list of numbers as `edges`", "something else")
-    bounds = form.get("bounds", (edges[0], edges[-1]))
-    ends = bounds if isinstance(bounds, list | tuple | np.ndarray) and len(bounds) else (None,)
-    first, last = edges[0] == ends[0], edges[-1] == ends[-1]
-    return {**form, "bounds": bounds, "edges": edges[first : len(edges) - last]}
+    first, last = bounds[:1] == edges[:1], bounds[-1:] == edges[-1:]
+    between = edges[first : len(edges) - last]
+    ends = form["bounds"] if "bounds" in form else (edges[0], edges[-1])
+    return {**form, "bounds": ends, "edges": between}
+
+
+def _numbers(value: Any) -> list[Any]:
+    """Those of a list or an array; none of anything else."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return []
+    return array.tolist() if array.dtype.kind in "iuf" and array.ndim == 1 else []
 
 
 def _nominal(name: str, form: Form) -> DeclaredColumn:
@@ -189,10 +198,9 @@ def _nominal(name: str, form: Form) -> DeclaredColumn:
     category = listed if getattr(listed, "name", None) == "category" else None
     values = _values(name, listed if category is None else category.categories)
     texts = [text_of(value) for value in values]
-    missing = form.get("missing", ())
     if None in texts or UNKNOWN in texts:
         _refuse(name, "texts, numbers or truth values as levels", "something else")
-    if any(_is_rounded(str(text)) for text in (*texts, *missing)):
+    if any(_is_rounded(str(text)) for text in (*texts, *_listed(form.get("missing")))):
         _refuse(name, "whole numbers between -2**53 and 2**53", "one that a float may round")
     called = {
         _TRUTHS[str(text)]: text
@@ -202,7 +210,8 @@ def _nominal(name: str, form: Form) -> DeclaredColumn:
     said = {field: value for field, value in form.items() if field not in ("size", "other")}
     if form.get("other") is not None:
         said["other"] = text_of(form["other"]) or ""
-    said["aliases"] = {**called, **form.get("aliases", {})}
+    aliases = form.get("aliases", {})
+    said["aliases"] = {**called, **aliases} if isinstance(aliases, Mapping) else aliases
     # A file has no category of one level: nothing could be learned of it.
     said["levels"] = texts if len(texts) > 1 else [*texts, UNKNOWN]
     attribute = _with_cells(Category, name, said)

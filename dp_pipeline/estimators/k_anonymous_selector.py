@@ -189,7 +189,6 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import KAnonymousSelector
         >>> print(KAnonymousSelector(2, edges={}).fit([["f"], ["m"]] * 4, [0, 0, 1, 1] * 2))
         KAnonymousSelector, fitted: a release by fit_release has at least 2 rows and 2 different \
 labels in every class; no ε, not differentially private
@@ -222,7 +221,6 @@ labels in every class; no ε, not differentially private
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import KAnonymousSelector
         >>> selector = KAnonymousSelector(2, edges={})
         >>> selector.fit_release([["f"], ["m"]] * 4, [0, 0, 1, 1] * 2).shape
         (8, 2)
@@ -272,7 +270,6 @@ labels in every class; no ε, not differentially private
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import KAnonymousSelector
         >>> rows, labels = [["f"], ["f"], ["m"], ["m"]] * 2, [0, 1, 1, 1] * 2
         >>> selector = KAnonymousSelector(2, diversity=1, edges={}).fit(rows, labels)
         >>> selector.transform([["f"], ["m"]]).tolist()
@@ -310,7 +307,6 @@ labels in every class; no ε, not differentially private
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import KAnonymousSelector
         >>> rows, labels = [["f"], ["f"], ["m"], ["m"]] * 2, [0, 1, 1, 1] * 2
         >>> KAnonymousSelector(2, diversity=1, edges={}).fit(rows, labels).get_support().tolist()
         [True]
@@ -338,7 +334,6 @@ labels in every class; no ε, not differentially private
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import KAnonymousSelector
         >>> rows, labels = [["f"], ["f"], ["m"], ["m"]] * 2, [0, 1, 1, 1] * 2
         >>> selector = KAnonymousSelector(2, diversity=1, edges={}).fit(rows, labels)
         >>> selector.get_feature_names_out().tolist()

@@ -74,9 +74,8 @@ class PrivateKMeans(
     n_clusters : int, default=8
         Number of centres k.
     epsilon : str, Fraction, int or float
-        Privacy of one fit, from 1e-6 to 1e6 with at most nine decimals. A float is taken by its
-        shortest decimal text, 0.1 is exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is
-        0.333333333. What a fitted estimator prints says so.
+        Privacy of one fit, from 1e-6 to 1e6. A float is taken by its shortest decimal text, 0.1 is
+        exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is 0.333333333.
     bounds : (low, high), d pairs, or a mapping of column names to pairs
         The declared box, in data units: known beforehand, never the minimum and maximum of the
         rows. One pair holds for all columns; a sequence or array (d, 2) has one a column, in
@@ -90,17 +89,15 @@ class PrivateKMeans(
     method_params : dict, default=None
         Further parameters of the method, as text or numbers.
     noise : str or NoiseSource, default=None
-        None is OpenDP, the secure default. ``"exact"`` is this package's own sampler on the
+        None is OpenDP, the secure default; ``"exact"`` is this package's own sampler on the
         operating system's randomness. ``"seeded:7"``, or ``SeededNoise(7)`` from
-        ``dp_pipeline.gate.noise``, is for research only: whoever knows the seed can subtract the
-        noise. Text starts anew with every fit and can be pickled; a source goes on, and is
-        shared with the estimator's clones.
+        ``dp_pipeline.gate.noise``, is for research: whoever knows the seed can subtract the noise.
+        Text starts anew with every fit; a source goes on, and is shared with clones.
     random_state : int, RandomState or None, default=None
         Randomness of post-processing: starts of k-means. It protects nobody.
     population : str, default=None
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
-        the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
-        that has spent its ε: there are no refunds.
+        the folder of workspace.yaml) pays for every fit, before it looks, and without refunds.
     plan_from : PrivateKMeans, default=None
         A fit of other rows, such as last week's, by the same method over the same box: what it
         released is public, so planning from it is free. ``method_params={"smooth": "true"}``
@@ -129,8 +126,7 @@ class PrivateKMeans(
         Whether the noise may protect persons: False for a seed and for a source of one's own.
     warnings_ : tuple of str
         What noisy counts say against this release, private too: fewer rows than half of
-        ``nominal_rows``, N·ε/k below 20, nearly all rows at a bound. None is no proof of the
-        contrary.
+        ``nominal_rows``, N·ε/k below 20, nearly all rows at a bound.
     n_features_in_ : int
         Number of columns d.
     feature_names_in_ : ndarray of shape (d,)
@@ -218,7 +214,6 @@ class PrivateKMeans(
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = [[1.0, 1.0], [9.0, 9.0]] * 500
         >>> kmeans = PrivateKMeans(2, epsilon=1 / 3, bounds=(0, 10), noise="seeded:7").fit(rows)
         >>> print(kmeans)
@@ -270,7 +265,6 @@ class PrivateKMeans(
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = [[1.0], [9.0]] * 500
         >>> kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(rows)
         >>> first, second = kmeans.predict([[2.0], [8.0]])
@@ -304,7 +298,6 @@ class PrivateKMeans(
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = [[1.0], [9.0]] * 500
         >>> kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(rows)
         >>> sorted(kmeans.transform([[2.0]]).round().ravel().tolist())
@@ -340,7 +333,6 @@ class PrivateKMeans(
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = [[1.0], [9.0]] * 500
         >>> kmeans = PrivateKMeans(2, epsilon=10, bounds=(0, 10), noise="seeded:7").fit(rows)
         >>> round(kmeans.score([[1.0], [5.0]]))
@@ -378,7 +370,6 @@ class PrivateKMeans(
         Examples
         --------
         >>> import numpy as np
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = np.repeat([[1.0, 1.0], [9.0, 9.0]], 2000, axis=0)
         >>> kmeans = PrivateKMeans(2, epsilon=10, bounds=(0, 10), noise="seeded:1").fit(rows)
         >>> kmeans.quality_report(rows).nicv < 1
@@ -413,7 +404,6 @@ class PrivateKMeans(
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = [[1.0], [9.0]] * 500
         >>> kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(rows)
         >>> kmeans.recluster(3).shape

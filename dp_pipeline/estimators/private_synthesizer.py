@@ -85,7 +85,8 @@ class PrivateSynthesizer(PrivateEstimator):
           ``"type": "timestamp"``, in cells of a year, month, week, day or hour, or in bins or
           edges; with ``"zone"`` for times that have none.
 
-        What nobody knows is found by looks that are paid for (``discover``):
+        Further fields are those of a data set file: ``"aliases"``, ``"on_invalid"``, ``"format"``,
+        ``"decimal"``. What nobody knows is found by looks that are paid for (``discover``):
 
         * ``{"levels": "discover"}``, with ``"at_most"``, ``"other"`` and ``"on_invalid": "drop"``:
           texts that enough rows have; others become ``other``. Synthetic ones are texts;
@@ -100,9 +101,8 @@ class PrivateSynthesizer(PrivateEstimator):
         ``{...: {"bounds": [0, 1], "bins": 8}}``. Columns of an array without a name are called x
         and their place: x0, x1.
     epsilon : str, Fraction, int or float
-        Privacy of one fit, from 1e-6 to 1e6 with at most nine decimals. A float is taken by its
-        shortest decimal text, 0.1 is exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is
-        0.333333333. What a fitted estimator prints says so.
+        Privacy of one fit, from 1e-6 to 1e6. A float is taken by its shortest decimal text, 0.1 is
+        exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is 0.333333333.
     delta : str, Fraction or float, default=0
         With one above 0, at most 0.001, the fit is (ε, δ)-differentially private, accounted in ρ
         of zero-concentrated DP: less noise. Only methods that know how take one. Choose it far
@@ -110,9 +110,9 @@ class PrivateSynthesizer(PrivateEstimator):
     method : str, default="one_shot"
         A private model of tables of ``dp_pipeline.models``.
     noise : str or NoiseSource, default=None
-        None is OpenDP, the secure default. ``"exact"`` is this package's own sampler on the
-        operating system's randomness. ``"seeded:7"`` is for research only: whoever knows the
-        seed can subtract the noise.
+        None is OpenDP, the secure default; ``"exact"`` is this package's own sampler on the
+        operating system's randomness. ``"seeded:7"`` is for research: whoever knows the seed can
+        subtract the noise.
     random_state : int, RandomState or None, default=None
         Randomness of post-processing: of the rows that are drawn. It protects nobody.
     method_params : dict, default=None
@@ -127,9 +127,8 @@ class PrivateSynthesizer(PrivateEstimator):
         for public data alone, and never beside ``population``.
     population : str, default=None
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
-        the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
-        that has spent its ε: there are no refunds. The account's δ is that of ``delta``, or
-        ``delta`` is 0.
+        the folder of workspace.yaml) pays for every fit, before it looks, and without refunds. The
+        account's δ is that of ``delta``, or ``delta`` is 0.
     constraints : dict, default=None
         What columns say together, in the words of a data set file, such as
         ``{"never": [{"age": "[0, 16)", "state": ["married", "widowed"]}]}``; also ``only`` and
@@ -160,8 +159,7 @@ class PrivateSynthesizer(PrivateEstimator):
         Whether the noise may protect persons: False for a seed and for a source of one's own.
     warnings_ : tuple of str
         What noisy counts say against this release, private too: fewer rows than half of
-        ``nominal_rows`` or than noise, nearly all of one ``other``. None is no proof of the
-        contrary.
+        ``nominal_rows`` or than noise, nearly all of one ``other``.
     n_features_in_ : int
         Number of declared columns.
     feature_names_in_ : ndarray
@@ -284,7 +282,6 @@ noise protects nobody
         Examples
         --------
         >>> import pandas as pd
-        >>> from dp_pipeline.estimators import PrivateSynthesizer
         >>> people = pd.DataFrame({"smokes": ["no", "yes"] * 500})
         >>> few, more = (
         ...     PrivateSynthesizer(domain={"smokes": ["no", "yes"]}, epsilon=epsilon, noise="exact")
@@ -391,7 +388,6 @@ noise protects nobody
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateSynthesizer
         >>> people = [["no", 0], ["yes", 2]] * 500
         >>> domain = {"smokes": ["no", "yes"], "visits": {"size": 3, "nullable": True}}
         >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=1).fit(people)
@@ -435,7 +431,6 @@ noise protects nobody
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateSynthesizer
         >>> people = [["no", 0], ["yes", 2]] * 500
         >>> domain = {"smokes": ["no", "yes"], "visits": 3}
         >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=10, method="independent")
@@ -482,7 +477,6 @@ noise protects nobody
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateSynthesizer
         >>> people = [["no", 0], ["yes", 2]] * 500
         >>> domain = {"smokes": ["no", "yes"], "visits": 3}
         >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=10, method="independent")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.estimators.declared import declared_columns
 from dp_pipeline.estimators.frames import UNKNOWN, text_of
+from dp_pipeline.spec.attribute_parser import Category, Moment, Numeric
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 
 SAME_LEVELS: list[Any] = [
@@ -141,6 +146,38 @@ TEXTS: list[tuple[object, str | None]] = [
     ([1], UNKNOWN),
     (b"owner", UNKNOWN),
 ]
+
+
+ANY = st.recursive(
+    st.sampled_from(
+        [None, True, 0, 1, -2.5, float("nan"), "a", "discover", "2026-01-01", 1j, b"a"]
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner),
+    max_leaves=4,
+)
+FIELDS = sorted({*Category.model_fields, *Numeric.model_fields, *Moment.model_fields, "size"})
+
+
+@given(ANY | st.dictionaries(st.sampled_from(FIELDS), ANY, min_size=1, max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_no_form_of_a_column_is_another_error_than_a_refusal(form: Any):
+    with suppress(DeclarationError):
+        declared_columns({"x": form})
+
+
+def test_a_column_says_whatever_a_file_can_say_of_it():
+    forms: dict[str, Any] = {
+        "sex": {"levels": ["f", "m"], "aliases": {"female": "f"}},
+        "age": {"bounds": [0, 9], "bins": 3, "on_invalid": "drop", "decimal": ","},
+        "born": {"bounds": ["2026-01-01", "2026-12-31"], "every": "month", "format": "%d.%m.%Y"},
+    }
+    sex, age, born = (column.attribute for column in declared_columns(forms))
+    assert sex.aliases == (("female", "f"),)
+    assert (age.on_invalid, age.signs.decimal) == ("drop", ",")
+    assert born.clock is not None
+    assert born.clock.format == "%d.%m.%Y"
+    with pytest.raises(DeclarationError, match="got another one as `column`"):
+        declared_columns({"sex": {"levels": ["f", "m"], "column": "gender"}})
 
 
 @pytest.mark.parametrize("written", [(0, 20000), (0.5, 1), (np.int64(0), np.float64(9.5))])
