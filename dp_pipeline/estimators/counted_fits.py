@@ -81,8 +81,9 @@ class CountedFits(BaseEstimator):  # type: ignore[misc]
     fit promises.
     """
 
-    _series: FitSeries
     population: Any
+    _series: FitSeries
+    _promised = ""
 
     def __sklearn_clone__(self) -> Any:
         clone = super().__sklearn_clone__()
@@ -90,16 +91,13 @@ class CountedFits(BaseEstimator):  # type: ignore[misc]
         return clone
 
     def __getstate__(self) -> dict[str, Any]:
-        """A fitted estimator is released, and holds no key or path of this machine."""
-        state: dict[str, Any] = dict(super().__getstate__())
-        if hasattr(self, "_promised"):
-            state.pop("_series", None)
-        return state
+        """Hand the count to other processes with what they are to fit, and not with a release."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: one for name, one in state.items() if name != "_series" or not self._promised}
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """What is promised, once there is a fit; its parameters before."""
-        line = getattr(self, "_promised", None)
-        return str(super().__repr__(N_CHAR_MAX)) if line is None else line
+        return self._promised or str(super().__repr__(N_CHAR_MAX))
 
     def _fits(self) -> FitSeries:
         if not hasattr(self, "_series"):

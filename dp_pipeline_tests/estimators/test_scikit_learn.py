@@ -217,19 +217,21 @@ def test_a_grid_search_warns_once_and_ends_with_the_sum(n_jobs: int, first: str)
     assert search.best_score_ == search.cv_results_["mean_test_score"].max() <= 0
 
 
-def test_the_file_that_processes_count_in_goes_with_their_estimators():
-    estimator = quiet_fit(private(), VILLAGES)
-    (path,) = estimator._series.__reduce__()[1][1:]
-    elsewhere = pickle.loads(pickle.dumps(clone(estimator)))
-    assert "fit 2 of it" in repr(quiet_fit(elsewhere, VILLAGES))
-    assert "fit 3 of it" in repr(quiet_fit(clone(estimator), VILLAGES))
-    del estimator
+def test_the_file_of_a_count_goes_with_its_estimators():
+    estimator = private()
+    copy = clone(estimator)
+    elsewhere = pickle.loads(pickle.dumps(copy))
+    _, path = copy._series.__reduce__()[1]
+    quiet_fit(elsewhere, VILLAGES)
+    assert "fit 2 of it" in repr(quiet_fit(copy, VILLAGES))
+    assert path.encode() not in pickle.dumps(copy)
+    del estimator, copy
     gc.collect()
     assert not Path(path).exists()
     assert "fit 2 of it" in repr(quiet_fit(elsewhere, VILLAGES))
 
 
-def test_fits_that_are_counted_elsewhere_or_apart_do_not_warn():
+def test_fits_of_estimators_made_apart_are_counted_apart():
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         warnings.simplefilter("ignore", WeakSignal)
@@ -240,7 +242,7 @@ def test_fits_that_are_counted_elsewhere_or_apart_do_not_warn():
             first.fit(VILLAGES)
 
 
-def test_a_score_is_minus_the_inertia_of_the_rows_that_are_given():
+def test_a_score_is_minus_the_inertia_of_the_rows_given():
     fitted = quiet_fit(private(), VILLAGES)
     nearest = fitted.transform(VILLAGES).min(axis=1)
     assert fitted.score(VILLAGES) == pytest.approx(-np.square(nearest).sum())
