@@ -195,37 +195,29 @@ UNKNOWN = "\0"
 """The text of a value that is none of text, number and truth value: no level, no number."""
 
 
-def text_of(value: object, *, truth_is_number: bool = False) -> str | None:
+def text_of(value: object, reads: Reads = "text") -> str | None:
     """The text of a text, a number or a truth value; None where it is missing; never an error.
 
     Spaces around a text do not count, a whole number has no point: 1 and 1.0 are the text 1.
     So is 1 + 0j: one complex number makes pandas store a column of them. A value of a class of
     its own is what it holds, whatever its methods say; what raises when it is read is UNKNOWN.
 
-    truth_is_number   a truth value is 1 or 0, not the text True or False
-
     >>> text_of(" f "), text_of(2.0), text_of(True), text_of(float("nan"))
     ('f', '2', 'True', None)
     """
     try:
-        return _text_of(value, truth_is_number=truth_is_number)
+        if isinstance(value, str):
+            # A half of a pair of surrogates cannot be stored as it is.
+            return str.encode(str.strip(value), "utf-8", "backslashreplace").decode()
+        if isinstance(value, bool | np.bool_):
+            return str(int(value)) if reads == "number" else str(bool(value))
+        if value is None or type(value).__name__ in ("NAType", "NaTType"):
+            return None
+        if isinstance(value, Complex) and not isinstance(value, Real) and not value.imag:
+            value = value.real
+        return _number_text(value) if isinstance(value, Real | Decimal) else UNKNOWN
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
         return UNKNOWN
-
-
-def _text_of(value: object, *, truth_is_number: bool) -> str | None:
-    if isinstance(value, str):
-        # A half of a pair of surrogates cannot be stored as it is.
-        return str.encode(str.strip(value), "utf-8", "backslashreplace").decode()
-    if isinstance(value, bool | np.bool_):
-        return str(int(value)) if truth_is_number else str(bool(value))
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    if isinstance(value, Real | Decimal):
-        return _number_text(value)
-    if isinstance(value, Complex) and not value.imag:
-        return _number_text(value.real)
-    return UNKNOWN
 
 
 def _number_text(value: Any) -> str | None:
@@ -254,7 +246,7 @@ def kind_of(column: Any) -> Kind:
         return "categories"
     if dtype.kind in "biuf":
         return "truths" if dtype.kind == "b" else "numbers"
-    stored = None if dtype.kind == "c" else _stored_as_it_is(column)
+    stored = None if dtype.kind == "c" else _stored_as_it_is(column, "text")
     if stored is not None and raw_values.kind_of(stored.type) == "text":
         return "texts"
     values = [(value, text_of(value)) for value in column.tolist()]
@@ -267,28 +259,33 @@ def kind_of(column: Any) -> Kind:
     return "truths" if are_truths else "numbers"
 
 
-def stored(column: Any, *, truth_is_number: bool = False) -> pa.ChunkedArray:
-    """A column of numbers, or of texts that may be missing, for the readers of ``raw.values``.
+Reads = Literal["text", "number", "time"]
+"""What a column is declared to hold. A truth value is the number 1 or 0, or the text True or False.
+"""
 
-    truth_is_number   a truth value is 1 or 0, not the text True or False
-    """
+
+def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
+    """A column of X as a file gives it: of a type that ``raw.values`` reads, or of texts."""
     if column.dtype.name == "category":
-        return _taken(column, stored(column.cat.categories, truth_is_number=truth_is_number))
-    if truth_is_number and column.dtype == np.dtype(bool):
+        places, categories = column.cat.codes.to_numpy(), stored(column.cat.categories, reads)
+        return categories.take(pa.array(places, mask=places < 0))
+    if reads == "number" and column.dtype == np.dtype(bool):
         column = np.asarray(column).view(np.int8)
-    as_it_is = _stored_as_it_is(column)
+    as_it_is = _stored_as_it_is(column, reads)
     if as_it_is is not None:
         return as_it_is
-    texts = [_word(value, truth_is_number=truth_is_number) for value in column.tolist()]
+    texts = [_word(value, reads) for value in column.tolist()]
     return pa.chunked_array([pa.array(texts, type=pa.large_string())])
 
 
-def _taken(column: Any, categories: pa.ChunkedArray) -> pa.ChunkedArray:
-    places = column.cat.codes.to_numpy()
-    return categories.take(pa.array(places, mask=places < 0))
+def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
+    """A column of X, stored as its attribute reads it."""
+    # Of a column of which nothing is said, a truth value is a text.
+    is_number = attribute.is_numeric and attribute.undeclared != Undeclared()
+    return stored(column, "time" if attribute.clock else "number" if is_number else "text")
 
 
-def _stored_as_it_is(column: Any) -> pa.ChunkedArray | None:
+def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
     """As pyarrow stores it, where that is of a type that is read here."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
         is_real = column.dtype.kind == "f" and column.dtype != np.float32
@@ -298,58 +295,30 @@ def _stored_as_it_is(column: Any) -> pa.ChunkedArray | None:
         array = pa.array(column, from_pandas=True)
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
         return None
-    kind = raw_values.kind_of(array.type)
+    kind, typed = raw_values.kind_of(array.type), "time" if reads == "time" else "number"
     # Of objects, a truth value beside floats would be stored as one of them.
-    if kind in ("other", "time") or (kind == "number" and column.dtype == object):
+    if kind != "text" and (kind != typed or column.dtype == object):
         return None
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
-def _word(value: Any, *, truth_is_number: bool) -> str | None:
-    """Intervals of pandas are texts too: categories are made of them."""
-    if type(value).__name__ == "Interval":
-        return str(value)
-    return text_of(value, truth_is_number=truth_is_number)
-
-
-def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
-    """A column of X as a source of a file gives it: of numbers, texts or times, as declared."""
-    if attribute.clock is not None:
-        return stored_times(column)
-    # A truth value of a column of which nothing is said is a text.
-    is_number = attribute.is_numeric and attribute.undeclared != Undeclared()
-    return stored(column, truth_is_number=is_number)
-
-
-def stored_times(column: Any) -> pa.ChunkedArray:
-    """A column of dates or times, or of texts that say them, for the reader of ``raw.values``."""
-    if column.dtype.name == "category":
-        return _taken(column, stored_times(column.cat.categories))
-    if column.dtype != object and column.dtype.kind not in "biufc":
-        try:
-            array = pa.array(column, from_pandas=True)
-        except pa.ArrowException:
-            array = None
-        if array is not None and raw_values.kind_of(array.type) == "time":
-            return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-    texts = [_moment_text(value) for value in column.tolist()]
-    return pa.chunked_array([pa.array(texts, type=pa.large_string())])
-
-
-def _moment_text(value: Any) -> str | None:
-    """ISO text of a date or time; a number is neither."""
+def _word(value: Any, reads: Reads) -> str | None:
+    """The text of a value; ISO text of a date or time where those are read, and a number is none.
+    Intervals of pandas are texts: categories are made of them.
+    """
     try:
-        if isinstance(value, date) and type(value).__name__ != "NaTType":
-            return str(value.isoformat())
-        return text_of(value) if isinstance(value, str) else None
+        if reads == "time" and not isinstance(value, str):
+            is_time = isinstance(value, date) and type(value).__name__ != "NaTType"
+            return str(value.isoformat()) if is_time else None
+        return str(value) if type(value).__name__ == "Interval" else text_of(value, reads)
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
-        return None
+        return None if reads == "time" else UNKNOWN
 
 
 def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Numbers (n,), NaN for a missing value and for what is none; and where there is either a
     number or a missing value (n,). A truth value is 1 or 0, a text the number that it reads as.
     """
-    values = stored(column, truth_is_number=True)
+    values = stored(column, "number")
     numbers = raw_values.numbers(values)
     return numbers, ~np.isnan(numbers) | raw_values.missing(values, ())

@@ -108,19 +108,15 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     A release has one column a kept bit, of 0 and 1; or one a column of X, of texts, such as
     ``[40, 60)`` and ``{cook, smith}``: the box of the row. ``transform`` gives the kept bits; of
     boxes, for each bit that they tell of, the share of the levels of the box where it is true.
+    A value that was never seen has no level: all its bits are 0, and boxes put it with the first
+    level; a number is compared all the same.
 
-    In new rows, a value that was never seen has no level: all bits of its column are 0, and boxes
-    put it with the first level. A number is compared as a number all the same, so thresholds hold
-    for it.
+    Weights and cuts that were learned from rows are in the fitted selector: publish what
+    ``fit_release`` gives, not the selector. Levels of one weight are those of k rows or more, and
+    a cut lies between two rows; weights of many columns together still depend on each row.
 
-    What was learned from rows to make boxes, weights and cuts, is in the fitted selector: publish
-    what ``fit_release`` gives, not the selector. Levels of one weight are those of k rows or more,
-    and a cut lies between two rows; weights of many columns together still depend on each row.
-
-    Rows go by position: an index of ``X`` or ``y`` changes nothing, and is not compared. Without
-    columns, or where no bit is kept, all rows are one class and there is nothing but the
-    label to release; the latter warns. A label of one value is refused where ``diversity`` is 2
-    or more.
+    Rows go by position, whatever their index. Without columns, or where no bit is kept, all rows
+    are one class; the latter warns. A label of one value is refused where ``diversity`` is 2.
 
     References
     ----------

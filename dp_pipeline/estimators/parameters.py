@@ -4,13 +4,10 @@ error of a wrong one, as this package and as scikit-learn name it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
@@ -63,6 +60,7 @@ def exact_delta(value: object) -> Fraction | None:
 
 
 def decimal_text(value: object, *, of: str) -> str:
+    """The shortest decimal text of a number; DeclarationError for what is none."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -120,16 +118,3 @@ def whole_number(value: object, *, of: str, least: int, most: int | None = None)
         where = f"of at least {least}" if most is None else f"in {least}..{most}"
         raise DeclarationError(f"{of}: expected a whole number {where}, got {value!r:.60}")
     return whole
-
-
-def ascending(values: Any, *, at_least: int) -> tuple[float, ...] | None:
-    """Finite numbers of a list, each above the one before; None for anything else."""
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        return None
-    if array.dtype.kind not in "iuf" or array.ndim != 1 or len(array) < at_least:
-        return None
-    numbers = tuple(float(number) for number in array)
-    ascends = all(low < high for low, high in pairwise(numbers))
-    return numbers if ascends and all(map(math.isfinite, numbers)) else None

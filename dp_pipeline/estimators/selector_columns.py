@@ -38,7 +38,6 @@ from dp_pipeline.estimators.frames import (
     stored,
     text_of,
 )
-from dp_pipeline.estimators.parameters import ascending
 from dp_pipeline.raw.values import level_codes, texts
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import INVALID, IntArray, Levels
@@ -243,8 +242,13 @@ def _place(column: object, names: Sequence[Any]) -> int:
 
 
 def _cuts(values: Any) -> Cuts:
-    cuts = ascending(values, at_least=1)
-    if cuts is None:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.asarray("ragged")
+    is_list = array.dtype.kind in "iuf" and array.ndim == 1 and len(array)
+    cuts = tuple(array.astype(np.float64).tolist()) if is_list else (math.nan,)
+    if not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
         raise DeclarationError(f"edges: expected lists of ascending numbers, got {values!r:.60}")
     return cuts
 
