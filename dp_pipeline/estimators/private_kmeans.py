@@ -10,10 +10,9 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_pipeline.estimators.charging import charged
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.discovery import cost_of, widest
-from dp_pipeline.estimators.fit import Estimate, PrivateFit
+from dp_pipeline.estimators.fit import Estimate, PrivateFit, charged
 from dp_pipeline.estimators.frames import numbered, numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.parameters import (
     InvalidParameter,

@@ -241,22 +241,20 @@ noise protects nobody
             order of ``domain``.
         y : ignored
         prior : frame, array or nested lists, default=None
-            **Public rows of others**, with the same columns and of the same declaration; rows that
-            do not fit it are left out. They say which tables to measure, at no cost, and stand in
-            for what is not measured (Decision 0057). **You vouch** that they are public and no
-            one's of X: nothing of them is protected, and a fitted estimator holds their codes.
-            A part of X as ``prior`` is published with it. Methods that have a ``prior``, such as
-            ``one_shot``, and declared columns alone.
+            **Public rows of others**, with the same columns and of the same declaration. They say
+            which tables to measure, at no cost, and stand in for what is not measured (Decision
+            0057). **You vouch** that they are public and no one's of X: nothing of them is
+            protected, and a fitted estimator holds their codes. Methods that have a ``prior``, such
+            as ``one_shot``, and declared columns alone.
         refines : PrivateSynthesizer, default=None
             A fit of **the very same rows** at a smaller ε, with the same parameters, whose answers
             get less noise: the two together cost ``epsilon``, and this one what is between them.
-            Nothing holds of other rows, so these are compared, prepared and in any order, by a
-            keyed fingerprint that no fitted estimator holds. *One* fit refines it, as two tell
-            more than was paid for; this one may be refined again. With ``population`` the ledger
-            sees to both, over all processes and copies. Without one this process does: a pickle, a
-            deep copy and a forked process are refused, as nobody knows what became of the others.
-            Of ``independent``, ``priview`` and ``one_shot``, without ``prior``, ``plan_from`` and
-            ``discover``. Source: ``dp_pipeline.gate.mechanisms.refine``, with its proof.
+            Other rows are refused, in any order, by a keyed fingerprint that no fitted estimator
+            holds. *One* fit refines it, as two tell more than was paid for; this one may be refined
+            again. With ``population`` the ledger sees to both, over all processes and copies;
+            without one a pickle, a deep copy and a forked process are refused. Of ``independent``,
+            ``priview`` and ``one_shot``, without ``prior``, ``plan_from`` and ``discover``. Source:
+            ``dp_pipeline.gate.mechanisms.refine``, with its proof.
 
         Returns
         -------
@@ -362,11 +360,10 @@ noise protects nobody
         """Synthetic rows with the declared columns in their order, in a frame of the kind that
         ``X`` was: pandas, polars (where it is installed) or Arrow; pandas for an array.
 
-        Values are as declared, whatever those of ``X`` were. So are NumPy's types, which pandas
-        makes from values: levels as they were written, whole numbers int64, others float64. Types
-        that say no value come out as they came in, as long as the declared values fit: dates,
-        categories (of the declared levels), pandas' nullable types, those of Arrow and polars.
-        They are taken as public. Nullable columns can hold NA.
+        Values are as declared, and so are NumPy's types, which pandas makes from values: levels as
+        they were written, whole numbers int64, others float64. Types that say no value come out as
+        they came in, where the declared values fit: dates, categories (of the declared levels),
+        pandas' nullable types, those of Arrow and polars. Nullable columns can hold NA.
 
         Parameters
         ----------

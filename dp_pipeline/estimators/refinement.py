@@ -23,8 +23,15 @@ from uuid import uuid4
 
 import numpy as np
 
-from dp_pipeline.estimators.charging import charged, dry_run, refined_already, require_account
-from dp_pipeline.estimators.fit import Estimate, PrivateFit, RefinedFit
+from dp_pipeline.estimators.fit import (
+    Estimate,
+    PrivateFit,
+    RefinedFit,
+    charged,
+    dry_run,
+    refined_already,
+    require_account,
+)
 from dp_pipeline.estimators.parameters import is_fit_for_release
 from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
