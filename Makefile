@@ -89,11 +89,11 @@ TABLES := $(if $(DP_PIPELINE_DATA),nltcs nltcs_replace adult adult_replace,tic_l
 # Of 86 attributes aim_like takes minutes a table, and threshold_filter none.
 OF_MANY := $(if $(DP_PIPELINE_DATA),,independent jtree privbayes privhd mst_delta one_shot)
 study: .venv/ready
-	.venv/bin/dp-pipeline study clustering $(STUDIED:%=--dataset %) --dataset mixture4 --out $(OUT)
-	.venv/bin/dp-pipeline study release $(TABLES:%=--dataset %) $(OF_MANY:%=--system %) \
+	$(PY) -m benchmarks.papers clustering $(STUDIED:%=--dataset %) --dataset mixture4 --out $(OUT)
+	$(PY) -m benchmarks.papers release $(TABLES:%=--dataset %) $(OF_MANY:%=--system %) \
 	  --out $(OUT_TABLES)
-	.venv/bin/dp-pipeline study anonymity $(ANONYMOUS:%=--dataset %) --out $(OUT_ANONYMOUS)
-	STUDY_RELEASE=$(OUT_TABLES) STUDY_ANONYMITY=$(OUT_ANONYMOUS) \
+	$(PY) -m benchmarks.papers anonymity $(ANONYMOUS:%=--dataset %) --out $(OUT_ANONYMOUS)
+	STUDY_CLUSTERING=$(OUT) STUDY_RELEASE=$(OUT_TABLES) STUDY_ANONYMITY=$(OUT_ANONYMOUS) \
 	  $(PY) -m pytest -m study -s dp_pipeline_tests/studies dp_pipeline_tests/models
 
 # Every target of scale as a ratio in one run, into docs/scaling.md: 5 minutes on two idle cores, and 20
@@ -139,7 +139,10 @@ endef
 	$(call install,dg,$(PY))
 	touch $@
 
-# The versions that the commands install; run after changing dependencies.
+# The versions that the commands install, and those of the image by the digests of their files, with
+# what builds ours; run after changing dependencies.
 lock: .venv/ready
 	$(PY) -m uv pip compile pyproject.toml --extra test --extra ui --extra docs --extra dask --extra spark --extra s3 --extra dg --universal --python-version 3.11 \
 	  --no-header --no-annotate --quiet --output-file constraints.txt
+	echo hatchling | $(PY) -m uv pip compile pyproject.toml - --extra postgresql --constraint constraints.txt --universal \
+	  --python-version 3.11 --generate-hashes --no-strip-extras --no-header --no-annotate --quiet --output-file deploy/requirements.txt

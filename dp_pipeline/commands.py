@@ -134,8 +134,8 @@ class FinishedRun(Sequence[FinishedRelease]):
 
     charged         what the run added to the ledger in all, with the discovery of a domain
     report          the page with all of them
-    failed_checks   names of the checks on rows that did not pass and stop nothing: for the steward
-                    alone, as are those of his terminal
+    failed_checks   names of the checks on rows that did not pass and stop nothing: for the
+                    custodian of the rows alone
     """
 
     spec: DatasetSpec

@@ -1,20 +1,25 @@
 """Data sets in a Dagster project that is there already: docs/existing_dagster_project.md.
 
 What a project has of its own stays as it is: its executor, its loggers, its I/O managers, its
-resources. What is called alike is refused by Dagster when the definitions are merged.
+resources. What is called alike is refused by Dagster when the definitions are merged. A data set
+whose file is refused takes nothing else away: an asset in its place says why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
 from dp_pipeline.gate.noise import named_noise
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
-from dp_pipeline.orchestration.dataset import dataset_assets
+from dp_pipeline.orchestration.dataset import chains_of
+from dp_pipeline.orchestration.renewal import own_renewal_sensor
 from dp_pipeline.publish.home import find_home, home_in, noise_name
-from dp_pipeline.spec.discovery import load_dataset
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovery import Refused, load_dataset, refused_alone
 from dp_pipeline.spec.errors import DeclarationError
 
 __all__ = ["RESOURCE", "DataSets", "dataset_definitions", "pipeline_resource"]
@@ -33,9 +38,10 @@ def dataset_definitions(
     home, noise as of `pipeline_resource`
     resources   False: the project has a resource called RESOURCE itself, by `pipeline_resource`
 
-    No executor is among them: jobs run as the project says.
+    Their jobs run in one process each; whatever else is started runs as the project says. A data
+    set that cannot be loaded is shown as refused, with the line that says why.
 
-    Raises DeclarationError, in one line, for what is declared wrong.
+    Raises DeclarationError, in one line, for arguments that are wrong.
     """
     if not datasets:
         raise DeclarationError("dataset_definitions: expected a data set, got none")
@@ -45,8 +51,25 @@ def dataset_definitions(
             f"{'home' if home is not None else 'noise'}: hand it to pipeline_resource"
         )
     shared = {RESOURCE: pipeline_resource(home=home, noise=noise)} if resources else {}
-    chains = [dataset_assets(load_dataset(one)) for one in datasets]
-    return dg.Definitions.merge(dg.Definitions(resources=shared), *chains)
+    return dg.Definitions.merge(dg.Definitions(resources=shared), _definitions(datasets))
+
+
+def _definitions(datasets: Iterable[str | Path]) -> dg.Definitions:
+    """Everything of the data sets but the resources."""
+    refused: Refused = {}
+    specs: dict[str, DatasetSpec] = {}
+    for dataset in datasets:
+        with refused_alone(Path(dataset).stem, refused):
+            spec = load_dataset(dataset)
+            if spec.name in specs:
+                raise DeclarationError(
+                    f"{dataset}: expected a name of its own, got that of another"
+                )
+            specs[spec.name] = spec
+    chains, shown = chains_of(specs.values(), refused)
+    reports = [sensor for spec, _ in chains for sensor in own_renewal_sensor(spec)]
+    beside = [chain for _, chain in chains]
+    return dg.Definitions.merge(shown, *beside, dg.Definitions(sensors=reports))
 
 
 def pipeline_resource(
@@ -67,6 +90,48 @@ def pipeline_resource(
     return resource_of(Pipeline(find_home() if home is None else home_in(Path(home)), chosen))
 
 
+_SCAFFOLD = {
+    "yaml": """\
+type: dp_pipeline.dagster.DataSets
+
+attributes:
+  # Data set files beside this one, or anywhere by absolute paths. `dp-pipeline data init rows.csv`
+  # drafts one; then name it here: [rides.yaml]
+  files: []
+  # Rows, releases and the ledger: one folder for one population, for ever.
+  home: "{{ context.project_root }}/data"
+""",
+    "python": """\
+from pathlib import Path
+
+import dagster as dg
+from dp_pipeline.dagster import DataSets
+
+
+@dg.component_instance
+def load(context: dg.ComponentLoadContext) -> DataSets:
+    # Data set files beside this one, or anywhere by absolute paths: ["rides.yaml"]
+    return DataSets(files=[], home=str(Path(context.project_root, "data")))
+""",
+}
+"""What `dg scaffold defs` writes: a component without a data set, which loads as it is."""
+
+
+class DataSetsScaffolder(dg.Scaffolder[Any]):
+    """Writes a component that loads, and says what to fill in."""
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        """Write the one file of the component, or add the component to a file of several."""
+        text, is_yaml = _SCAFFOLD[request.scaffold_format], request.scaffold_format == "yaml"
+        if request.append:
+            with request.target_path.open("a", encoding="utf-8") as file:
+                file.write(f"---\n{text}")
+            return
+        name = "defs.yaml" if is_yaml else "component.py"
+        Path(request.target_path, name).write_text(text, encoding="utf-8")
+
+
+@dg.scaffold_with(DataSetsScaffolder)
 class DataSets(dg.Component, dg.Model, dg.Resolvable):
     """Data sets as a component of `dg`, whose defs.yaml names their files.
 
@@ -83,6 +148,7 @@ class DataSets(dg.Component, dg.Model, dg.Resolvable):
     noise: str | None = None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Those of all files."""
+        """Those of all files; none yet of a component that was only scaffolded."""
         files = [Path(context.path, file) for file in self.files]
-        return dataset_definitions(*files, home=self.home, noise=self.noise)
+        resources = {RESOURCE: pipeline_resource(home=self.home, noise=self.noise)}
+        return dg.Definitions.merge(dg.Definitions(resources=resources), _definitions(files))

@@ -1,16 +1,19 @@
-"""Where Dagster starts reading: every data set that is available here."""
+"""Where Dagster starts reading: every data set that is available here. A file that is refused takes
+none of the others away.
+"""
 
 import gc
 
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.instance import keep_files_private
-from dp_pipeline.spec.discovery import discover
+from dp_pipeline.spec.discovery import Refused, discover
 
 # A process that loads it runs assets, or starts the processes that do.
 keep_files_private()
 
-defs = pipeline_definitions(discover(), Pipeline.from_environment())
+refused: Refused = {}
+defs = pipeline_definitions(discover(refused), Pipeline.from_environment(), refused)
 
 # It stays as long as this process: no collection has to walk through it again.
 gc.freeze()

@@ -47,6 +47,16 @@ def make_private(folder: Path) -> None:
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
+def close_folders(*folders: Path) -> None:
+    """Let nobody but their owner enter the folders that are there and that somebody has opened to
+    others, such as git. Those of another user stay as they are.
+    """
+    for folder in filter(Path.is_dir, folders):
+        state = folder.stat()
+        if state.st_mode & 0o077 and state.st_uid == os.geteuid():
+            folder.chmod(0o700)
+
+
 @contextmanager
 def private_files() -> Iterator[None]:
     """Whatever this process writes in the block is for its owner only: engines for files choose no

@@ -25,7 +25,7 @@ from dp_pipeline.spec.parser import load_spec
 from dp_pipeline.spec.yaml_text import Document
 from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.projects import definitions_of
-from dp_pipeline_tests.spec.declarations import declaration, written
+from dp_pipeline_tests.spec.declarations import assert_no_name_twice, declaration, written
 
 SECRET = "90210777"
 
@@ -55,6 +55,7 @@ def assert_refused(result: Result, code: int, *words: str) -> None:
     for word in words:
         assert word in result.stderr
     assert SECRET not in result.stderr
+    assert_no_name_twice(result.stderr)
 
 
 def test_a_draft_of_sensitive_rows_holds_no_value_and_cannot_be_run(folder: Path) -> None:
@@ -388,7 +389,7 @@ PUBLIC = {"purpose": "purpose: benchmark", "population": "population: gardens"}
 def test_a_source_of_another_population_is_refused_and_nothing_is_claimed(
     holder: Claim, changes: dict[str, str], refused: str, folder: Path, ledger: Ledger
 ) -> None:
-    holder(ledger, f"csv:{folder / 'toy.csv'}")
+    holder(ledger, f"file:{folder / 'toy.csv'}")
     before = ledger.entries()
     if refused:
         checked = data("check", str(written(folder, declaration(**changes))))

@@ -116,12 +116,6 @@ REFUSALS = {
     ),
     "a misspelt data set to export": Refusal("budget export tyo", "did you mean toy?"),
     "a misspelt data set to retire": Refusal("data retire tyo", "did you mean toy?"),
-    "a misspelt data set in a study": Refusal(
-        "study clustering --dataset wdb --out o", "did you mean wdbc?"
-    ),
-    "a misspelt system of a study": Refusal(
-        "study clustering --dataset wdbc --system dp_kmean --out o", "did you mean dp_kmeans?"
-    ),
     "a misspelt model": Refusal("run toy --model dpqt_kmean", "did you mean dpqt_kmeans?"),
     "a model of other data sets": Refusal("run toy --model mst", "its file declares none"),
     "a model that is none": Refusal(

@@ -30,7 +30,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def claim(rows: Path, purpose: str) -> None:
     ledger = Home(rows.parent / "home").ledger
     ledger.open_account(Account("riders", "one row", "add_remove", purpose, Fraction(1)))
-    ledger.claim_source("riders", f"csv:{rows}")
+    ledger.claim_source("riders", f"file:{rows}")
 
 
 def test_protected_rows_are_not_looked_at(rows: Path):

@@ -1,5 +1,5 @@
 """`dp-pipeline`: run, anonymize, plan, export, verify, backfill, roll-up, budget, data, ui, demo,
-study, doctor.
+doctor.
 
 Heavy packages are imported by the command that needs them: ``--help`` and ``budget`` start at once.
 
@@ -64,7 +64,6 @@ COMMANDS = {
     "plan": "cli.plan:plan",
     "roll-up": "cli.run:roll_up",
     "run": "cli.run:run",
-    "study": "studies.commands:study",
     "ui": "cli.ui:ui",
     "verify": "cli.export:verify",
     "webserver": "cli.ui:webserver",

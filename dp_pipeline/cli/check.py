@@ -14,8 +14,8 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS, build_model
+from dp_pipeline.publish.account import names_to_claim
 from dp_pipeline.publish.asking import request_for
 from dp_pipeline.publish.home import find_home
 from dp_pipeline.publish.k_anonymous_release import declared_method
@@ -25,9 +25,8 @@ from dp_pipeline.raw.sources import BUNDLED
 from dp_pipeline.spec.amounts import LARGEST
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import DATASETS_VARIABLE, require_available, require_own_name
-from dp_pipeline.spec.errors import DeclarationError, one_of
+from dp_pipeline.spec.errors import DeclarationError, follow_links, one_of
 from dp_pipeline.spec.parameters import from_text
-from dp_pipeline.spec.source import overlap
 from dp_pipeline.spec.yaml_text import Document
 
 
@@ -50,20 +49,20 @@ def _require_source(spec: DatasetSpec, lines: Document) -> None:
     """Of a source that is a name; whether a file or a database is there is no declaration."""
     known = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind)
     if known is not None and spec.source.location not in known:
-        error = _unknown(spec, "source", known, spec.source.location)
+        error = _unknown("source", known, spec.source.location)
         raise lines.located(error, "source", "name")
     for option in spec.source.options:
         if option not in ("seed", "rows"):
-            error = _unknown(spec, "source.options", ("seed", "rows"), option)
+            error = _unknown("source.options", ("seed", "rows"), option)
             raise lines.located(error, "source", "options", option)
 
 
 def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
     if name not in MODELS:
-        raise lines.located(_unknown(spec, "model", tuple(MODELS), name), "models", name)
+        raise lines.located(_unknown("model", tuple(MODELS), name), "models", name)
     for parameter, text in spec.models[name].items():
         with _at(lines, "models", name, parameter):
-            from_text(MODELS[name], {parameter: text}, of=f"{spec.name}: {name}")
+            from_text(MODELS[name], {parameter: text}, of=name)
     # That everything together costs too much is no fault of this model.
     roomy = spec if spec.ceiling is None else replace(spec, ceiling=Fraction(LARGEST))
     published = tuple(one for one in spec.publications if one.model == name)
@@ -75,17 +74,17 @@ def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
 def _require_method(spec: DatasetSpec, name: str, lines: Document) -> None:
     field = ("k_anonymity", "methods", name)
     if name not in METHODS:
-        raise lines.located(_unknown(spec, "method", tuple(METHODS), name), *field)
+        raise lines.located(_unknown("method", tuple(METHODS), name), *field)
     declared = spec.k_anonymity.methods[name] if spec.k_anonymity else {}
     for parameter, text in declared.items():
         with _at(lines, *field, parameter):
-            from_text(METHODS[name], {parameter: text}, of=f"{spec.name}: {name}")
+            from_text(METHODS[name], {parameter: text}, of=name)
     with _at(lines, *field):
         declared_method(spec, name)
 
 
-def _unknown(spec: DatasetSpec, what: str, known: tuple[str, ...], got: str) -> DeclarationError:
-    return DeclarationError(f"{spec.name}: {what}: expected {one_of(known, got)}")
+def _unknown(what: str, known: tuple[str, ...], got: str) -> DeclarationError:
+    return DeclarationError(f"{what}: expected {one_of(known, got)}")
 
 
 @contextmanager
@@ -116,7 +115,12 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
     require_available(spec)
     require_own_name(spec, file)
     if _has_home():
-        _require_own_sources(spec, find_home().ledger)
+        find_home().ledger.require_claimable(
+            spec.population,
+            *names_to_claim(spec),
+            purpose=spec.purpose,
+            distinct_population=spec.distinct_population,
+        )
         request = request_for(spec)
         if spec.windows is not None:
             # One window is like another: none of them has a price of its own.
@@ -151,29 +155,9 @@ def _source(spec: DatasetSpec) -> Iterator[str]:
 
 def _folder(file: Path) -> Iterator[str]:
     """No command but this one finds a file outside of the folders of data sets."""
-    folder, named = file.resolve().parent, os.environ.get(DATASETS_VARIABLE)
-    known = {Path(str(resources.files("dp_pipeline") / "datasets")).resolve()}
+    folder, named = follow_links(file).parent, os.environ.get(DATASETS_VARIABLE)
+    known = {follow_links(str(resources.files("dp_pipeline") / "datasets"))}
     if named:
-        known.add(Path(named).resolve())
+        known.add(follow_links(named))
     if folder not in known:
         yield f"commands and Dagster look for it with {DATASETS_VARIABLE}={folder} alone"
-
-
-def _require_own_sources(spec: DatasetSpec, ledger: Ledger) -> None:
-    """DeclarationError where another population holds a source that this one may not open."""
-    claims = ledger.claims()
-    for source in spec.source.identities:
-        if not spec.is_release:
-            # Benchmarks share sources; what a release population holds is refused with a line.
-            ledger.require_public(spec.population, source)
-        elif spec.distinct_population is None and (source, spec.population) not in claims:
-            others = [
-                holder
-                for name, holder in claims
-                if holder != spec.population and overlap(name, source)
-            ]
-            if others:
-                raise DeclarationError(
-                    f"source {source!r} belongs to population {others[0]}: population "
-                    f"{spec.population} may open it only with distinct_population: <reason>"
-                )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dp_pipeline.spec.errors import EXPECTED_NAME, DeclarationError, is_name
+from dp_pipeline.spec.errors import EXPECTED_NAME, DeclarationError, follow_links, is_name
 
 if TYPE_CHECKING:
     from dp_pipeline.spec.draft import FoundColumn
@@ -47,7 +47,7 @@ def data_init(
     from dp_pipeline.spec.source_parser import drafted_source
 
     where = folder or Path(os.environ.get(DATASETS_VARIABLE) or ".")
-    path = where.resolve() / f"{name}.yaml"
+    path = follow_links(where) / f"{name}.yaml"
     _require_new(name, path)
     fields = _source_fields(origin, path.parent, **form)
     shown = "a query" if form["query"] else Path(origin).name
@@ -119,11 +119,11 @@ def _path(path: Path, folder: Path) -> str:
     """
     from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
 
-    there, data = path.resolve(), os.environ.get(DATA_FOLDER_VARIABLE)
+    there, data = follow_links(path), os.environ.get(DATA_FOLDER_VARIABLE)
     if there.is_relative_to(folder):
         return str(there.relative_to(folder))
-    if data and there.is_relative_to(Path(data).resolve()):
-        return f"${DATA_FOLDER_VARIABLE}/{there.relative_to(Path(data).resolve())}"
+    if data and there.is_relative_to(follow_links(data)):
+        return f"${DATA_FOLDER_VARIABLE}/{there.relative_to(follow_links(data))}"
     return str(there)
 
 
@@ -148,8 +148,7 @@ def _require_public(name: str, source: Source) -> None:
         home = find_home()
     except DeclarationError:
         return  # Outside of a project nobody holds anything.
-    for one in source.identities:
-        home.ledger.require_public(name, one)
+    home.ledger.require_claimable(name, *source.identities)
 
 
 def _draft(
@@ -228,7 +227,7 @@ def _print_next(path: Path, *, is_open: bool) -> None:
     click.echo(
         f"{path}: written" + ("; every TODO in it is a decision of yours" if is_open else "")
     )
-    folder = path.resolve().parent
-    if Path(os.environ.get(DATASETS_VARIABLE) or "/").resolve() != folder:
+    folder = follow_links(path).parent
+    if follow_links(os.environ.get(DATASETS_VARIABLE) or "/") != folder:
         click.echo(f"export {DATASETS_VARIABLE}={folder}")
     click.echo(f"dp-pipeline data check {path}")

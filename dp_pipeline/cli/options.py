@@ -69,6 +69,12 @@ READER = click.option(
 
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress on stderr.")
 
+CUSTODIAN = click.option(
+    "--custodian",
+    is_flag=True,
+    help="Name failed checks on sensitive rows even where stderr is no terminal.",
+)
+
 
 def amount_text(amount: Fraction | None) -> str:
     """An amount as a program reads it, exactly; ``none`` where there is none, such as a limit."""

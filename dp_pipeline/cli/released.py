@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -42,7 +43,7 @@ class ReleasedRun:
 
     @property
     def failed_checks(self) -> tuple[str, ...]:
-        """Names of checks on rows that did not pass, each once; for the steward alone."""
+        """Names of checks on rows that did not pass, each once; for the custodian alone."""
         return tuple(dict.fromkeys(name for one in self.results for name in one.failed_checks))
 
     @property
@@ -153,18 +154,21 @@ class ReleasedRun:
             print_table(title, *first.centre_table())
 
 
-def print_failed_checks(spec: DatasetSpec, names: Sequence[str]) -> None:
-    """One line on stderr for the steward, who prepared the rows; nothing where all checks passed.
+def print_failed_checks(spec: DatasetSpec, names: Sequence[str], *, custodian: bool) -> None:
+    """Name the checks that the rows fail, on stderr in one line; print nothing where all passed.
 
-    Names of expectations and columns alone: no value and no number of rows.
+    The line holds names of expectations and columns: no value and no number of rows. Even so it
+    tells neighbouring tables apart, and a log or the mail of a scheduler may have many readers. So
+    checks on sensitive rows are named on a terminal, or where the custodian asks for it.
     """
+    if not names or (spec.is_release and not custodian and not sys.stderr.isatty()):
+        return
     window = f" --window {spec.window}" if spec.window else ""
-    if names:
-        click.echo(
-            f"{spec.name}: the rows fail {', '.join(names)}; this stopped nothing, and is for the "
-            f"steward alone (`dp-pipeline data docs {spec.name}{window}` writes what is expected)",
-            err=True,
-        )
+    click.echo(
+        f"{spec.name}: the rows fail {', '.join(names)}; this stopped nothing, and is for the "
+        f"custodian alone (`dp-pipeline data docs {spec.name}{window}` writes what is expected)",
+        err=True,
+    )
 
 
 def _how_to_read(metrics: Sequence[str], states: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp_pipeline.cli.options import (
+    CUSTODIAN,
     DATASET,
     EPSILONS,
     MODELS,
@@ -59,7 +60,8 @@ MOST_CARDS = 6
 @click.option("--snapshot", default="", help="Open a new snapshot under this name.")
 @READER
 @QUIET
-def anonymize(dataset: str, reader: Reader, quiet: bool, **options: Any) -> None:
+@CUSTODIAN
+def anonymize(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any) -> None:
     """Release DATASET k-anonymously, without any ε.
 
     By its first method, at every K of public rows. This is not differential privacy. Of
@@ -69,7 +71,7 @@ def anonymize(dataset: str, reader: Reader, quiet: bool, **options: Any) -> None
     with _steps([request], quiet=quiet) as on_step:
         ran = AnonymizedRun.of(request, on_step)
     reader.answer(ran.document, ran.page)
-    print_failed_checks(request.spec, ran.failed_checks)
+    print_failed_checks(request.spec, ran.failed_checks, custodian=custodian)
 
 
 def _steps(requests: Sequence[RunRequest], *, quiet: bool) -> AbstractContextManager[OnStep]:
@@ -125,7 +127,7 @@ def anonymize_request(
 class AnonymizedRun:
     """A request of k-anonymous tables, and what it came to.
 
-    failed_checks   names of checks on rows that did not pass; for the steward alone
+    failed_checks   names of checks on rows that did not pass; for the custodian alone
     """
 
     request: RunRequest
@@ -219,19 +221,21 @@ DEMO_ANONYMOUS = {"wdbc": "5"}
 @request_options
 @READER
 @QUIET
-def run(dataset: str, reader: Reader, quiet: bool, **options: Any) -> None:
+@CUSTODIAN
+def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any) -> None:
     """Run the chain of DATASET: rows, models, evaluation, report."""
     requests = requested(dataset, **options)
     with _steps(requests, quiet=quiet) as on_step:
         ran = _released(requests, on_step)
     reader.answer(ran.document, ran.page)
-    print_failed_checks(ran.failing, ran.failed_checks)
+    print_failed_checks(ran.failing, ran.failed_checks, custodian=custodian)
 
 
 @click.command()
 @READER
 @QUIET
-def demo(reader: Reader, quiet: bool) -> None:
+@CUSTODIAN
+def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
     """Run three example data sets, one k-anonymously too, and print what was released."""
     datasets = [requested(name) for name in DEMO]
     tables = [anonymize_request(name, ks=(k,)) for name, k in DEMO_ANONYMOUS.items()]
@@ -242,7 +246,7 @@ def demo(reader: Reader, quiet: bool) -> None:
     reader.answer(lambda: _demo_document(runs, anonymized), lambda: _print_demo(runs, anonymized))
     every_run: tuple[ReleasedRun | AnonymizedRun, ...] = (*runs, *anonymized)
     for one in every_run:
-        print_failed_checks(one.spec, one.failed_checks)
+        print_failed_checks(one.spec, one.failed_checks, custodian=custodian)
 
 
 def _demo_document(runs: Sequence[ReleasedRun], anonymized: Sequence[AnonymizedRun]) -> Document:
@@ -305,7 +309,7 @@ def backfill(
         require_daemon(instance, now=time.time())
     with progress(1, quiet=quiet) as on_step:
         on_step(f"{dataset}: Dagster reads the definitions once more, which takes a while")
-        submit_backfill(request.spec, request.home, partitions)
+        submit_backfill(request.spec, partitions)
     reader.note(
         f"{len(partitions)} runs wait in Dagster: its page Runs shows them. A run that "
         "fails is begun again by the same command; what is released by then costs nothing. The "

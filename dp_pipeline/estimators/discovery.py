@@ -61,8 +61,8 @@ def cost_of(value: object, domain: Domain, *, kind: str) -> Discover | None:
             'discover: expected {"epsilon": 0.1, "delta": 1e-9}, what discovering the columns that '
             f"leave something open may cost, got {type(value).__name__ if value else 'nothing'}"
         )
-    delta = exact_delta(value["delta"]) if "delta" in value else None
-    return Discover(exact_epsilon(value["epsilon"]), delta)
+    delta = exact_delta(value["delta"], of="discover.delta") if "delta" in value else None
+    return Discover(exact_epsilon(value["epsilon"], of="discover.epsilon"), delta)
 
 
 def epsilon_left(spec: DatasetSpec, epsilon: Fraction) -> Fraction:

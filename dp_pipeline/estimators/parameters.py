@@ -24,7 +24,7 @@ from dp_pipeline.spec.amounts import (
 from dp_pipeline.spec.errors import DeclarationError
 
 
-def exact_epsilon(value: object) -> Fraction:
+def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
     """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text,
     rounded down to nine decimals: what was computed may have more, and less ε promises more.
 
@@ -36,16 +36,16 @@ def exact_epsilon(value: object) -> Fraction:
     Fraction(333333333, 500000000)
     """
     if isinstance(value, Fraction):
-        return parse_epsilon(epsilon_text(value))
-    text = decimal_text(value, of="epsilon")
+        return parse_epsilon(epsilon_text(value), of=of)
+    text = decimal_text(value, of=of)
     is_float = not isinstance(value, str | Integral)
     # What is out of range, or no number, is refused as it was written.
     if is_float and SMALLEST <= float(text) <= LARGEST:
         text = epsilon_text(Fraction(Fraction(text) * NANO // 1, NANO))
-    return parse_epsilon(text)
+    return parse_epsilon(text, of=of)
 
 
-def exact_delta(value: object) -> Fraction | None:
+def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
     """δ as ``exact_epsilon`` reads it; None for 0, which is pure ε.
 
     Raises DeclarationError for anything else, and for what ``parse_delta`` refuses.
@@ -54,9 +54,9 @@ def exact_delta(value: object) -> Fraction | None:
     True
     """
     if isinstance(value, Fraction):
-        return parse_delta(delta_text(value)) if value else None
-    text = decimal_text(value, of="delta")
-    return None if text.strip() in ("0", "0.0") else parse_delta(text)
+        return parse_delta(delta_text(value), of=of) if value else None
+    text = decimal_text(value, of=of)
+    return None if text.strip() in ("0", "0.0") else parse_delta(text, of=of)
 
 
 def decimal_text(value: object, *, of: str) -> str:

@@ -9,12 +9,12 @@ from fractions import Fraction
 from typing import Any
 
 from dp_pipeline.estimators.counted_fits import CountedFits
-from dp_pipeline.estimators.discovery import epsilon_left, find_domain, widest
+from dp_pipeline.estimators.discovery import cost_of, epsilon_left, find_domain, widest
 from dp_pipeline.estimators.fit import PrivateFit, ReleaseType
 from dp_pipeline.estimators.parameters import decimal_text, exact_epsilon, is_fit_for_release
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_at, guarantee_of
+from dp_pipeline.models.base import Model, guarantee_at, guarantee_of
 from dp_pipeline.spec.amounts import delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
@@ -31,17 +31,33 @@ class PrivateEstimator(CountedFits):
 
     def _declared_fit(
         self,
-        spec: DatasetSpec,
+        name: str,
+        domain: Domain,
         releases: type[ReleaseType],
         model: Model,
+        *,
+        to_discover: str,
         delta: Fraction | None = None,
     ) -> PrivateFit[ReleaseType]:
         """The fit; before a discovery, its model and its price are those of as many cells as may be
         found.
+
+        to_discover   what a column would have to say for something to be discovered
         """
-        epsilon, domain = epsilon_left(spec, exact_epsilon(self.epsilon)), widest(spec).domain
+        # What is wrong by itself is said before what does not go together.
+        epsilon = exact_epsilon(self.epsilon)
+        cost = cost_of(self.discover, domain, kind=to_discover)
+        spec = DatasetSpec.of_domain(name, domain, discover=cost)
+        epsilon, domain = epsilon_left(spec, epsilon), widest(spec).domain
         model.check(domain)
-        guarantee = _plain_guarantee(self.method, model, epsilon, domain, delta)
+        guarantee = guarantee_of(model, epsilon, delta, domain=domain)
+        if not guarantee.is_plain:
+            raise DeclarationError(
+                f"{self.method}: expected a sound variant, at the ε asked, got another: "
+                f"{guarantee.reason}"
+            )
+        is_alone = self.population is None
+        guarantee = guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
         return PrivateFit(spec, self.method, releases, model, guarantee)
 
     def _promise(self, of: PrivateFit[ReleaseType]) -> str:
@@ -156,19 +172,3 @@ def _prior(method: str) -> dict[str, str]:
 
 def _parameters_of(method: str) -> Collection[str]:
     return getattr(MODELS[method], "__dataclass_fields__", {})
-
-
-def _plain_guarantee(
-    method: str, model: Model, epsilon: Fraction, domain: Domain, delta: Fraction | None
-) -> PrivacyGuarantee:
-    """What the model promises at the ε, and the δ, of one fit.
-
-    Raises DeclarationError for a published variant that costs another ε than the one asked or
-    has none, for one that is for benchmarks alone, and for a δ that the model has no use for.
-    """
-    guarantee = guarantee_of(model, epsilon, delta, domain=domain)
-    if not guarantee.is_plain:
-        raise DeclarationError(
-            f"{method}: expected a sound variant, at the ε asked, got another: {guarantee.reason}"
-        )
-    return guarantee_at(model, epsilon, delta)

@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.estimators.declared import box_columns, domain_of
-from dp_pipeline.estimators.discovery import cost_of, widest
+from dp_pipeline.estimators.discovery import widest
 from dp_pipeline.estimators.fit import Estimate, PrivateFit, charged
 from dp_pipeline.estimators.frames import numbered, numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.parameters import (
@@ -36,7 +36,6 @@ from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.reporting.figures.cluster_view import cluster_sizes
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings
 from dp_pipeline.reporting.quality import ClusteringQuality
-from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -426,19 +425,19 @@ class PrivateKMeans(
     def _declared(self, keys: tuple[Any, ...]) -> PrivateFit[Clusters]:
         """The fit; before a discovery, in a box that means nothing."""
         domain = domain_of(box_columns(self.bounds, self._names, keys))
-        cost = cost_of(self.discover, domain, kind="with bounds to find")
-        spec = DatasetSpec.of_domain("PrivateKMeans", domain, discover=cost)
         model = declared_model(
             self,
             Clustering,
             elsewhere={"k": "n_clusters", "columns": "the columns of X"},
             k=str(_number_of_clusters(self.n_clusters)),
         )
-        fit = self._declared_fit(spec, Clusters, model)
+        fit = self._declared_fit(
+            "PrivateKMeans", domain, Clusters, model, to_discover="with bounds to find"
+        )
         before = self.plan_from
         if before is None:
             return fit
-        box = widest(spec).domain.box(domain.names)
+        box = widest(fit.spec).domain.box(domain.names)
         ends = np.array([[side.lower, side.upper] for side in box])
         if before.synopsis_ is None or not np.array_equal(before.bounds_, ends):
             raise DeclarationError(

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
-from dp_pipeline.estimators.discovery import cost_of, discovered_words
+from dp_pipeline.estimators.discovery import discovered_words
 from dp_pipeline.estimators.fit import Estimate, PrivateFit
 from dp_pipeline.estimators.frames import features_of, frame_kind
 from dp_pipeline.estimators.parameters import (
@@ -43,7 +43,6 @@ from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.plausibility import NoisyTotal, table_warnings
 from dp_pipeline.reporting.quality import QualityReport
 from dp_pipeline.spec.constraint_parser import constraints_of
-from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -105,8 +104,9 @@ class PrivateSynthesizer(PrivateEstimator):
         exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is 0.333333333.
     delta : str, Fraction or float, default=0
         With one above 0, at most 0.001, the fit is (ε, δ)-differentially private, accounted in ρ
-        of zero-concentrated DP: less noise. Only methods that know how take one. Choose it far
-        below one over the number of rows.
+        of zero-concentrated DP: less noise where columns are many. Where they are so few that pure
+        ε has less, ``one_shot`` takes that, unless a population pays. Only methods that know how
+        take one. Choose it far below one over the number of rows.
     method : str, default="one_shot"
         A private model of tables of ``dp_pipeline.models``.
     noise : str or NoiseSource, default=None
@@ -507,13 +507,18 @@ noise protects nobody
     def _declared(self, columns: Columns, *, has_prior: bool) -> PrivateFit[SyntheticTable]:
         """The fit; before a discovery, of as many cells as may be found."""
         domain = domain_of(columns)
-        cost = cost_of(self.discover, domain, kind="of domain that says discover or quantiles")
         if self.constraints is not None:
             domain = Domain(domain.attributes, constraints_of(self.constraints, domain))
-        spec = DatasetSpec.of_domain("PrivateSynthesizer", domain, discover=cost)
         elsewhere = {"attributes": "the columns of domain"}
         model = declared_model(self, TableModel, elsewhere=elsewhere, has_prior=has_prior)
-        fit = self._declared_fit(spec, SyntheticTable, model, exact_delta(self.delta))
+        fit = self._declared_fit(
+            "PrivateSynthesizer",
+            domain,
+            SyntheticTable,
+            model,
+            to_discover="of domain that says discover or quantiles",
+            delta=exact_delta(self.delta),
+        )
         before = self.plan_from
         return fit if before is None else replace(fit, earlier=before._table.tables())  # noqa: SLF001
 

@@ -42,9 +42,8 @@ from dp_pipeline.publish.home import find_home
 from dp_pipeline.publish.release import ROWS
 from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.release.transcript import Record, Transcript
 from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import texts_of
 
@@ -65,12 +64,12 @@ class _StoredAnswers(Transcript):
         self._records = list(answered.records)
         self._rng, self._then = rng, then
 
-    def recall(self, question: str, *, words: str = "") -> IntArray | None:
+    def recall(self, question: str, *, words: str = "") -> Record | None:
         """The stored answer, as any transcript gives it."""
-        answer = super().recall(question, words=words)
+        record = super().recall(question, words=words)
         if self._next == len(self._records):
             self._rng.bit_generator.state = self._then.bit_generator.state
-        return answer
+        return record
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +196,10 @@ class DrawInLedger:
     key: str
 
     def require_same_rows(self, rows: str) -> None:
-        """DeclarationError for other rows, in another home, and for a draw that was refined."""
+        """DeclarationError for other rows, and in another home.
+
+        Whether it was refined is asked once, by who reserves the key of the refinement.
+        """
         ledger = find_home().ledger
         past = ledger.history(self.key)
         if not past:
@@ -205,8 +207,6 @@ class DrawInLedger:
                 f"refines: expected a fit that the ledger in {ledger.folder} knows, got another"
             )
         _require_equal(past[0].facts.get(ROWS, ""), rows)
-        if ledger.state(refinement_digest(self.population, self.key)) is not None:
-            raise refined_already()
 
 
 Draw = DrawHere | DrawInLedger

@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dp_pipeline.export.folder import DESCRIPTOR, OWN, SUMS, file_digest, sums_text
+from dp_pipeline.export.folder import DESCRIPTOR, OWN, RELEASE, SUMS, file_digest, sums_text
 from dp_pipeline.export.tables import (
     CENTRES,
     MAP,
@@ -30,6 +30,7 @@ from dp_pipeline.files import plain_cells
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Columns
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
+from dp_pipeline.reporting.metrics import bought_rows, sort_rows
 from dp_pipeline.reporting.pages import card_page
 from dp_pipeline.reporting.releases import (
     PrivateRelease,
@@ -47,8 +48,8 @@ from dp_pipeline.spec.formats import EXPORT
 CARD = "card"
 """The name of its three files, without their endings."""
 
-_LINES = 12
-"""Of mechanisms, on a card for people."""
+_LINES, _NUMBERS = 12, 10
+"""Of mechanisms, and of quality numbers, on a card for people."""
 
 
 def guarantee(bundle: Bundle) -> dict[str, Any]:
@@ -131,12 +132,14 @@ def lines_on_card(bundle: Bundle) -> list[str]:
         f"| {plain(name)} | {plain(scale)} | {charges:,} | {plain(cost_text(cost))} |"
         for name, scale, charges, cost in mechanisms_of(bundle)[:_LINES]
     ]
-    return [*said, bundle.transcript, f"ε = {plain(bundle.spent_text)} exactly", *lines]
+    quality = [
+        f"| {plain(row.text)} | {plain(row.reading)} |"
+        for row in sort_rows(bought_rows(bundle))[:_NUMBERS]
+    ]
+    return [*said, bundle.transcript, f"ε = {plain(bundle.spent_text)} exactly", *quality, *lines]
 
 
 SYNTHETIC, CODES, SIZES = "synthetic", "codes", "sizes"
-RELEASE = "release.json"
-"""The release as it was settled: facts, charges, quality numbers, digests of its tables."""
 
 _FIRST = (SYNTHETIC, CENTRES, MAP, "classes", "released")
 """Tables that people come for; the others are in a folder below."""

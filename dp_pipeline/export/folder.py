@@ -16,6 +16,8 @@ from dp_pipeline.files import sync, temporary_folder
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 DESCRIPTOR, SUMS = "datapackage.json", "SHA256SUMS"
+RELEASE = "release.json"
+"""The release as it was settled: facts, charges, quality numbers, digests of its tables."""
 OWN = "dp_pipeline"
 """The property of the descriptor that says what a folder is an export of."""
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from dp_pipeline.gate import mechanisms
 from dp_pipeline.gate.counter import Counter
-from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.gate.noise import NoiseSource, drawn_scale
 from dp_pipeline.release.accountant import (
     EXPONENTIAL,
     GAUSSIAN,
@@ -33,7 +33,7 @@ from dp_pipeline.release.accountant import (
     Accountant,
     Spend,
 )
-from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.release.transcript import Record, Transcript
 from dp_pipeline.spec.amounts import PURE, Currency
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import NoAnswer
@@ -146,10 +146,15 @@ Exact = Look[Counter]
 
 @dataclass(frozen=True)
 class PaidNoise:
-    """One question's charge, and the function that makes its exact answer noisy."""
+    """One question's charge, and the function that makes its exact answer noisy.
+
+    scale_of   size of the answer → scale at which discrete Laplace noise is drawn; None: other
+               noise, which nothing refines
+    """
 
     spend: Spend
     make_noisy: Callable[[IntArray], IntArray]
+    scale_of: Callable[[int], Fraction] | None = None
 
 
 @dataclass(frozen=True)
@@ -186,17 +191,34 @@ class Route(Generic[Rows]):
         """Discrete Laplace noise on a vector."""
         scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
         draw = partial(mechanisms.measure, l1=l1, epsilon=epsilon, noise=self.noise)
-        return PaidNoise(Spend(what, LAPLACE, epsilon, l1, scale), draw)
+        scale_of = partial(drawn_scale, self.noise, scale)
+        return PaidNoise(Spend(what, LAPLACE, epsilon, l1, scale), draw, scale_of)
 
     def refined(
-        self, what: str, *, l1: int, before: Fraction, epsilon: Fraction, first: IntArray
+        self,
+        what: str,
+        *,
+        l1: int,
+        before: Fraction,
+        scale: Fraction,
+        epsilon: Fraction,
+        first: IntArray,
     ) -> PaidNoise:
-        """Less noise on a vector whose noisy answer ``first`` has cost ``before`` until now."""
-        scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
+        """Less noise on a vector whose noisy answer ``first``, of noise that was drawn at
+        ``scale``, has cost ``before`` until now.
+        """
         draw = partial(
-            mechanisms.refine, first=first, l1=l1, before=before, epsilon=epsilon, noise=self.noise
+            mechanisms.refine,
+            first=first,
+            l1=l1,
+            before=before,
+            scale=scale,
+            epsilon=epsilon,
+            noise=self.noise,
         )
-        return PaidNoise(Spend(what, REFINED, epsilon, l1, scale), draw)
+        added = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
+        finer = mechanisms.laplace_scale(l1=l1, epsilon=before + epsilon)
+        return PaidNoise(Spend(what, REFINED, epsilon, l1, added), draw, lambda _: finer)
 
     def linf(self, what: str, *, linf: int, epsilon: Fraction) -> PaidNoise:
         """Noise of the L∞ mechanism on a vector that a unit moves by at most ``linf`` anywhere."""
@@ -233,25 +255,30 @@ class Route(Generic[Rows]):
 
     def answer(self, paid: PaidNoise, asked: Asked, exact: Look[Rows]) -> IntArray:
         """The answer that a charge has paid for: look, then noise; stored before it is returned."""
+        return self.record(paid, asked, exact).answer
+
+    def record(self, paid: PaidNoise, asked: Asked, exact: Look[Rows]) -> Record:
+        """Return that answer with the scale at which its noise was drawn."""
         known = question("", asked, paid.spend, self.recoding)
         stored = self.transcript.recall(known.identity, words=known.words)
         if stored is not None:
             return stored
-        return self._stored(known, paid.make_noisy(exact(self._rows(known))))
+        counts = exact(self._rows(known))
+        scale = None if paid.scale_of is None else paid.scale_of(counts.size)
+        return self._store(known, paid.make_noisy(counts), scale)
 
     def answer_without_noise(self, what: str, asked: Asked, exact: Look[Rows]) -> IntArray:
         """The answer to what is public, or disclosed on benchmarks."""
         known = question(what, asked, None, self.recoding)
         stored = self.transcript.recall(known.identity, words=known.words)
         if stored is not None:
-            return stored
-        return self._stored(known, exact(self._rows(known)))
+            return stored.answer
+        return self._store(known, exact(self._rows(known))).answer
 
     def _rows(self, known: Question) -> Rows:
         if self.counter is None:
             raise NoAnswer(f"transcript: expected a stored answer to {known.words!r}, got none")
         return self.counter
 
-    def _stored(self, known: Question, answer: IntArray) -> IntArray:
-        self.transcript.store(known.identity, answer, words=known.words)
-        return answer
+    def _store(self, known: Question, answer: IntArray, scale: Fraction | None = None) -> Record:
+        return self.transcript.store(known.identity, answer, words=known.words, scale=scale)

@@ -6,7 +6,7 @@ Every question stands here with the proof of its sensitivity: ⊕ says what one 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -44,10 +44,21 @@ from dp_pipeline.spec.domain import Domain, Relation
 from dp_pipeline.spec.encoding import COORDINATE_BITS, IntArray, Names
 from dp_pipeline.spec.errors import BoundaryViolation
 
-Refinable = tuple[NoisyMarginal, Fraction]
-"""A marginal that was measured, and what was paid for it."""
 
-Answered = dict[tuple[tuple[str, ...], Names], Refinable]
+@dataclass(frozen=True)
+class PaidMarginal:
+    """A marginal that was measured.
+
+    amount   what was paid for it in all, in the currency of its release
+    scale    at which its discrete Laplace noise was drawn; None: it is Gaussian
+    """
+
+    marginal: NoisyMarginal
+    amount: Fraction
+    scale: Fraction | None
+
+
+Answered = dict[tuple[tuple[str, ...], Names], PaidMarginal]
 """Digests of how the rows were recoded, and attributes → the last answer."""
 
 
@@ -213,11 +224,11 @@ class Curator:
             def exact(counter: Counter, at: int = at) -> IntArray:
                 return look(counter)[at].open_at_the_gate()
 
-            answer = self._route.answer(one, ("marginal", names), exact)
-            table = answer.reshape(self.domain.shape(names))
+            record = self._route.record(one, ("marginal", names), exact)
+            table = record.answer.reshape(self.domain.shape(names))
             is_gaussian = one.spend.mechanism == GAUSSIAN
             marginal = NoisyMarginal(names, table, one.spend.scale, is_gaussian)
-            self._keep(marginal, one.spend.epsilon)
+            self._keep(marginal, one.spend.epsilon, record.scale)
             found.append(marginal)
         return tuple(found)
 
@@ -234,16 +245,17 @@ class Curator:
         The answer that is refined is the last one that was drawn, whatever a model says of it.
         BoundaryViolation for a marginal that was not measured.
         """
-        before = {names: self._refinable(names) for names in amounts}
+        before = {names: self._last_answer(names) for names in amounts}
         if self.currency != PURE:
             return self._measured_again(amounts, before)
         paid = {
             names: self._route.refined(
                 f"{_words(names)}, refined",
                 l1=self.distance,
-                before=before[names][1],
+                before=before[names].amount,
+                scale=before[names].scale or Fraction(0),
                 epsilon=epsilon,
-                first=before[names][0].table,
+                first=before[names].marginal.table,
             )
             for names, epsilon in amounts.items()
         }
@@ -251,38 +263,40 @@ class Curator:
         look = Once(lambda counter: counter.count(list(paid)))
         found = []
         for at, (names, one) in enumerate(paid.items()):
-            first, spent = before[names]
+            first = before[names]
 
             def exact(counter: Counter, at: int = at) -> IntArray:
                 return look(counter)[at].open_at_the_gate()
 
-            asked = ("refined marginal", names, spent, first.table)
-            table = self._route.answer(one, asked, exact).reshape(first.table.shape)
-            total = spent + amounts[names]
+            asked = ("refined marginal", names, first.amount, first.scale, first.marginal.table)
+            record = self._route.record(one, asked, exact)
+            table = record.answer.reshape(first.marginal.table.shape)
+            total = first.amount + amounts[names]
             found.append(NoisyMarginal(names, table, self._scale(total)))
-            self._keep(found[-1], total)
+            self._keep(found[-1], total, record.scale)
         return tuple(found)
 
     def _measured_again(
-        self, amounts: Mapping[Names, Fraction], before: Mapping[Names, Refinable]
+        self, amounts: Mapping[Names, Fraction], before: Mapping[Names, PaidMarginal]
     ) -> tuple[NoisyMarginal, ...]:
         """Marginals in ρ, each the mean of what is known of it and of one measurement more."""
         found = []
         for again in self.tabulate(amounts):
-            known, spent = before[again.attributes]
-            found.append(known.averaged(again))
-            self._keep(found[-1], spent + amounts[again.attributes])
+            first = before[again.attributes]
+            found.append(first.marginal.averaged(again))
+            self._keep(found[-1], first.amount + amounts[again.attributes], None)
         return tuple(found)
 
-    def _keep(self, marginal: NoisyMarginal, amount: Fraction) -> None:
+    def _keep(self, marginal: NoisyMarginal, amount: Fraction, scale: Fraction | None) -> None:
         """What was answered, as a copy: whatever a model writes into its own changes nothing."""
         kept = replace(marginal, table=marginal.table.copy())
-        self._answered[self._route.recoding, marginal.attributes] = (kept, amount)
+        paid = PaidMarginal(kept, amount, scale)
+        self._answered[self._route.recoding, marginal.attributes] = paid
 
-    def _refinable(self, names: Names) -> Refinable:
+    def _last_answer(self, names: Names) -> PaidMarginal:
         """The last answer about a marginal, and what was paid for it."""
         known = self._answered.get((self._route.recoding, names))
-        if known is None or known[0].gaussian != (self.currency != PURE):
+        if known is None or (known.scale is None) != (self.currency != PURE):
             got = "one that was not measured" if known is None else "one in another currency"
             raise BoundaryViolation(f"refine: expected a marginal that was measured, got {got}")
         return known

@@ -36,6 +36,7 @@ def refine(
     *,
     l1: int,
     before: Fraction,
+    scale: Fraction,
     epsilon: Fraction,
     noise: NoiseSource,
 ) -> IntArray:
@@ -46,22 +47,27 @@ def refine(
     first    what ``measure`` or ``refine`` gave of the same array, for ``before`` in all
     l1       as there
     before   ε that was paid for them until now
+    scale    at which the noise of ``first`` was drawn, at least l1 / before
     epsilon  what is added to it
     returns  int64 of the same shape: as ``measure`` gives it at before + epsilon
 
-    *Proof.* Let s and s' be the scales at ``before`` and at before + epsilon. Noise Z of scale s is
-    Z' + V, Z' of scale s' and V independent of it and of the rows, and what is returned is
+    *Proof.* Let s be ``scale`` and s' = l1 / (before + epsilon) < l1 / before ≤ s. Noise Z of scale
+    s is Z' + V, Z' of scale s' and V independent of it and of the rows, and what is returned is
     exact + Z' for the Z' that belongs to it (``gate.samplers.refined_noise``). So the pair
     (first, returned) has the probability P(Z' = y' − exact)·P(V = y − y'), whose ratio between
     neighbours is that of the first factor alone: at most exp(l1 / s') = e^(before + epsilon) for
     both answers together. Whether there is a second one, and its ε, may depend on the first: the
-    ratio holds for each pair of answers. A chain of refinements is the same, one after the other. ∎
+    ratio holds for each pair of answers. A chain of refinements is the same, one after the other.
+    V depends on s: it has to be the scale that was drawn. A source may have rounded that up
+    (``gate.noise.drawn_scale``): then ``first`` alone has cost l1 / s, a little less than
+    ``before``, and both have cost what was charged for both, before + epsilon, as s' says no s. ∎
 
     Cut at the ends of int64, noise is no longer what was drawn: BoundaryViolation where ``first``
-    lies there, and as ``measure`` does.
+    lies there, for a smaller scale than was paid for, and as ``measure`` does.
     """
     exact, first = int64_array(exact, of="exact answers"), int64_array(first, of="first answers")
-    scale = laplace_scale(l1=l1, epsilon=before)
+    if scale < laplace_scale(l1=l1, epsilon=before):
+        raise BoundaryViolation("refine: expected the scale that was paid for, got a smaller one")
     finer = laplace_scale(l1=l1, epsilon=before + _paid(epsilon))
     if exact.shape != first.shape:
         raise BoundaryViolation("refine: expected answers of one shape, got others")

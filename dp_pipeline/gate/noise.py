@@ -87,6 +87,20 @@ def root_at_least(square: Fraction) -> Fraction:
     return least / Fraction(2) ** k
 
 
+def drawn_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
+    """Return the scale at which a source draws ``size`` numbers of discrete Laplace noise.
+
+    scale   what was paid for; the result is never smaller
+
+    OpenDP takes a float, rounded up here; every other source takes the Fraction itself.
+
+    >>> drawn_scale(OpenDPNoise(), Fraction(1, 3), 5) - Fraction(1, 3)
+    Fraction(1, 54043195528445952)
+    """
+    is_float = isinstance(source, OpenDPNoise) and size < MANY_CELLS
+    return Fraction(float_at_least(scale)) if is_float else scale
+
+
 _opendp_features = threading.Lock()
 
 
@@ -121,8 +135,8 @@ class NoiseSource(Protocol):
         self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
     ) -> IntArray:
         """counts + discrete Laplace noise of the scale ``finer``, of which the noise in ``first``,
-        counts + noise of ``scale``, is a coarser form, cut to int64; same shape. Both answers
-        together cost ε = Δ1 / finer.
+        counts + noise that was drawn at ``scale`` (``drawn_scale``), is a coarser form, cut to
+        int64; same shape. Both answers together cost ε = Δ1 / finer.
         """
         ...
 
@@ -173,7 +187,8 @@ class OpenDPNoise:
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         """See NoiseSource."""
-        counts, at_least = int64_array(counts, of="counts"), float_at_least(checked_scale(scale))
+        counts = int64_array(counts, of="counts")
+        scale = drawn_scale(self, checked_scale(scale), counts.size)
         if not counts.size:
             return counts.copy()
         if counts.size >= MANY_CELLS:
@@ -185,7 +200,7 @@ class OpenDPNoise:
 
         with _contrib_enabled():
             space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
-            add_noise = make_laplace(*space, scale=at_least)
+            add_noise = make_laplace(*space, scale=float(scale))
         return np.array(add_noise(counts.ravel().tolist()), np.int64).reshape(counts.shape)
 
     def sparse_laplace(

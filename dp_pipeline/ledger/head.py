@@ -31,7 +31,13 @@ from typing import Any, Final
 
 from dp_pipeline import files
 from dp_pipeline.ledger.entries import BLOCKS, DELTA, Charge, Entry, SpendRow
-from dp_pipeline.spec.errors import Damaged, PipelineError, bounded_bytes, system_line
+from dp_pipeline.spec.errors import (
+    Damaged,
+    PipelineError,
+    bounded_bytes,
+    follow_links,
+    system_line,
+)
 
 GENESIS: Final = "0" * 64
 """The hash before the first row."""
@@ -219,14 +225,15 @@ class Head:
     def of(cls, ledger: Path, *, named: Path | None) -> Head:
         """The head of the ledger in a folder: where it is named, else beside the folder."""
         # Resolved: a rename in the place of a link to another disk would bring the head back here.
-        return cls((named or ledger.with_name(f"{ledger.name}.head")).resolve())
+        return cls(follow_links(named or ledger.with_name(f"{ledger.name}.head")))
 
     def read(self) -> Tip | None:
         """The tip that was written last; None where there is no head, Damaged where it is none."""
         with file_errors(self.path):
-            if not self.path.exists():
+            try:
+                content = bounded_bytes(self.path, most=_MOST_BYTES)
+            except (FileNotFoundError, NotADirectoryError):
                 return None
-            content = bounded_bytes(self.path, most=_MOST_BYTES)
         try:
             found = json.loads(content)
             tip = Tip(found["sequence"], found["hash"])

@@ -83,8 +83,7 @@ class Ledger:
                 page.append(Draft(event="account", population=population, facts=facts))
             else:
                 account.require_within(found)
-            for one in sources:
-                claims.claim(page, population, source=one, distinct_population=distinct_population)
+            claims.claim(page, population, sources, distinct_population=distinct_population)
             return found or account
 
     def _found_open(
@@ -98,14 +97,14 @@ class Ledger:
             if found is None:
                 return None
             account.require_within(found)
-            # Asked of all: the first that is new must not hide another that is refused.
-            new = [
-                claims.may_claim(
-                    view, account.population, source=one, distinct_population=distinct_population
-                )
-                for one in sources
-            ]
-            return None if any(new) else found
+            new = claims.unclaimed(
+                view,
+                account.population,
+                found.purpose,
+                sources,
+                distinct_population=distinct_population,
+            )
+            return None if new else found
 
     def raise_ceiling(
         self,
@@ -167,17 +166,27 @@ class Ledger:
             yield page
 
     def claim_source(
-        self, population: str, source: str, *, distinct_population: str | None = None
+        self, population: str, *sources: str, distinct_population: str | None = None
     ) -> None:
-        """Say that a population is about to open a source (a URI, a fingerprint: any text).
+        """Say that a population is about to open sources (a URI, a fingerprint: any text), all of
+        them in one transaction with what is asked of them.
 
-        Raises DeclarationError if another population holds the source, unless both
+        Raises DeclarationError if another population holds one of them, unless both
         are benchmarks, or a release population gives the reason why its persons are
         different ones. A benchmark never opens what a release population holds.
         The table of cases and the proof are in ``ledger/reservation.py``.
         """
-        with self._writing_for(population) as page:
-            claims.claim(page, population, source=source, distinct_population=distinct_population)
+        if not self._book.exists():
+            raise no_account(population)
+        # Asked before every use of a snapshot, and seldom news.
+        with self._book.reading() as view:
+            purpose = view.require_account(population).purpose
+            if not claims.unclaimed(
+                view, population, purpose, sources, distinct_population=distinct_population
+            ):
+                return
+        with self._book.writing() as page:
+            claims.claim(page, population, sources, distinct_population=distinct_population)
 
     def claims(self) -> tuple[tuple[str, str], ...]:
         """Every claim, oldest first: the source and the population that holds it."""
@@ -186,15 +195,23 @@ class Ledger:
         with self._book.reading() as view:
             return view.state.claims()
 
-    def require_public(self, population: str, source: str) -> None:
-        """DeclarationError if exact numbers about a source would be about protected rows: the
-        population was opened for releases, or a release population holds the source. For whoever
-        shows such numbers without an account of their own, such as a study; writes nothing.
+    def require_claimable(
+        self,
+        population: str,
+        *sources: str,
+        purpose: str = "benchmark",
+        distinct_population: str | None = None,
+    ) -> None:
+        """Raise what ``claim_source`` does for a population of this purpose, known or not; write
+        nothing. For whoever shows exact numbers without an account of their own, such as a study,
+        and for whoever checks a declaration.
         """
         if not self._book.exists():
             return
         with self._book.reading() as view:
-            claims.require_public(view, population, source=source)
+            claims.unclaimed(
+                view, population, purpose, sources, distinct_population=distinct_population
+            )
 
     @contextmanager
     def reserve(self, charge: Charge) -> Iterator[Reservation]:
@@ -358,7 +375,7 @@ class Ledger:
             self._book.require_sound(connection)
             absent = self._book.missing_guards(connection)
         if absent:
-            raise Damaged(f"ledger {self._book}: {absent[0]} was removed")
+            raise Damaged(f"ledger {self._book}: {absent[0]} was removed or changed")
         return found.tip
 
     def quarantine(self, named: Mapping[int, str], *, reason: str, by: str) -> Tip:

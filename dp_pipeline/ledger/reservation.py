@@ -26,7 +26,8 @@ the lifetime ε on the release's card would be untrue. With a reason the rows
 written to that source from now on are protected, as the last line demands.
 
 What is the same source is said in ``spec/source.py``: other spellings of it, a folder and what
-lies in it, a hard link. A claim stored under a name of before is compared in its canonical form.
+lies in it, a hard link. What a data set is called is held like a source: a file that comes to name
+another population needs a reason too.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from dp_pipeline.ledger.book import Book, StillHeld
 from dp_pipeline.ledger.head import Draft
 from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.errors import Damaged, DeclarationError
-from dp_pipeline.spec.source import Named
+from dp_pipeline.spec.source import first_overlap, shown_name
 
 if TYPE_CHECKING:
     from dp_pipeline.ledger.view import Page, View
@@ -220,67 +221,88 @@ def _require_same_charge(charge: entries.Charge, reserved: entries.Entry) -> Non
         )
 
 
-def claim(page: Page, population: str, *, source: str, distinct_population: str | None) -> None:
-    """Let a population hold a source, or raise DeclarationError; holding it already is free."""
-    if may_claim(page, population, source=source, distinct_population=distinct_population):
-        reason = {} if distinct_population is None else {"distinct_population": distinct_population}
+def claim(
+    page: Page, population: str, sources: Sequence[str], *, distinct_population: str | None
+) -> None:
+    """Let a population hold all of some sources, or none and DeclarationError; holding one already
+    is free.
+    """
+    purpose = page.require_account(population).purpose
+    reason = {} if distinct_population is None else {"distinct_population": distinct_population}
+    for source in unclaimed(
+        page, population, purpose, sources, distinct_population=distinct_population
+    ):
         page.append(Draft(event="source", population=population, source=source, facts=reason))
 
 
-def may_claim(view: View, population: str, *, source: str, distinct_population: str | None) -> bool:
-    """Whether there is something to claim: False where the population holds the source already.
+def unclaimed(
+    view: View,
+    population: str,
+    purpose: str,
+    sources: Sequence[str],
+    *,
+    distinct_population: str | None = None,
+) -> list[str]:
+    """Those of some sources that a population does not hold yet; the population may be unknown.
 
-    Raises DeclarationError where it may not open the source.
+    Raises DeclarationError where it may not open all of them.
     """
-    entries.require_text(source, of=f"source of population {population}")
+    for source in sources:
+        entries.require_text(source, of=f"source of population {population}")
     if distinct_population is not None:
         entries.require_line(
             distinct_population, of=f"distinct_population of population {population}"
         )
-    if view.require_account(population).purpose != "release":
-        require_public(view, population, source=source)
-    held = _held(view, source)
-    if (source, population) in held:
-        return False
-    holders = [holder for _, holder in held if holder != population]
-    if distinct_population is None:
-        _require_same_kind(view, population, source=source, holders=holders)
-    return True
+    claims = view.state.claims()
+    own = {source for source, holder in claims if holder == population}
+    new = [source for source in dict.fromkeys(sources) if source not in own]
+    if purpose != "release":
+        _require_public(view, population, sources, claims)
+    elif distinct_population is None:
+        _require_own(view, population, new, claims)
+    return new
 
 
-def require_public(view: View, population: str, *, source: str) -> None:
+Claims = Sequence[tuple[str, str]]
+"""Source and holder, oldest first."""
+
+
+def _require_public(view: View, population: str, sources: Sequence[str], claims: Claims) -> None:
     """DeclarationError where rows that are to be shown exactly are somebody's to protect: the
-    population was opened for releases, or a release population holds the source. Writes nothing.
+    population was opened for releases, or a release population holds a source.
     """
-    found = view.account(population)
-    if found is not None and found.purpose == "release":
+    account = view.account(population)
+    if account is not None and account.purpose == "release":
         raise DeclarationError(
             f"population {population}: opened with purpose 'release', now declared with "
             "'benchmark': declare `purpose: release`, whose rows are not shown"
         )
-    for _, holder in _held(view, source):
-        if view.require_account(holder).purpose == "release":
-            raise DeclarationError(
-                f"source {source!r} is protected by population {holder} (release): as a benchmark, "
-                f"population {population} would publish exact numbers about it; only a data set "
-                f"with `population: {holder}` and `purpose: release` opens it"
-            )
+    claims = [one for one in claims if view.require_account(one[1]).purpose == "release"]
+    overlap = _overlap(sources, claims)
+    if overlap is not None:
+        source, holder = overlap
+        raise DeclarationError(
+            f"{source} is protected by population {holder} (release): as a benchmark, "
+            f"population {population} would publish exact numbers about it; only a data set "
+            f"with `population: {holder}` and `purpose: release` opens it"
+        )
 
 
-def _held(view: View, source: str) -> list[tuple[str, str]]:
-    """Claims on a source and on what overlaps with it, oldest first: source, population."""
-    asked = Named(source)
-    return [
-        (found, holder) for found, holder in view.state.claims() if asked.overlaps(Named(found))
-    ]
-
-
-def _require_same_kind(view: View, population: str, *, source: str, holders: list[str]) -> None:
-    purpose = view.require_account(population).purpose
-    for holder in holders:
+def _require_own(view: View, population: str, sources: Sequence[str], claims: Claims) -> None:
+    """DeclarationError where another population holds a source."""
+    overlap = _overlap(sources, [one for one in claims if one[1] != population])
+    if overlap is not None:
+        source, holder = overlap
         held_for = view.require_account(holder).purpose
-        if purpose != "benchmark" or held_for != "benchmark":
-            raise DeclarationError(
-                f"source {source!r} belongs to population {holder} ({held_for}): population "
-                f"{population} ({purpose}) may open it only with distinct_population: <reason>"
-            )
+        raise DeclarationError(
+            f"{source} belongs to population {holder} ({held_for}): population {population} "
+            "(release) may open it only with distinct_population: <reason>"
+        )
+
+
+def _overlap(sources: Sequence[str], claims: Claims) -> tuple[str, str] | None:
+    """The first of some sources that a claim overlaps with, in words, and who holds it."""
+    overlap = first_overlap(sources, [source for source, _ in claims])
+    if overlap is None:
+        return None
+    return shown_name(overlap[0]), next(who for source, who in claims if source == overlap[1])

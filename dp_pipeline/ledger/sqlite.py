@@ -109,18 +109,44 @@ def create_guards(connection: Connection) -> None:
 
 
 def missing_guards(connection: Connection) -> list[str]:
-    """What should be there, word for word, and is not: triggers, and the limit of a charge."""
+    """Name what a new ledger has and this one has not, word for word: triggers and the limit of a
+    charge, and the indexes and columns that they are about.
+    """
+    present = _schema_parts(connection).items()
+    return [name for name, text in _new_schema_parts().items() if (name, text) not in present]
+
+
+def _schema_parts(connection: Connection) -> dict[str, object]:
+    """Return the name of every trigger, index, column, reference and limit → what it says."""
     from dp_pipeline.ledger.journal import CHARGES
 
-    rows = connection.exec_driver_sql("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL")
-    present = {(row[0], row[1]) for row in rows}
-    missing = [
-        f"trigger {text.split()[2]}" for text in TRIGGERS if ("trigger", text) not in present
-    ]
-    # A table of the second format has other words behind it.
-    if not any(kind == "table" and CHARGES in text for kind, text in present):
-        missing.append(f"limit {CHARGES}")
-    return missing
+    parts: dict[str, object] = {}
+    objects = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    for kind, name, table, text in objects:
+        # A table of the second format has other words behind it, but the same columns.
+        if kind != "table":
+            parts[f"{kind} {name}"] = table, text
+        elif CHARGES in str(text):
+            parts[f"limit {CHARGES}"] = name
+    for kind, pragma in (("column", "table_info"), ("reference", "foreign_key_list")):
+        rows = connection.exec_driver_sql(
+            f"SELECT tables.name, part.* FROM sqlite_master AS tables, pragma_{pragma}(tables.name)"
+            " AS part WHERE tables.type = 'table'"
+        )
+        parts |= {f"{kind} {row[1]} of {row[0]}": tuple(row) for row in rows}
+    return parts
+
+
+@lru_cache(maxsize=1)
+def _new_schema_parts() -> dict[str, object]:
+    from sqlalchemy import create_engine
+
+    from dp_pipeline.ledger.journal import create_tables
+
+    with create_engine("sqlite://").begin() as connection:
+        create_tables(connection)
+        create_guards(connection)
+        return _schema_parts(connection)
 
 
 MOVED = "ledger.sqlite.moved"
@@ -228,6 +254,9 @@ class SqliteStore:
                 yield connection
         except DBAPIError as error:
             raise self._explained(error) from None
+        except UnicodeDecodeError:
+            # Python's driver cannot even read what SQLite says of a name that is no text.
+            raise self._damaged("its tables have names that are no text") from None
 
     def upgrade_tables(self, connection: Connection) -> None:
         """The third format has a column and a table more, and other indexes and triggers."""
@@ -264,12 +293,18 @@ class SqliteStore:
             raise Damaged(f"ledger {self.path}: the file is not a ledger")
         return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
 
+    def _damaged(self, reason: str) -> Damaged:
+        return Damaged(
+            f"ledger {self.path}: expected a whole database, got a damaged one: {reason}: put back "
+            "the copy with all rows"
+        )
+
     def _explained(self, error: DBAPIError) -> PipelineError:
         code = getattr(error.orig, "sqlite_errorcode", None)
         reason = " ".join(str(error.orig).split())
         # No code: Python could not even decode what SQLite handed over.
         if code is None or code & 0xFF in _CORRUPT:
-            return Damaged(f"ledger {self.path}: {reason}")
+            return self._damaged(reason)
         return PipelineError(with_remedy(f"ledger {self.path}: {reason}", error.orig))
 
 

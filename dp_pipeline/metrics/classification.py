@@ -26,7 +26,7 @@ Codes = Mapping[str, NDArray[Any]]
 Answers = NDArray[np.bool_]
 """Whether each row is positive, (rows,)."""
 
-Method = Literal["svm", "logistic", "majority"]
+Method = Literal["svm", "logistic"]
 
 MOST_TRAINING_ROWS = 100_000
 """Classifiers learn from at most so many rows: a seeded sample where there are more."""
@@ -81,7 +81,6 @@ def train(
                    The papers' radial kernel takes minutes a target, not a second, and on Adult
                    gets as many rows wrong: 15.4 % over four targets
     ``logistic``   logistic regression, C = 1
-    ``majority``   what most rows are
 
     Always a classifier: rows of one class, of none, or without columns give the majority's, which
     is negative in a tie. DeclarationError for columns of another length than the answers.
@@ -90,7 +89,7 @@ def train(
         raise DeclarationError(
             f"classifier: expected {len(answers)} codes a column, got another number"
         )
-    if method == "majority" or not codes or answers.all() or not answers.any():
+    if not codes or answers.all() or not answers.any():
         return LinearClassifier((), (), 1 if 2 * int(answers.sum()) > len(answers) else -1)
     kept = _some_rows(len(answers))
     if kept is not None:

@@ -116,6 +116,12 @@ class Model:
         """
         return PrivacyGuarantee("dp", epsilon)
 
+    def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:  # noqa: ARG002
+        """Return whether ε buys less noise than the ρ that means this ε at the δ, by what is
+        declared alone. A refinement needs the same answer at every ε.
+        """
+        return False
+
     def check(self, domain: Domain) -> None:
         """Raise DeclarationError when the parameters do not fit the declared attributes."""
         raise NotImplementedError
@@ -242,17 +248,33 @@ def guarantee_of(
     return replace(guarantee, currency=currency)
 
 
-def guarantee_at(model: Model, epsilon: Fraction, delta: Fraction | None) -> PrivacyGuarantee:
-    """What a model promises to someone who asks for ε at this δ of one fit, without a population.
+def guarantee_at(
+    model: Model,
+    epsilon: Fraction,
+    delta: Fraction | None,
+    *,
+    domain: Domain | None = None,
+    is_alone: bool = False,
+) -> PrivacyGuarantee:
+    """Return what a model promises to someone who asks for ε at this δ of one fit.
+
+    is_alone   whether no population pays for the fit: then pure ε is promised where that has less
+               noise over the domain
+
+    *Proof.* ε-DP is (ε, δ)-DP, so a fit by itself may take either. In an account of ρ the pure fit
+    would cost ε²/2, many times ρ(ε, δ). For the same ρ its ε could be √(2ρ) at most, and Laplace
+    noise would have twice the variance of Gaussian noise, σ² = Δ²/2ρ: there ρ is always better. ∎
 
     Raises DeclarationError for a δ that the model has no use for: what it gave would be pure.
     """
-    guarantee = guarantee_of(model, epsilon, delta)
+    guarantee = guarantee_of(model, epsilon, delta, domain=domain)
     if guarantee.currency.delta != delta:
         raise DeclarationError(
             f"{type(model).__name__}: delta: expected none for a model of pure ε, "
             f"got {delta_text(delta or Fraction(0))}"
         )
+    if is_alone and domain and delta is not None and model.is_better_pure(domain, delta):
+        return replace(guarantee, currency=PURE)
     return guarantee
 
 

@@ -38,7 +38,7 @@ from dp_pipeline.orchestration.jobs import (
 )
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.outcome import is_prepared, published_windows
+from dp_pipeline.publish.outcome import is_prepared, is_run_dry, published_windows
 from dp_pipeline.publish.request import RunRequest, plan_request
 from dp_pipeline.raw.ingest import SourceStamp, source_digest, source_stamp
 from dp_pipeline.raw.snapshot import current_snapshot
@@ -46,7 +46,7 @@ from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.clock import DAY
 from dp_pipeline.spec.dataset import DatasetSpec, Publication
 from dp_pipeline.spec.errors import BudgetExceeded
-from dp_pipeline.spec.windows import Windows
+from dp_pipeline.spec.windows import TEMPLATE, Windows
 
 Answer = dg.RunRequest | dg.SkipReason
 
@@ -61,7 +61,9 @@ def publish_current(
     return dg.RunRequest(
         run_key=run_key,
         partition_key=epsilon_text(publication.epsilon),
-        asset_selection=list(published_assets(spec, publication)),
+        asset_selection=[
+            dg.AssetKey([spec.name, one]) for one in published_assets(spec, publication)
+        ],
     )
 
 
@@ -184,7 +186,7 @@ def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
         f"publish {published}. Asked every {'hour' if windows.every == 'hour' else 'day'}: windows "
         "that were missed are caught up, each is charged once, and one that failed is tried again. "
         "Before the first is published it is the newest alone that is asked for. Windows before it "
-        "that a release of several is of too are read first.",
+        f"that a release of several is of too are read first. {_which(spec)}",
         execution_timezone=windows.clock.zone,
     )
     def each_window(
@@ -193,27 +195,79 @@ def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
         moment = context.scheduled_execution_time
         due = due_windows(spec, dp_pipeline.home, int(moment.timestamp()))
         if not due:
-            return dg.SkipReason(f"{spec.name}: every window that is over is published")
+            return dg.SkipReason(_why_none(spec, dp_pipeline.home))
         return _window_runs(spec, dp_pipeline, due, tick=moment.isoformat())
 
     return each_window
 
 
+def _has_file_each(spec: DatasetSpec) -> bool:
+    """Whether each window has a file or a folder of its own here, by what is declared."""
+    source = spec.source.whole or spec.source
+    is_here = not source.is_remote and source.download is None
+    return is_here and all(TEMPLATE in one for one in source.locations)
+
+
+def _may_have_rows(spec: DatasetSpec, window: str) -> bool:
+    """Whether a window is asked for at all, by declarations and by which files there are: rows are
+    not looked at, and not when they were written.
+    """
+    if not _has_file_each(spec):
+        return True
+    return source_stamp(spec.at_window(window).source) is not None
+
+
+def _which(spec: DatasetSpec) -> str:
+    """Which windows may have rows, in a sentence."""
+    if _has_file_each(spec):
+        return "A window without a file is not asked for."
+    end = f"up to the last, {spec.cut.last}" if spec.cut.last else "as no `last` one is declared"
+    return (
+        f"Every window is asked for, {end}, until one is released that has next to no rows by its "
+        "noisy count where an earlier one had many."
+    )
+
+
+def _why_none(spec: DatasetSpec, home: Home) -> str:
+    """Why no window is due, in one line."""
+    published = published_windows(spec, home)
+    if published and _is_at_its_end(spec, home, published):
+        return (
+            f"{spec.name}: {published[-1]} has next to no rows by its noisy count, so none behind "
+            f"it is asked for: declare it as the `last` one, or publish a later one by hand, "
+            f"`dp-pipeline run {spec.name} --window NAME`, once there are rows again"
+        )
+    return f"{spec.name}: every window that is over and may have rows is published"
+
+
+def _is_at_its_end(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
+    """Whether nothing is asked for behind the newest published window. A file of its own says by
+    itself that there is another one.
+    """
+    return not _has_file_each(spec) and is_run_dry(spec, home, published[-MOST_A_TICK:])
+
+
 def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     """The windows that are over and not published, oldest first: those behind the newest one that
-    is, and those that failed between it and the first one; before any is, the newest alone.
+    is, and those that failed between it and the first one; before any is, the newest alone. Those
+    that cannot have rows are left out.
 
-    A gap is asked for while it is among the last ones before the newest: for what never comes, such
-    as a file of a holiday, no run is started for ever.
+    A gap is asked for while it is among the last ones before the newest: for what never comes no
+    run is started for ever.
 
     moment   seconds since 1970 in UTC
     """
     published = published_windows(spec, home)
     if not published:
-        newest = spec.cut.closed(moment)[-1:]
-        return tuple(one for one in newest if _has_enough_before(spec, one))
-    behind = spec.cut.closed(moment, after=published[-1])[:MOST_A_TICK]
-    newest_first = islice(_gaps(spec.cut, published), MOST_A_TICK - len(behind))
+        closed = reversed(spec.cut.closed(moment))
+        newest = next((one for one in closed if _may_have_rows(spec, one)), None)
+        return (newest,) if newest is not None and _has_enough_before(spec, newest) else ()
+    behind: list[str] = []
+    if not _is_at_its_end(spec, home, published):
+        later = spec.cut.closed(moment, after=published[-1])
+        behind += islice((one for one in later if _may_have_rows(spec, one)), MOST_A_TICK)
+    gaps = (one for one in _gaps(spec.cut, published) if _may_have_rows(spec, one))
+    newest_first = islice(gaps, MOST_A_TICK - len(behind))
     return (*reversed(tuple(newest_first)), *behind)
 
 

@@ -31,6 +31,7 @@ from dp_pipeline.orchestration.metadata import (
     amount_metadata,
     balance_metadata,
     kind_metadata,
+    number,
 )
 from dp_pipeline.publish.domain_release import DomainRelease
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
@@ -40,7 +41,7 @@ from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.release.accountant import EXPONENTIAL, ROUNDED_UP
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.reporting.plausibility import DOUBTFUL, bundle_warnings
+from dp_pipeline.reporting.plausibility import DOUBTFUL, bundle_warnings, noisy_total
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import PipelineError
 
@@ -250,12 +251,18 @@ def spent_check(
 
 def plausible_check(spec: DatasetSpec, bundle: Bundle) -> dg.AssetCheckResult:
     """A warning where what was released says that it is mostly noise, or of other rows."""
-    warnings = bundle_warnings(spec, bundle)
+    warnings, total = bundle_warnings(spec, bundle), noisy_total(spec, bundle)
+    metadata: Metadata = {}
+    if total is not None:
+        metadata["noisy rows"] = number(total.rows)
+        metadata["deviation of noisy rows"] = number(total.deviation)
+    if warnings:
+        metadata[DOUBTFUL] = dg.MetadataValue.text(" ".join(warnings))
     return dg.AssetCheckResult(
         passed=not warnings,
         check_name=PLAUSIBLE,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={DOUBTFUL: dg.MetadataValue.text(" ".join(warnings))} if warnings else {},
+        metadata=metadata,
     )
 
 
@@ -270,13 +277,31 @@ def standing_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckEval
     verdict for a check that failed, whatever an earlier run had found. A refused run has changed
     nothing: the release that was judged is the one that stands.
     """
-    found = [
-        context.instance.event_log_storage.get_asset_check_execution_history(
+    return [_again(context.instance, record) for record in _judged_before(context)]
+
+
+def repeated_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckResult]:
+    """The last verdict of each check of this asset, for a run that leaves what was judged as it
+    is.
+    """
+    last = [record.evaluation for record in _judged_before(context)]
+    return [
+        dg.AssetCheckResult(
+            passed=one.passed,
+            check_name=one.check_name,
+            severity=one.severity,
+            metadata=one.metadata,
+        )
+        for one in last
+        if one is not None
+    ]
+
+
+def _judged_before(context: dg.AssetExecutionContext) -> Iterator[AssetCheckExecutionRecord]:
+    for key in context.selected_asset_check_keys:
+        yield from context.instance.event_log_storage.get_asset_check_execution_history(
             key, limit=1, status=_JUDGED
         )
-        for key in context.selected_asset_check_keys
-    ]
-    return [_again(context.instance, record) for records in found for record in records]
 
 
 def _again(

@@ -22,6 +22,7 @@ import dagster as dg
 
 from dp_pipeline.files import private_files
 from dp_pipeline.publish.home import Home, find_home, noise_name
+from dp_pipeline.publish.outcome import is_prepared
 from dp_pipeline.publish.release import Release, code_version, digest_of
 from dp_pipeline.publish.request import RunRequest, require_span
 from dp_pipeline.release.bundle import Bundle
@@ -56,9 +57,11 @@ quarter, which it calls by its first month. Dagster has to read the day from a k
 
 
 def window_partitions(windows: Windows) -> dg.TimeWindowPartitionsDefinition:
-    """The windows that have ended, as partitions: one more whenever one ends."""
+    """The windows that have ended, as partitions: one more whenever one ends, up to the last."""
+    behind = windows.following(windows.last) if windows.last else None
     return dg.TimeWindowPartitionsDefinition(
         start=partition_key(windows, windows.first),
+        end=None if behind is None else partition_key(windows, behind),
         fmt=_KEYS[windows.every],
         cron_schedule=_CRON[windows.every],
         timezone=windows.clock.zone,
@@ -176,6 +179,18 @@ def when_anything_is_new() -> dg.AutomationCondition:  # type: ignore[type-arg]
     none is missing.
     """
     return dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing())
+
+
+def is_for_release(context: dg.AssetExecutionContext, spec: DatasetSpec) -> bool:
+    """Whether a run is for an ε or a K: then it prepares only rows that are not prepared. One
+    without a partition is for the rows, and prepares them anew; so is one of a window.
+    """
+    return spec.windows is None and any(name in context.run.tags for name in _TAGS)
+
+
+def may_leave_rows(context: dg.AssetExecutionContext, spec: DatasetSpec, home: Home) -> bool:
+    """Whether a run is for a release, and finds its rows prepared."""
+    return is_for_release(context, spec) and is_prepared(spec, home)
 
 
 @contextmanager

@@ -5,7 +5,9 @@ and the third the discovered domain, where something is left to be discovered.
 """
 
 import gc
-from collections.abc import Iterator
+import logging
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +16,11 @@ import dagster as dg
 
 from dp_pipeline.orchestration import common
 from dp_pipeline.orchestration.automation import schedules_of, sensors_of
-from dp_pipeline.orchestration.checks import domain_check_specs, domain_checks
+from dp_pipeline.orchestration.checks import (
+    domain_check_specs,
+    domain_checks,
+    repeated_checks,
+)
 from dp_pipeline.orchestration.columns import column_metadata, raw_columns
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
 from dp_pipeline.orchestration.jobs import jobs_of
@@ -32,10 +38,14 @@ from dp_pipeline.publish.domain_release import (
 from dp_pipeline.publish.home import engine_name
 from dp_pipeline.publish.release import not_dp_beside
 from dp_pipeline.raw import prepare, validate
-from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.ingest import INGESTED, ingest
+from dp_pipeline.raw.stages import public_rows
 from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovery import Refused, refused_alone
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
+
+_log = logging.getLogger("dp_pipeline")
 
 
 _STAGES: dict[str, tuple[str, prepare.Step]] = {
@@ -93,17 +103,23 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
         with common.one_line_failures(spec):
             read = common.of_run(context, spec)
             ledger = open_population(read, dp_pipeline.home)
-            snapshot = ingest(
-                read,
-                dp_pipeline.home.raw,
-                key=ledger.key(spec.population),
-                snapshot_id=config.snapshot or None,
-                today=datetime.now(UTC).date(),
-                claim=claiming(spec, ledger),
-            )
+            if not config.snapshot and common.may_leave_rows(context, spec, dp_pipeline.home):
+                # Those of a retired snapshot cannot even be looked at.
+                snapshot = require_snapshot(read, dp_pipeline.home)
+            else:
+                snapshot = ingest(
+                    read,
+                    dp_pipeline.home.raw,
+                    key=ledger.key(spec.population),
+                    snapshot_id=config.snapshot or None,
+                    today=datetime.now(UTC).date(),
+                    claim=claiming(spec, ledger),
+                )
         # What is new is said by the name that the calendar gave, never by the rows.
         return dg.MaterializeResult(
-            metadata=raw_metadata(snapshot, source=spec.source.kind),
+            metadata=raw_metadata(
+                snapshot, rows=public_rows(spec, snapshot, INGESTED), source=spec.source.kind
+            ),
             data_version=dg.DataVersion(snapshot.id),
         )
 
@@ -136,26 +152,31 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
         with common.one_line_failures(spec):
             read = common.of_run(context, spec)
             snapshot = require_snapshot(read, dp_pipeline.home)
-            verdicts = validate.validate(read, snapshot, engine_name())
+            checks: list[dg.AssetCheckResult] = []
+            if common.may_leave_rows(context, spec, dp_pipeline.home):
+                checks = repeated_checks(context)
+            verdicts: tuple[validate.Verdict, ...] = ()
+            if len(checks) < len(declared):
+                # Verdicts that this Dagster has not seen are found anew.
+                verdicts = validate.validate(read, snapshot, engine_name())
+                checks = [_check_result(verdict) for verdict in verdicts]
         yield dg.MaterializeResult(
-            asset_key=key,
-            metadata=raw_metadata(snapshot),
-            check_results=[
-                dg.AssetCheckResult(
-                    passed=verdict.passed,
-                    check_name=verdict.expectation.name,
-                    severity=dg.AssetCheckSeverity.ERROR
-                    if verdict.expectation.blocking
-                    else dg.AssetCheckSeverity.WARN,
-                )
-                for verdict in verdicts
-            ],
+            asset_key=key, metadata=raw_metadata(snapshot), check_results=checks
         )
         refusal = validate.refusal(spec, verdicts)
         if refusal is not None:
             raise dg.Failure(refusal, metadata={"exit_code": 1}, allow_retries=False)
 
     return validated
+
+
+def _check_result(verdict: validate.Verdict) -> dg.AssetCheckResult:
+    is_fatal = verdict.expectation.blocking
+    return dg.AssetCheckResult(
+        passed=verdict.passed,
+        check_name=verdict.expectation.name,
+        severity=dg.AssetCheckSeverity.ERROR if is_fatal else dg.AssetCheckSeverity.WARN,
+    )
 
 
 def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
@@ -222,10 +243,12 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
             read = common.of_run(context, spec)
             snapshot = require_snapshot(read, dp_pipeline.home)
             made = with_discovered(read, dp_pipeline.home)
-            make(made, snapshot, engine_name())
-            if last:
-                prepare.mark_prepared(made, snapshot)
-        return dg.MaterializeResult(metadata=raw_metadata(snapshot, stage=stage))
+            if not common.may_leave_rows(context, spec, dp_pipeline.home):
+                make(made, snapshot, engine_name(), again=not common.is_for_release(context, spec))
+                if last:
+                    prepare.mark_prepared(made, snapshot)
+        rows = public_rows(spec, snapshot, stage)
+        return dg.MaterializeResult(metadata=raw_metadata(snapshot, rows=rows, stage=stage))
 
     return prepared
 
@@ -244,13 +267,47 @@ def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
     )
 
 
-def pipeline_definitions(specs: tuple[DatasetSpec, ...], pipeline: Pipeline) -> dg.Definitions:
-    """All data sets with their resources; runs are executed in one process each."""
+def chains_of(
+    specs: Iterable[DatasetSpec], refused: Refused | None
+) -> tuple[list[tuple[DatasetSpec, dg.Definitions]], dg.Definitions]:
+    """The chain of each data set, and what is shown in place of those that are refused.
+
+    refused   those that are refused already; others are added. None: the first of them is raised
+    """
+    chains = []
+    for spec in specs:
+        with refused_alone(spec.name, refused):
+            chains.append((spec, dataset_assets(spec)))
+    shown = [_refused_asset(name, line) for name, line in (refused or {}).items()]
+    return chains, dg.Definitions(assets=shown)
+
+
+def _refused_asset(name: str, line: str) -> dg.AssetSpec:
+    """What nobody can materialize: its page says why the data set is not there."""
+    _log.error("%s is left out: %s", name, line)
+    key = re.sub(r"\W", "_", name)
+    return dg.AssetSpec(
+        [key, "refused"],
+        description=f"The data set is left out, alone, as its file is refused: {line}. Mend the "
+        "file, and load the definitions again.",
+        group_name=f"{key}_refused",
+        metadata={"refused": line},
+    )
+
+
+def pipeline_definitions(
+    specs: tuple[DatasetSpec, ...], pipeline: Pipeline, refused: Refused | None = None
+) -> dg.Definitions:
+    """All data sets with their resources; runs are executed in one process each.
+
+    refused   as of `chains_of`
+    """
     shared = _shared(pipeline)
     with _without_collector():
-        chains = [_bound(dataset_assets(spec), shared) for spec in specs]
-        renewal = dg.Definitions(sensors=renewal_sensor(specs))
-        return dg.Definitions.merge(dg.Definitions(**shared), *chains, renewal)
+        chains, shown = chains_of(specs, refused)
+        bound = [_bound(chain, shared) for _, chain in chains]
+        renewal = dg.Definitions(sensors=renewal_sensor([spec for spec, _ in chains]))
+        return dg.Definitions.merge(dg.Definitions(**shared), *bound, shown, renewal)
 
 
 @contextmanager

@@ -15,10 +15,16 @@ import yaml
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 
-from dp_pipeline.files import locked, make_private
+from dp_pipeline.files import close_folders, locked, make_private
 from dp_pipeline.ledger.postgres import place, postgres_url
 from dp_pipeline.publish.home import Home, find_workspace
-from dp_pipeline.spec.errors import DeclarationError, PipelineError, bounded_bytes, system_line
+from dp_pipeline.spec.errors import (
+    DeclarationError,
+    PipelineError,
+    bounded_bytes,
+    follow_links,
+    system_line,
+)
 
 STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
 _FOLDER_VARIABLE = "DAGSTER_HOME"
@@ -48,7 +54,7 @@ def code_location() -> list[str]:
 def dagster_folder(home: Home) -> Path:
     """Where Dagster's settings and its run history are, or will be."""
     # Dagster itself wants an absolute path.
-    return Path(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home").resolve()
+    return follow_links(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home")
 
 
 def make_dagster_home(home: Home) -> Path:
@@ -66,8 +72,8 @@ def make_dagster_home(home: Home) -> Path:
     settings = folder / "dagster.yaml"
     try:
         make_private(folder)
-        ours = (home.root.parent / ".dagster_home").resolve()
-        _close(*home.folders, *([ours] if folder == ours else []))
+        ours = follow_links(home.root.parent / ".dagster_home")
+        close_folders(*home.folders, *([ours] if folder == ours else []))
         # Nobody reads what another has half written.
         with locked(folder / ".lock"):
             if not settings.exists():
@@ -79,13 +85,6 @@ def make_dagster_home(home: Home) -> Path:
         raise _no_settings(settings) from None
     _require_agreement(declared, server, of=settings)
     return folder
-
-
-def _close(*folders: Path) -> None:
-    """Folders of ours that an earlier program, or somebody, has opened to others."""
-    for folder in folders:
-        if folder.is_dir() and folder.stat().st_mode & 0o077:
-            folder.chmod(0o700)
 
 
 def _server() -> str | None:

@@ -14,15 +14,12 @@ import dagster as dg
 from dp_pipeline.models import build_model, price_of_everything
 from dp_pipeline.models.base import declared_guarantee, price
 from dp_pipeline.orchestration.instance import code_location
-from dp_pipeline.publish.account import require_snapshot
-from dp_pipeline.publish.domain_release import NAME, with_discovered
+from dp_pipeline.publish.domain_release import NAME
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.export import publications_of
-from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.raw.ingest import is_watchable
 from dp_pipeline.raw.prepare import stages_of
-from dp_pipeline.raw.snapshot import require_prepared
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec, Publication
 from dp_pipeline.spec.errors import PipelineError
@@ -66,9 +63,9 @@ def raw_stages(spec: DatasetSpec) -> tuple[str, ...]:
     return ("ingested", "validated", *domain, *stages_of(spec.widest))
 
 
-def published_assets(spec: DatasetSpec, publication: Publication) -> tuple[dg.AssetKey, ...]:
-    """What a schedule or sensor publishes: one model, evaluated."""
-    return (dg.AssetKey([spec.name, publication.model]), dg.AssetKey([spec.name, "evaluation"]))
+def published_assets(spec: DatasetSpec, publication: Publication) -> tuple[str, ...]:
+    """What publishes one model: its rows, the model, its evaluation."""
+    return (*raw_stages(spec), publication.model, "evaluation")
 
 
 def publication_text(spec: DatasetSpec, publication: Publication) -> str:
@@ -100,33 +97,42 @@ def _job(
         selection=dg.AssetSelection.assets(*([spec.name, *one.split("/")] for one in assets)),
         description=description,
         tags=dict(tags or {}),
+        # Each process of another executor imports for seconds before it works for one.
+        executor_def=dg.in_process_executor,
     )
 
 
 def _prepare(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
     """The raw chain."""
-    costs = "Spends nothing."
-    if spec.to_discover:
-        costs = f"Once a snapshot it pays for discovering {', '.join(spec.to_discover)}."
+    costs = _discovery(spec) if spec.to_discover else "Spends nothing."
     description = f"Read, validate and prepare the rows of {spec.name}. {costs}"
     return _job(spec, prepare_job_name(spec), raw_stages(spec), description=description)
 
 
+def _rows_first(spec: DatasetSpec) -> str:
+    """What a job for an ε or a K does before it releases anything, and what that costs."""
+    what = "Rows that are not prepared yet are read and prepared first"
+    return f"{what}. {_discovery(spec)}" if spec.to_discover else f"{what}, which is free."
+
+
+def _discovery(spec: DatasetSpec) -> str:
+    return f"Once a snapshot it pays for discovering {', '.join(spec.to_discover)}."
+
+
 def _sweep(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
-    """Every model and its evaluation at one ε."""
+    """Every model and its evaluation at one ε, from rows that are prepared where they are not."""
     total = spec.currency.said(price_of_everything(spec))
     description = (
         f"Release {spec.name} with every model at one ε; backfill it over all of them. "
-        f"All partitions together cost {total} {_limits(spec)}; what was released before is "
-        f"replayed at no cost. `dp-pipeline plan {spec.name}` says what is still to be paid and "
-        "what is left."
+        f"{_rows_first(spec)} All partitions together cost {total} {_limits(spec)}; what was "
+        f"released before is replayed at no cost. `dp-pipeline plan {spec.name}` says what is "
+        "still to be paid and what is left."
     )
-    names = (*spec.models, "evaluation")
-    return _job(spec, sweep_job_name(spec), names, description=description)
+    return _job(spec, sweep_job_name(spec), level_assets(spec), description=description)
 
 
-def window_assets(spec: DatasetSpec) -> tuple[str, ...]:
-    """Everything that is made of one window, in order."""
+def level_assets(spec: DatasetSpec) -> tuple[str, ...]:
+    """Everything that is made at one ε, or of one window, in order."""
     return (*raw_stages(spec), *EpsilonRelease.names(spec), "evaluation")
 
 
@@ -141,21 +147,27 @@ def _windows(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
     return _job(
         spec,
         sweep_job_name(spec),
-        window_assets(spec),
+        level_assets(spec),
         description=description,
         tags={IN_TURN: spec.name},
     )
 
 
+def report_job_name(spec: DatasetSpec) -> str:
+    """Of the job that renews what is told of a data set."""
+    return f"{spec.name}_report"
+
+
 def _report(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
-    """The comparison, what is published, and the budget report."""
+    """Comparisons, what is published, and the budget report."""
     shelf = ("published",) if publications_of(spec) else ()
     put = ", put what is published onto its shelf" if shelf else ""
     description = (
         f"Compare what was released of {spec.name}{put}, and report its budget. Spends nothing."
     )
-    names = ("comparison", *shelf, "budget")
-    return _job(spec, f"{spec.name}_report", names, description=description)
+    kinds = (kind for kind in (EpsilonRelease, KAnonymousRelease) if kind.names(spec))
+    pages = ("/".join((*kind.FOLDER, "comparison")) for kind in kinds)
+    return _job(spec, report_job_name(spec), (*pages, *shelf, "budget"), description=description)
 
 
 def _new_snapshot(spec: DatasetSpec, publication: Publication) -> dg.job:  # type: ignore[valid-type]
@@ -165,7 +177,7 @@ def _new_snapshot(spec: DatasetSpec, publication: Publication) -> dg.job:  # typ
         f"{publication_text(spec, publication)}. A new snapshot is a new charge, whether or not "
         "any row changed."
     )
-    names = (*raw_stages(spec), publication.model, "evaluation")
+    names = published_assets(spec, publication)
     return _job(spec, new_snapshot_job_name(spec), names, description=description)
 
 
@@ -173,12 +185,13 @@ def _anonymize(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
     """Every k-anonymous method and their evaluation at one K: the job to backfill over K."""
     description = (
         f"Release {spec.name} with every k-anonymous method at one K; backfill it over all of "
-        "them. Spends no ε and is not differentially private: the ledger counts every release, "
-        "and two of them tell more than each."
+        f"them. {_rows_first(spec)} Spends no ε and is not differentially private: the ledger "
+        "counts every release, and two of them tell more than each."
     )
     names = (*KAnonymousRelease.names(spec), "evaluation")
     paths = ("/".join((*KAnonymousRelease.FOLDER, name)) for name in names)
-    return _job(spec, f"{spec.name}_k_backfill", paths, description=description)
+    assets = (*raw_stages(spec), *paths)
+    return _job(spec, f"{spec.name}_k_backfill", assets, description=description)
 
 
 def _limits(spec: DatasetSpec) -> str:
@@ -214,17 +227,12 @@ def require_daemon(instance: dg.DagsterInstance, *, now: float) -> None:
         )
 
 
-def submit_backfill(spec: DatasetSpec, home: Home, partitions: Sequence[str]) -> None:
-    """Let Dagster queue one run of every model and its evaluation a partition.
+def submit_backfill(spec: DatasetSpec, partitions: Sequence[str]) -> None:
+    """Let Dagster queue one run of every model and its evaluation a partition, each of which
+    prepares the rows that are not prepared. PipelineError where Dagster refuses.
 
     partitions   ε, or windows as Dagster calls them
-
-    Raises NotPrepared where there are no prepared rows, and PipelineError where Dagster refuses.
-    Of windows, each run prepares its own.
     """
-    if spec.windows is None:
-        snapshot = require_snapshot(spec, home)
-        require_prepared(with_discovered(spec, home), snapshot)
     words = ["job", "backfill", *code_location(), "--job", sweep_job_name(spec)]
     command = [sys.executable, "-m", "dagster", *words, "--partitions", ",".join(partitions)]
     done = subprocess.run([*command, "--noprompt"], capture_output=True, text=True, check=False)

@@ -1,8 +1,8 @@
 """Metadata of assets: the raw side's, and the values that every side's are made of.
 
 What a raw asset shows comes from this file and ``columns.py`` alone: names,
-stages and declarations. No count, no value, no preview: what the event log holds
-is read by more people than the raw store.
+stages and declarations. No value, no preview, and a count of public rows alone: what the event log
+holds is read by more people than the raw store.
 
 Metadata of releases with an ε: what was spent, how it was drawn, where it comes from.
 
@@ -34,6 +34,7 @@ from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.shelf import Shelved
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import LEARNED, Bundle
+from dp_pipeline.release.clusters import rows_in_batches
 from dp_pipeline.reporting.figures import budget_staircase
 from dp_pipeline.reporting.figures.curves import BudgetHistory
 from dp_pipeline.reporting.figures.seen import window_strip
@@ -45,14 +46,23 @@ from dp_pipeline.spec.windows import Windows
 
 Metadata = dict[str, dg.MetadataValue]
 
+ROW_COUNT = "dagster/row_count"
+"""How Dagster calls the number of rows that an asset's table has: it is shown and plotted."""
+
+PREVIEWED = 10
+"""Synthetic rows that an asset's page shows."""
+
 MOST_COLUMNS = 5
 """Dagster shows a table in a narrow window: more columns are cut off there."""
 
 
-def raw_metadata(snapshot: Snapshot, **facts: str) -> Metadata:
-    """Metadata of a raw-side asset: the snapshot's name and declared facts, as text."""
+def raw_metadata(snapshot: Snapshot, *, rows: int | None = None, **facts: str) -> Metadata:
+    """Metadata of a raw-side asset: the snapshot's name and declared facts, as text; and the number
+    of its rows where they are public.
+    """
     texts = {"snapshot": snapshot.id, **facts}
-    return {name: dg.MetadataValue.text(text) for name, text in texts.items()}
+    told: Metadata = {name: dg.MetadataValue.text(text) for name, text in texts.items()}
+    return told if rows is None else told | {ROW_COUNT: dg.MetadataValue.int(rows)}
 
 
 def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
@@ -118,18 +128,20 @@ def record_table(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
     return line_table(list(table)[:MOST_COLUMNS], list(zip(*first, strict=True)))
 
 
-def _rounded(value: float | str) -> float | int | str:
+def _rounded(value: object) -> float | int | str:
     if not isinstance(value, float):
-        return value
+        return value if isinstance(value, int | str) else "" if value is None else str(value)
     return float(f"{value:.4g}") if math.isfinite(value) else str(value)
 
 
 def table_metadata(bundle: Bundle) -> Metadata:
     """Of a released table: its cliques, the noise of what was measured, and what each step cost; of
-    a class table its bits, its claims and how many classes are published; nothing of centres.
+    a class table its bits, its claims and how many classes are published; of centres how many.
     """
     if "claims" in bundle.tables:
         return _class_metadata(bundle)
+    if "centres" in bundle.tables:
+        return {ROW_COUNT: dg.MetadataValue.int(_rows(bundle.tables["centres"]))}
     if "cliques" not in bundle.tables:
         return {}
     cliques, measured = bundle.tables["cliques"], bundle.tables["measured"]
@@ -137,7 +149,8 @@ def table_metadata(bundle: Bundle) -> Metadata:
     largest = max(zip(cells, cliques["attributes"].tolist(), strict=True), default=(0, "none"))
     return {
         "privacy/steps": _step_table(bundle),
-        "table/synthetic rows": dg.MetadataValue.int(_rows(bundle.tables["codes"])),
+        ROW_COUNT: dg.MetadataValue.int(_rows(bundle.tables["codes"])),
+        **_preview(bundle),
         "table/cliques": dg.MetadataValue.int(len(cells)),
         "table/cells of all cliques": dg.MetadataValue.int(sum(cells)),
         "table/cells of the largest clique": dg.MetadataValue.int(largest[0]),
@@ -147,13 +160,22 @@ def table_metadata(bundle: Bundle) -> Metadata:
     }
 
 
+def _preview(bundle: Bundle) -> Metadata:
+    """The first synthetic rows: they are released. Nothing of a method without an ε that holds."""
+    if not bundle.is_dp or "synthetic" not in bundle.tables:
+        return {}
+    batch = next(rows_in_batches(bundle.tables["synthetic"]))
+    first = {name: values[:PREVIEWED] for name, values in batch.items()}
+    return {"table/first synthetic rows": record_table(first)}
+
+
 def _class_metadata(bundle: Bundle) -> Metadata:
     """What is claimed stands beside what is not."""
     tables = bundle.tables
     return {
         "privacy/claims": record_table(tables["claims"]),
         "table/bits": record_table(tables["bits"]),
-        "table/published classes": dg.MetadataValue.int(_rows(tables["classes"])),
+        ROW_COUNT: dg.MetadataValue.int(_rows(tables["classes"])),
         "table/threshold": record_table(tables["threshold"]),
     }
 
@@ -341,11 +363,18 @@ def limits_metadata(word: str) -> Metadata:
 
 
 def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) -> Metadata:
-    """Amounts in a currency, exactly, as text; ``none`` where there is no limit."""
-    return {
-        f"privacy/{name}": dg.MetadataValue.text("none" if one is None else currency.text(one))
-        for name, one in amounts.items()
-    }
+    """Amounts in a currency as numbers, to be plotted, and exactly as text where the number does
+    not say it; ``none`` where there is no limit.
+    """
+    told: Metadata = {}
+    for name, one in amounts.items():
+        if one is None:
+            told[f"privacy/{name}"] = dg.MetadataValue.text("none")
+            continue
+        plotted = told[f"privacy/{name}"] = number(float(one))
+        if currency.text(one) != epsilon_text(Fraction(str(plotted.value))):
+            told[f"privacy/{name} exactly"] = dg.MetadataValue.text(currency.text(one))
+    return told
 
 
 def charge_table(ledger: Ledger, population: str) -> dg.MetadataValue:

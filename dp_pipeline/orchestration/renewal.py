@@ -1,7 +1,8 @@
 """The sensor that renews reports: once the runs of a data set are over, whoever started them.
 
 It is on from the start, as no other: a report spends nothing, reads no row of a source, and is made
-of what was released and evaluated. Nothing is put onto a shelf by it.
+of what was released and evaluated. Nothing is put onto a shelf by the one of our own pages; that of
+a data set in another project puts there what its file publishes and is cleared.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import dagster as dg
 from dagster import DagsterRun, DagsterRunStatus
 
-from dp_pipeline.orchestration.jobs import jobs_of
+from dp_pipeline.orchestration.jobs import jobs_of, report_job_name
 from dp_pipeline.orchestration.release_assets import KINDS
+from dp_pipeline.publish.export import publications_of
 from dp_pipeline.publish.release import Release
 from dp_pipeline.spec.dataset import DatasetSpec
 
@@ -94,18 +97,52 @@ def renewal_sensor(specs: Sequence[DatasetSpec]) -> list[dg.SensorDefinition]:
     renewed += [page.key for found in pages.values() for page in found]
     if not renewed:
         return []
+    shelf = "Spends nothing, reads no row of a source, and puts nothing onto a shelf."
+    selection = dg.AssetSelection.assets(*renewed)
+    return [_sensor(SENSOR, specs, pages, shelf, asset_selection=selection)]
+
+
+def own_renewal_sensor(spec: DatasetSpec) -> list[dg.SensorDefinition]:
+    """That of one data set in another project, by its own job: the executor of the project would
+    import everything once for each report. None where nothing is released.
+    """
+    pages = pages_of(spec)
+    if not pages:
+        return []
+    shelf = "Spends nothing and reads no row of a source."
+    if publications_of(spec):
+        models = dict.fromkeys(one.model for one in publications_of(spec))
+        published = Page(
+            dg.AssetKey([spec.name, "published"]),
+            tuple(dg.AssetKey([spec.name, model]) for model in models),
+        )
+        pages, shelf = (*pages, published), f"Puts what is published onto its shelf. {shelf}"
+    told, job = {spec.name: pages}, report_job_name(spec)
+    return [_sensor(f"{spec.name}_{SENSOR}", [spec], told, shelf, job_name=job)]
+
+
+def _sensor(
+    name: str,
+    specs: Sequence[DatasetSpec],
+    pages: Mapping[str, tuple[Page, ...]],
+    costs: str,
+    **target: Any,
+) -> dg.SensorDefinition:
+    """costs   the end of its description
+    target   the assets or the job that it may start
+    """
 
     @cache
     def of_jobs() -> dict[str, str]:
         return {job.name: spec.name for spec in specs for job in jobs_of(spec)}  # type: ignore[attr-defined]
 
     @dg.sensor(
-        name=SENSOR,
-        asset_selection=dg.AssetSelection.assets(*renewed),
+        name=name,
+        **target,
         minimum_interval_seconds=SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Renew the report of a data set once its runs are over, and once an hour while "
-        "they go on. Spends nothing, reads no row of a source, and puts nothing onto a shelf.",
+        f"they go on. {costs}",
     )
     def renewed_reports(
         context: dg.SensorEvaluationContext,
@@ -118,7 +155,7 @@ def renewal_sensor(specs: Sequence[DatasetSpec]) -> list[dg.SensorDefinition]:
         requests = [one for one in asked if one is not None]
         return requests or dg.SkipReason("every report tells of all that was released, or waits")
 
-    return [renewed_reports]
+    return renewed_reports
 
 
 def _asked(

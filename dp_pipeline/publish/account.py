@@ -2,7 +2,7 @@
 
 Accounts of populations as plain values, for people and for programs.
 
-What lies in a home of a population that its ledger does not know: then the ledger was lost.
+What lies in a home of populations that its ledger does not know: then the ledger was lost.
 
 Looked at before an account is opened, and never again: whoever is known pays for nothing here.
 """
@@ -18,13 +18,16 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
+from dp_pipeline.export.folder import RELEASE
+from dp_pipeline.files import close_folders
 from dp_pipeline.ledger import Account, Balance, Ledger
-from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.home import SHELF, Home
 from dp_pipeline.publish.store import BUNDLE_FILE, POPULATION, TRANSCRIPT_FILE
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparing, stored_populations
 from dp_pipeline.spec.amounts import delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, NotPrepared, PipelineError, system_line
+from dp_pipeline.spec.source import dataset_name
 
 
 @dataclass(frozen=True)
@@ -136,45 +139,60 @@ class Trace:
 
 
 def require_no_history(spec: DatasetSpec, home: Home) -> None:
-    """Damaged, naming where, when a home holds rows, releases, evaluations or reports of a data
-    set, or under any name rows or releases of its population, or of one that cannot be read.
+    """Damaged, naming where, when a home holds rows or releases of a population that its ledger
+    does not know, or of one that cannot be read, or evaluations or reports of a data set that its
+    ledger does not know.
+
+    Whatever population asks: under another name the same persons would get a new budget.
     """
-    expected = (
-        f"{spec.name}: expected the ledger that knows population {spec.population}, got one that"
-    )
-    if any(_holds(path) for path in _of_dataset(spec, home)):
-        raise Damaged(f"{expected} does not, beside rows or releases of {spec.name} in {home.root}")
+    ledger = home.ledger
+    known = ledger.populations()
+    expected = f"{spec.name}: expected the ledger that knows"
     for trace in traces(home):
-        if trace.population == spec.population:
-            raise Damaged(f"{expected} does not, beside rows or releases of it in {trace.path}")
         if trace.population is None:
             raise Damaged(
-                f"{expected} does not, beside rows or releases in {trace.path} that name no "
+                f"{expected} whose rows or releases lie in {trace.path}, got some that name no "
                 f"population: run their data set again, or put them outside of {home.root}"
             )
+        if trace.population not in known:
+            raise Damaged(
+                f"{expected} population {trace.population}, got one that does not, beside rows or "
+                f"releases of it in {trace.path}: put the ledger and its head back, or the rows "
+                f"and releases outside of {home.root}"
+            )
+    names = {source for source, _ in ledger.claims()}
+    if dataset_name(spec.name) not in names and any(map(_holds, _of_dataset(spec, home))):
+        raise Damaged(
+            f"{expected} data set {spec.name}, got one that does not, beside evaluations or "
+            f"reports of it in {home.root}: put the ledger and its head back, or those elsewhere"
+        )
 
 
 def traces(home: Home) -> Iterator[Trace]:
-    """Every snapshot and every release of a home."""
+    """Every snapshot, every release and every export on the shelf of a home."""
     for path, population in stored_populations(home.raw):
         yield Trace(path, population)
     yield from _releases(home.released)
+    yield from _releases(home.root / SHELF)
 
 
 def _of_dataset(spec: DatasetSpec, home: Home) -> tuple[Path, ...]:
-    folders = (home.raw, home.released, home.internal)
     reports = (home.reports / f"{spec.name}{ending}" for ending in (".html", ".cards"))
-    return (*(folder / spec.name for folder in folders), *reports)
+    return (home.internal / spec.name, *reports)
 
 
 def _holds(path: Path) -> bool:
     return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
+_BUNDLES = (BUNDLE_FILE, RELEASE)
+"""Of a release in the home, and of an export."""
+
+
 def _releases(root: Path) -> Iterator[Trace]:
     """Every folder of a release, for each whom it or its bundles name."""
     for name, folders, files in os.walk(root, followlinks=True, onerror=_refused):
-        if not {POPULATION, TRANSCRIPT_FILE, BUNDLE_FILE}.isdisjoint(files):
+        if not {POPULATION, TRANSCRIPT_FILE, *_BUNDLES}.isdisjoint(files):
             # What lies below belongs to it.
             below, folders[:] = [Path(name, one) for one in folders], []
             named = _named(Path(name), below)
@@ -190,7 +208,7 @@ def _refused(error: OSError) -> None:
 
 
 def _named(folder: Path, below: list[Path]) -> set[str]:
-    named = {_in_bundle(one / BUNDLE_FILE) for one in (folder, *below)}
+    named = {_in_bundle(one / file) for one in (folder, *below) for file in _BUNDLES}
     with contextlib.suppress(OSError, ValueError):
         named.add((folder / POPULATION).read_text(encoding="utf-8").strip())
     return {one for one in named if one}
@@ -213,24 +231,32 @@ def open_population(spec: DatasetSpec, home: Home) -> Ledger:
 
     Raises DeclarationError when the account has another unit, relation, purpose or delta, or lower
     limits than the file, or the source belongs to another population; Damaged when this home
-    holds rows or releases of the data set or of its population, or of nobody knows whom, and its
-    ledger has never heard of the population: a ledger that is gone must not come back with a full
+    holds rows or releases of a population that its ledger has never heard of, or of nobody knows
+    whom, and a new account would be opened: a ledger that is gone must not come back with a full
     budget.
     """
     ledger = home.ledger
     if ledger.account(spec.population) is None:
         require_no_history(spec, home)
+    if not ledger.populations():
+        # At its first use only: whoever opens it later wants others to reach what is published.
+        close_folders(home.root)
     ledger.open_account(
         declared_account(spec),
-        sources=spec.source.identities,
+        sources=names_to_claim(spec),
         distinct_population=spec.distinct_population,
     )
     return ledger
 
 
-def claiming(spec: DatasetSpec, ledger: Ledger) -> Callable[[str], None]:
-    """Claims one more name of a data set's source for its population, as the declared ones are: the
-    hash of a download that nobody declared.
+def names_to_claim(spec: DatasetSpec) -> tuple[str, ...]:
+    """By what the ledger knows a data set: the names of its source, and what it is called."""
+    return (*spec.source.identities, dataset_name(spec.name))
+
+
+def claiming(spec: DatasetSpec, ledger: Ledger) -> Callable[..., None]:
+    """Claims more names of a data set's source for its population, as the declared ones are: of
+    files behind links, and the hash of a download that nobody declared.
     """
     reason = spec.distinct_population
     return partial(ledger.claim_source, spec.population, distinct_population=reason)
@@ -282,8 +308,6 @@ def _current(spec: DatasetSpec, home: Home, ledger: Ledger, window: str) -> Snap
         raise NotPrepared(
             f"{spec.name}: expected a prepared snapshot{of}, got none: {preparing(spec.name)}"
         )
-    snapshot.require_of(window)
-    # Since it was read, another population may have come to hold what was downloaded for it.
-    for name in snapshot.downloaded:
-        claiming(spec, ledger)(name)
+    # Since it was read, another population may have come to hold what it was read from.
+    claiming(spec, ledger)(*snapshot.claimed)
     return snapshot

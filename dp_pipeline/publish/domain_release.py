@@ -169,7 +169,11 @@ class DomainRelease(NoisyRelease):
         )
 
     def charge(self, key: Key, *, rows: str) -> Charge:
-        """What the ledger reserves: its ε, and its δ beside it."""
+        """Return what the ledger reserves: its ε, and its δ beside it.
+
+        It names no window: nothing is discovered of rows that are cut (``spec.parser``), and their
+        account takes no charge without one.
+        """
         return Charge(
             key=key.digest,
             population=key.population,
@@ -179,7 +183,6 @@ class DomainRelease(NoisyRelease):
             facts={**self.facts(own(key)), **self.run, ROWS: rows},
             currency=self.spec.currency,
             delta=self.delta,
-            blocks=self.spec.blocks,
         )
 
     def facts(self, key: ReleaseKey) -> dict[str, str]:
@@ -207,7 +210,6 @@ class DomainRelease(NoisyRelease):
             "fit_for_release": "yes" if fit else "no",
             "code": code_version(),
             **({DELTA: str(self.delta)} if self.delta else {}),
-            **spec.window_fact,
             **({BESIDE: "; ".join(beside)} if beside else {}),
             **({} if spec.delta is None else {"delta": delta_text(spec.delta), "currency": "pure"}),
         }
@@ -275,7 +277,7 @@ def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Publish
     pointer = {"folder": str(published.folder.relative_to(release.store.root))}
     path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
     write_atomically(path, document(pointer))
-    _domain_of(release.spec, published.bundle)
+    _domain_of(published.bundle)
     return published
 
 
@@ -290,13 +292,13 @@ def with_discovered(
     """
     if not spec.to_discover:
         return spec
-    return spec.with_domain(_domain_of(spec, domain_bundle(spec, home, snapshot=snapshot)))
+    return spec.with_domain(_domain_of(domain_bundle(spec, home, snapshot=snapshot)))
 
 
 def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
     """The settled bundle of the domain of a snapshot; NotPrepared where there is none."""
     ledger = home.ledger
-    snapshot = snapshot or current_snapshot(home.raw, spec.name, b"", spec.window)
+    snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
     pointer = None
     if snapshot is not None:
         pointer = read_json(_pointer_path(spec, home, snapshot.id))
@@ -330,10 +332,10 @@ def charged_for_domain(spec: DatasetSpec, home: Home, *, run: str) -> int:
     return reserved.nano_epsilon if reserved.facts.get("run") == run else 0
 
 
-def _domain_of(spec: DatasetSpec, bundle: Bundle) -> DiscoveredDomain:
+def _domain_of(bundle: Bundle) -> DiscoveredDomain:
     """What a bundle says; NotDiscovered where noise said too little."""
     if NOTHING in bundle.facts:
-        raise NotDiscovered(f"{spec.name}: {bundle.facts[NOTHING]}")
+        raise NotDiscovered(bundle.facts[NOTHING])
     return _domain_of_facts(bundle)
 
 

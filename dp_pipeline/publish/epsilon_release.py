@@ -40,7 +40,7 @@ from dp_pipeline.publish.refinement import (
     public_table,
 )
 from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
-from dp_pipeline.publish.replay import settled_entry
+from dp_pipeline.publish.replay import exact_rows, settled_entry
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.accountant import Accountant
@@ -55,6 +55,7 @@ from dp_pipeline.spec.windows import range_text
 
 if TYPE_CHECKING:
     from dp_pipeline.raw.counters.fold import FoldCounter, NobodysRows
+    from dp_pipeline.reporting.releases import PrivateRelease
 
 
 @dataclass(frozen=True)
@@ -443,6 +444,10 @@ class EpsilonRelease(NoisyRelease):
             public=public_table(self, key),
         )
         return fit_model, answered
+
+    def reported(self, bundle: Bundle) -> PrivateRelease:
+        """Return the release as cards show it, with its quality where its rows are public."""
+        return replace(super().reported(bundle), exact=exact_rows(self, bundle))
 
     def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
         """The card, made anew by every run, as the sum of all charges grows."""

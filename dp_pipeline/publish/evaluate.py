@@ -43,7 +43,7 @@ from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.reporting.figures.cluster_view import metre_rows
-from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.reporting.metrics import QualityRow, bought_rows
 from dp_pipeline.reporting.quality import (
     ComparedTable,
     LearnedLabel,
@@ -215,10 +215,7 @@ def _rows(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> list[Quality
             for metric, value in exact.items()
             if not metric.startswith(SAMPLING_ERROR)
         ]
-    own += [
-        QualityRow.private(bundle.model, _epsilon(bundle), metric=metric, number=number)
-        for metric, number in bundle.quality.items()
-    ]
+    own += bought_rows(bundle)
     return [*own, *metre_rows(spec, tuple(bundle.tables.get("centres", ())), own)]
 
 

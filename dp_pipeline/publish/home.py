@@ -9,13 +9,15 @@ from pathlib import Path
 from dp_pipeline.ledger.book import LEDGER_VARIABLE
 from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.ledger.sqlite import MOVED
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError, follow_links
 
 HOME_VARIABLE = "DP_PIPELINE_HOME"
 HEAD_VARIABLE = "DP_PIPELINE_LEDGER_HEAD"
 NOISE_VARIABLE = "DP_PIPELINE_NOISE"
 ENGINE_VARIABLE = "DP_PIPELINE_ENGINE"
 PUBLISHED_VARIABLE = "DP_PIPELINE_PUBLISHED"
+SHELF = "published"
+"""The folder below a home where readers find releases, where no other place is named."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Home:
         """How many answers every unfinished release has: beside the ledger's head, where a copy of
         ``released`` that is put back does not reach.
         """
-        head = (self.head or self.ledger_folder.with_name("ledger.head")).resolve()
+        head = follow_links(self.head or self.ledger_folder.with_name("ledger.head"))
         return head.with_name(f"{head.name}.answers")
 
     @property
@@ -112,24 +114,24 @@ def home_in(folder: Path) -> Home:
             "work in different folders"
         )
     named = os.environ.get(HOME_VARIABLE)
-    if named and Path(named).resolve() != folder.resolve():
+    if named and follow_links(named) != follow_links(folder):
         raise DeclarationError(
-            f"home: expected the folder that {HOME_VARIABLE} names, {Path(named).resolve()}, got "
-            f"{folder.resolve()}: unset the variable, or name one folder in both"
+            f"home: expected the folder that {HOME_VARIABLE} names, {follow_links(named)}, got "
+            f"{follow_links(folder)}: unset the variable, or name one folder in both"
         )
-    return _home_at(folder.resolve())
+    return _home_at(follow_links(folder))
 
 
 def _home_at(root: Path) -> Home:
     head = os.environ.get(HEAD_VARIABLE)
     database = os.environ.get(LEDGER_VARIABLE) or None
-    return Home(root, database, Path(head).resolve() if head else None)
+    return Home(root, database, follow_links(head) if head else None)
 
 
 def _find_root() -> Path:
     named = os.environ.get(HOME_VARIABLE)
     if named:
-        return Path(named).resolve()
+        return follow_links(named)
     workspace = find_workspace()
     if workspace is None:
         raise DeclarationError(
@@ -160,4 +162,4 @@ def published_place(home: Home) -> str:
     """Where readers find the newest cleared releases, as ``$DP_PIPELINE_PUBLISHED`` says: a folder,
     or an address that fsspec knows; below the home where nothing is said.
     """
-    return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / "published")
+    return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / SHELF)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release, digest_of, not_dp_beside, program_code
 from dp_pipeline.publish.replay import (
     document,
+    evaluation_path,
     level_facts,
     pointed_bundle,
     pointer_path,
@@ -41,7 +43,7 @@ from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import QualityRow, from_documents, to_documents
-from dp_pipeline.reporting.plausibility import bundle_warnings, noisy_total
+from dp_pipeline.reporting.plausibility import NoisyTotal, bundle_warnings, noisy_total
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.amounts import NANO, epsilon_text
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
@@ -159,6 +161,10 @@ def write_evaluation(request: RunRequest) -> list[QualityRow]:
         # Kept here, so that a report over years reads no bundle of them.
         value["totals"] = _noisy_totals(spec, bundles)
     write_atomically(evaluation_path(releases[0]), document(value))
+    for one in releases:
+        if one.name in bundles and not spec.is_release:
+            # Its card shows these numbers.
+            one.write_card(bundles[one.name], home.released / pointers[one.name]["folder"])
     return rows
 
 
@@ -210,13 +216,6 @@ def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path
     return Path(home.internal, spec.name, *kind.FOLDER, "comparison", "value.json")
 
 
-def evaluation_path(release: Release) -> Path:
-    """The evaluation of all releases of its level; of a window, of all that are published."""
-    folder = Path(release.home.internal, *release.path[:-1])
-    name = release.spec.window if is_published(release) else ".".join(release.partition)
-    return folder / "evaluation" / f"{name}.json"
-
-
 def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
     """The windows of which all that is declared was released, oldest first."""
     found: set[str] | None = None
@@ -234,6 +233,26 @@ def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
     return tuple(sorted(found or (), key=spec.cut.start))
 
 
+def is_run_dry(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
+    """Whether a model tells of next to no rows in the newest published window, and of many in one
+    before, by the noisy numbers that were released of them: as where a file has come to its end. A
+    smoothed number takes some windows to say so.
+
+    published   oldest first
+    """
+    newest, *before = map(partial(_released_totals, spec, home), reversed(published))
+    dry = {name for name, total in newest.items() if total.is_noise}
+    return any(name in dry and total.is_signal for one in before for name, total in one.items())
+
+
+def _released_totals(spec: DatasetSpec, home: Home, window: str) -> dict[str, NoisyTotal]:
+    """Model → its noisy number of rows of a window, where it tells one; none before it was
+    evaluated.
+    """
+    evaluated = read_json(Path(home.internal, spec.name, "evaluation", f"{window}.json")) or {}
+    return {name: NoisyTotal(*one) for name, one in evaluated.get("totals", {}).items()}
+
+
 def _are_published(spec: DatasetSpec, ends: Sequence[str], span: int) -> bool:
     """Whether a pointer is named by the windows of a release of so many: one, or the first and the
     last.
@@ -241,13 +260,6 @@ def _are_published(spec: DatasetSpec, ends: Sequence[str], span: int) -> bool:
     if any("." in name for name in ends):
         return False
     return len(spec.cut.between(ends[0], ends[-1])) == span
-
-
-def is_published(release: Release) -> bool:
-    """Whether it is what the data set file publishes of a window."""
-    asked = {(one.model, epsilon_text(one.epsilon), one.span) for one in release.spec.publications}
-    own = (release.name, release.level, len(release.windows))
-    return bool(release.spec.window) and own in asked
 
 
 def stands(request: RunRequest, level: str) -> bool:

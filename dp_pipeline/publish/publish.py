@@ -31,10 +31,11 @@ from dp_pipeline.publish.replay import (
     settled_bundle,
     spend_rows,
 )
+from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle, Key
 from dp_pipeline.release.transcript import AnswerCount, AnswersLost
 from dp_pipeline.spec.amounts import NANO
-from dp_pipeline.spec.errors import DeclarationError, OtherQuestion
+from dp_pipeline.spec.errors import Damaged, DeclarationError, OtherQuestion
 
 State = Literal["charged", "resumed", "replayed"]
 
@@ -67,6 +68,17 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
     ledger = release.home.ledger
     snapshot = require_snapshot(release.spec, release.home, release.windows)
     key = release.key(snapshot, new_draw=new_draw)
+    try:
+        return _publish(release, key, snapshot, ledger)
+    except Damaged:
+        # What lies there may be whole, and of somebody who refined the same release first, at
+        # another ε: whoever asks for the key once more is told so.
+        release.key(snapshot, new_draw=new_draw)
+        raise
+
+
+def _publish(release: Release, key: Key, snapshot: Snapshot, ledger: Ledger) -> Published:
+    """Replay, resume, or charge and draw the release with this key."""
     if ledger.state(key.digest) == "settled":
         return _replayed(release, key, ledger)
     drawing = release.open(key, snapshot)

@@ -313,8 +313,7 @@ def _require_public(release: EpsilonRelease, other: DatasetSpec, where: str) -> 
             f"{where}: expected a data set with `purpose: benchmark` and a population of its own, "
             f"got {other.name}"
         )
-    for source in other.source.identities:
-        release.home.ledger.require_public(other.population, source)
+    release.home.ledger.require_claimable(other.population, *other.source.identities)
 
 
 def _require_alike(

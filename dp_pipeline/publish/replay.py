@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.ledger import Entry, Ledger, SpendRow
 from dp_pipeline.publish.home import Home
@@ -30,9 +30,13 @@ from dp_pipeline.release.bundle import (
     ReleaseKey,
 )
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import Damaged, PipelineError, system_line
 from dp_pipeline.spec.formats import DOCUMENT, require_format
+
+if TYPE_CHECKING:
+    from dp_pipeline.reporting.metrics import QualityRow
 
 CONTENT = "bundle"
 """The one that holds the digest of the bundle, as it was drawn."""
@@ -217,6 +221,41 @@ def pointer_path(release: Release) -> Path:
     """The small file that names the bundle of a partition, or of a window at a level."""
     name = ".".join(release.partition)
     return Path(release.home.released, *release.path, f"partition-{name}.json")
+
+
+def evaluation_path(release: Release) -> Path:
+    """The evaluation of all releases of its level; of a window, of all that are published."""
+    folder = Path(release.home.internal, *release.path[:-1])
+    name = release.spec.window if is_published(release) else ".".join(release.partition)
+    return folder / "evaluation" / f"{name}.json"
+
+
+def is_published(release: Release) -> bool:
+    """Whether it is what the data set file publishes of a window."""
+    asked = {(one.model, epsilon_text(one.epsilon), one.span) for one in release.spec.publications}
+    own = (release.name, release.level, len(release.windows))
+    return bool(release.spec.window) and own in asked
+
+
+def exact_rows(release: Release, bundle: Bundle) -> list[QualityRow]:
+    """Return the exact quality numbers of a release of public rows; none where it was not
+    evaluated, or the evaluation is of another release or cannot be read: a run makes it anew.
+    """
+    from dp_pipeline.reporting.metrics import from_documents
+
+    if release.spec.is_release:
+        return []
+    try:
+        pointer, evaluated = read_json(pointer_path(release)), read_json(evaluation_path(release))
+    except PipelineError:
+        return []
+    if pointer is None or evaluated is None:
+        return []
+    folder = (evaluated["pointers"].get(release.name) or {}).get("folder", "")
+    if folder != pointer["folder"] or PurePath(folder).parent.name != bundle.key[:32]:
+        return []
+    rows = from_documents(evaluated["rows"])
+    return [row for row in rows if row.model == bundle.model and row.scale is None]
 
 
 _LAST = "last window"

@@ -27,7 +27,7 @@ _BYTES_A_READ = 1 << 20
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """Of one file, under the key of a population.
+    """Of one file, under the key of a snapshot (``Snapshot.secret``).
 
     whole    of its bytes
     ranges   of the digests of its ranges; empty where it has one range, or nobody has made it

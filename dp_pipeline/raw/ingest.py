@@ -12,7 +12,7 @@ import hmac
 import json
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 import dp_pipeline
 from dp_pipeline.files import sweep
-from dp_pipeline.raw.download import forget_downloads, located
+from dp_pipeline.raw.download import Located, forget_downloads, located
 from dp_pipeline.raw.fingerprints import fingerprints_of_whole
 from dp_pipeline.raw.snapshot import (
     Snapshot,
@@ -42,7 +42,7 @@ from dp_pipeline.raw.stages import Read, file_mark, stage_batches, store_parts
 from dp_pipeline.raw.values import have_time, in_window
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
-from dp_pipeline.spec.source import Source, sha256_name
+from dp_pipeline.spec.source import FILES, Source, sha256_name
 from dp_pipeline.spec.windows import now
 
 INGESTED = "ingested"
@@ -51,9 +51,9 @@ INGESTED = "ingested"
 IN_PLACE = "in_place"
 """What a manifest calls the files of a snapshot that has no copy of its rows."""
 
-Claim = Callable[[str], object]
-"""Says that the source of a canonical name is about to be opened; raises DeclarationError where it
-may not be."""
+Claim = Callable[..., object]
+"""Says that the sources of some canonical names are about to be opened; raises DeclarationError
+where they may not be."""
 
 DOWNLOADS = ".downloads"
 """The folder beside the data sets' for downloads of benchmarks; no data set is called so."""
@@ -76,8 +76,9 @@ def ingest(
                   one, a new one named by ``today``, or by the window where rows are cut. A name:
                   that snapshot, read from the source unless it was stored already, becomes the
                   current one; of a window its name begins with that of the window.
-    claim         asked for every download, whose hash may be known here alone; None where no
-                  ledger protects anything
+    claim         asked for every file and download that is read, because where a link leads and
+                  which hash a download has may be known here alone; None where no ledger protects
+                  anything
 
     The id comes from the calendar or from a person and no content is compared, so
     it tells nothing of the rows. A snapshot that was stored whole is never read
@@ -98,12 +99,12 @@ def ingest(
         current = current_snapshot(store, spec.name, key, spec.window)
         if name is None and current is not None:
             _check_covers(current, spec)
-            _claim(claim, current.downloaded)
+            _claim(claim, current.claimed)
             return current
         snapshot = Snapshot(store / spec.name / snapshot_name(spec, name or "", today), key)
         if _is_whole(snapshot):
             _check_covers(snapshot, spec)
-            _claim(claim, snapshot.downloaded)
+            _claim(claim, snapshot.claimed)
             check_ingested(spec, snapshot)
         else:
             require_closed(spec, now())
@@ -177,7 +178,7 @@ def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
     files = {Path(spec.source.location) / name: print_ for name, print_ in known.items()}
     if not all(path.is_file() for path in files):
         raise _changed(snapshot)
-    found = fingerprints_of_whole(list(files), snapshot.key)
+    found = fingerprints_of_whole(list(files), snapshot.secret)
     if not all(map(hmac.compare_digest, files.values(), found)):
         raise _changed(snapshot)
     return list(files)
@@ -228,7 +229,7 @@ def _read(snapshot: Snapshot, spec: DatasetSpec, claim: Claim | None) -> None:
     folder = snapshot.folder if spec.is_release else snapshot.folder.parent.parent / DOWNLOADS
     with located(spec, folder, _downloaded_before(snapshot)) as found:
         try:
-            _claim(claim, map(sha256_name, found.sha256.values()))
+            _claim(claim, _names(found))
         except DeclarationError:
             # Somebody's rows are not kept among those of benchmarks.
             for path in found.files or ():
@@ -240,11 +241,27 @@ def _read(snapshot: Snapshot, spec: DatasetSpec, claim: Claim | None) -> None:
         first = next(tables)
         with _forgotten_when_it_fails(snapshot):
             if spec.source.in_place:
-                _pin(snapshot, spec, first.column_names)
+                _pin(snapshot, spec)
             else:
-                _store(snapshot, spec, chain([first], tables), found.sha256)
-            # What is written to the source from then on may not be in it.
-            snapshot.record(read_at=began.isoformat())
+                _store(snapshot, spec, chain([first], tables))
+            # A link may have been led elsewhere before it was read.
+            names = _names(found)
+            _claim(claim, names)
+            _record(
+                snapshot,
+                spec,
+                columns=first.column_names,
+                claimed=names,
+                downloaded=dict(found.sha256),
+                # What is written to the source from then on may not be in it.
+                read_at=began.isoformat(),
+            )
+
+
+def _names(found: Located) -> tuple[str, ...]:
+    """By what the ledger knows what is read, as it is now."""
+    hashes = map(sha256_name, found.sha256.values())
+    return (*found.source.current_identities, *hashes)
 
 
 @contextmanager
@@ -269,10 +286,9 @@ def _of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     return table.filter(pa.array(is_ours))
 
 
-def _claim(claim: Claim | None, names: Iterable[str]) -> None:
+def _claim(claim: Claim | None, names: Sequence[str]) -> None:
     if claim is not None:
-        for name in names:
-            claim(name)
+        claim(*names)
 
 
 def _downloaded_before(snapshot: Snapshot) -> dict[str, str]:
@@ -291,27 +307,15 @@ def _downloaded_before(snapshot: Snapshot) -> dict[str, str]:
     return {url: sha256 for one in others for url, sha256 in one.get("downloaded", {}).items()}
 
 
-def _store(
-    snapshot: Snapshot,
-    spec: DatasetSpec,
-    tables: Iterable[pa.Table],
-    downloaded: Mapping[str, str],
-) -> None:
-    """Rows first, facts last, but for the population: ``ingested_at`` in the manifest says that all
-    of it is there.
-
-    The manifest holds no row count and no value: it is read by stages that log.
+def _store(snapshot: Snapshot, spec: DatasetSpec, tables: Iterable[pa.Table]) -> None:
+    """The rows, behind whose they are: that is on disk before the first of them, wherever a run is
+    stopped.
     """
-
-    # Whose rows they are is on disk before the first of them, wherever a run is stopped.
     snapshot.record(population=spec.population)
-    columns = store_parts(snapshot, INGESTED, tables, compression="zstd").names
-    if downloaded:
-        snapshot.record(downloaded=dict(downloaded))
-    _record(snapshot, spec, columns)
+    store_parts(snapshot, INGESTED, tables, compression="zstd")
 
 
-def _pin(snapshot: Snapshot, spec: DatasetSpec, columns: list[str]) -> None:
+def _pin(snapshot: Snapshot, spec: DatasetSpec) -> None:
     """The same without a copy: a keyed fingerprint of each file, by its path from the source's.
 
     What is added to the folder later is of no snapshot, and a file that changes makes this one
@@ -319,21 +323,24 @@ def _pin(snapshot: Snapshot, spec: DatasetSpec, columns: list[str]) -> None:
     """
     place = Path(spec.source.location)
     paths = [place] if place.is_file() else parquet_parts(place)
-    prints = fingerprints_of_whole(paths, snapshot.key)
+    prints = fingerprints_of_whole(paths, snapshot.secret)
     names = [str(path.relative_to(place)) for path in paths]
     in_place = dict(zip(names, prints, strict=True))
     snapshot.record(population=spec.population, in_place=in_place)
-    _record(snapshot, spec, columns)
 
 
-def _record(snapshot: Snapshot, spec: DatasetSpec, columns: list[str]) -> None:
+def _record(snapshot: Snapshot, spec: DatasetSpec, **facts: object) -> None:
+    """The facts come last: ``ingested_at`` in the manifest says that all of it is there.
+
+    The manifest holds no row count and no value: it is read by stages that log.
+    """
     snapshot.record(
         dataset=spec.name,
         population=spec.population,
         source=spec.source.identity,
-        columns=columns,
         ingested_at=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=_versions(),
+        **facts,
     )
 
 
@@ -345,10 +352,6 @@ def _versions() -> dict[str, str]:
         "pyarrow": pa.__version__,
         "numpy": np.__version__,
     }
-
-
-FILES = ("csv", "parquet")
-"""Kinds of sources that are files, here or behind a URL."""
 
 
 @dataclass(frozen=True)

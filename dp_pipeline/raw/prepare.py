@@ -35,6 +35,7 @@ from dp_pipeline.raw.ingest import ingested_batches
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     forget_preparation,
+    has_stage,
     mark_stage,
     prepared_as,
     require_prepared,
@@ -91,8 +92,13 @@ def _bits_of_batch(domain: Domain, read: Read) -> Iterator[pa.Table]:
 class Step(Protocol):
     """Stores one stage; ``engine``, as ``engine_of`` reads it, does the work on its batches."""
 
-    def __call__(self, spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
-        """NotPrepared unless all before it was done."""
+    def __call__(
+        self, spec: DatasetSpec, snapshot: Snapshot, engine: str = "", *, again: bool = True
+    ) -> None:
+        """NotPrepared unless all before it was done.
+
+        again   False: a stage that is stored under this declaration stays as it is
+        """
 
 
 CLIPPED = ".clipped"
@@ -111,18 +117,24 @@ def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
     return tuple(stages)
 
 
-def _alone(step: Step) -> Step:
+def _stage(name: str) -> Callable[[Callable[[DatasetSpec, Snapshot, str], None]], Step]:
     """A stage's table and its mark belong together: no other run comes between the two."""
 
-    @wraps(step)
-    def alone(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
-        with snapshot.alone():
-            step(spec, snapshot, engine)
+    def alone(make: Callable[[DatasetSpec, Snapshot, str], None]) -> Step:
+        @wraps(make)
+        def step(
+            spec: DatasetSpec, snapshot: Snapshot, engine: str = "", *, again: bool = True
+        ) -> None:
+            with snapshot.alone():
+                if again or not has_stage(spec, snapshot, name):
+                    make(spec, snapshot, engine)
+
+        return step
 
     return alone
 
 
-@_alone
+@_stage("normalized")
 def normalize(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
     """Drop, clip and rename by ``on_invalid``; bound persons' rows; store coordinates and levels.
 
@@ -289,7 +301,7 @@ def _normalized(attribute: Attribute, column: pa.ChunkedArray) -> dict[str, pa.A
     return columns
 
 
-@_alone
+@_stage("discretized")
 def discretize(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
     """Store the cell code of every attribute that has cells, from the stage ``normalized``.
 
@@ -346,7 +358,7 @@ def _codes(attribute: Attribute, table: pa.Table) -> IntArray:
     )
 
 
-@_alone
+@_stage("one_hot")
 def encode_one_hot(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
     """Store the bits of every cell, from the stage ``discretized``: uint8, one 1 an attribute.
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from dp_pipeline.raw.sources import parquet_parts, read_source
-from dp_pipeline.raw.sources.reading import NoHeader, NotUtf8, csv_columns
+from dp_pipeline.raw.sources.reading import NoHeader, OddFile, csv_columns
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
 from dp_pipeline.spec.clock import DAY, Clock, Signs
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -117,15 +117,16 @@ def _typed(column: pa.Field) -> FoundColumn:
 
 def _read(source: Source, read: Callable[[], Result]) -> Result:
     """``read()``, or a SourceError without the message of whoever read, which may quote a cell."""
+    expected = f"a {source.kind} source with columns"
     try:
         return read()
     except OSError as error:
         got = os.strerror(error.errno) if error.errno else "a damaged one"
-    except NotUtf8:
-        got = "one of UTF-16: write it as UTF-8"
+    except OddFile as odd:
+        expected, got = odd.expected, odd.got
     except (pa.ArrowException, csv.Error, ValueError, NoHeader):
         got = "another one"
-    raise _refusal(source, f"a {source.kind} source with columns", got)
+    raise _refusal(source, expected, got)
 
 
 def _refusal(source: Source, expected: str, got: str) -> SourceError:

@@ -3,7 +3,8 @@
 A snapshot is named by the calendar or by hand, never by its content: a name
 that depended on the rows would tell whether they changed. Its manifest says
 how far it has come (ingested, validated, prepared) and holds a keyed
-fingerprint of every stored table. One that was retired is a manifest alone,
+fingerprint of every stored table, which is of this snapshot alone: its name,
+with which that of its window begins, is part of the key. One that was retired is a manifest alone,
 which keeps its name from ever being used again.
 
 How far a snapshot has come: marks in its manifest, each bound to one declaration.
@@ -43,7 +44,6 @@ from dp_pipeline.raw.fingerprints import (
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.spec.formats import MANIFEST, SAMPLE, require_format
-from dp_pipeline.spec.source import sha256_name
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST = "manifest.json"
@@ -136,7 +136,7 @@ class Snapshot:
     @property
     def manifest(self) -> dict[str, Any]:
         """What is known of this snapshot; NotPrepared when nothing was ever ingested here, or the
-        rows were retired.
+        rows were retired; Damaged where it is that of another one.
         """
         stored = self._stored_manifest()
         if _RETIRED in stored:
@@ -144,18 +144,31 @@ class Snapshot:
                 f"{self!r}: expected rows, got a snapshot retired on {stored[_RETIRED]}: "
                 f"name a new snapshot: {anew(self.dataset)}"
             )
+        if stored.get("id") != self.id:
+            raise Damaged(
+                f"{self!r}: expected the manifest of this snapshot, got that of "
+                f"{str(stored.get('id'))[:60]!r}: put it back where it was made"
+            )
         return stored
 
     @property
-    def downloaded(self) -> tuple[str, ...]:
-        """The canonical names, by their hashes, of the files that were downloaded for it; none
-        where no whole manifest says so, without which no row is read.
+    def secret(self) -> bytes:
+        """The key of its fingerprints: the population's, bound to this data set and name.
+
+        Rows in another folder have other fingerprints. Else a window would pay for the rows of
+        another one, whose folder was moved or copied there by hand.
+        """
+        return hmac.digest(self.key, f"rows of {self.dataset}/{self.id}".encode(), "sha256")
+
+    @property
+    def claimed(self) -> tuple[str, ...]:
+        """The canonical names of what it was read from; none where no whole manifest says so,
+        without which no row is read.
         """
         try:
-            hashes = self._stored_manifest().get("downloaded", {}).values()
+            return tuple(self._stored_manifest().get("claimed", ()))
         except (NotPrepared, Damaged):
             return ()
-        return tuple(dict.fromkeys(map(sha256_name, hashes)))
 
     def _stored_manifest(self) -> dict[str, Any]:
         try:
@@ -175,14 +188,6 @@ class Snapshot:
             older="open a new snapshot with `--snapshot NAME`",
         )
         return stored
-
-    def require_of(self, window: str) -> None:
-        """Damaged where its rows were read of another window, as in a folder that was copied by
-        hand: the other one would pay for them. Nothing is asked where rows are not cut.
-        """
-        stored = str(self._stored_manifest().get("id", ""))
-        if window and stored.partition(".")[0] != window:
-            raise Damaged(f"{self!r}: expected rows of {window}, got those of {stored[:60]!r}")
 
     def exists(self) -> bool:
         """Whether something was ingested under this name."""
@@ -243,7 +248,7 @@ class Snapshot:
         # Asked first: nothing is ever written beside a manifest that says retired.
         known = self.manifest if self.exists() else {}
         write_private(self.table_path(stage), write)
-        found = fingerprints_of(self.table_path(stage), self.key)
+        found = fingerprints_of(self.table_path(stage), self.secret)
         facts = {"fingerprints": {**known.get("fingerprints", {}), stage: found.whole}}
         if found.ranges or stage in known.get(_RANGES, {}):
             facts[_RANGES] = {**known.get(_RANGES, {}), stage: found.ranges}
@@ -256,7 +261,7 @@ class Snapshot:
     def checked_path(self, stage: str) -> Path:
         """The stored table of one stage; Damaged if it is not what the manifest says."""
         expected, path = self._expected(stage), self.table_path(stage)
-        if not is_as_stored(path, self.key, expected):
+        if not is_as_stored(path, self.secret, expected):
             raise self._another(stage)
         return path
 
@@ -266,7 +271,7 @@ class Snapshot:
         """
         expected, path = self._expected(stage), self.table_path(stage)
         content = path.read_bytes() if path.is_file() else b""
-        found = fingerprint_of_content(content, self.key)
+        found = fingerprint_of_content(content, self.secret)
         if not hmac.compare_digest(expected.whole, found):
             raise self._another(stage)
         return content, found
@@ -367,9 +372,14 @@ def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     snapshot.record(stages={**_marks(snapshot, "stages"), stage: prepared_as(spec)})
 
 
+def has_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> bool:
+    """Whether ``stage`` was stored under this declaration."""
+    return bool(_marks(snapshot, "stages").get(stage) == prepared_as(spec))
+
+
 def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     """NotPrepared unless ``stage`` was stored under this declaration."""
-    if _marks(snapshot, "stages").get(stage) != prepared_as(spec):
+    if not has_stage(spec, snapshot, stage):
         raise NotPrepared(
             f"{snapshot!r}: expected the stage {stage!r} as {spec.name} is declared now, got none: "
             f"{preparing(spec.name)}"

@@ -54,6 +54,16 @@ def store_parts(
     return first.schema
 
 
+def public_rows(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int | None:
+    """How many rows a stored stage of a benchmark has; None of sensitive rows, whose number nobody
+    is told, and where no copy of the rows is stored.
+    """
+    path = snapshot.table_path(stage)
+    if spec.is_release or not path.is_file():
+        return None
+    return int(pq.read_metadata(path).num_rows)
+
+
 def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
     """The same rows, so many in every table but the last, which has none only where it is alone."""
     waiting: list[pa.Table] = []

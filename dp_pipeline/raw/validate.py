@@ -278,7 +278,9 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
         Verdict(e, passed=result.get(e.name, False), ran=e.name in result) for e in declared
     )
     refused = refusal(spec, verdicts) is not None
-    mark_validated(spec, snapshot, structural=sound, refused=refused)
+    # Another run may be at its stages, which are marked in the same manifest.
+    with snapshot.alone():
+        mark_validated(spec, snapshot, structural=sound, refused=refused)
     return verdicts
 
 

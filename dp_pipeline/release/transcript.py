@@ -32,7 +32,8 @@ import os
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +98,16 @@ _HEADER = "release "
 
 @dataclass(frozen=True)
 class Record:
-    """One question, known by its identity, and its noisy answer; what was asked in words."""
+    """One question, known by its identity, and its noisy answer; what was asked in words.
+
+    scale   at which its discrete Laplace noise was drawn, exactly, as whoever refines the answer
+            has to know it; None: noise that is never refined
+    """
 
     question: str
     answer: IntArray
     words: str = ""
+    scale: Fraction | None = None
 
 
 class Transcript:
@@ -179,7 +185,7 @@ class Transcript:
         """Hex digest over all records in their order."""
         return self._chain
 
-    def recall(self, question: str, *, words: str = "") -> IntArray | None:
+    def recall(self, question: str, *, words: str = "") -> Record | None:
         """The stored answer to the next question, None when it was never answered.
 
         words   of the question, for the message
@@ -196,11 +202,13 @@ class Transcript:
                 f"got {_shown(question, words)}"
             )
         self._next += 1
-        return record.answer.copy()
+        return replace(record, answer=record.answer.copy())
 
-    def store(self, question: str, answer: IntArray, *, words: str = "") -> None:
-        """Append one answer; it is on disk, and counted, when this returns."""
-        record = Record(question, answer.copy(), words)
+    def store(
+        self, question: str, answer: IntArray, *, words: str = "", scale: Fraction | None = None
+    ) -> Record:
+        """Append one answer; it is on disk, and counted, when this returns the record of it."""
+        record = Record(question, answer.copy(), words, scale)
         line, chain = _encode(record, self._chain)
         if self._path is not None:
             _append(self._path, line)
@@ -208,6 +216,7 @@ class Transcript:
             self._count.write(len(self._records))
         self._records.append(record)
         self._next, self._chain = len(self._records), chain
+        return replace(record, answer=answer)
 
     def rewind(self) -> Transcript:
         """The same records, to be replayed from the first, never written to."""
@@ -262,6 +271,7 @@ def _encode(record: Record, chain: str, **more: int) -> tuple[bytes, str]:
         "words": record.words,
         "shape": list(record.answer.shape),
         "answer": packed,
+        "scale": None if record.scale is None else str(record.scale),
         **more,
     }
     body = json.dumps(fields, sort_keys=True)
@@ -293,7 +303,8 @@ def _decode(line: bytes, chain: str) -> tuple[Record, str] | None:
     fields, digest = parsed
     values = np.frombuffer(zlib.decompress(base64.b64decode(fields["answer"])), dtype="<i8")
     answer = values.astype(np.int64).reshape(fields["shape"])
-    return Record(fields["question"], answer, fields["words"]), str(digest)
+    scale = None if fields["scale"] is None else Fraction(fields["scale"])
+    return Record(fields["question"], answer, fields["words"], scale), str(digest)
 
 
 def _append(path: Path, line: bytes) -> None:

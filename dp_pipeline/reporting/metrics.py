@@ -22,6 +22,7 @@ import numpy as np
 from dp_pipeline.metrics.clustering import rcp
 from dp_pipeline.metrics.disclosure import DisclosureReport
 from dp_pipeline.metrics.marginals import MOST_COMPARED, MOST_PLACES
+from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.spec.amounts import epsilon_text
@@ -151,6 +152,20 @@ class QualityRow:
         return cls(model, epsilon, metric, number.value, number.scale, number.unit)
 
     @property
+    def about(self) -> Metric:
+        """What the number is."""
+        return metric_named(self.metric)
+
+    @property
+    def reading(self) -> str:
+        """Its unit, and which values are better.
+
+        >>> QualityRow("mst", Fraction(1), "avd_2", 0.1, None, "share").reading
+        'share; lower is better'
+        """
+        return f"{self.about.unit or self.unit}; {self.about.better}"
+
+    @property
     def deviation(self) -> float | None:
         """Standard deviation of the noise, √2·scale; None for an exact number."""
         return None if self.scale is None else math.sqrt(2) * self.scale
@@ -167,6 +182,15 @@ class QualityRow:
         if self.deviation is None:
             return number_text(self.value)
         return noisy_text(self.value, self.deviation)
+
+
+def bought_rows(bundle: Bundle) -> list[QualityRow]:
+    """Return the quality numbers that a release has paid for."""
+    epsilon = Fraction(bundle.facts["epsilon"])
+    return [
+        QualityRow.private(bundle.model, epsilon, metric=metric, number=number)
+        for metric, number in bundle.quality.items()
+    ]
 
 
 def to_documents(rows: Sequence[QualityRow]) -> list[dict[str, Any]]:

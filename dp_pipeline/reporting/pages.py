@@ -56,7 +56,7 @@ class Timeline(NamedTuple):
 
 
 def card(release: ReportedRelease) -> str:
-    """The card of one release, in Markdown: at most 80 lines.
+    """The card of one release, in Markdown: at most 100 lines.
 
     It is no part of the bundle of a private release: the sum of all charges grows, and a bundle is
     the same bytes for ever.

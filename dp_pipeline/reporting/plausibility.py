@@ -83,6 +83,16 @@ class NoisyTotal:
         return self.rows + DEVIATIONS * self.deviation
 
     @property
+    def is_noise(self) -> bool:
+        """Whether it is not above its noise, as that of an empty table."""
+        return self.rows < DEVIATIONS * self.deviation
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether it is so far above its noise that another draw would hardly be noise alone."""
+        return self.rows >= 2 * DEVIATIONS * self.deviation
+
+    @property
     def text(self) -> str:
         """With the noise that it has."""
         return noisy_text(self.rows, self.deviation)
@@ -211,7 +221,7 @@ def _few_rows(total: NoisyTotal, nominal_rows: int | None) -> tuple[str, ...]:
 
 
 def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
-    if total.rows >= DEVIATIONS * total.deviation:
+    if not total.is_noise:
         return ()
     return (
         f"No rows to be seen: their noisy number, {total.text}, is not above its noise, so this "

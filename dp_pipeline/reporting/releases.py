@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from dp_pipeline.ledger import Balance
 from dp_pipeline.release.bundle import ALLOWED, Bundle
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
+from dp_pipeline.reporting.metrics import QualityRow, bought_rows, sample_words, sort_rows
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.plausibility import bundle_warnings
 from dp_pipeline.reporting.quality import ComparedTable, QualityReport
@@ -150,11 +151,13 @@ class PrivateRelease(ReportedRelease):
     balance    of the population, for ever and now; on cards
     state      where this run has it from: charged, resumed, replayed; in reports
     compared   its columns and pairs against the rows; of public rows only, in reports
+    exact      its quality against the rows; of public rows only, on cards
     """
 
     balance: Balance | None = None
     state: str = ""
     compared: Sequence[ComparedTable] = ()
+    exact: Sequence[QualityRow] = ()
 
     level = "epsilon"
 
@@ -246,6 +249,16 @@ class PrivateRelease(ReportedRelease):
         claims = self.bundle.tables["claims"]
         return [str(claim) for claim in claims["claim"][claims["promised"] == "no"]]
 
+    @property
+    def quality_rows(self) -> tuple[QualityRow, ...]:
+        """Its quality numbers in reading order: bought ones with their noise, and exact ones."""
+        return sort_rows((*bought_rows(self.bundle), *self.exact))
+
+    @property
+    def sample_words(self) -> str:
+        """What "of a sample" means beside one of them."""
+        return sample_words(self.quality_rows)
+
     @cached_property
     def quality(self) -> QualityReport | None:
         """How far its rows are from its own noisy answers, and from public rows; None where neither
@@ -276,6 +289,11 @@ class PrivateRelease(ReportedRelease):
             raise BoundaryViolation(
                 f"report of {self.spec.name}/{self.name}: expected no exact comparison with "
                 f"sensitive rows, got one of {len(self.compared)} tables"
+            )
+        if self.spec.is_release and self.exact:
+            raise BoundaryViolation(
+                f"card of {self.spec.name}/{self.name}: expected noisy numbers of a private "
+                f"evaluation, got {len(self.exact)} exact ones"
             )
 
 

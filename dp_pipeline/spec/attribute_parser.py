@@ -129,6 +129,10 @@ class _Column(fields.Section):
         require(is_said, "`nullable: true` beside it", "none", "missing")
 
 
+def _add(level: str) -> str:
+    return f": add {level[:60]!r} to `levels`, in their file as a line of its own"
+
+
 class Category(_Column):
     """A category: one of so many texts.
 
@@ -161,9 +165,12 @@ class Category(_Column):
         is_several = 2 <= len(set(levels)) == count <= MOST_CELLS
         require(is_several, _SEVERAL, str(count), "levels")
         if self.other is not None and self.other not in levels:
-            raise not_among(self.other, levels, field=("other",))
+            refused = not_among(self.other, levels, field=("other",))
+            refused.hint = refused.hint or _add(self.other)
+            raise refused
         has_other = self.on_invalid != "other" or self.other is not None
-        require(has_other, "a declared level `other` to send values to", "none", "on_invalid")
+        add = f": write `other: {OTHER}` beside it, and{_add(OTHER).removeprefix(':')}"
+        require(has_other, "a level `other` for unknown texts", "none", "on_invalid", hint=add)
         expected = f"no level {MISSING!r}, which is the name of missing values here"
         require(not self.nullable or MISSING not in levels, expected, "one", "levels")
         for text, level in self.aliases.items():

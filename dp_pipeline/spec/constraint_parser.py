@@ -230,27 +230,41 @@ def _of_one_column(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
     edges, cuts = fine.cells.edges, coarse.cells.edges
     # A number outside of the coarser one's bounds is in its first or last bin.
     is_nested = set(cuts[1:-1]) <= set(edges) and edges[0] <= cuts[0] and cuts[-1] <= edges[-1]
-    if not is_nested:
+    # What the coarser one alone calls missing is in none of its bins.
+    if not is_nested or not set(coarse.missing) <= set(fine.missing):
         return {}
     places = np.searchsorted(cuts[1:-1], edges[:-1], side="right")
     return {code: (int(place),) for code, place in enumerate(places)}
 
 
 def _of_first_letters(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
+    """The cells that the spellings of every level begin with, but for unknown texts; nothing where
+    a level begins with none.
+    """
     how = coarse.derived
     is_first = how is not None and how.is_text and how.inputs == (fine.column,)
-    are_levels = isinstance(fine.cells, Levels) and isinstance(coarse.cells, Levels)
-    if how is None or not is_first or not are_levels or fine.aliases or fine.derived:
+    if how is None or not is_first or fine.derived or not isinstance(fine.cells, Levels):
         return {}
-    labels = list(coarse.labels())
-    known = {code: text[: how.letters] for code, text in enumerate(fine.labels())}
-    to = dict(coarse.aliases)
-    found: dict[int, Codes] = {
-        code: (labels.index(to.get(text, text)),)
-        for code, text in known.items()
-        if to.get(text, text) in labels
-    }
-    return found if len(found) == len(known) else {}
+    levels, cells = fine.cells.values, {}
+    for code in set(range(len(levels))) - set(_free(fine)):
+        spellings = {levels[code], *(text for text, to in fine.aliases if to == levels[code])}
+        firsts = {"" if text in how.missing else text[: how.letters] for text in spellings}
+        cells[code] = tuple(sorted({cell for text in firsts for cell in _cell_read(coarse, text)}))
+    return cells if all(cells.values()) else {}
+
+
+def _cell_read(attribute: Attribute, text: str) -> Codes:
+    """The cell that a text of a row is read into; none where its row is left out."""
+    if not isinstance(attribute.cells, Levels):
+        return ()
+    levels, text = attribute.cells.values, text.strip()
+    level = dict(attribute.aliases).get(text, text)
+    if level in levels:
+        return (levels.index(level),)
+    if attribute.nullable and level in {"", *attribute.missing}:
+        return (attribute.missing_code,)
+    is_other = attribute.on_invalid == "other" and attribute.other is not None
+    return (levels.index(str(attribute.other)),) if is_other else ()
 
 
 def _ordered(one: Mapping[str, object], domain: Domain) -> Names:

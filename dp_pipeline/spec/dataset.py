@@ -382,11 +382,6 @@ class DatasetSpec:
         return {"discovered_for": discovery_words(self.discovered.names, self.discover)}
 
     @property
-    def window_fact(self) -> dict[str, str]:
-        """The fact of a release that says which window it is of; nothing where rows are not cut."""
-        return {WINDOW: self.window} if self.window else {}
-
-    @property
     def constraints_fact(self) -> dict[str, str]:
         """The fact of a release that says which constraints its rows keep; nothing without any."""
         words = "; ".join(one.words for one in self.domain.constraints)

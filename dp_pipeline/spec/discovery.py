@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dp_pipeline.spec.errors import DeclarationError, one_of
+from dp_pipeline.spec.errors import DeclarationError, PipelineError, one_of
 from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
 
 if TYPE_CHECKING:
@@ -47,16 +48,37 @@ def _folders() -> Iterator[Path]:
         yield Path(own)
 
 
-def discover() -> tuple[DatasetSpec, ...]:
+Refused = dict[str, str]
+"""Name of a data set → the line that says what its file declares wrongly."""
+
+
+def discover(refused: Refused | None = None) -> tuple[DatasetSpec, ...]:
     """Every data set that is to be shown and whose source is available here; no source is opened.
+
+    refused   to be filled with the files that declare something wrongly, which are then left out;
+              None: the first of them is raised
 
     A file that needs a variable, of a data folder or a database, is left out where it is not set.
     One that is not to be shown is not even read.
     """
     from dp_pipeline.spec.parser import load_spec
 
-    specs = (load_spec(path) for path in _shown(dataset_files()))
+    specs = []
+    for path in _shown(dataset_files()):
+        with refused_alone(path.stem, refused):
+            specs.append(load_spec(path))
     return tuple(spec for spec in specs if is_available(spec))
+
+
+@contextmanager
+def refused_alone(name: str, refused: Refused | None) -> Iterator[None]:
+    """Note what one data set is refused for, so that all others stand; None: raise it."""
+    try:
+        yield
+    except PipelineError as error:
+        if refused is None:
+            raise
+        refused[name] = str(error)
 
 
 def _shown(files: Mapping[str, Path]) -> list[Path]:

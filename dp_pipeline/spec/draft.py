@@ -61,8 +61,9 @@ protection:
 CEILING = """\
 # The most ε that these persons may ever cost, over all models, partitions and snapshots together.
 # `per_month: 1` beside it would be a limit of each month. It is a limit for ever: rows that go on
-# week by week want `windows: {column: TIME, every: week, first: 2026-W01}` and
-# `ceiling: {each_window: 2}` before the first release, since no account is cut later.
+# week by week want `windows: {column: TIME, every: week, first: 2026-W01}` (and `last: 2026-W20`
+# where they end) and `ceiling: {each_window: 2}` before the first release, since no account is cut
+# later.
 ceiling: {total: 4}
 """
 

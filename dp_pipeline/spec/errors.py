@@ -227,6 +227,7 @@ _REMEDIES = {
     errno.ESPIPE: "put a file there",
     errno.EFBIG: "put a smaller file there",
     errno.ENOTDIR: "put a folder there",
+    errno.ELOOP: "its links lead in a circle, so put the file itself there",
 }
 _DATABASES = {
     "SQLITE_FULL": ("the disk is full", f"free some space there, {_AGAIN}"),
@@ -302,6 +303,14 @@ def bounded_bytes(path: Path, *, most: int) -> bytes:
     if len(content) > most:
         raise _Refusal(errno.EFBIG, f"more than {most} bytes", str(path))
     return content
+
+
+def follow_links(path: Path | str) -> Path:
+    """Return the absolute path with its links followed. Links that lead in a circle are left as
+    they are: who opens them reads the system's own refusal, where ``Path.resolve`` of Python before
+    3.13 ends with a RuntimeError.
+    """
+    return Path(os.path.realpath(path))
 
 
 def require_regular(path: Path, mode: int) -> None:

@@ -24,10 +24,10 @@ DATASET_FILE = 1
 BUNDLE = 2
 """Of ``bundle.json`` and the tables beside it."""
 
-TRANSCRIPT = 1
+TRANSCRIPT = 2
 """Of the lines of a transcript; in its first one."""
 
-MANIFEST = 2
+MANIFEST = 3
 """Of a snapshot's manifest, a retired one's too."""
 
 SAMPLE = 2

@@ -358,9 +358,7 @@ class DataSetFile(fields.Section):
     def spec(self, path: Path) -> DatasetSpec:
         """What the file ``path`` declares; Refused for fields that do not go together."""
         is_release = self.purpose == "release"
-        require(
-            self.name == path.stem, f"the file's own name {path.stem!r}", repr(self.name), "name"
-        )
+        require(self.name == path.stem, "the file's own name", repr(self.name), "name")
         require(self.attributes, "at least one attribute", "none", "attributes")
         require(self.models, "at least one model", "none", "models")
         is_ascending = list(self.partitions) == sorted(set(self.partitions))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fractions import Fraction
@@ -212,6 +213,7 @@ class WindowsSection(fields.Section):
     zone       Where the calendar's days begin, and where times that have no offset are shown.
     format     How texts say a time, where that is not ISO 8601.
     first      The first window: 2026-W01, 2026-01-05, 2026-01, 2026-Q1, 2026 or 2026-01-05T14Z.
+    last       The last window, where rows do not go on: nothing is asked for behind it.
     grace      How long after its end a window is read, such as 2 days; later rows are never read.
     """
 
@@ -220,10 +222,11 @@ class WindowsSection(fields.Section):
     zone: Zone | None = None
     format: fields.Text | None = None
     first: fields.Text
+    last: fields.Text | None = None
     grace: Grace = 0
 
     def declared(self, reading: ReadingSection) -> Windows:
-        """How rows are cut; Refused for a first window that the calendar does not have."""
+        """How rows are cut; Refused for a first or last window that the calendar does not have."""
         require_format(self.format, "timestamp" if "%H" in (self.format or "") else "date")
         zone = self.zone or reading.zone
         is_told = self.every != "hour" or zone == "UTC"
@@ -235,12 +238,14 @@ class WindowsSection(fields.Section):
             self.first,
             self.grace,
         )
-        try:
-            windows.require(self.first)
-        except DeclarationError as refused:
-            expected, _, got = str(refused).removeprefix("window: expected ").partition(", got ")
-            raise Refused(expected, got, field=("first",)) from None
-        return windows
+        for field, name in (("first", self.first), ("last", self.last or self.first)):
+            try:
+                windows.require(name)
+            except DeclarationError as refused:
+                words = str(refused).removeprefix("window: expected ")
+                expected, _, got = words.rpartition(", got ")
+                raise Refused(expected, got, field=(field,)) from None
+        return replace(windows, last=self.last or "")
 
 
 class Expectation(fields.Section):

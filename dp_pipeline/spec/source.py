@@ -7,7 +7,8 @@ identity is a *set* of canonical names (``Source.identities``), and two sources 
 name of the one overlaps with any of the other. Files are compared twice: by their paths, which are
 there in any order of claims, and where both are still there by what the file system says of them.
 That finds hard links, bind mounts and a file system that does not tell capital letters apart.
-Numbers of devices and files are never stored: they are used again for other files.
+The number of a file is a name only where the file has another hard link: that of any other file is
+used again when the file is gone.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from stat import S_ISREG
 from typing import Literal
 
 from dp_pipeline.spec.url import SQLITE, is_url, server_names, shown_url, url_names
@@ -169,14 +172,28 @@ class Source:
     def _names(self, location: str) -> tuple[str, ...]:
         if self.is_remote:
             return url_names(location)
-        if self.kind in ("csv", "parquet") and TEMPLATE in location:
-            # All windows are of the same persons: the folder that they lie in is theirs.
-            location = str(Path(location.partition(TEMPLATE)[0] + "-").parent)
-        if self.kind in ("csv", "parquet"):
-            return (file_name(location),) if self.is_named else (self._described(location),)
         if self.kind == "sql":
             return database_names(location)
+        if self.kind in FILES:
+            # All windows are of the same persons: the folder that they lie in is theirs.
+            before, template, _ = location.partition(TEMPLATE)
+            location = str(Path(f"{before}-").parent) if template else location
+            return (file_name(location),) if self.is_named else (self._described(location),)
         return (self._described(location),)
+
+    @property
+    def current_identities(self) -> tuple[str, ...]:
+        """Its identities, and those of the files that would be read now: where a link leads, and
+        the number of a file that has another hard link, by which it is known again while any of its
+        links is there. Whoever reads rows asks for these, before and after.
+        """
+        places = [one.removeprefix(SQLITE) for one in self.locations if not self.is_remote]
+        places = [one for one in places if Path(one).is_absolute()]
+        linked = (file_name(one) for place in places for one in (place, *_linked_parts(place)))
+        states = (state for place in places for state in _states(Path(place)))
+        numbers = [_number(one) for one in states if S_ISREG(one.st_mode) and one.st_nlink > 1]
+        inodes = (f"{_INODE}{device}:{file}" for device, file in numbers)
+        return _without_contents((*self.identities, *linked, *inodes))
 
     def _described(self, location: str) -> str:
         if self.is_remote:
@@ -213,10 +230,13 @@ def database_names(location: str) -> tuple[str, ...]:
     return server_names(location) or (f"sql:{location}",)
 
 
+FILES = ("csv", "parquet")
+"""Kinds of sources that are files, here or behind a URL."""
+
 _FILE = "file:"
-_FILES_BEFORE = ("csv:", "parquet:", f"sql:{SQLITE}")
-"""How names of files began in ledgers of before a file was one source whatever is read of it."""
-_POSTGRESQL = "postgresql://"
+_INODE = "inode:"
+_DATASET = "dataset:"
+_POSTGRESQL = "sql:postgresql://"
 
 Number = tuple[int, int]
 """Device and file, of a file that is there now."""
@@ -236,86 +256,120 @@ def sha256_name(digest: str) -> str:
     return f"sha256:{digest.lower()}"
 
 
-def overlap(one: str, other: str) -> bool:
-    """Whether two names may be of the same rows: equal in their canonical form, a folder and what
-    lies in it, or one file of the file system under two paths.
-
-    >>> overlap("file:/a", "file:/a/may.parquet"), overlap("file:/a", "file:/ab")
-    (True, False)
-    >>> overlap("https://example.org/a.csv", "https://EXAMPLE.org:443/x/../a.csv")
-    True
+def dataset_name(name: str) -> str:
+    """The name by which a population holds what a data set is called: a file that comes to name
+    another population is noticed, wherever its rows lie.
     """
-    return Named(one).overlaps(Named(other))
+    return f"{_DATASET}{name}"
 
 
-@dataclass(frozen=True)
-class Named:
-    """One name of a source, as it is stored or declared, to be compared with others.
+def shown_name(name: str) -> str:
+    """A name of a source in a message.
 
-    The files of a folder are listed once, when it is compared for the first time.
+    >>> shown_name("file:/d/a.csv"), shown_name(dataset_name("rides"))
+    ("source 'file:/d/a.csv'", 'data set rides')
     """
-
-    name: str
-
-    def overlaps(self, other: Named) -> bool:
-        """What ``overlap`` says of the two names."""
-        if self.path is None or other.path is None:
-            return not self._canonical.isdisjoint(other._canonical)
-        if self.path == other.path or self._is_above(other) or other._is_above(self):
-            return True
-        return bool(
-            self._held & other._held or self._held & other._above or self._above & other._held
-        )
-
-    @cached_property
-    def path(self) -> Path | None:
-        """Of a file or folder; None where the name is of anything else."""
-        for beginning in (_FILE, *_FILES_BEFORE):
-            if self.name.startswith(f"{beginning}/"):
-                return Path(os.path.normpath(self.name.removeprefix(beginning)))
-        return None
-
-    @cached_property
-    def _canonical(self) -> frozenset[str]:
-        if self.path is not None:
-            return frozenset({f"{_FILE}{self.path}"})
-        if is_url(self.name):
-            try:
-                return frozenset(url_names(self.name))
-            except ValueError:
-                # Stored before such hosts were refused: it must not stop the comparison of others.
-                return frozenset({self.name})
-        plain = self.name.removeprefix("sql:")
-        if plain.startswith(_POSTGRESQL):
-            return frozenset(server_names(plain)) or frozenset({self.name})
-        return frozenset({self.name})
-
-    def _is_above(self, other: Named) -> bool:
-        assert self.path is not None and other.path is not None
-        return other.path.is_relative_to(self.path)
-
-    @cached_property
-    def _held(self) -> frozenset[Number]:
-        """The file, or the folder and every file that is read of it, as far as they are there and
-        may be seen.
-        """
-        assert self.path is not None
-        below = (Path(at, name) for at, _, names in os.walk(self.path) for name in names)
-        return _numbers([self.path, *(one for one in below if one.suffix == ".parquet")])
-
-    @cached_property
-    def _above(self) -> frozenset[Number]:
-        """Every folder above."""
-        assert self.path is not None
-        return _numbers(list(self.path.parents))
+    own = name.removeprefix(_DATASET)
+    return f"source {name!r}" if own == name else f"data set {own}"
 
 
-def _numbers(paths: list[Path]) -> frozenset[Number]:
-    found = set()
-    for path in paths:
+def first_overlap(names: Sequence[str], others: Iterable[str]) -> tuple[str, str] | None:
+    """The first of the others that may be of the same rows as a name, behind the first such name;
+    None where there is none. Two names may where they are equal in their canonical form, are a
+    folder and what lies in it, or one file of the file system under two paths.
+
+    >>> first_overlap(["file:/a"], ["file:/ab", "file:/a/may.parquet"])
+    ('file:/a', 'file:/a/may.parquet')
+    >>> first_overlap(["https://x.org/a.csv"], ["https://X.org:443/d/../a.csv"])
+    ('https://x.org/a.csv', 'https://X.org:443/d/../a.csv')
+    """
+    others = tuple(others)
+    # Texts decide first: files are looked at only where nothing else tells.
+    for keys_of in (_text_keys, _number_keys):
+        own: dict[Key, str] = {}
+        above: dict[Key, str] = {}
+        for name in reversed(names):
+            at, over = keys_of(name)
+            own.update(dict.fromkeys(at, name))
+            above.update(dict.fromkeys(over, name))
+        for other in others if own else ():
+            at, over = keys_of(other)
+            same = [own.get(key) or above.get(key) for key in at]
+            names_alike = list(filter(None, [*same, *map(own.get, over)]))
+            if names_alike:
+                return names_alike[0], other
+    return None
+
+
+Key = Path | str | Number
+Keys = tuple[frozenset[Key], frozenset[Key]]
+"""What a name is of, and what lies above that: two names overlap where they share one of the first,
+or one of the first is above the other.
+"""
+
+
+def _text_keys(name: str) -> Keys:
+    path = _path_of(name)
+    if path is not None:
+        return frozenset({path}), frozenset(path.parents)
+    if is_url(name):
         try:
-            state = path.stat()
-        except (OSError, ValueError):
-            continue
-        found.add((state.st_dev, state.st_ino))
-    return frozenset(found)
+            return frozenset(url_names(name)), frozenset()
+        except ValueError:
+            # It has no canonical form, and must not stop the comparison of others.
+            return frozenset({name}), frozenset()
+    if name.startswith(_POSTGRESQL):
+        return frozenset(server_names(name.removeprefix("sql:"))) or frozenset({name}), frozenset()
+    # Numbers are compared with the files, whose paths a message can show.
+    return frozenset() if name.startswith(_INODE) else frozenset({name}), frozenset()
+
+
+def _number_keys(name: str) -> Keys:
+    """Of a file or a folder the numbers of it and of every file below, and of every folder above,
+    as far as they are there and may be seen.
+    """
+    path = _path_of(name)
+    if path is not None:
+        own, above = _states(path), _existing(path.parents)
+        return frozenset(map(_number, own)), frozenset(map(_number, above))
+    device, _, file = name.removeprefix(_INODE).partition(":")
+    is_number = name.startswith(_INODE) and device.isdecimal() and file.isdecimal()
+    return frozenset({(int(device), int(file))} if is_number else ()), frozenset()
+
+
+def _path_of(name: str) -> Path | None:
+    """Of a file or folder; None where the name is of anything else."""
+    if not name.startswith(f"{_FILE}/"):
+        return None
+    return Path(os.path.normpath(name.removeprefix(_FILE)))
+
+
+def _without_contents(names: Iterable[str]) -> tuple[str, ...]:
+    """Each name once, without files that lie in a folder that is named too."""
+    named = dict.fromkeys(names)
+    folders = {_path_of(name) for name in named}
+    paths = ((name, _path_of(name)) for name in named)
+    return tuple(name for name, path in paths if path is None or folders.isdisjoint(path.parents))
+
+
+def _linked_parts(folder: str) -> Iterator[str]:
+    """Those Parquet files below a folder that are links."""
+    for at, _, files in os.walk(folder):
+        paths = (Path(at, name) for name in files if name.endswith(".parquet"))
+        yield from (str(path) for path in paths if path.is_symlink())
+
+
+def _states(path: Path) -> Iterator[os.stat_result]:
+    """Of a file, or of a folder and every file below it."""
+    below = (Path(at, name) for at, _, files in os.walk(path) for name in files)
+    return _existing(chain([path], below))
+
+
+def _existing(paths: Iterable[Path]) -> Iterator[os.stat_result]:
+    for path in paths:
+        with suppress(OSError, ValueError):
+            yield path.stat()
+
+
+def _number(state: os.stat_result) -> Number:
+    return state.st_dev, state.st_ino

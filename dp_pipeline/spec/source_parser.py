@@ -16,7 +16,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from dp_pipeline.spec import fields
-from dp_pipeline.spec.errors import Refused
+from dp_pipeline.spec.errors import Refused, follow_links
 from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
 from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE, WHITESPACE, Source
 from dp_pipeline.spec.url import (
@@ -360,9 +360,9 @@ def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
         if "$" in text:
             expected = f"no variable but ${DATA_FOLDER_VARIABLE}"
             raise Refused(expected, repr(text[:60]), field=(field,))
-        return str((folder / text).resolve()), None
+        return str(follow_links(folder / text)), None
     data = os.environ.get(DATA_FOLDER_VARIABLE)
-    return (str(Path(data, rest).resolve()) if data else text), DATA_FOLDER_VARIABLE
+    return (str(follow_links(Path(data, rest))) if data else text), DATA_FOLDER_VARIABLE
 
 
 def _database(section: Database, folder: Path) -> Source:

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
+from dp_pipeline.spec.errors import follow_links
+
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
@@ -296,7 +298,7 @@ def database_name(url: URL) -> str:
     'postgresql://localhost:5432/rides'
     """
     if url.drivername == "sqlite":
-        return f"{SQLITE}{Path(str(url.database)).resolve()}"
+        return f"{SQLITE}{follow_links(str(url.database))}"
     return (
         f"postgresql://{_database_place(canonical_host(str(url.host)))}:{url.port}/{url.database}"
     )

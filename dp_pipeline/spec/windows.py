@@ -66,6 +66,7 @@ class Windows:
     clock    how the column says its times, and in whose zone the calendar's days begin
     first    the name of the first window that there is
     grace    seconds after its end before a window is read: what comes later is never looked at
+    last     the name of the last one that there is; empty: they go on
 
     Hours are those of UTC: elsewhere a clock shows one of them twice a year.
 
@@ -80,6 +81,7 @@ class Windows:
     clock: Clock
     first: str
     grace: int = 0
+    last: str = ""
 
     @property
     def words(self) -> str:
@@ -111,8 +113,8 @@ class Windows:
         }
 
     def require(self, name: str) -> str:
-        """``name`` itself; DeclarationError unless it is called so by the calendar, and not before
-        the first.
+        """``name`` itself; DeclarationError unless it is called so by the calendar, not before the
+        first and not behind the last.
         """
         wall = self._wall(name)
         if wall is None:
@@ -123,6 +125,10 @@ class Windows:
         if name != self.first and wall < self._walls(self.first):
             raise DeclarationError(
                 f"window: expected none before the first, {self.first}, got {name}"
+            )
+        if self.last and name != self.last and wall > self._walls(self.last):
+            raise DeclarationError(
+                f"window: expected none behind the last, {self.last}, got {name}"
             )
         return name
 
@@ -215,8 +221,9 @@ class Windows:
             return ()
         found: list[str] = []
         for name in self._from(first):
-            if self.closes(name) > now:
-                return tuple(found)
+            is_behind = self.last and self._walls(name) > self._walls(self.last)
+            if is_behind or self.closes(name) > now:
+                break
             found.append(name)
         return tuple(found)
 

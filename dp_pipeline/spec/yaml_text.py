@@ -104,9 +104,11 @@ class Document:
         return texts
 
     def located(self, error: DeclarationError, *names: str) -> DeclarationError:
-        """The same error with file and line of a field, or of the nearest one around it."""
-        line = _nearest_line(self.keys, names)
-        return DeclarationError(f"{self.path}:{line}: {error}")
+        """The same error with file and line of a field, or of the nearest one around it; the file
+        has the name of the data set, which the error need not say again.
+        """
+        line, said = _nearest_line(self.keys, names), str(error)
+        return DeclarationError(f"{self.path}:{line}: {said.removeprefix(f'{self.path.stem}: ')}")
 
     def line(self, place: Place) -> int:
         """On which what a field says begins, or what the one around it says."""

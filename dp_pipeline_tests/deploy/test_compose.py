@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import tomllib
 from pathlib import Path
 
 import psycopg2
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from dp_pipeline.cli.ui import ORIGINS_VARIABLE, declared_origins
 from dp_pipeline_tests.deploy.compose_file import FOLDER, composed, text, variables
 from dp_pipeline_tests.postgres_server import PostgresServer
 
-NAMES = ("POSTGRES_PASSWORD", "LEDGER_PASSWORD", "DAGSTER_PASSWORD", "DATASETS")
+DIGESTS = ("PYTHON_DIGEST", "POSTGRES_DIGEST")
+NAMES = ("POSTGRES_PASSWORD", "LEDGER_PASSWORD", "DAGSTER_PASSWORD", "DATASETS", *DIGESTS)
 FILE = composed({name: f"<{name}>" for name in NAMES})
 SERVICES = FILE["services"]
 OURS = ("history", "code", "webserver", "daemon")
@@ -102,11 +106,67 @@ def test_the_daemon_waits_for_a_code_server_that_is_away():
     assert told.items() >= SERVICES["history"]["environment"].items()
 
 
-def test_the_workspace_finds_the_code_server():
+def test_the_code_server_is_found_on_the_inner_network_alone():
+    code = SERVICES["code"]
     (location,) = yaml.safe_load((FOLDER / "workspace.yaml").read_text())["load_from"]
-    command = SERVICES["code"]["command"]
-    assert location["grpc_server"]["host"] == "code"
-    assert str(location["grpc_server"]["port"]) == command[command.index("--port") + 1]
+    host, port = location["grpc_server"]["host"], str(location["grpc_server"]["port"])
+    for command in (code["command"], code["healthcheck"]["test"]):
+        assert command[command.index("--host") + 1] == host
+        assert command[command.index("--port") + 1] == port
+    # A name of one network: that of the service means the part on each of its networks.
+    assert code["networks"]["inside"] == {"aliases": [host]}
+    assert host not in SERVICES
+    shared = [set(one["networks"]) & {*code["networks"]} for one in SERVICES.values()]
+    assert [names for names in shared if names != {"inside"}] == [set(code["networks"])]
+
+
+def test_images_are_named_by_digests_that_have_to_be_said():
+    first, second = (FOLDER / "Dockerfile").read_text(encoding="utf-8").splitlines()[:2]
+    assert (first, second) == (f"ARG {DIGESTS[0]}", f"FROM python:3.11-slim@${{{DIGESTS[0]}}}")
+    assert SERVICES["code"]["build"]["args"] == {DIGESTS[0]: f"<{DIGESTS[0]}>"}
+    images = {name: one["image"] for name, one in SERVICES.items()}
+    assert images == {
+        "postgres": f"postgres:17@<{DIGESTS[1]}>",
+        **dict.fromkeys(OURS, "dp-pipeline"),
+    }
+
+
+LOCKED = re.compile(
+    r"^([^\s\[=]+)(\[\S+\])?==(\S+)( ; [^\\]+)?(?: \\\n    --hash=sha256:[0-9a-f]{64})+$",
+    re.MULTILINE,
+)
+
+
+def requirements_of(name: str) -> list[Requirement]:
+    """What a package of this environment wants; nothing of one that is not here."""
+    try:
+        said = importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    found = map(Requirement, said)
+    return [one for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
+
+
+def test_every_package_of_the_image_has_its_version_and_digests():
+    text = (FOLDER / "requirements.txt").read_text(encoding="utf-8")
+    assert LOCKED.sub("", text).strip() == "", "a line without a digest, or another option"
+    assert len(text.encode()) < 1 << 20
+    versions = {(found[1], found[3]) for found in LOCKED.finditer(text)}
+    constrained = (FOLDER.parent / "constraints.txt").read_text(encoding="utf-8")
+    known = set(re.findall(r"^([^\s=]+)==([^\s;]+)", constrained, re.MULTILINE))
+    assert {one for one in versions if one[0] in dict(known)} <= known
+    project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]["postgresql"]
+    wanted = [*project["project"]["dependencies"], *extras, *project["build-system"]["requires"]]
+    inner = [one for name, _ in versions for one in requirements_of(name)]
+    for one in [*map(Requirement, wanted), *inner]:
+        name = canonicalize_name(one.name)
+        assert any(name == other and version in one.specifier for other, version in versions), one
+        # pip wants those with extras by themselves.
+        assert not one.extras or f"{name}[{','.join(sorted(one.extras))}]==" in text, one
+    run = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
+    assert "--require-hashes --only-binary :all: --requirement requirements.txt" in run
+    assert "--no-index --no-deps --no-build-isolation ." in run
 
 
 @pytest.mark.parametrize("service", OURS)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from dp_pipeline.publish.home import Home
-from dp_pipeline_tests.deploy.compose_file import FOLDER, composed
+from dp_pipeline_tests.deploy.compose_file import FOLDER, composed, variables
 from dp_pipeline_tests.deploy.conftest import PASSWORDS
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.postgres_server import PostgresServer
@@ -61,7 +61,7 @@ class ComposedStack(DagsterStack):
         return self.shell | self._here(self._service(service)["environment"])
 
     def _service(self, service: str) -> Any:
-        values = {**PASSWORDS, "POSTGRES_PASSWORD": "x", "DATASETS": "x"}
+        values = dict.fromkeys(variables(), "x") | PASSWORDS
         return composed(values)["services"][service]
 
     def _here(self, said: Any) -> Any:
@@ -73,6 +73,7 @@ class ComposedStack(DagsterStack):
             "/project": str(self.project.folder),
             "@postgres/": f"@127.0.0.1:{self.server.port}/",
             "0.0.0.0": "127.0.0.1",
+            "code-inside": "127.0.0.1",
             "3000": str(self._ports[WEB]),
             "4000": str(self._ports[CODE]),
         }

@@ -142,6 +142,10 @@ def test_constraints_hold_of_what_is_declared_beside_what_is_found():
     ("parameters", "words"),
     [
         ({"discover": None}, "discover: expected {"),
+        ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
+        ({"discover": None, "delta": "small"}, "delta: expected a decimal number"),
+        ({"discover": {"epsilon": "big", "delta": 1e-9}}, "discover.epsilon: expected a decimal"),
+        ({"discover": {"epsilon": 1, "delta": 2}}, "discover.delta: expected a decimal number"),
         ({"discover": {"delta": 1e-9}}, "discover: expected {"),
         ({"discover": {"epsilon": 1}}, "expected a δ for levels"),
         ({"discover": {"epsilon": 3, "delta": 1e-9}}, "an ε below that of the fit, 3, got 3"),

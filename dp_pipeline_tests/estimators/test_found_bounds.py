@@ -65,6 +65,7 @@ def test_too_few_rows_to_see_are_refused_by_noisy_counts():
     ("parameters", "words"),
     [
         ({"discover": None}, "discover: expected {"),
+        ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
         ({"discover": {"epsilon": 2}}, "an ε below that of the fit, 2, got 2"),
         ({"discover": {"epsilon": 1, "delta": 1e-9}}, "no δ where no levels are discovered"),
         ({"bounds": (0, 1)}, "expected a column with bounds to find"),

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.metrics.auc import macro_auc
@@ -16,6 +17,7 @@ from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
+from dp_pipeline_tests.models.contract import loss_of_joining
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, Row
 
@@ -41,6 +43,14 @@ def bought(rows: tuple[Row, ...], epsilon: Fraction = SILENT, **more: object) ->
     curator.accountant.require_all_spent()
     assert list(numbers) == ["auc_class_rate/smokes"]
     return numbers["auc_class_rate/smokes"]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_person_uses_all_of_its_epsilon(rows: int) -> None:
+    def ask(curator: Curator) -> object:
+        return private_quality(curator, TOWNS, epsilon=Fraction(5))
+
+    assert loss_of_joining(ask, TEN_PEOPLE[:1] * rows, epsilon=Fraction(5)) == 5
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
@@ -74,8 +84,8 @@ def test_any_rows_give_a_number_and_a_scale_in_0_to_1(people: str, epsilon: Frac
     assert number.unit == "share"
 
 
-def with_one_withheld(rows: int) -> NoisyNumber:
-    """Of two published classes of 40 and 50 rows, and so many in a third one; K = 20."""
+def with_one_withheld(rows: int, at_most: int = 1) -> NoisyNumber:
+    """Of two published classes of 40 and 50 rows, and so many in a third one; K = 20 persons."""
     domain = domain_of([2, 3])
     classes = BitClasses(declared_bits(domain, ("x1",)), domain)
     promise = ClassPromise(20, 1, Fraction(1, 20), 2, classes.size, Fraction(1, 9))
@@ -84,16 +94,18 @@ def with_one_withheld(rows: int) -> NoisyNumber:
     table = ClassTable.of_noisy("x0", classes, noisy, promise)
     assert table.published.tolist() == [0, 1]
     codes = np.repeat([*counts, (1, 2)], [*counts.values(), rows], axis=0)
-    curator = curator_over(counter_of(domain, codes), epsilon=SILENT, domain=domain)
+    rows_counted = counter_of(domain, codes)
+    curator = curator_over(rows_counted, epsilon=SILENT, distance=at_most, domain=domain)
     (number,) = private_quality(curator, table, epsilon=SILENT).values()
     return number
 
 
-def test_a_class_of_fewer_than_k_rows_that_is_withheld_alone_is_not_in_the_number() -> None:
-    without = with_one_withheld(0)
-    assert all(with_one_withheld(rows) == without for rows in (1, 7, 19))
-    large = with_one_withheld(20)
-    assert large.value != without.value
+def test_a_class_of_fewer_than_k_persons_that_is_withheld_alone_is_not_in_the_number() -> None:
+    for at_most in (1, 3):
+        without, most = with_one_withheld(0, at_most), 19 * at_most
+        assert all(with_one_withheld(rows, at_most) == without for rows in (1, 7, 19, most))
+        assert with_one_withheld(most + 1, at_most).value != without.value
+    without, large = with_one_withheld(0), with_one_withheld(20)
     # What 20 rows may change is in the scale of the number that leaves them out.
     assert abs(large.value - without.value) < without.scale < 0.2
     assert large.scale < 1e-3

@@ -20,6 +20,7 @@ from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
+from dp_pipeline_tests.models.contract import loss_of_joining
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
 CENTRES = np.array([[1.0, -0.75], [4.0, 0.0], [7.0, 0.75]])
@@ -51,6 +52,20 @@ def test_an_evaluation_spends_exactly_its_epsilon_by_the_scales_drawn(
     curator.accountant.require_all_spent()
     spends = zip(curator.accountant.spends, noise.draws, strict=True)
     assert sum(Fraction(spend.sensitivity) / draw.scale for spend, draw in spends) == epsilon
+
+
+@pytest.mark.parametrize("label", [None, "colour"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_person_who_moves_every_number_uses_all_of_its_epsilon(
+    rows: int, label: str | None
+) -> None:
+    """She is farther from the one centre than what counts."""
+
+    def ask(curator: Curator) -> object:
+        centre = clusters_at(CORNER)
+        return private_quality(curator, centre, epsilon=Fraction(5), label=label)
+
+    assert loss_of_joining(ask, TEN_PEOPLE[-1:] * rows, epsilon=Fraction(5)) == 5
 
 
 def test_an_evaluation_is_replayed_without_rows() -> None:

@@ -25,9 +25,10 @@ SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
 
 
 def drawn(source: NoiseSource, size: int, scale: Fraction, times: int) -> np.ndarray:
-    """Noise (times, size)."""
-    nothing = np.zeros(size, dtype=np.int64)
-    return np.stack([source.discrete_linf(nothing, scale) for _ in range(times)])
+    """Noise (times, size) of the mechanism: Δ∞ = 3, so ε = 3 / scale."""
+    nothing, epsilon = np.zeros(size, dtype=np.int64), 3 / scale
+    answers = [measure_linf(nothing, linf=3, epsilon=epsilon, noise=source) for _ in range(times)]
+    return np.stack(answers)
 
 
 def probability_of(vectors: np.ndarray, scale: Fraction) -> float:

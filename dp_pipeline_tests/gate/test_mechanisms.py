@@ -20,8 +20,11 @@ from dp_pipeline.gate.mechanisms import (
     exponential_scale,
     gaussian_variance,
     laplace_scale,
+    linf_scale,
     measure,
     measure_gaussian,
+    measure_linf,
+    refine,
 )
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
 from dp_pipeline.spec.errors import BoundaryViolation
@@ -54,7 +57,13 @@ class RecordingNoise:
         self.scales.append(scale)
         return int(np.argmax(scores))
 
-    discrete_gaussian = discrete_laplace
+    def refined_laplace(
+        self, counts: NDArray[np.int64], _: object, scale: Fraction, finer: Fraction
+    ) -> NDArray[np.int64]:
+        self.scales += [scale, finer]
+        return counts
+
+    discrete_gaussian = discrete_linf = discrete_laplace
     exponential_choice = noisy_max
 
 
@@ -63,14 +72,21 @@ epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
 
 
 @settings(derandomize=True, max_examples=50)
-@given(distance=reaches, epsilon=epsilons)
-def test_the_scale_is_the_exact_rational(distance: int, epsilon: Fraction) -> None:
-    noise = RecordingNoise()
-    measure(np.array([1]), l1=distance, epsilon=epsilon, noise=noise)
-    choose(np.array([1]), linf=distance, epsilon=epsilon, noise=noise)
-    assert noise.scales == [distance / epsilon, 2 * distance / epsilon]
-    assert noise.scales[0] == laplace_scale(l1=distance, epsilon=epsilon)
-    assert noise.scales[1] == choice_scale(linf=distance, epsilon=epsilon)
+@given(distance=reaches, epsilon=epsilons, before=epsilons)
+def test_the_scale_is_the_exact_rational(
+    distance: int, epsilon: Fraction, before: Fraction
+) -> None:
+    noise, one, drawn_at = RecordingNoise(), np.array([1]), distance / before * 2
+    measure(one, l1=distance, epsilon=epsilon, noise=noise)
+    choose(one, linf=distance, epsilon=epsilon, noise=noise)
+    measure_linf(one[: int(distance / epsilon)], linf=distance, epsilon=epsilon, noise=noise)
+    refined = {"before": before, "scale": drawn_at, "epsilon": epsilon}
+    refine(one, one, l1=distance, noise=noise, **refined)
+    paid = distance / epsilon
+    assert noise.scales == [paid, 2 * paid, paid, drawn_at, distance / (before + epsilon)]
+    assert paid == laplace_scale(l1=distance, epsilon=epsilon)
+    assert paid == linf_scale(linf=distance, epsilon=epsilon)
+    assert 2 * paid == choice_scale(linf=distance, epsilon=epsilon)
 
 
 @settings(derandomize=True, max_examples=50)

@@ -415,13 +415,13 @@ def test_a_wrong_declaration_of_noise_is_one_line(name: str, seed: int | None) -
 def test_questions_of_many_counts_are_answered_by_the_exact_sampler(
     ask: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    asked: list[tuple[int, Fraction]] = []
 
     def exact(self: ExactNoise, counts: IntArray, scale: Fraction) -> IntArray:  # noqa: ARG001
-        asked.append(counts.size)
+        asked.append((counts.size, scale))
         return counts
 
     monkeypatch.setattr(ExactNoise, ask, exact)
     for cells in (1, MANY_CELLS - 1, MANY_CELLS, MANY_CELLS + 1):
-        getattr(OpenDPNoise(), ask)(np.zeros(cells, dtype=np.int64), Fraction(2))
-    assert asked == [MANY_CELLS, MANY_CELLS + 1]
+        getattr(OpenDPNoise(), ask)(np.zeros(cells, dtype=np.int64), Fraction(7, 3))
+    assert asked == [(cells, Fraction(7, 3)) for cells in (MANY_CELLS, MANY_CELLS + 1)]

@@ -12,20 +12,22 @@ from math import exp
 
 import numpy as np
 import pytest
+from opendp import measurements
 from scipy import stats
 
+from dp_pipeline.gate import noise as sources
 from dp_pipeline.gate import samplers
-from dp_pipeline.gate.curator import Answered
+from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.mechanisms import refine
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
 from dp_pipeline.raw.counters.fold import NobodysRows
 from dp_pipeline.release.accountant import LAPLACE, REFINED
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import Currency
+from dp_pipeline.spec.amounts import PURE, Currency
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import IntArray, Levels
-from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
 from dp_pipeline_tests.gate.distributions import ALARM, fit
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE
@@ -33,6 +35,7 @@ from dp_pipeline_tests.populations import TEN_PEOPLE
 ONE = Fraction(1)
 PAIR = ("colour", "smokes")
 SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
+RHO = Currency(Fraction(1, 10**9))
 SCALES = [
     (Fraction(4), Fraction(2)),
     (Fraction(3), Fraction(14, 5)),
@@ -144,6 +147,7 @@ def test_a_marginal_is_refined_for_what_is_added() -> None:
     assert [one.mechanism for one in spends] == [LAPLACE, REFINED, REFINED]
     assert [one.epsilon for one in spends] == [ONE / 4, ONE / 4, ONE / 2]
     assert [one.epsilon_of_scale for one in spends] == [ONE / 4, ONE / 4, ONE / 2]
+    assert [2 / one.scale for one in noise.draws] == [ONE / 4, ONE / 4, ONE / 2]
     with pytest.raises(BudgetExceeded):
         curator.refine({PAIR: ONE / 4})
 
@@ -188,11 +192,10 @@ def test_a_marginal_in_rho_is_measured_once_more_and_both_are_one() -> None:
     """Mean of two Gaussian numbers by their precisions; the noise of 6,400 cells is as stated, up
     to 6 standard errors: a false alarm below 1e-8.
     """
-    rho = Currency(Fraction(1, 10**9))
     levels = Levels(tuple(map(str, range(80))))
     domain = Domain(tuple(Attribute(name, name, "drop", cells=levels) for name in ("a", "b")))
     curator = curator_over(
-        NobodysRows(domain), epsilon=ONE, domain=domain, currency=rho, noise=SeededNoise(6)
+        NobodysRows(domain), epsilon=ONE, domain=domain, currency=RHO, noise=SeededNoise(6)
     )
     first = curator.tabulate({("a", "b"): ONE / 400})[0]
     (second,) = curator.refine({("a", "b"): ONE / 400})
@@ -212,6 +215,97 @@ def test_a_marginal_of_other_groups_is_another_one() -> None:
         coarse.refine({PAIR: ONE / 4})
 
 
+@pytest.mark.parametrize(("first", "second"), [(PURE, RHO), (RHO, PURE)], ids=["ε", "ρ"])
+def test_an_answer_in_another_currency_is_not_refined(first: Currency, second: Currency) -> None:
+    answered: Answered = {}
+    measured, refined = (
+        curator_over(TEN_PEOPLE, epsilon=ONE, currency=one, answered=answered)
+        for one in (first, second)
+    )
+    measured.tabulate({PAIR: ONE / 4})
+    with pytest.raises(BoundaryViolation, match="got one in another currency"):
+        refined.refine({PAIR: ONE / 4})
+    assert refined.accountant.left == 1
+
+
+def test_a_pure_answer_of_a_release_in_rho_is_not_refined() -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=RHO)
+    curator.measure(PAIR, epsilon=ONE / 4)
+    with pytest.raises(BoundaryViolation, match="got one in another currency"):
+        curator.refine({PAIR: ONE / 4})
+
+
+@pytest.mark.parametrize("paid", [Fraction(3, 10), Fraction(1, 2)], ids=str)
+@pytest.mark.parametrize("many_cells", [1, 1 << 15])
+def test_refining_starts_from_the_scale_that_was_drawn(
+    paid: Fraction, many_cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenDP draws at a float: 10/3 is none. Another source refines, and knows it from the
+    transcript alone.
+    """
+    drawn: list[Fraction] = []
+    make, exact = measurements.make_laplace, ExactNoise.discrete_laplace
+
+    def make_watched(*space: object, scale: float) -> object:
+        drawn.append(Fraction(scale))
+        return make(*space, scale=scale)
+
+    def draw_watched(source: ExactNoise, counts: IntArray, scale: Fraction) -> IntArray:
+        drawn.append(scale)
+        return exact(source, counts, scale)
+
+    monkeypatch.setattr(sources, "MANY_CELLS", many_cells)
+    monkeypatch.setattr(measurements, "make_laplace", make_watched)
+    monkeypatch.setattr(ExactNoise, "discrete_laplace", draw_watched)
+    transcript = Transcript()
+    curator_over(
+        TEN_PEOPLE, epsilon=paid, transcript=transcript, noise=OpenDPNoise(), answered={}
+    ).measure(PAIR, epsilon=paid)
+    assert drawn == [one.scale for one in transcript.records]
+    assert (drawn[0] == 1 / paid) is (many_cells == 1 or paid == ONE / 2)
+    answered: Answered = {}
+    again = curator_over(None, epsilon=paid, transcript=transcript.rewind(), answered=answered)
+    again.measure(PAIR, epsilon=paid)
+    given_scales: list[tuple[Fraction, Fraction]] = []
+
+    class Watching(RecordingNoise):
+        def refined_laplace(self, counts, first, scale, finer):
+            given_scales.append((scale, finer))
+            return super().refined_laplace(counts, first, scale, finer)
+
+    finest = Transcript()
+    curator = curator_over(
+        TEN_PEOPLE, epsilon=ONE - paid, noise=Watching(), answered=answered, transcript=finest
+    )
+    curator.refine({PAIR: (ONE - paid) / 2})
+    curator.refine({PAIR: (ONE - paid) / 2})
+    half = 1 / ((ONE + paid) / 2)
+    assert given_scales == [(drawn[0], half), (half, ONE)]
+    assert [one.scale for one in finest.records] == [half, ONE]
+
+
+def test_a_refined_question_names_the_answer_that_it_refines() -> None:
+    """Else the stored refinement of one answer would be given as that of another one."""
+    first, finer, other = Transcript(), Transcript(), Transcript()
+    for transcript, seed in ((first, 1), (other, 2)):
+        curator = curator_over(
+            TEN_PEOPLE, epsilon=ONE / 4, noise=SeededNoise(seed), transcript=transcript
+        )
+        curator.measure(PAIR, epsilon=ONE / 4)
+
+    def refined(of: Transcript, transcript: Transcript) -> Curator:
+        answered: Answered = {}
+        curator_over(None, epsilon=ONE / 4, transcript=of.rewind(), answered=answered).measure(
+            PAIR, epsilon=ONE / 4
+        )
+        return curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript, answered=answered)
+
+    refined(first, finer).refine({PAIR: ONE / 4})
+    refined(first, finer.rewind()).refine({PAIR: ONE / 4})
+    with pytest.raises(OtherQuestion):
+        refined(other, finer.rewind()).refine({PAIR: ONE / 4})
+
+
 def test_a_release_that_refines_another_one_has_its_answers_and_pays_what_is_added() -> None:
     answered: Answered = {}
     first = curator_over(TEN_PEOPLE, epsilon=ONE / 4, noise=SeededNoise(1), answered=answered)
@@ -222,7 +316,39 @@ def test_a_release_that_refines_another_one_has_its_answers_and_pays_what_is_add
     assert second.accountant.left == 0
 
 
-def test_answers_that_were_cut_are_not_refined() -> None:
-    ends = np.array([np.iinfo(np.int64).max])
-    with pytest.raises(BoundaryViolation, match="below 2"):
-        refine(np.array([1]), ends, l1=1, before=ONE, epsilon=ONE, noise=SeededNoise(1))
+@pytest.mark.parametrize(
+    ("first", "scale", "words"),
+    [
+        (np.iinfo(np.int64).max, ONE, "below 2"),
+        (7, ONE * 99 / 100, "expected the scale that was paid for"),
+    ],
+)
+def test_noise_that_is_not_what_was_paid_for_is_not_refined(
+    first: int, scale: Fraction, words: str
+) -> None:
+    with pytest.raises(BoundaryViolation, match=words):
+        refine(
+            np.array([1]),
+            np.array([first]),
+            l1=1,
+            before=ONE,
+            scale=scale,
+            epsilon=ONE,
+            noise=SeededNoise(1),
+        )
+
+
+@pytest.mark.parametrize("drawn_at", [ONE * 6, ONE * 9], ids=["as paid", "rounded up"])
+def test_refined_noise_is_that_of_both_amounts(drawn_at: Fraction) -> None:
+    """Whatever a source has rounded the first scale to: 3 / (1/2 + 1/4) = 4."""
+    counts, source = np.full(60_000, 7), SeededNoise(7)
+    first = source.discrete_laplace(counts, drawn_at)
+
+    def fit_from(scale: Fraction) -> float:
+        amounts = {"before": ONE / 2, "epsilon": ONE / 4}
+        refined = refine(counts, first, l1=3, scale=scale, noise=source, **amounts)
+        return fit(refined - 7, Fraction(4))
+
+    assert fit_from(drawn_at) > ALARM
+    # A mutant: the scale that was paid for, in place of the one that was drawn.
+    assert drawn_at == 6 or fit_from(ONE * 6) < ALARM

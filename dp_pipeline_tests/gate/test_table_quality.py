@@ -23,6 +23,7 @@ from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import Target
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
+from dp_pipeline_tests.models.contract import loss_of_joining
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
 EPSILONS = [Fraction(text) for text in ("0.05", "1", "2.5")]
@@ -74,6 +75,17 @@ def test_it_spends_exactly_its_epsilon_by_the_scales_drawn_and_is_finite(
         assert 0 <= number.value <= 1
         assert 0 < number.scale < np.inf
         assert number.unit == "share"
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_person_who_moves_every_number_uses_all_of_its_epsilon(rows: int) -> None:
+    """She has levels that the released table has not: 2^17 a marginal, and not the half of it."""
+    others, person = table_of(TEN_PEOPLE[:3]), TEN_PEOPLE[8:9] * rows
+
+    def ask(curator: Curator) -> object:
+        return bought(curator, Fraction(5), table=others)
+
+    assert loss_of_joining(ask, person, epsilon=Fraction(5)) == 5
 
 
 def test_every_number_gets_the_same_epsilon_and_the_rows_a_quarter_of_it() -> None:

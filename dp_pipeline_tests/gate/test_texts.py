@@ -29,6 +29,7 @@ from dp_pipeline.release.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Acco
 from dp_pipeline.spec.amounts import rho_of
 from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import ALARM, gaussian_cdf
+from dp_pipeline_tests.instruments import RecordingNoise
 
 TEXTS = ("a", "b", "c")
 Person = frozenset[str]
@@ -225,7 +226,9 @@ def test_texts_of_many_leave_and_those_of_one_person_do_not(noise, rows: int) ->
     names = tuple(sorted(name.encode() for name in ("ö", "b", "alone", "")))
     counts = [1 if name == b"alone" else 10**6 for name in names]
     exact = np.concatenate([packed(names), np.array(counts) * rule.weights[0]])
-    assert require_packed(rule.chosen(exact, noise)) == ("", "b", "ö")
+    recorder = RecordingNoise(noise)
+    assert require_packed(rule.chosen(exact, recorder)) == ("", "b", "ö")
+    assert {draw.scale for draw in recorder.draws} == {rule.spend.scale}
 
 
 def test_of_too_many_texts_those_with_the_largest_noisy_numbers_leave_in_order_of_bytes() -> None:

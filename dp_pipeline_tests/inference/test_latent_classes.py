@@ -117,13 +117,45 @@ def test_classes_begin_as_parts_along_what_attributes_have_in_common(
     assert min(apart) > 0.4
 
 
+@pytest.mark.parametrize("most_dense", [500, 0])
 def test_the_sign_of_the_first_component_which_computers_choose_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, most_dense: int
 ) -> None:
     eigh = np.linalg.eigh
+    monkeypatch.setattr(latent_classes, "MOST_DENSE", most_dense)
     found = LatentClasses.of(CODES, SIZES).table(NAMES)
     monkeypatch.setattr(np.linalg, "eigh", lambda matrix: (eigh(matrix)[0], -eigh(matrix)[1]))
     assert (LatentClasses.of(CODES, SIZES).table(NAMES) == found).all()
+
+
+def test_few_steps_find_the_component_of_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = LatentClasses.of(CODES, SIZES).table(NAMES)
+    monkeypatch.setattr(latent_classes, "MOST_DENSE", 0)
+    assert np.allclose(LatentClasses.of(CODES, SIZES).table(NAMES), every, atol=1e-9)
+
+
+@pytest.mark.parametrize("column", ["varied", "constant"])
+def test_thousands_of_levels_take_no_matrix_of_their_pairs(
+    monkeypatch: pytest.MonkeyPatch, column: str
+) -> None:
+    levels, eigh = 5000, np.linalg.eigh
+
+    def of_few(matrix: FloatArray) -> Any:
+        assert len(matrix) <= latent_classes.MOST_DENSE
+        return eigh(matrix)
+
+    monkeypatch.setattr(np.linalg, "eigh", of_few)
+    sizes = {"many": levels, **SIZES}
+    # The hidden attribute, which most others follow, decides the half that a level is in.
+    half = np.random.default_rng(1).integers(0, levels // 2, ROWS)
+    many = half + (CODES.sum(axis=1) > 4) * levels // 2
+    varied = np.column_stack([many, CODES])
+    codes = varied if column == "varied" else np.zeros_like(varied)
+    found = LatentClasses.of(codes, sizes, classes=2)
+    again = LatentClasses.of(codes, sizes, classes=2)
+    assert all((found.shares[name] == again.shares[name]).all() for name in sizes)
+    if column == "varied":
+        assert sorted(found.weights) == pytest.approx([0.3, 0.7], abs=0.03)
 
 
 def test_one_class_is_attributes_that_are_independent() -> None:

@@ -99,7 +99,7 @@ class SmallLedger:
             return True
 
         def public() -> bool:
-            ledger.require_public("bench", SOURCE)
+            ledger.require_claimable("bench", SOURCE)
             return True
 
         def overspends() -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.source import overlap
+from dp_pipeline.spec.source import first_overlap
 from dp_pipeline_tests.ledger.population import account
 
 FOLDER, FILE = "file:/data/rides", "file:/data/rides/2026/may.parquet"
@@ -30,7 +30,7 @@ def test_a_benchmark_never_opens_what_overlaps_with_a_release(
     with pytest.raises(DeclarationError, match="is protected by population trips"):
         ledger.claim_source("adult", second, distinct_population="a reason changes nothing")
     with pytest.raises(DeclarationError, match="is protected by population trips"):
-        ledger.require_public("adult", second)
+        ledger.require_claimable("adult", second)
 
 
 def test_a_population_may_hold_a_folder_and_a_file_in_it_each_with_its_row(ledger: Ledger):
@@ -43,12 +43,12 @@ def test_a_population_may_hold_a_folder_and_a_file_in_it_each_with_its_row(ledge
     ("one", "other"),
     [
         (FOLDER, "file:/data/rides_2/may.parquet"),
-        (FOLDER, "csv:/data/rides_2.csv"),
+        (FOLDER, "file:/data/rides_2.csv"),
         ("https://x.org/a", "https://x.org/a/b.csv"),
         ("sql:postgresql://h:5432/a", "sql:postgresql://h:5432/a/b"),
     ],
 )
 def test_other_names_are_other_sources(one: str, other: str):
-    assert not overlap(one, other)
-    assert not overlap(other, one)
-    assert overlap(one, one)
+    assert first_overlap([one], [other]) is None
+    assert first_overlap([other], [one]) is None
+    assert first_overlap([one], [one]) == (one, one)

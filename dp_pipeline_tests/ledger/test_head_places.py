@@ -8,7 +8,7 @@ import pytest
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.head import Head
-from dp_pipeline.spec.errors import Damaged
+from dp_pipeline.spec.errors import Damaged, PipelineError
 from dp_pipeline_tests.ledger.population import account, charge, release
 
 
@@ -31,3 +31,18 @@ def test_a_head_that_is_named_elsewhere_later_is_refused_by_whoever_asks(tmp_pat
         with pytest.raises(Damaged, match="expected the head of this ledger, got none"):
             ask()
     assert not (tmp_path / "empty" / "head").exists()
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["beside", "named"])
+def test_a_head_that_is_a_circle_of_links_is_refused(tmp_path: Path, *, is_named: bool):
+    Ledger(tmp_path / "ledger").open_account(account())
+    head = tmp_path / "ledger.head"
+    circle = tmp_path / "circle" if is_named else head
+    head.unlink()
+    circle.symlink_to(circle)
+    ledger = Ledger(tmp_path / "ledger", head=circle if is_named else None)
+    for ask in (ledger.verify, lambda: ledger.open_account(account("others"))):
+        with pytest.raises(PipelineError, match="links lead in a circle") as refused:
+            ask()
+        assert "\n" not in str(refused.value)
+    assert circle.is_symlink()

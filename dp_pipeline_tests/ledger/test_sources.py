@@ -8,6 +8,7 @@ import pytest
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.source import Source, dataset_name
 from dp_pipeline_tests.ledger.places import EVERYWHERE
 from dp_pipeline_tests.ledger.population import account
 
@@ -112,13 +113,13 @@ def test_rows_that_nobody_protects_may_be_shown_without_a_claim(
     populations: Ledger, population: str
 ):
     populations.claim_source("census", SOURCE)
-    populations.require_public(population, SOURCE)
+    populations.require_claimable(population, SOURCE)
     assert claims(populations) == [("census", SOURCE, None)]
 
 
 def test_rows_of_a_release_population_are_not_shown_whatever_a_file_calls_them(populations: Ledger):
     with pytest.raises(DeclarationError, match=r"trips: opened with purpose 'release'"):
-        populations.require_public("trips", "sha256:never-claimed")
+        populations.require_claimable("trips", "sha256:never-claimed")
 
 
 @pytest.mark.parametrize("population", ["adult", "nobody_yet"])
@@ -128,7 +129,7 @@ def test_a_source_that_a_release_population_holds_is_not_shown_under_another_nam
     populations.claim_source("adult", SOURCE)
     populations.claim_source("trips", SOURCE, distinct_population="new rows from now on")
     with pytest.raises(DeclarationError, match=r"protected by population trips"):
-        populations.require_public(population, SOURCE)
+        populations.require_claimable(population, SOURCE)
 
 
 URL = "https://example.org/d/a.csv"
@@ -151,17 +152,27 @@ def test_a_source_is_known_again_however_it_is_spelled(populations: Ledger, spel
     with pytest.raises(DeclarationError, match="protected by population trips"):
         populations.claim_source("adult", spelled)
     with pytest.raises(DeclarationError, match="protected by population trips"):
-        populations.require_public("nobody_yet", spelled)
+        populations.require_claimable("nobody_yet", spelled)
 
 
-@pytest.mark.parametrize(
-    "before", ["csv:/data/trips.csv", "parquet:/data/trips.csv", "parquet:/data"]
-)
-def test_a_claim_under_a_name_of_before_holds(populations: Ledger, before: str):
-    populations.claim_source("trips", before)
-    for population in ("buses", "adult"):
-        with pytest.raises(DeclarationError, match="population trips"):
-            populations.claim_source(population, SOURCE)
+@pytest.mark.parametrize("population", ["buses", "adult"])
+def test_sources_are_claimed_together_or_not_at_all(populations: Ledger, population: str):
+    populations.claim_source("trips", SOURCE)
+    with pytest.raises(DeclarationError, match="population trips"):
+        populations.claim_source(population, "file:/data/other.csv", SOURCE)
+    assert claims(populations) == [("trips", SOURCE, None)]
+    populations.claim_source("trips", SOURCE, "sha256:ab", "sha256:ab")
+    assert claims(populations)[1:] == [("trips", "sha256:ab", None)]
+
+
+def test_what_a_data_set_is_called_is_held_like_a_source(populations: Ledger):
+    rides = dataset_name("rides")
+    populations.claim_source("trips", rides)
+    with pytest.raises(DeclarationError, match="data set rides belongs to population trips"):
+        populations.claim_source("buses", rides)
+    with pytest.raises(DeclarationError, match="data set rides is protected by population trips"):
+        populations.claim_source("adult", rides)
+    populations.claim_source("buses", rides, distinct_population="drivers, not riders")
 
 
 def test_a_hard_link_to_a_claimed_file_is_not_opened_by_another(
@@ -174,5 +185,18 @@ def test_a_hard_link_to_a_claimed_file_is_not_opened_by_another(
     with pytest.raises(DeclarationError, match="population trips"):
         populations.claim_source("buses", f"file:{other}")
     with pytest.raises(DeclarationError, match="population trips"):
-        populations.require_public("adult", f"file:{other}")
+        populations.require_claimable("adult", f"file:{other}")
     assert claims(populations) == [("trips", f"file:{one}", None)]
+
+
+def test_a_hard_link_is_known_after_the_claimed_path_is_gone(populations: Ledger, tmp_path: Path):
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    one.write_text("x\n")
+    other.hardlink_to(one)
+    source = Source("csv", str(one))
+    populations.claim_source("trips", *source.current_identities)
+    one.unlink()
+    with pytest.raises(DeclarationError, match=r"other\.csv' belongs to population trips"):
+        populations.claim_source("buses", f"file:{other}")
+    with pytest.raises(DeclarationError, match=r"other\.csv' is protected by population trips"):
+        populations.claim_source("adult", f"file:{other}")

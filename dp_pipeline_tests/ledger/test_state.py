@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 import threading
 from fractions import Fraction
@@ -59,7 +60,7 @@ def test_a_bit_in_an_index_of_claims_gives_no_benchmark_a_protected_source(ledge
     with pytest.raises((Damaged, DeclarationError)):
         ledger.claim_source("bench", SOURCE)
     with pytest.raises((Damaged, DeclarationError)):
-        ledger.require_public("bench", SOURCE)
+        ledger.require_claimable("bench", SOURCE)
     with pytest.raises(Damaged, match="index sqlite_autoindex_state_1"):
         ledger.verify()
 
@@ -100,6 +101,37 @@ def test_of_flipped_bits_in_pages_of_indexes_and_sums_none_undercharges(tmp_path
     found = flips(small, sample)
     assert found.pop("flips") == 8
     assert set(found) <= {"seen by verify"}
+
+
+@pytest.mark.parametrize("bit", [0, 7], ids=["another letter", "no letter"])
+def test_a_flipped_bit_in_a_name_of_the_schema_is_refused(tmp_path: Path, bit: int):
+    """A sample; of all names of tables, indexes and triggers none was taken for another."""
+    small, chance = SmallLedger(tmp_path), random.Random(13)
+    names = re.finditer(rb"(table|index|trigger)[a-z_1]+?(?=CREATE)", small.good)
+    places = [(place, bit) for name in names for place in range(*name.span())]
+    found = flips(small, chance.sample(places, 12))
+    assert found == {"flips": 12, "seen by verify": 12}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("'CREATE UNIQUE INDEX one_end'", "'CREATE INDEX one_end'", "index one_end_per_key"),
+        ("'scale TEXT NOT NULL'", "'scale BLOB NOT NULL'", "column 5 of spends"),
+        ("'REFERENCES entries'", "'REFERENCES state'", "reference 0 of spends"),
+    ],
+    ids=lambda change: change[2],
+)
+def test_a_schema_with_other_words_is_refused(full: Ledger, change: tuple[str, str, str]):
+    before, after, name = change
+    raw(
+        full.folder,
+        "PRAGMA writable_schema = ON",
+        f"UPDATE sqlite_master SET sql = replace(sql, {before}, {after})",
+        "PRAGMA writable_schema = RESET",
+    )
+    with pytest.raises(Damaged, match=f"{name} was removed or changed"):
+        full.verify()
 
 
 @pytest.mark.parametrize(

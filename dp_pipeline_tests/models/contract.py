@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp_pipeline.gate.counter import Counter
+from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, PrivacyGuarantee, Released, guarantee_of
@@ -298,6 +299,21 @@ def privacy_loss(one: Run, other: Run) -> Fraction | float:
         else:
             total += (int(signed.max() - signed.min()) / here.scale) ** 2 / 8
     return total + abs(bits) if splitting else total
+
+
+def loss_of_joining(
+    ask: Callable[[Curator], Any], person: Sequence[Row], *, epsilon: Fraction
+) -> Fraction | float:
+    """Return the privacy loss of what a curator of nobody is asked, when a person joins: at most
+    ``epsilon``, and no less where she moves every answer as far as she can.
+    """
+    runs = []
+    for rows in (NOBODY, tuple(person)):
+        recorder = RecordingNoise(ForcedNoise(1))
+        curator = curator_over(rows, epsilon=epsilon, distance=len(person), noise=recorder)
+        released = ask(curator)
+        runs.append(Run(released, tuple(recorder.draws), curator.accountant.spends))
+    return privacy_loss(*runs)
 
 
 def check_loss(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.inference.table_sets import TableSearch
+from dp_pipeline.models.base import PrivacyGuarantee, guarantee_at, guarantee_of
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.one_shot.plan import (
@@ -443,3 +444,43 @@ def test_best_plus_is_best_in_pure_epsilon_or_where_every_pair_can_be_measured(
     plus = made(sizes, 500, "2", delta=delta, model=replace(model, quality="best_plus"))
     assert plus.contents == best.contents
     assert plus.spends == best.spends
+
+
+MILLIONTH = Fraction(1, 10**6)
+ADULT = (16, 7, 16, 16, 16, 7, 14, 6, 5, 2, 8, 15, 16, 41, 2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "delta", "is_pure"),
+    [
+        pytest.param((2, 5, 4, 4, 4), MILLIONTH, True, id="five columns"),
+        pytest.param(BITS, MILLIONTH, True, id="ten bits"),
+        pytest.param((2,) * 16, MILLIONTH, False, id="sixteen bits"),
+        pytest.param((2,) * 16, DELTA, False, id="sixteen bits, smaller delta"),
+        pytest.param(ADULT, MILLIONTH, False, id="adult"),
+        pytest.param(ADULT, DELTA, False, id="adult, smaller delta"),
+        pytest.param((5,), DELTA, False, id="one column"),
+    ],
+)
+def test_one_fit_is_pure_where_that_has_less_noise(
+    sizes: Sizes, delta: Fraction, is_pure: bool
+) -> None:
+    model, domain = OneShot(), domain_of(sizes)
+    for epsilon in map(Fraction, ("0.05", "1", "3")):
+        alone = guarantee_at(model, epsilon, delta, domain=domain, is_alone=True)
+        concentrated = PrivacyGuarantee("dp", epsilon, currency=Currency(delta))
+        assert alone == (PrivacyGuarantee("dp", epsilon) if is_pure else concentrated)
+        # A population that pays in ρ would pay many times as much for pure ε.
+        assert guarantee_of(model, epsilon, delta, domain=domain) == concentrated
+        assert guarantee_at(model, epsilon, delta, domain=domain) == concentrated
+
+
+@pytest.mark.parametrize("sizes", [(2, 5, 4, 4, 4), BITS, ADULT])
+def test_for_the_same_rho_pure_epsilon_has_more_noise(sizes: Sizes) -> None:
+    named = {f"c{at}": size for at, size in enumerate(sizes)}
+    rho = Currency(MILLIONTH).amount_of(Fraction(1, 5))
+    pure, concentrated = (
+        Planning(named, 1.0, amount, NoiseRate(is_gaussian, 1), 1 << 16).total_noise
+        for amount, is_gaussian in ((Fraction((2 * rho) ** 0.5), False), (rho, True))
+    )
+    assert all(one > 1.25 * other for one, other in zip(pure, concentrated, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,12 +14,13 @@ from dp_pipeline.orchestration import jobs
 from dp_pipeline.orchestration.jobs import (
     SILENT_SECONDS,
     require_daemon,
-    submit_backfill,
     sweep_job_name,
 )
 from dp_pipeline.publish.noisy_release import NoisyDrawing
+from dp_pipeline.raw import prepare
+from dp_pipeline.raw.snapshot import forget_preparation
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import NotPrepared, PipelineError
+from dp_pipeline.spec.errors import PipelineError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
 pytestmark = pytest.mark.chain
@@ -132,10 +134,39 @@ def test_a_backfill_needs_a_daemon_that_was_heard_of_lately():
             require_daemon(Heard(last), now=now)  # type: ignore[arg-type]
 
 
-def test_rows_that_are_not_prepared_are_not_handed_on(project: Project):
-    spec = project.declare("rides", RIDES)
-    with pytest.raises(NotPrepared, match="rides: expected a prepared snapshot"):
-        submit_backfill(spec, project.home, ["0.5"])
+def test_a_backfill_before_rows_are_prepared_prepares_them_once(project: Project):
+    spec = project.declare("rides", RIDES, **SWEPT)
+    assert swept(project, spec) == [True] * 4
+    assert project.spent(spec) == PRICE
+    stored = project.files("raw")
+    project.write_rows("rides.csv", ["rider,x,y", "zoe,8,4"])
+    assert swept(project, spec) == [True] * 4
+    assert project.files("raw") == stored, "prepared rows stay as they are"
+
+
+def test_a_backfill_over_retired_rows_replays_what_was_released(project: Project):
+    spec = project.declare("rides", RIDES, **SWEPT)
+    assert swept(project, spec) == [True] * 4
+    assert project.cli_here("data", "retire", "rides", "--yes").code == 0
+    assert swept(project, spec) == [True] * 4
+    assert project.spent(spec) == PRICE
+
+
+def test_runs_that_prepare_the_same_rows_at_once_store_them_once(
+    rides: Project, monkeypatch: pytest.MonkeyPatch
+):
+    spec, made = rides.declare("rides", RIDES), []
+    real = prepare.store_parts
+    forget_preparation(rides.snapshot(spec))
+    monkeypatch.setattr(prepare, "store_parts", lambda *of: made.append(of) or real(*of))
+
+    def normalize(_: int) -> None:
+        prepare.normalize(spec, rides.snapshot(spec), again=False)
+
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(normalize, range(4))) == [None] * 4
+    assert len(made) == 1
+    prepare.mark_prepared(spec, rides.snapshot(spec))
 
 
 def test_the_command_shows_the_plan_and_says_that_no_daemon_answers(rides: Project):

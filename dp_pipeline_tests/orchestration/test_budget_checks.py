@@ -9,7 +9,7 @@ import pytest
 
 from dp_pipeline.ledger import Account, Balance, Charge
 from dp_pipeline.orchestration.checks import NOT_NEAR, WITHIN, budget_checks
-from dp_pipeline.orchestration.metadata import budget_report
+from dp_pipeline.orchestration.metadata import balance_metadata, budget_report
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
@@ -67,13 +67,22 @@ def test_a_limit_of_a_month_is_told_with_what_is_left_of_it():
     (result, _) = budget_checks(balance)
     shown = {name: one.value for name, one in result.metadata.items()}
     assert shown == {
-        "privacy/spent": "1",
-        "privacy/left": "2",
-        "privacy/ceiling": "3",
-        "privacy/spent in 2026-11": "0.25",
-        "privacy/left in 2026-11": "0.75",
-        "privacy/limit of a month": "1",
+        "privacy/spent": 1,
+        "privacy/left": 2,
+        "privacy/ceiling": 3,
+        "privacy/spent in 2026-11": 0.25,
+        "privacy/left in 2026-11": 0.75,
+        "privacy/limit of a month": 1,
     }
+    assert {type(one) for one in shown.values()} == {float}
+
+
+def test_an_amount_of_many_digits_is_told_exactly_beside_its_number():
+    metadata = balance_metadata(Balance(ceiling=None, spent=Fraction(11, 60)))
+    shown = {name: one.value for name, one in metadata.items()}
+    assert shown["privacy/spent"] == 0.1833
+    assert shown["privacy/spent exactly"] == "11/60"
+    assert shown["privacy/ceiling"] == "none"
 
 
 def test_the_budget_report_draws_the_charges_and_counts_the_verified_rows(project: Project):
@@ -83,7 +92,7 @@ def test_the_budget_report_draws_the_charges_and_counts_the_verified_rows(projec
         pass
     shown = budget_report(ledger, "riders")
     assert shown["ledger/verified rows"].value == 2
-    assert shown["privacy/spent"].value == "1"
+    assert shown["privacy/spent"].value == 1
     assert len(shown["privacy/staircase"].value) < 70_000
     (charge,) = shown["privacy/releases"].records
     assert (charge.data["release"], charge.data["sum"]) == ("rides/grid at ε=1", "1")

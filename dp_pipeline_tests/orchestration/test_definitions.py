@@ -173,10 +173,20 @@ def test_partition_keys_are_canonical_texts(project: Project):
     assert job.partitions_def.get_partition_keys() == ["0.01", "0.5", "1", "10"]
 
 
-def test_the_backfill_job_selects_the_models_and_their_evaluation(definitions: dg.Definitions):
-    job = definitions.resolve_job_def("homes_epsilon_backfill")
-    selected = {key.path[1] for key in job.asset_layer.executable_asset_keys}
-    assert selected == {*HOMES["models"], "evaluation"}
+@pytest.mark.parametrize(
+    ("name", "released"),
+    [
+        ("homes_epsilon_backfill", {*HOMES["models"], "evaluation"}),
+        ("wdbc_k_backfill", {f"k_anonymous/{one}" for one in ("kjig", "rfka", "evaluation")}),
+    ],
+)
+def test_a_backfill_job_selects_rows_and_all_that_is_made_of_them(
+    name: str, released: set[str], definitions: dg.Definitions
+):
+    job = definitions.resolve_job_def(name)
+    selected = {"/".join(key.path[1:]) for key in job.asset_layer.executable_asset_keys}
+    assert selected >= {"ingested", "validated", "normalized", "discretized"} | released
+    assert not selected & {"comparison", "published", "budget"}
 
 
 def test_the_backfill_job_says_what_all_partitions_cost(definitions: dg.Definitions):
@@ -209,10 +219,8 @@ def test_a_tick_asks_for_one_run_named_by_week_and_epsilon(definitions: dg.Defin
         (request,) = schedule.evaluate_tick(context).run_requests or []
         assert request.run_key == f"{week}-0.5"
         assert request.partition_key == "0.5"
-        assert set(request.asset_selection or []) == {
-            dg.AssetKey(["rides", "dpqt_kmeans"]),
-            dg.AssetKey(["rides", "evaluation"]),
-        }
+        names = ("ingested", "validated", "normalized", "dpqt_kmeans", "evaluation")
+        assert request.asset_selection == [dg.AssetKey(["rides", name]) for name in names]
 
 
 def test_a_data_set_that_publishes_nothing_has_no_schedule(project: Project):
@@ -247,3 +255,22 @@ def test_without_a_home_the_definitions_refuse_rather_than_start_an_empty_budget
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DeclarationError, match=r"home: expected .*workspace\.yaml"):
         Pipeline.from_environment()
+
+
+def test_a_data_set_file_that_is_refused_takes_no_other_away(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    project.declare("plants", PLANTS)
+    project.write_declaration("rides", RIDES, ceiling={"total": "0.2"})
+    project.write_declaration("homes", HOMES, models={"independent": {"depth": "9"}})
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
+    monkeypatch.setenv("DP_PIPELINE_SHOWN", "rides plants homes")
+    refused: dict[str, str] = {}
+    definitions = pipeline_definitions(discover(refused), Pipeline(project.home), refused)
+    dg.Definitions.validate_loadable(definitions)
+    shown = {spec.key.path[0]: spec for spec in definitions.resolve_all_asset_specs()}
+    assert set(shown) == {"plants", "rides", "homes"}
+    assert "expected a total of at least 0.7" in (shown["rides"].description or "")
+    assert "homes: independent: " in (shown["homes"].description or "")
+    with pytest.raises(DeclarationError, match=r"rides\.yaml"):
+        discover()

@@ -167,7 +167,7 @@ def test_dagster_shows_rho_and_what_it_means_and_its_checks_are_green(ran: Ran) 
     table = metadata["privacy/mechanisms"].records
     assert sum(Fraction(row.data["ρ"]) for row in table) == cost
     (budget, *_) = made[dg.AssetKey(["rides", "budget"])][None]
-    assert budget["privacy/ceiling"].value == RHO.text(LIMIT)
+    assert budget["privacy/ceiling exactly"].value == RHO.text(LIMIT)
     last = budget["privacy/releases"].records[-1]
     assert last.data["sum"] == epsilon_text(project.spent(spec))
     failed = {one.check_name for one in check_results(project, spec) if not one.passed}

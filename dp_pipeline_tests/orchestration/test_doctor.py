@@ -18,9 +18,11 @@ from dp_pipeline.gate import charge
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.release import code_version
-from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.release.transcript import Record, Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.formats import MANIFEST, TRANSCRIPT
 from dp_pipeline.spec.parameters import integer, later
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
@@ -58,10 +60,10 @@ def begun(rides: Project, spec: DatasetSpec) -> Path:
     """The transcript of a release that was stopped after an answer."""
     store = Transcript.store
 
-    def stop(self: Transcript, *asked: object, **words: str) -> None:
+    def stop(self: Transcript, *asked: object, **words: str) -> Record:
         if self._path is not None and len(self) > 1:
             raise KeyboardInterrupt
-        store(self, *asked, **words)  # type: ignore[arg-type]
+        return store(self, *asked, **words)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Transcript, "store", stop)
@@ -92,8 +94,8 @@ def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project):
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, "all is well")
     for words in (
         "bundles: 1 of format 2",
-        "transcripts: 1 of format 1",
-        "manifests: 1 of format 2",
+        f"transcripts: 1 of format {TRANSCRIPT}",
+        f"manifests: 1 of format {MANIFEST}",
         "ledger.head: in step",
         "1 replayed at no cost",
         f"1 made by {code_version()}",
@@ -187,6 +189,23 @@ def test_what_others_may_read_is_named_with_the_command_that_mends_it(place: str
     assert fault.remedy == f"chmod go-rwx {path}"
     path.chmod(0o700)
     assert not faults(rides)
+
+
+def test_a_home_as_git_makes_it_is_closed_at_its_first_use(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    """Before it nothing private is in it; later whoever opens it wants readers to enter it."""
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    root, spec = project.home.root, project.declare("rides", RIDES)
+    root.mkdir()
+    root.chmod(0o755)
+    assert not faults(project)
+    open_population(spec, project.home)
+    assert (root.stat().st_mode & 0o777, faults(project)) == (0o700, [])
+    root.chmod(0o755)
+    open_population(spec, project.home)
+    assert [one.topic for one in faults(project)] == ["permissions"]
 
 
 # Leftovers.

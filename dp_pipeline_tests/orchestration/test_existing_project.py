@@ -6,13 +6,15 @@ import os
 import re
 import shutil
 import stat
+import tomllib
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 import pytest
 import yaml
+from dagster.components.core import package_entry
 from dagster.components.testing.utils import create_defs_folder_sandbox
 
 from dp_pipeline.dagster import RESOURCE, DataSets, dataset_definitions, pipeline_resource
@@ -83,15 +85,16 @@ def merged(project: Project, file: Path, *beside: dg.Definitions) -> dg.Definiti
     return definitions
 
 
-def test_a_project_keeps_its_assets_its_resource_called_pipeline_and_its_executor(
-    project: Project, file: Path
-):
-    theirs = dg.Definitions(executor=dg.multiprocess_executor)
+def test_a_project_keeps_what_it_has_and_our_jobs_run_in_one_process(project: Project, file: Path):
+    job = dg.define_asset_job("theirs", [rain])
+    theirs = dg.Definitions(executor=dg.multiprocess_executor, jobs=[job])
     definitions = merged(project, file, own(), theirs)
     assert rain.key in definitions.resolve_asset_graph().get_all_asset_keys()
     assert set(definitions.resources or {}) == {"pipeline", RESOURCE}
-    for job in definitions.resolve_all_job_defs():
-        assert job.executor_def is dg.multiprocess_executor, job.name
+    executors = {job.name: job.executor_def.name for job in definitions.resolve_all_job_defs()}
+    ours = {name: executors.pop(name) for name in list(executors) if name.startswith("rides_")}
+    assert (len(ours), set(ours.values())) == (3, {"in_process"})
+    assert set(executors.values()) == {"multiprocess"}
 
 
 def test_a_job_of_a_data_set_selects_none_of_the_projects_assets(project: Project, file: Path):
@@ -123,6 +126,8 @@ def test_two_data_sets_of_two_calls_share_one_resource(project: Project, file: P
     )
     assert in_one_call.resources == {RESOURCE: (plants.resources or {})[RESOURCE]}
     assert len(in_one_call.assets or []) == len(definitions.assets or []) - 1
+    names = {one.name for one in definitions.sensors or []}
+    assert {"rides_renewed_reports", "plants_renewed_reports"} <= names
 
 
 def test_two_homes_in_one_project_are_refused(project: Project, file: Path):
@@ -181,11 +186,9 @@ def test_what_is_asked_for_wrongly_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-def test_no_data_set_and_an_unknown_name_are_refused(project: Project):
+def test_a_call_without_a_data_set_is_refused(project: Project):
     with pytest.raises(DeclarationError, match="expected a data set, got none"):
         dataset_definitions(home=project.home.root)
-    with pytest.raises(DeclarationError, match=r"got 'trip'.*did you mean trips"):
-        dataset_definitions("trip", home=project.home.root)
 
 
 def test_a_home_beside_the_one_that_the_variable_names_is_refused(
@@ -197,12 +200,50 @@ def test_a_home_beside_the_one_that_the_variable_names_is_refused(
         dataset_definitions(file, home=project.folder / "elsewhere")
 
 
-def test_a_source_whose_variable_is_not_set_is_refused(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "ceiling": ({"ceiling": {"total": "0.2"}}, "expected a total of at least 0.7 for all models"),
+    "model": ({"models": {"dpqt": {}}, "publish": None}, "got 'dpqt'"),
+    "parameter": ({"models": {"dpqt_kmeans": {"k": "none"}}}, "got 'none'"),
+    "source": ({"source": {"kind": "csv", "path": "$NOWHERE/a.csv"}}, "rides.yaml:"),
+}
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, "not YAML", "no file", "no name", "no variable"])
+def test_a_data_set_that_is_refused_is_shown_and_takes_nothing_away(
+    wrong: str, project: Project, file: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
-    with pytest.raises(DeclarationError, match="adult: expected the variable DP_PIPELINE_DATA"):
-        dataset_definitions("adult", home=project.home.root)
+    project.declare("plants", PLANTS)
+    named: str | Path = file
+    changes, words = WRONG.get(wrong, ({}, ""))
+    project.write_declaration("rides", RIDES, **changes)
+    if wrong == "not YAML":
+        file.write_text("name: [", encoding="utf-8")
+    elif not changes:
+        named = {"no file": project.folder / "rides.yaml", "no name": "trip"}.get(wrong, "adult")
+        words = {"no name": "did you mean trips", "no variable": "DP_PIPELINE_DATA"}.get(wrong, "")
+    home = project.home.root
+    ours = dataset_definitions(named, project.datasets / "plants.yaml", home=home)
+    definitions = dg.Definitions.merge(own(), ours)
+    dg.Definitions.validate_loadable(definitions)
+    graph = definitions.resolve_asset_graph()
+    assert {rain.key, dg.AssetKey(["plants", "budget"])} <= graph.get_all_asset_keys()
+    (refused,) = [key for key in graph.get_all_asset_keys() if key.path[-1] == "refused"]
+    shown = graph.get(refused)
+    assert refused.path[0] == Path(named).stem
+    assert not shown.is_executable
+    assert shown.group_name == f"{refused.path[0]}_refused"
+    assert words in (shown.description or "")
+    assert "\n" not in (shown.description or "")
+
+
+def test_a_second_file_of_the_same_name_is_refused_alone(project: Project, file: Path):
+    other = project.folder / "rides.yaml"
+    other.write_bytes(file.read_bytes())
+    ours = dataset_definitions(file, other, home=project.home.root)
+    dg.Definitions.validate_loadable(ours)
+    keys = ours.resolve_asset_graph().get_all_asset_keys()
+    assert {dg.AssetKey(["rides", name]) for name in ("budget", "refused")} <= keys
 
 
 def test_files_of_an_asset_are_private_and_those_of_the_project_as_before(
@@ -235,7 +276,8 @@ def test_the_code_of_the_page_loads_as_it_stands_there(number: int, project: Pro
     definitions: Any = names["defs"]
     dg.Definitions.validate_loadable(definitions)
     assert definitions.resolve_job_def("rides_prepare")
-    executor = definitions.resolve_job_def("rides_prepare").executor_def
+    assert definitions.resolve_job_def("rides_prepare").executor_def.name == "in_process"
+    executor = definitions.resolve_implicit_global_asset_job_def().executor_def
     assert (executor.name == "multiprocess") == ("multiprocess_executor" in BLOCKS[number])
     handed = (definitions.resources or {})[RESOURCE]
     assert handed is pipeline_resource(home=project.datasets / "data")
@@ -254,6 +296,31 @@ def test_the_component_of_the_page_names_files_beside_its_own(file: Path):
             assert definitions.resolve_job_def("rides_prepare")
             expected = pipeline_resource(home=sandbox.project_root.resolve() / "data")
             assert (definitions.resources or {})[RESOURCE] is expected
+
+
+@pytest.mark.parametrize("form", ["yaml", "python"])
+def test_a_component_that_was_only_scaffolded_loads(form: Literal["yaml", "python"], file: Path):
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=DataSets, scaffold_format=form)
+        with sandbox.build_all_defs() as definitions:
+            dg.Definitions.validate_loadable(definitions)
+            assert set(definitions.resources or {}) == {RESOURCE}
+            assert not definitions.assets
+        if form == "yaml":
+            # As its comment says.
+            shutil.copy(file, path)
+            written = (path / "defs.yaml").read_text(encoding="utf-8")
+            named = written.replace("files: []", "files: [rides.yaml]")
+            (path / "defs.yaml").write_text(named, encoding="utf-8")
+            with sandbox.build_all_defs() as definitions:
+                assert definitions.resolve_job_def("rides_prepare")
+
+
+def test_dg_lists_the_component():
+    declared = tomllib.loads((PAGE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    modules = declared["project"]["entry-points"][package_entry.DG_PLUGIN_ENTRY_POINT_GROUP]
+    listed = package_entry.discover_package_objects(list(modules.values()))
+    assert [key.to_typename() for key in listed] == ["dp_pipeline.dagster.DataSets"]
 
 
 def job_of(definitions: dg.Definitions, project: Project) -> dg.ExecuteInProcessResult:

@@ -77,6 +77,11 @@ def test_a_benchmark_with_fewer_rows_than_centres_is_evaluated(rows: int, projec
     assert exact["nicv_floor"] == 0
     assert np.isnan(exact["nicv_ratio"])
     assert [row.metric for row in table.quality] == ["avd_2", "avd_3", "dcr"]
+    for one in (clusters, table):
+        path = project.home.reports / f"{spec.name}.cards" / f"{one.release.name}.1.md"
+        good = path.read_text("utf-8").partition("## How good it is")[2].partition("##")[0]
+        assert "Compared with the public rows, without noise." in good
+        assert all(f"| {row.text} | {row.reading} |" in good for row in one.quality)
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
     assert "nan" not in re.sub(r"base64,[^\"]+", "", page)
 

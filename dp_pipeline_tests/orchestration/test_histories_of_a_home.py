@@ -1,4 +1,4 @@
-"""An account is opened in a home that holds nothing of its population: else a ledger was lost."""
+"""No account is opened in a home that holds what its ledger does not know: that was lost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pytest
 from dp_pipeline.anonymity.partition import TooFewRows
 from dp_pipeline.publish import account
 from dp_pipeline.publish.account import open_population
+from dp_pipeline.publish.shelf import shelve
 from dp_pipeline.raw.snapshot import retire
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged
+from dp_pipeline.spec.errors import Damaged, DeclarationError
 from dp_pipeline_tests.orchestration.interrupting import DAY, interrupted
 from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
 from dp_pipeline_tests.orchestration.patients import ROWS, anonymized, declare, prepared
@@ -77,22 +78,43 @@ def only_a_transcript(project: Project) -> None:
     shutil.rmtree(folder)
 
 
-LEFT = (only_rows, retired_rows, only_a_bundle, only_a_transcript)
+def only_an_export(project: Project) -> None:
+    spec = project.declare("rides", RIDES)
+    project.publish(spec)
+    assert shelve(spec, project.home)["dpqt_kmeans"] is not None
+    shutil.rmtree(project.home.raw)
+    shutil.rmtree(project.home.released)
+
+
+LEFT = (only_rows, retired_rows, only_a_bundle, only_a_transcript, only_an_export)
+OF_RIDERS = "tours: expected the ledger that knows population riders, .* releases of it in "
 
 
 @pytest.mark.usefixtures("spec")
 @pytest.mark.parametrize("left", LEFT)
-def test_another_data_set_of_a_population_brings_no_budget_back(
-    left: Callable[[Project], None], project: Project
+@pytest.mark.parametrize("population", ["riders", "others"])
+@pytest.mark.parametrize("source", [OTHER["source"], RIDES["source"]], ids=["other", "same"])
+def test_a_ledger_that_was_lost_brings_no_budget_back(
+    left: Callable[[Project], None],
+    population: str,
+    source: dict[str, str],
+    project: Project,
 ) -> None:
     left(project)
     forget_the_ledger(project)
-    words = (
-        "tours: expected the ledger that knows population riders, .* beside rows or releases of it"
-    )
-    refused(project, another(project), words=words)
-    # Of other persons nothing lies here.
+    spec = another(project, population=population, source=source)
+    refused(project, spec, words=OF_RIDERS)
+
+
+@pytest.mark.usefixtures("spec")
+def test_a_ledger_begun_anew_elsewhere_does_not_know_what_lies_here(project: Project) -> None:
+    forget_the_ledger(project)
+    aside = project.home.raw.rename(project.folder / "aside")
     open_population(another(project, population="others"), project.home)
+    aside.rename(project.home.raw)
+    third = project.declare("homes", HOMES)
+    words = "homes: expected the ledger that knows population riders, .* releases of it in "
+    refused(project, third, words=words)
 
 
 def test_what_an_interrupted_release_leaves_is_a_release_of_its_population(
@@ -101,7 +123,7 @@ def test_what_an_interrupted_release_leaves_is_a_release_of_its_population(
     interrupted(project, spec, answers=2)
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
-    refused(project, another(project), words="beside rows or releases of it in .*/dpqt_kmeans/")
+    refused(project, another(project), words=f"{OF_RIDERS}.*/dpqt_kmeans/")
 
 
 def test_k_anonymous_releases_are_releases_of_their_population(project: Project) -> None:
@@ -134,7 +156,7 @@ def test_evaluations_and_reports_of_the_same_data_set_are_a_history(
     path = project.home.root / folder
     path.mkdir(parents=True)
     (path / "0.5.json").write_text("{}")
-    refused(project, another(project), words="beside rows or releases of tours")
+    refused(project, another(project), words="beside evaluations or reports of it in")
 
 
 def no_manifest(project: Project) -> Path:
@@ -157,6 +179,8 @@ def manifest_without_population(project: Project) -> Path:
 
 def file_among_snapshots(project: Project) -> Path:
     path = project.home.raw / "rides" / "rows.csv"
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
     path.write_text("ann,1,1")
     return path
 
@@ -182,7 +206,7 @@ def test_rows_and_releases_whose_population_cannot_be_read_are_named_and_refused
 ) -> None:
     path = spoil(project)
     forget_the_ledger(project)
-    words = f"beside rows or releases in {path} that name no population"
+    words = f"whose rows or releases lie in {path}, got some that name no population"
     refused(project, another(project, population="others"), words=words)
 
 
@@ -203,6 +227,40 @@ def test_populations_side_by_side_open_their_accounts(project: Project, spec: Da
     open_population(homes, project.home)
     assert set(project.ledger.populations()) == {"riders", "town"}
     assert project.spent(spec) == Fraction("0.55")
+
+
+MOVED = {"population": "others", "source": OTHER["source"]}
+"""The same name of a data set, of other files: whose rows these are its file alone says."""
+
+
+@pytest.mark.usefixtures("spec")
+@pytest.mark.parametrize("has_account", [True, False])
+def test_a_data_set_does_not_change_its_population_without_a_reason(
+    has_account: bool, project: Project
+) -> None:
+    project.write_rows("other.csv", ["rider,x,y", "ann,1,1"])
+    if has_account:
+        rows = {"kind": "csv", "path": "third.csv"}
+        open_population(another(project, population="others", source=rows), project.home)
+    moved = project.declare("rides", RIDES, **MOVED)
+    words = r"data set rides belongs to population riders \(release\): population others"
+    with pytest.raises(DeclarationError, match=words):
+        open_population(moved, project.home)
+    checked = project.cli_here("data", "check", str(project.datasets / "rides.yaml"))
+    assert (checked.code, "data set rides belongs to population riders" in checked.err) == (2, True)
+    assert ("others" in project.ledger.populations()) is has_account
+    reason = project.declare("rides", RIDES, **MOVED, distinct_population="drivers, not riders")
+    open_population(reason, project.home)
+    assert "others" in project.ledger.populations()
+
+
+@pytest.mark.usefixtures("spec")
+def test_a_data_set_of_releases_does_not_become_a_benchmark(project: Project) -> None:
+    project.write_rows("other.csv", ["rider,x,y", "ann,1,1"])
+    public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
+    spec = project.declare("rides", RIDES, **MOVED, **public, distinct_population="public rows")
+    with pytest.raises(DeclarationError, match="data set rides is protected by population riders"):
+        open_population(spec, project.home)
 
 
 def test_rows_name_their_population_before_the_first_of_them_is_stored(

@@ -27,7 +27,7 @@ from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Proje
 pytestmark = pytest.mark.chain
 
 RAW_KEYS = {"snapshot", "source", "stage"}
-NOISY_COUNT = "table/synthetic rows"
+NOISY_COUNT = "dagster/row_count"
 SECRET = "90210777"
 ROWS, KEPT = 1237, 1234
 """617 riders have two rides each, three of them a third one, which is not kept."""
@@ -215,7 +215,7 @@ WORDS = f"could not convert string to float: '{SECRET}'"
 def test_an_unexpected_error_on_release_data_is_told_without_its_words(
     stage: str, project: Project, monkeypatch: pytest.MonkeyPatch
 ):
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ValueError(WORDS)
 
     spec = project.declare("rides", RIDES)
@@ -239,7 +239,7 @@ def test_an_unexpected_error_on_release_data_is_told_without_its_words(
 def test_an_unexpected_error_on_a_benchmark_is_told_with_its_words(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ):
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ValueError(WORDS)
 
     spec = project.declare("plants", PLANTS)

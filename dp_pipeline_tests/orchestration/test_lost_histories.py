@@ -39,7 +39,7 @@ def test_one_word_in_the_file_does_not_show_exact_numbers_of_protected_rows(
 
 def test_a_renamed_population_does_not_get_a_new_budget_for_the_same_rows(released_rides: Project):
     renamed = released_rides.declare("rides", RIDES, population="somebody_else")
-    with pytest.raises(Damaged, match="expected the ledger that knows population somebody_else"):
+    with pytest.raises(DeclarationError, match="data set rides belongs to population riders"):
         released_rides.publish(renamed)
     assert released_rides.ledger.account("somebody_else") is None
 
@@ -47,7 +47,7 @@ def test_a_renamed_population_does_not_get_a_new_budget_for_the_same_rows(releas
 def test_a_ledger_that_is_gone_does_not_come_back_with_a_full_budget(released_rides: Project):
     spec = released_rides.declare("rides", RIDES)
     shutil.rmtree(released_rides.home.root / "ledger")
-    with pytest.raises(Damaged, match=r"expected 5 rows as head .* says, got no ledger"):
+    with pytest.raises(Damaged, match=r"expected 6 rows as head .* says, got no ledger"):
         released_rides.run(spec, epsilons=["0.5"])
     (released_rides.home.root / "ledger.head").unlink()
     for options in ({}, {"snapshot": "again"}, {"new_draw": True}):

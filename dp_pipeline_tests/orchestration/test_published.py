@@ -184,7 +184,7 @@ def test_the_checks_compare_with_what_the_method_composes_to(ran: Ran) -> None:
     claimed = {one.asset_key.path[1]: one.metadata["privacy/claimed"].value for one in results}
     assert all(one.passed for one in results)
     assert claimed == {
-        "dp_kmeans": "0.1", "dpqt_kmeans": "0.1", "idp_kmeans": "11/60", "eug_kmeans": "0.15",
+        "dp_kmeans": 0.1, "dpqt_kmeans": 0.1, "idp_kmeans": 0.1833, "eug_kmeans": 0.15,
     }  # fmt: skip
     kinds = {one.asset_key.path[1]: one.metadata["privacy/kind"].value for one in results}
     assert {name for name, kind in kinds.items() if kind == "not-dp"} == set(REASONS)

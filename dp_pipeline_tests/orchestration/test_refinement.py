@@ -135,6 +135,32 @@ def test_two_refinements_at_one_time_are_one_charge(
     assert project.spent(spec) == Fraction("0.5")
 
 
+@pytest.mark.parametrize("moment", ["key", "open", "charge"])
+def test_who_loses_a_race_reads_who_was_first(
+    drawn: Refine,
+    project: Project,
+    spec: DatasetSpec,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+) -> None:
+    """Nothing is damaged, whenever the other one charges; and nothing is charged twice."""
+    drawn("0.2")
+    method = getattr(EpsilonRelease, moment)
+
+    def interleaved(release: EpsilonRelease, *asked: object, **named: object) -> object:
+        result = method(release, *asked, **named)
+        monkeypatch.undo()
+        drawn("0.5", "0.2")
+        return result
+
+    monkeypatch.setattr(EpsilonRelease, moment, interleaved)
+    with pytest.raises(DeclarationError, match=r"refined to ε=0.5: refine that one") as refused:
+        drawn("1", "0.2")
+    assert refused.value.exit_code == 2
+    assert project.spent(spec) == Fraction("0.5")
+    project.ledger.verify()
+
+
 @dataclass(frozen=True)
 class Stopping(OpenDPNoise):
     """Draws an answer for each that is left, then fails."""

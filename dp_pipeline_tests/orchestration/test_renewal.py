@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
 
+from dp_pipeline.dagster import dataset_definitions
 from dp_pipeline.orchestration import renewal
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
@@ -78,6 +79,32 @@ def test_a_backfill_renews_the_report_once_when_its_last_run_is_over(
     rides.launch(spec, "dpqt_kmeans", partition="0.1")
     (again,) = tick(rides, spec)
     assert again.run_key != request.run_key
+
+
+def test_reports_follow_in_another_project_by_their_own_job(rides: Project, spec: DatasetSpec):
+    file = rides.datasets / "rides.yaml"
+    definitions = dataset_definitions(file, home=rides.home.root)
+    sensor = definitions.resolve_sensor_def(f"rides_{SENSOR}")
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+    assert [target.job_name for target in sensor.targets] == ["rides_report"]
+    job = definitions.resolve_job_def("rides_report")
+
+    def look() -> list[dg.RunRequest]:
+        repository = definitions.get_repository_def()
+        with dg.build_sensor_context(instance=rides.instance, repository_def=repository) as context:
+            return list(sensor.evaluate_tick(context).run_requests)
+
+    assert look() == []
+    released(rides, spec, "0.5")
+    (request,) = look()
+    names = [key.path[-1] for key in request.asset_selection or []]
+    assert names == ["comparison", "published", "budget"]
+    done = job.execute_in_process(
+        instance=rides.instance, asset_selection=list(request.asset_selection or [])
+    )
+    assert done.success
+    assert look() == []
+    assert (rides.home.root / "published" / "rides" / "dpqt_kmeans" / "current.json").is_file()
 
 
 def test_a_report_that_fails_is_not_asked_for_again_until_there_is_more_to_tell(

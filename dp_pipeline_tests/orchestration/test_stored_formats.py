@@ -15,6 +15,7 @@ from dp_pipeline.publish.replay import read_json
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.spec import formats
 from dp_pipeline.spec.errors import Damaged, UnknownFormat
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
@@ -47,7 +48,12 @@ def document(folder: Path) -> tuple[Path, Read]:
     return path, lambda: read_json(path)
 
 
-FORMATS = {stored_bundle: 2, stored_manifest: 2, retired_manifest: 2, document: 1}
+FORMATS = {
+    stored_bundle: formats.BUNDLE,
+    stored_manifest: formats.MANIFEST,
+    retired_manifest: formats.MANIFEST,
+    document: formats.DOCUMENT,
+}
 OBJECTS = list(FORMATS)
 
 

@@ -9,16 +9,19 @@ from math import sqrt
 from typing import Any
 
 import dagster as dg
+import numpy as np
 import pytest
 
 from dp_pipeline.models.tables.base import BYTES_A_CELL
+from dp_pipeline.orchestration.metadata import record_table
 from dp_pipeline.publish import report
+from dp_pipeline.publish.outcome import outcomes
 from dp_pipeline.publish.replay import read_json
 from dp_pipeline.publish.request import plan_request
 from dp_pipeline.release.measurement import variance
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import materializations
-from dp_pipeline_tests.orchestration.projects import HOMES, Project
+from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, Project
 
 pytestmark = pytest.mark.chain
 
@@ -58,11 +61,45 @@ def test_metadata_of_a_table_name_its_cliques_and_their_cells(ran: Ran) -> None:
     assert metadata["table/cells of all cliques"].value == 24
     assert metadata["table/cells of the largest clique"].value == 24
     assert metadata["table/largest clique"].value == "rooms, rent, tenure"
-    assert metadata["table/synthetic rows"].value == 20
+    assert metadata["dagster/row_count"].value == 20
+    assert metadata_of(ran, "eug_kmeans")["dagster/row_count"].value == 3
     several = metadata_of(ran, "independent")
     assert several["table/cliques"].value == 3
     assert several["table/cells of all cliques"].value == 4 + 2 + 3
     assert several["table/largest clique"].value == "rooms"
+
+
+def test_the_page_of_a_table_shows_its_first_synthetic_rows(ran: Ran) -> None:
+    project, spec = ran
+    shown = records(metadata_of(ran, "priview"), "table/first synthetic rows")
+    assert len(shown) == 10
+    (bundle,) = [
+        one.bundle for one in outcomes(project.request(spec)) if one.bundle.model == "priview"
+    ]
+    released = bundle.tables["synthetic"]
+    assert [row["tenure"] for row in shown] == released["tenure"][:10].tolist()
+    assert [row["rent"] for row in shown] == pytest.approx(released["rent"][:10], rel=1e-3)
+    assert "table/first synthetic rows" not in metadata_of(ran, "eug_kmeans")
+
+
+def test_how_many_rows_were_read_is_shown_of_public_rows_alone(project: Project, ran: Ran) -> None:
+    spec = project.declare("plants", PLANTS)
+    assert project.launch(spec, "ingested", "validated", "normalized").success
+    public, sensitive = materializations(project, spec), materializations(*ran)
+    for stage in ("ingested", "normalized"):
+        (shown,) = public[dg.AssetKey(["plants", stage])][None]
+        assert shown["dagster/row_count"].value == 5
+        (hidden,) = sensitive[dg.AssetKey(["homes", stage])][None]
+        assert "dagster/row_count" not in hidden
+
+
+def test_a_preview_says_gaps_and_dates_as_texts() -> None:
+    table = {
+        "day": np.array(["2026-01-05", "NaT"], dtype="datetime64[D]"),
+        "job": np.array(["a", None], dtype=object),
+    }
+    told = [record.data for record in record_table(table).records]
+    assert told == [{"day": "2026-01-05", "job": "a"}, {"day": "", "job": ""}]
 
 
 def test_metadata_of_a_table_name_the_noise_of_every_marginal(ran: Ran) -> None:

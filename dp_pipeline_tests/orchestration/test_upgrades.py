@@ -24,9 +24,10 @@ from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.publish import give_up, publish
 from dp_pipeline.publish.replay import rebuilt, require_remade, require_whole
 from dp_pipeline.release.accountant import Spend
-from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.release.transcript import Record, Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError, OtherQuestion, UnknownFormat
+from dp_pipeline.spec.formats import TRANSCRIPT
 from dp_pipeline.spec.parameters import integer, later
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
@@ -44,11 +45,11 @@ def begun(rides: Project, spec: DatasetSpec) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         left, store = [ANSWERS], Transcript.store
 
-        def stop(self: Transcript, *asked: object, **words: str) -> None:
+        def stop(self: Transcript, *asked: object, **words: str) -> Record:
             if self._path is not None and not left[0]:
                 raise KeyboardInterrupt
             left[0] -= self._path is not None
-            store(self, *asked, **words)  # type: ignore[arg-type]
+            return store(self, *asked, **words)  # type: ignore[arg-type]
 
         patch.setattr(Transcript, "store", stop)
         with pytest.raises(KeyboardInterrupt):
@@ -247,10 +248,10 @@ def test_a_transcript_of_another_format_is_refused_and_its_release_stays_alive(
 ):
     stored = begun.read_bytes()
     newer = json.loads(stored.splitlines()[0])
-    newer["record"] = {"format": 2, "sealed": "otherwise"}
+    newer["record"] = {"format": TRANSCRIPT + 1, "sealed": "otherwise"}
     begun.write_bytes(json.dumps(newer).encode() + b"\n\x00" + stored)
     for _ in range(2):
-        with pytest.raises(UnknownFormat, match=r"expected format 1, got 2.*newer"):
+        with pytest.raises(UnknownFormat, match=f"got {TRANSCRIPT + 1}.*newer"):
             rides.publish(spec)
     assert rides.ledger.state(events_key(rides, spec)) == "interrupted"
     begun.write_bytes(stored)

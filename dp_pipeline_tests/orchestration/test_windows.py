@@ -417,7 +417,8 @@ def test_a_file_of_each_window_is_read_by_its_name(project: Project) -> None:
         assert read_stage(snapshot, "ingested").num_rows == 40
     with pytest.raises(RunFailed, match="2026-W03"):
         run(project, requests(project, spec, "2026-W03"))
-    assert project.ledger.claims() == ((f"file:{project.datasets / 'weeks'}", "riders"),)
+    held = (f"file:{project.datasets / 'weeks'}", f"dataset:{spec.name}")
+    assert project.ledger.claims() == tuple((name, "riders") for name in held)
 
 
 def test_where_all_rows_of_a_person_are_protected_windows_add(project: Project) -> None:
@@ -516,7 +517,7 @@ def test_a_tick_asks_for_the_windows_that_are_over_and_behind_the_newest(project
     assert published_windows(spec, project.home) == ("2026-W01",)
     quiet = ticked(project, spec, "2026-01-13T06:00")
     assert not quiet.run_requests
-    assert "every window that is over is published" in (quiet.skip_message or "")
+    assert "every window that is over and may have rows is published" in (quiet.skip_message or "")
     late = ticked(project, spec, "2026-01-29T06:00")
     assert [one.partition_key for one in late.run_requests] == [
         "2026-W02-1",
@@ -524,6 +525,85 @@ def test_a_tick_asks_for_the_windows_that_are_over_and_behind_the_newest(project
         "2026-W04-1",
     ]
     assert due_windows(spec, project.home, spec.cut.closes("2026-W02")) == ("2026-W02",)
+
+
+def test_a_tick_asks_for_nothing_behind_the_last_window(project: Project) -> None:
+    spec = stream(project, windows={**STREAM["windows"], "last": "2026-W03"})
+    late = "2026-11-23T06:00"
+    keys = [one.partition_key for one in ticked(project, spec, late).run_requests]
+    assert keys == ["2026-W03-1"]
+    run(project, requests(project, spec))
+    tick = ticked(project, spec, late)
+    assert not tick.run_requests
+    assert "every window that is over and may have rows is published" in (tick.skip_message or "")
+    graph = definitions_of(spec, project.home).resolve_asset_graph()
+    partitions = graph.get(dg.AssetKey(["stream", "ingested"])).partitions_def
+    assert partitions is not None
+    assert list(partitions.get_partition_keys()) == ["2026-W01-1", "2026-W02-1", "2026-W03-1"]
+    with pytest.raises(DeclarationError, match="none behind the last, 2026-W03, got 2026-W04"):
+        requests(project, spec, "2026-W04")
+
+
+@pytest.mark.parametrize("path", ["weeks/{window}.csv", "weeks/week={window}"])
+def test_a_tick_asks_for_windows_alone_that_have_a_file(path: str, project: Project) -> None:
+    kind = "csv" if path.endswith("csv") else "parquet"
+    spec = stream(project, source={"kind": kind, "path": path})
+
+    def written(week: str) -> None:
+        file = project.datasets / path.replace("{window}", week)
+        file = file if kind == "csv" else file / "part.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+
+    def asked() -> list[str | None]:
+        tick = ticked(project, spec, "2026-02-24T06:00")
+        return [one.partition_key for one in tick.run_requests or []]
+
+    assert asked() == []
+    written("2026-W02")
+    assert asked() == ["2026-W02-1"]
+    folder = project.home.released / "stream"
+    for name in ("htree_kmeans/partition-2026-W02.0.5", "independent/partition-2026-W02.0.1"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").touch()
+    assert asked() == []
+    written("2026-W04")
+    written("2026-W06")
+    assert asked() == ["2026-W04-1", "2026-W06-1"]
+
+
+def test_a_tick_asks_for_no_more_of_a_file_that_has_come_to_its_end(project: Project) -> None:
+    """By noisy counts alone: 4,000 rows of 2,000 persons, then none."""
+    lines = [
+        f"r{n % 2000},{MONDAY[week]}T12:{n % 60:02d}:00Z,{n % 80 / 10},{n % 40 / 10},car"
+        for week in WEEKS[:2]
+        for n in range(4000)
+    ]
+    project.datasets.mkdir(parents=True)
+    project.write_rows("stream.csv", [HEAD, *lines])
+    spec = stream(project)
+    run(project, requests(project, spec, *WEEKS[:2]))
+    late = "2026-02-24T06:00"
+    keys = [one.partition_key for one in ticked(project, spec, late).run_requests]
+    assert keys == [f"2026-W0{week}-1" for week in (3, 4, 5, 6, 7)]
+    empty = run(project, requests(project, spec, "2026-W03"))
+    (line,) = [line for one in empty if one.release.name == "independent" for line in one.warnings]
+    assert "No rows to be seen" in line
+    tick = ticked(project, spec, late)
+    assert not tick.run_requests
+    assert "2026-W03 has next to no rows by its noisy count" in (tick.skip_message or "")
+    # What is published by hand behind it is taken up again, whatever it holds.
+    with_rows = [line.replace("2026-01-05", "2026-01-19") for line in lines[4000:]]
+    project.write_rows("stream.csv", [HEAD, *lines, *with_rows])
+    run(project, requests(project, spec, "2026-W04"))
+    keys = [one.partition_key for one in ticked(project, spec, late).run_requests]
+    assert keys == ["2026-W05-1", "2026-W06-1", "2026-W07-1"]
+
+
+def test_a_stream_of_few_rows_is_not_taken_for_one_that_has_ended(project: Project) -> None:
+    spec = stream(project)
+    run(project, requests(project, spec, *WEEKS[:2]))
+    assert ticked(project, spec, "2026-02-24T06:00").run_requests
 
 
 def test_a_tick_beyond_the_total_is_one_line(project: Project) -> None:

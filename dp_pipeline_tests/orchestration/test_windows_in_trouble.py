@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,14 +54,22 @@ def test_a_release_of_a_window_is_given_up_and_drawn_anew_at_the_full_price(
     project.ledger.verify()
 
 
-def test_rows_of_one_window_are_not_read_under_the_name_of_another(project: Project) -> None:
+@pytest.mark.parametrize("is_edited", [False, True], ids=["as it was", "its word edited"])
+@pytest.mark.parametrize("take", [shutil.copytree, shutil.move], ids=["copied", "moved"])
+def test_rows_of_one_window_are_not_read_under_another_name(
+    project: Project, take: Callable[[Path, Path], object], *, is_edited: bool
+) -> None:
     """They would be paid for by the other window, beyond the limit of their own."""
     spec = stream(project)
     run(project, requests(project, spec, "2026-W01"))
     raw = project.home.raw / "stream"
-    shutil.copytree(raw / "2026-W01", raw / "2026-W02")
+    take(raw / "2026-W01", raw / "2026-W02")
     (raw / "current.2026-W02").write_text("2026-W02")
-    with pytest.raises((Damaged, RunFailed), match="expected rows of 2026-W02, got those of"):
+    manifest = raw / "2026-W02" / "manifest.json"
+    if is_edited:
+        manifest.write_text(manifest.read_text().replace("2026-W01", "2026-W02"))
+    words = "as it was stored, got another" if is_edited else "of this snapshot, got that of"
+    with pytest.raises((Damaged, RunFailed), match=words):
         run(project, requests(project, spec, "2026-W02"))
     assert project.ledger.blocks(spec.population) == {"2026-W01": EACH}
 

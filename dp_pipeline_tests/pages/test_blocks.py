@@ -44,11 +44,10 @@ class Reader:
     environment: dict[str, str] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
 
-    def shell(self, text: str) -> str:
-        """Run lines of a shell, which stops at the first that fails; what is exported stays."""
-        state = self.folder.parent / "environment"
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", f'{text}\nenv -0 > "{state}"'],
+    def try_shell(self, text: str) -> subprocess.CompletedProcess[str]:
+        """Run lines of a shell, which stops at the first that fails."""
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", text],
             cwd=self.folder,
             env=self.environment,
             input="y\n",
@@ -57,6 +56,11 @@ class Reader:
             timeout=1500,
             check=False,
         )
+
+    def shell(self, text: str) -> str:
+        """Run lines of a shell, all of which have to succeed; what is exported stays."""
+        state = self.folder.parent / "environment"
+        done = self.try_shell(f'{text}\nenv -0 > "{state}"')
         assert done.returncode == 0, f"{text}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         lines = state.read_text(encoding="utf-8").split("\0")
         self.environment = dict(one.split("=", 1) for one in lines if "=" in one)

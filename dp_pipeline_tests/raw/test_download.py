@@ -333,7 +333,7 @@ def test_a_local_file_is_read_where_it_is_there_and_its_download_where_not(
     local = run(spec, tmp_path / "store", "two")
     assert rows_of(local) == [{"x": "7"}]
     assert local.manifest["source"] == f"csv:{path}"
-    assert "downloaded" not in local.manifest
+    assert local.manifest["downloaded"] == {}
     assert len(server.asked) == 1
 
 

@@ -126,6 +126,8 @@ def test_the_manifest_tells_facts_and_no_row_and_no_count(run: Ingest, spec: Dat
             "population",
             "dataset",
             "source",
+            "claimed",
+            "downloaded",
             "columns",
             "ingested_at",
             "read_at",

@@ -137,6 +137,28 @@ def test_a_fingerprint_of_another_key_does_not_fit(snapshot: Snapshot) -> None:
         Snapshot(snapshot.folder, b"another key").checked_path("ingested")
 
 
+@pytest.mark.parametrize("other", ["city/2026-02-28", "town/2026-01-31"])
+def test_a_snapshot_in_another_folder_is_damaged(snapshot: Snapshot, other: str) -> None:
+    store(snapshot)
+    moved = Snapshot(snapshot.folder.parent.parent / other, KEY)
+    moved.folder.parent.mkdir(exist_ok=True)
+    snapshot.folder.rename(moved.folder)
+    manifest = moved.folder / "manifest.json"
+    for text in (manifest.read_text(), manifest.read_text().replace(snapshot.id, moved.id)):
+        manifest.write_text(text)
+        for checked in (moved.checked_path, moved.checked_content):
+            with pytest.raises(Damaged, match=r"of this snapshot|as it was stored"):
+                checked("ingested")
+
+
+def test_a_manifest_that_says_another_name_is_damaged(snapshot: Snapshot) -> None:
+    store(snapshot)
+    manifest = snapshot.folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(snapshot.id, "2026-02-28"))
+    with pytest.raises(Damaged, match="of this snapshot, got that of '2026-02-28'"):
+        _ = snapshot.manifest
+
+
 def test_a_stage_that_was_never_stored_is_not_prepared(snapshot: Snapshot) -> None:
     with pytest.raises(NotPrepared, match="got none"):
         snapshot.checked_path("ingested")

@@ -393,7 +393,7 @@ def test_a_file_that_says_it_is_utf_16_is_refused_by_its_header(
     tmp_path: Path, encoding: str
 ) -> None:
     content = f"\ufeffx,y\n{SECRET},1\n".encode(encoding)
-    assert refusal(tmp_path / "a.csv", content, "x").endswith("expected UTF-8 text, got UTF-16")
+    assert refusal(tmp_path / "a.csv", content, "x").endswith("got UTF-16: write it as UTF-8")
     with pytest.raises(SourceError, match="expected UTF-8 text, got UTF-16"):
         read_sensitive(tmp_path / "a.csv", content, "x")
     # Of sensitive rows without a header the first bytes are a row's, and stop no other.

@@ -52,11 +52,10 @@ def draw(path: Path, count: AnswerCount, seen: list[tuple[str, int]], many: int 
     """What a model does: every answer that it sees is noted; a new one is another number."""
     transcript = opened(path, count)
     for question in QUESTIONS[:many]:
-        answer = transcript.recall(question)
-        if answer is None:
-            answer = np.array([next(_draws)])
-            transcript.store(question, answer)
-        seen.append((question, int(answer[0])))
+        record = transcript.recall(question)
+        if record is None:
+            record = transcript.store(question, np.array([next(_draws)]))
+        seen.append((question, int(record.answer[0])))
 
 
 def cut(path: Path, answers: int) -> None:

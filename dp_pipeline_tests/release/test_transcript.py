@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -53,8 +54,9 @@ def stored(transcript: Transcript) -> Transcript:
 def assert_replays(transcript: Transcript, many: int = len(ANSWERS)) -> None:
     """The first ``many`` answers come back, then none."""
     for question, answer in list(ANSWERS.items())[:many]:
-        recalled = transcript.recall(question)
-        assert recalled is not None
+        record = transcript.recall(question)
+        assert record is not None
+        recalled = record.answer
         assert (recalled.dtype, recalled.shape) == (np.int64, answer.shape)
         assert (recalled == answer).all()
     assert transcript.recall("one more") is None
@@ -82,30 +84,33 @@ def test_a_transcript_in_memory_replays_like_one_on_disk(full: Path) -> None:
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     answers=st.lists(
-        st.tuples(st.text(max_size=20), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9)),
+        st.tuples(
+            st.text(max_size=20),
+            st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9),
+            st.none() | st.fractions(min_value=Fraction(1, 10**20)) | st.just(Fraction(5e-324)),
+        ),
         max_size=6,
     )
 )
 def test_any_questions_and_answers_come_back_from_disk_as_they_were(
-    answers: list[tuple[str, list[int]]], tmp_path_factory: pytest.TempPathFactory
+    answers: list[tuple[str, list[int], Fraction | None]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "t"
     Transcript.create(path, KEY)
     transcript = Transcript(path)
-    for question, numbers in answers:
-        transcript.store(question, np.array(numbers, dtype=np.int64))
+    for question, numbers, scale in answers:
+        transcript.store(question, np.array(numbers, dtype=np.int64), scale=scale)
     reopened = Transcript(path)
     assert reopened.chain == transcript.chain
-    assert [reopened.recall(question).tolist() for question, _ in answers] == [
-        numbers for _, numbers in answers
-    ]
+    records = [reopened.recall(question) for question, _, _ in answers]
+    assert [(one.answer.tolist(), one.scale) for one in records] == [one[1:] for one in answers]
 
 
 def test_an_interrupted_release_goes_on_where_it_stopped(path: Path) -> None:
     first = Transcript(path)
     first.store("number of rows", ANSWERS["number of rows"])
     second = Transcript(path)
-    assert second.recall("number of rows") == 7
+    assert second.recall("number of rows").answer == 7
     assert second.recall("grid") is None
     for question in list(ANSWERS)[1:]:
         second.store(question, ANSWERS[question])
@@ -119,7 +124,7 @@ def test_another_question_at_the_same_place_is_refused(full: Path) -> None:
 
 def test_a_recalled_answer_can_be_changed_without_changing_the_record(full: Path) -> None:
     transcript = Transcript(full)
-    answer = transcript.recall("number of rows")
+    answer = transcript.recall("number of rows").answer
     answer += 1
     assert transcript.records[1].answer == 7
 

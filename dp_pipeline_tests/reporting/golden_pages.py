@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dp_pipeline.ledger import Balance
+from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.metrics import FIGURES
 from dp_pipeline.reporting.pages import card, write_report
 from dp_pipeline.reporting.prices import Outlook
@@ -54,7 +55,11 @@ def golden_texts() -> Iterator[tuple[str, str]]:
     """Name of a file, and what it holds."""
     account = Balance(ceiling=TEN, spent=Fraction(1, 2), currency=PEOPLE.currency, not_dp=1)
     kinds: dict[str, dict[str, Any]] = {
-        "card_epsilon.md": {"facts": {"evaluation": "0.25"}, "tables": SIZES},
+        "card_epsilon.md": {
+            "facts": {"evaluation": "0.25"},
+            "tables": SIZES,
+            "quality": {"nicv": NoisyNumber(1.25, 0.1, "squared data units")},
+        },
         "card_epsilon_seeded.md": {"facts": SEEDED},
         "card_epsilon_not_dp.md": {"facts": NOT_DP},
     }

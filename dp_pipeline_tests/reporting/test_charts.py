@@ -492,3 +492,22 @@ def test_an_encoded_picture_of_few_colours_loses_nothing():
     picture = np.arange(240, dtype=np.uint8).reshape(8, 10, 3)
     decoded = np.rint(pixels(encode_png(picture))[:, :, :3] * 255).astype(int)
     assert (decoded == picture).all()
+
+
+@pytest.mark.parametrize("values", [(0.031, 0.036), (1.1, 1.3), (0.95, 1.05), (0.0021,), (5, 5.2)])
+def test_a_short_log_axis_has_texts(values: tuple[float, ...], monkeypatch: pytest.MonkeyPatch):
+    shown: list[str] = []
+
+    def png(figure: Any) -> bytes:
+        figure.canvas.draw()
+        (axes,) = figure.axes
+        low, high = axes.get_ylim()
+        ticks = zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
+        shown.extend(text.get_text() for at, text in ticks if low <= at <= high)
+        return b""
+
+    monkeypatch.setattr(picture, "png", png)
+    lines = [Line(f"m{at}", at, [Point(0.2, value)]) for at, value in enumerate(values)]
+    across = Across("ε", "log", {0.2: "0.2"})
+    line_chart(lines, across=across, up=Up("AVD", "log"), title="t", footnote="f")
+    assert len(set(filter(None, shown))) >= 3

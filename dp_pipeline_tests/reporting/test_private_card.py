@@ -13,12 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.export.contents import lines_on_card
 from dp_pipeline.ledger import Balance
+from dp_pipeline.release.measurement import NoisyNumber
+from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.pages import card, write_report
 from dp_pipeline.reporting.releases import PrivateRelease
 from dp_pipeline.spec.amounts import Currency
 from dp_pipeline.spec.domain import Domain, RowsOfPerson
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.reporting.samples import (
+    HALF,
     MARKUP,
     NOT_DP,
     SEEDED,
@@ -30,7 +35,7 @@ from dp_pipeline_tests.reporting.samples import (
     spend,
 )
 
-MOST_LINES = 80
+MOST_LINES = 100
 SENSITIVE = {"purpose": "release", "ceiling": Fraction(3)}
 MOST_MECHANISMS = 12
 CENTRES = {"centres": {"x": np.array([1.0, 2.0]), "y": np.array([0.5, 3.0])}}
@@ -56,12 +61,50 @@ def test_a_card_begins_with_what_the_release_is():
     assert first == "# DIFFERENTIALLY PRIVATE: squares/eug_kmeans at ε = 0.5"
 
 
-def test_a_card_says_what_its_epsilon_means_where_no_delta_is_added():
-    assert "exactly: no result gets more than 1.65 times as likely." in card(release())
+def test_a_card_says_as_a_number_what_its_epsilon_means():
+    times = "no result gets more than 1.65 times as likely (e to the power of ε)"
+    pure = card(release())
+    assert f"(add/remove), {times}. This holds" in pure
+    assert "e^" not in pure
     large = bundle(spends=(spend(epsilon=Fraction(6)),))
-    assert "exactly: it bounds little." in card(release(bundle={"spends": large.spends}))
-    with_delta = card(release(spec={**SENSITIVE, "delta": Fraction(1, 10**9)}))
-    assert "1.65 times" not in with_delta
+    assert "(add/remove), it bounds little. This" in card(release(bundle={"spends": large.spends}))
+    discovered = card(release(bundle={"facts": {"own_delta": "1/1000000000"}}))
+    assert f"{times}, plus a chance of δ = 1e-9. This holds" in discovered
+
+
+NUMBER = NoisyNumber(12.34, 0.29, "squared data units")
+EXACT = QualityRow("eug_kmeans", HALF, "ari_label", 0.75, None, "share")
+
+
+def test_a_card_says_how_good_a_release_is_by_what_was_paid_for():
+    bought = {"quality": {"nicv": NUMBER}, "facts": {"evaluation": "0.25"}}
+    good = part(card(release(bundle=bought)), "How good it is")
+    said = "Mean squared distance to the nearest released centre (NICV) | 12.3 ± 0.4 |"
+    assert f"| {said} squared data units; lower is better |" in good
+    assert "The number without noise is within twice that in about 19 of 20 draws." in good
+    assert "public rows" not in good
+    (line,) = [one for one in lines_on_card(bundle(**bought)) if "12.3" in one]
+    assert line in good
+
+
+def test_a_card_of_public_rows_has_exact_numbers_and_no_other():
+    good = part(card(release(spec={}, exact=[EXACT])), "How good it is")
+    assert "| 0.750 | 1 = the same sets; higher is better |" in good
+    assert "Compared with the public rows, without noise." in good
+    assert "It was not compared" in part(card(release(spec={})), "How good it is")
+    with pytest.raises(BoundaryViolation, match="expected noisy numbers of a private evaluation"):
+        card(release(exact=[EXACT]))
+
+
+def test_a_card_without_an_evaluation_says_that_nobody_knows():
+    assert "Nobody knows: no evaluation" in part(card(release()), "How good it is")
+    nothing = card(release(bundle={"tables": {}}))
+    assert "How good it is" not in nothing
+
+
+def test_a_card_names_no_tables_that_do_not_stand_on_it():
+    text = card(release(bundle={"tables": {"synthetic": {"x": np.array([1.0])}}}))
+    assert "each is drawn from noisy tables, and what" in text
 
 
 def test_a_card_says_of_clipped_axes_what_a_centre_at_an_edge_may_be():
@@ -112,6 +155,7 @@ def test_a_seeded_release_says_that_it_protects_nobody_before_anything_else():
 def test_a_card_has_its_parts_in_the_order_in_which_they_matter():
     assert re.findall(r"^## (.*)$", card(release()), flags=re.MULTILINE) == [
         "Whom it protects",
+        "How good it is",
         "What is in it",
         "How the noise was drawn",
         "Cleared for release?",
@@ -181,7 +225,8 @@ def test_a_delta_stands_beside_what_it_bounds():
     text = card(
         release(spec={**SENSITIVE, "delta": delta}, bundle={"facts": paid}, balance=account)
     )
-    assert "by more than δ more likely where a δ stands beside the ε" in text
+    # The release itself is pure: δ is that of the account.
+    assert "chance of δ" not in text
     assert "ε = 0.5 (ρ=0.125) exactly" in text
     assert "at δ=1e-9" in text
     assert "δ" not in card(release())
@@ -245,11 +290,13 @@ def test_the_longest_card_fits_on_two_pages():
     }
     spends = tuple(spend(at + 1, Fraction(1, 1000)) for at in range(90))
     beside = ["squares/k_anonymous/kjig at K=5, snapshot 1"] * 90
-    longest = release(bundle={"tables": tables, "spends": spends}, beside=beside)
+    numbers = {f"misclassified_svm/{name}": NUMBER for name in names}
+    parts = {"spends": spends, "quality": numbers, "facts": {"evaluation": "0.001"}}
+    longest = release(bundle={"tables": tables, **parts}, beside=beside)
     assert len(card(longest).splitlines()) <= MOST_LINES
     many = {name: np.linspace(0, 4, 90) for name in names}
     places = {"centres": {"x": many[names[0]], "y": many[names[1]], **many}}
-    of_places = release(bundle={"tables": places, "spends": spends}, beside=beside)
+    of_places = release(bundle={"tables": places, **parts}, beside=beside)
     assert len(card(of_places).splitlines()) <= MOST_LINES
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -25,6 +26,11 @@ FIELDS = {
     "models": "models:\n  dpqt_kmeans: {k: 2}\n  independent:",
 }
 """Field → its lines."""
+
+
+def assert_no_name_twice(line: str) -> None:
+    """What a message is about is said once: the file has the name of the data set."""
+    assert not re.search(r"\b(\w+)(\.yaml:\d+)?: (.*: )?\1: ", line)
 
 
 def declaration(**changes: str | None) -> str:

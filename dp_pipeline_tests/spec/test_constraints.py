@@ -6,8 +6,10 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from dp_pipeline.raw.prepare import kept_rows
 from dp_pipeline.spec.constraint_parser import constraints_of
 from dp_pipeline.spec.constraints import Constraint, allowed_cells
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -106,9 +108,44 @@ def test_bins_of_one_column_and_first_letters_need_no_map(tmp_path: Path) -> Non
     years, land = spec.domain.constraints
     assert years.mask((8, 2)).tolist() == [[True, False]] * 4 + [[False, True]] * 4
     assert land.mask((3, 2)).tolist() == [[True, False], [True, False], [False, True]]
+    with pytest.raises(DeclarationError, match="expected a map"):
+        written_spec(
+            tmp_path,
+            attributes.replace("bins: 2", "bins: 2, nullable: true, missing: [7]"),
+            more=f"{derive}constraints: {{depends: {{years: decade}}}}",
+        )
     for swapped in "{decade: years}", "{land: zip}":
         with pytest.raises(DeclarationError, match="expected a map"):
             written_spec(tmp_path, attributes, more=f"{derive}constraints: {{depends: {swapped}}}")
+
+
+LETTERS = "levels: [A1, A2, B1, C1, other]"
+
+
+@pytest.mark.parametrize("fine", [
+    f"{LETTERS}",
+    f"{LETTERS}, other: other",
+    f"{LETTERS}, nullable: true, missing: [A9]",
+    f"{LETTERS}, other: other, nullable: true, aliases: {{B9: A1, C2: other}}",
+])  # fmt: skip
+@pytest.mark.parametrize("coarse", [
+    "levels: [A, B, C, o]",
+    "levels: [A, B, rest], other: rest",
+    "levels: [A, B, rest], other: rest, nullable: true, missing: [C]",
+    "levels: [Alps, B, o, rest], other: rest, aliases: {A: Alps}",
+])  # fmt: skip
+def test_no_row_breaks_what_first_letters_decide(fine: str, coarse: str, tmp_path: Path) -> None:
+    attributes = f"{{zip: {{{fine}}}, land: {{{coarse}}}}}"
+    more = "derive: {land: {first: [zip, 1]}}\n"
+    plain = written_spec(tmp_path, attributes, more=more)
+    spec = written_spec(tmp_path, attributes, more=f"{more}constraints: {{depends: {{zip: land}}}}")
+    rows = [*("A1", "A2", "B1", "C1", "other", "A9", "B9", "C2", "D1", "", " A1 "), None]
+    table = pa.table({"zip": pa.array(rows, pa.string())})
+    kept = kept_rows(plain.domain, table)
+    assert kept.tolist() == kept_rows(spec.domain, table).tolist()
+    assert kept[:2].all()
+    free = [name for name in ("other", "missing") if f"{name}:" in fine]
+    assert not [cell for cell in forbidden(spec) if cell[0] in free]
 
 
 MISTAKES = {

@@ -130,6 +130,16 @@ def test_levels_may_stand_in_a_file_beside_the_declaration(tmp_path: Path) -> No
     assert spec.digest == listed.digest
 
 
+@pytest.mark.parametrize("field", ["other: other", "on_invalid: other"])
+@pytest.mark.parametrize("levels", ["{file: levels.txt}", "[Köln, Bonn]"])
+def test_levels_without_other_are_told_which_line_to_add(
+    tmp_path: Path, levels: str, field: str
+) -> None:
+    (tmp_path / "levels.txt").write_bytes("Köln\nBonn\n".encode())
+    line = refusal(tmp_path, f"{{levels: {levels}, {field}}}", None)
+    assert line.endswith("add 'other' to `levels`, in their file as a line of its own")
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [(b"a\n", "2 to 65536 different levels"), (b"a\na\n", "different"), (b"\xff\n", "UTF-8 text")],

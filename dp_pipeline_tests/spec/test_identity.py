@@ -12,10 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.spec.source import Named, Source, file_name, overlap
+from dp_pipeline.spec.source import Source, dataset_name, file_name, first_overlap
 from dp_pipeline.spec.url import host_names, is_allowed_url, is_host, url_names
 
 SHA256 = "0123456789abcdef" * 4
+
+
+def overlap(one: str, other: str) -> bool:
+    assert (first_overlap([one], [other]) is None) is (first_overlap([other], [one]) is None)
+    return first_overlap([one], [other]) is not None
+
 
 # URLs
 
@@ -244,7 +250,7 @@ def test_a_hard_link_is_the_same_file_while_both_are_there(rides: Path, tmp_path
     other.hardlink_to(rides)
     assert overlap(file_name(str(rides)), file_name(str(other)))
     rides.unlink()
-    # Numbers of files are used again, so none is kept: what is gone is known by its path alone.
+    # Numbers of files are used again: what is gone is known by its path alone.
     assert not overlap(file_name(str(rides)), file_name(str(other)))
 
 
@@ -285,24 +291,102 @@ def test_files_beside_each_other_and_what_cannot_be_seen_are_others(rides: Path)
     assert not overlap(f"file:/{'a' * 5000}", f"file:{rides}")
 
 
-# Names as ledgers of before stored them
+# Files that are read through links
+
+
+def current(source: Source) -> set[str]:
+    return set(source.current_identities)
+
+
+def test_a_week_that_is_a_link_has_the_name_of_where_it_is(rides: Path, tmp_path: Path) -> None:
+    weeks = tmp_path / "w"
+    weeks.mkdir()
+    (weeks / "2026-W01.csv").symlink_to(rides)
+    (weeks / "2026-W02.csv").write_text("x\n1\n")
+    every = Source("csv", str(weeks / "{window}.csv"))
+    one, other = (every.of_window(week, 0, 1) for week in ("2026-W01", "2026-W02"))
+    assert one.identities == every.identities == (f"file:{weeks}",)
+    assert current(one) == {f"file:{weeks}", f"file:{rides}"}
+    assert current(other) == {f"file:{weeks}"}
+    (weeks / "2026-W01.csv").unlink()
+    assert current(one) == {f"file:{weeks}"}
+
+
+@pytest.mark.parametrize("template", [False, True])
+def test_links_in_a_folder_of_parts_are_names_too(template: bool, tmp_path: Path) -> None:
+    lake, weeks = tmp_path / "lake", tmp_path / "weeks"
+    folder = weeks / "2026-W01"
+    lake.mkdir()
+    (folder / "deep").mkdir(parents=True)
+    for name in ("a", "b"):
+        (lake / name).write_text(name)
+        (folder / "deep" / f"{name}.parquet").symlink_to(lake / name)
+    (folder / "own.parquet").write_text("own")
+    source = Source("parquet", str(weeks / "{window}" if template else folder))
+    read = source.of_window("2026-W01", 0, 1) if template else source
+    own = weeks if template else folder
+    assert current(read) == {f"file:{own}", f"file:{lake / 'a'}", f"file:{lake / 'b'}"}
+
+
+def test_a_folder_that_is_a_link_is_where_it_leads(rides: Path, tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "2026-W01").symlink_to(rides.parent)
+    source = Source("parquet", str(tmp_path / "w" / "{window}"))
+    assert current(source.of_window("2026-W01", 0, 1)) == {
+        f"file:{tmp_path / 'w'}",
+        f"file:{rides.parent}",
+    }
+
+
+def test_a_number_is_a_name_only_of_a_file_with_two_links(rides: Path, tmp_path: Path) -> None:
+    source, folder = Source("csv", str(rides)), Source("parquet", str(rides.parent))
+    assert current(source) == {f"file:{rides}"}
+    assert current(folder) == {f"file:{rides.parent}"}
+    (tmp_path / "other.csv").hardlink_to(rides)
+    state = rides.stat()
+    inode = f"inode:{state.st_dev}:{state.st_ino}"
+    assert current(source) == current(Source("sql", f"sqlite:///{rides}"))
+    assert current(source) == {f"file:{rides}", inode}
+    assert current(folder) == {f"file:{rides.parent}", inode}
+    rides.unlink()
+    # The name says which file it was, after its path is gone.
+    assert overlap(inode, f"file:{tmp_path / 'other.csv'}")
+    assert overlap(inode, f"file:{tmp_path}")
+    both = [f"file:{tmp_path}/other.csv", inode]
+    assert first_overlap(both, [inode]) == (both[0], inode), "a message shows the path"
+
+
+@pytest.mark.parametrize("name", ["iris", "trips_like"])
+def test_what_is_no_file_is_not_looked_for(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("x")
+    (tmp_path / "twin").hardlink_to(tmp_path / name)
+    source = Source("sklearn", name)
+    assert source.current_identities == source.identities == (f"sklearn:{name}",)
+
+
+@pytest.mark.parametrize("stored", ["inode:", "inode:1", "inode:a:b", "inode:1:2:3"])
+def test_a_number_that_is_none_stops_no_comparison(stored: str, rides: Path) -> None:
+    assert not overlap(stored, f"file:{rides}")
+
+
+# Other names
 
 
 @pytest.mark.parametrize(
-    ("before", "now"),
+    ("one", "other"),
     [
-        ("csv:/d/rides.csv", "file:/d/rides.csv"),
-        ("parquet:/d", "file:/d/rides.csv"),
-        ("sql:sqlite:////d/a.db", "file:/d/a.db"),
         ("https://example.org:443/d/./a.csv", "https://example.org/d/a.csv"),
         ("sql:postgresql://127.1:5432/Rides", "sql:postgresql://localhost:5432/rides"),
         ("sql:postgresql://::ffff:127.0.0.1:5432/rides", "sql:postgresql://localhost:5432/rides"),
         ("generator:trips_like?seed=7", "generator:trips_like?seed=7"),
+        (dataset_name("rides"), dataset_name("rides")),
     ],
 )
-def test_a_name_of_before_is_compared_in_its_canonical_form(before: str, now: str) -> None:
-    assert overlap(before, now)
-    assert overlap(now, before)
+def test_names_are_compared_in_their_canonical_form(one: str, other: str) -> None:
+    assert overlap(one, other)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +397,8 @@ def test_a_name_of_before_is_compared_in_its_canonical_form(before: str, now: st
         ("sql:$RIDES", "sql:$TRIPS"),
         ("sklearn:wdbc", "generator:wdbc"),
         ("file:/a", "sha256:/a"),
+        (dataset_name("rides"), dataset_name("rides_2")),
     ],
 )
 def test_other_names_do_not_overlap(one: str, other: str) -> None:
-    assert not Named(one).overlaps(Named(other))
+    assert not overlap(one, other)

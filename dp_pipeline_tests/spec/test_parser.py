@@ -26,7 +26,10 @@ def complaint(path: Path) -> str:
     assert len(message.splitlines()) == 1
     assert message.startswith(str(path))
     assert re.search(r"expected .+, got.+", message)
-    return message.removeprefix(str(path))
+    said = message.removeprefix(str(path))
+    # The file has the name of the data set, which a command to copy may have too.
+    assert not re.search(rf"\b{path.stem}\b", re.sub("`.+?`", "", said))
+    return said
 
 
 # Every row: what is written, the field that is named, what stands on the line that is named,

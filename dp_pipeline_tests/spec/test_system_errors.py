@@ -14,10 +14,12 @@ from click.testing import CliRunner
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+import dp_pipeline
 from dp_pipeline.cli import OneLineErrors, main
 from dp_pipeline.ledger.head import Head
-from dp_pipeline.spec.errors import PipelineError, bounded_bytes, system_error
+from dp_pipeline.spec.errors import PipelineError, bounded_bytes, follow_links, system_error
 
+PACKAGE = Path(dp_pipeline.__file__).parent
 SECRET = "90210777"
 NUMBERS = [
     errno.ENOSPC,
@@ -30,6 +32,7 @@ NUMBERS = [
     errno.EIO,
     errno.ENOENT,
     errno.EISDIR,
+    errno.ELOOP,
 ]
 
 
@@ -44,6 +47,10 @@ def endless(path: Path) -> None:
 def huge(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 30)
+
+
+def circle(path: Path) -> None:
+    path.symlink_to(path)
 
 
 def binary(path: Path) -> None:
@@ -63,6 +70,7 @@ ODD = {
     endless: "a device or a pipe",
     huge: "more than",
     a_folder: "Is a directory",
+    circle: "Too many levels of symbolic links",
 }
 
 
@@ -210,3 +218,13 @@ def test_an_odd_head_of_a_ledger_is_refused_in_one_line(
         Head(tmp_path / "ledger.head").read()
     assert ODD.get(make, "expected a row's number and hash") in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("make", [circle, lambda path: path.symlink_to(path / "below")])
+def test_links_in_a_circle_are_left_to_whoever_opens_them(
+    make: Callable[[Path], None], tmp_path: Path
+):
+    make(tmp_path / "link")
+    assert follow_links(tmp_path / "link").name in ("link", "below")
+    users = [path for path in PACKAGE.rglob("*.py") if ".resolve()" in path.read_text()]
+    assert not users, "Path.resolve of Python before 3.13 ends with a RuntimeError"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -110,6 +111,17 @@ def test_no_window_is_before_the_first() -> None:
     assert weeks.preceding("2026-W05") is None
     with pytest.raises(DeclarationError, match="none before the first, 2026-W05, got 2026-W04"):
         weeks.ranged("2026-W04..2026-W06")
+
+
+def test_no_window_is_behind_the_last() -> None:
+    weeks = replace(cut("week", first="2026-W01"), last="2026-W03")
+    assert weeks.closed(at("2027-01-01")) == ("2026-W01", "2026-W02", "2026-W03")
+    assert weeks.closed(at("2027-01-01"), after="2026-W02") == ("2026-W03",)
+    assert weeks.closed(at("2027-01-01"), after="2026-W03") == ()
+    assert weeks.closed(at("2026-01-06")) == ("2026-W01",)
+    assert weeks.ranged("2026-W02..2026-W03") == ("2026-W02", "2026-W03")
+    with pytest.raises(DeclarationError, match="none behind the last, 2026-W03, got 2026-W04"):
+        weeks.ranged("2026-W02..2026-W04")
 
 
 def test_a_range_has_both_of_its_ends() -> None:
@@ -222,10 +234,25 @@ def test_what_decides_whose_rows_are_in_a_window_is_in_the_digest(tmp_path: Path
     assert loaded(tmp_path, **{**WHOLE, "windows": later}).digest in digests
 
 
+ONE_ROW = "protection: {unit: one_row}"
+K_ANONYMITY = "{methods: {mondrian: }, partitions: [2]}\nlabel: colour\nallow_not_dp: true"
+BESIDE_NO_WINDOWS: dict[str, dict[str, str | None]] = {
+    "updates": {"updates": "updates: public"},
+    "refresh": {"refresh": "refresh: weekly"},
+    "k_anonymity": {"k_anonymity": f"k_anonymity: {K_ANONYMITY}", "protection": ONE_ROW},
+    "discover": {"discover": "discover: {epsilon: 1}"},
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
         ({"windows": WINDOWS.replace("W01", "W54")}, "windows.first: expected a week such as"),
+        ({"windows": WINDOWS.replace("}", ", last: 2026-01}")}, "windows.last: expected a week"),
+        (
+            {"windows": WINDOWS.replace("}", ", last: 2025-W52}")},
+            "windows.last: expected none before the first, 2026-W01, got 2025-W52",
+        ),
         (
             {"windows": WINDOWS.replace("week", "hour").replace("2026-W01", "2026-01-01T00Z")},
             "windows.zone: expected the zone UTC for hours",
@@ -264,7 +291,10 @@ def test_what_decides_whose_rows_are_in_a_window_is_in_the_digest(tmp_path: Path
             {"publish": PUBLISH.replace("1}", "1, span: 2}"), "delta": "delta: 0.000001"},
             "publish.span: expected no span of several windows beside `delta`",
         ),
-        ({"updates": "updates: public"}, "updates: expected no `updates` beside `windows`"),
+        *(
+            (changes, f"{name}: expected no `{name}` beside `windows`")
+            for name, changes in BESIDE_NO_WINDOWS.items()
+        ),
         (
             {"protection": PERSON.replace("window}", "ever}")},
             "ceiling: expected a total for data to be released, got nothing",

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.orchestration.common import partition_key, window_named
-from dp_pipeline.orchestration.jobs import raw_stages, window_assets
+from dp_pipeline.orchestration.jobs import level_assets, raw_stages
 from dp_pipeline.publish.outcome import published_windows
 from dp_pipeline.release.bundle import LEARNED
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
@@ -161,7 +161,7 @@ def test_the_daemon_by_itself_starts_a_run_for_every_week_that_was_missed(tmp_pa
     project.write_rows("stream.csv", rides(mondays[0], many=60))
     windows = {"column": "ended", "every": "week", "first": first}
     spec = project.declare("stream", STREAM, windows=windows)
-    assert project.launch(spec, *window_assets(spec), partition=f"{first}-1").success
+    assert project.launch(spec, *level_assets(spec), partition=f"{first}-1").success
     with running_stack(project) as stack:
         stack.client.start_schedule(SCHEDULE)
         assert stack.tick_as_after_a_pause(SCHEDULE) == "SUCCESS"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from dp_pipeline.studies import charts
+from benchmarks.papers import report
+from benchmarks.papers.shown import run_study
+from dp_pipeline.ledger import Ledger
 from dp_pipeline_tests.studies.small import METHODS, declare_answers, declare_points, small_study
 
-_DRAWN = (charts.line_chart, charts.bar_chart)
+FolderOf = Callable[[str], Path]
+_DRAW = (report.line_chart, report.bar_chart)
 
 
 @pytest.fixture(scope="package")
@@ -34,52 +36,44 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """A ledger that protects nothing yet."""
+    return Ledger(tmp_path / "ledger")
+
+
 @pytest.fixture(scope="package")
-def whole_of(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def finished_of(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> FolderOf:
     """Kind of a study → the folder of the small one, finished without interruption."""
     assert datasets.is_dir()
-    made: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
 
-    def whole(kind: str) -> Path:
-        if kind not in made:
+    def finished(kind: str) -> Path:
+        if kind not in folders:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(charts, "line_chart", _DRAWN[0])
-                patch.setattr(charts, "bar_chart", _DRAWN[1])
-                made[kind] = tmp_path_factory.mktemp(kind)
-                small_study(kind, made[kind]).run()
-        return made[kind]
+                patch.setattr(report, "line_chart", _DRAW[0])
+                patch.setattr(report, "bar_chart", _DRAW[1])
+                folder = tmp_path_factory.mktemp(kind)
+                run_study(small_study(kind, folder), Ledger(folder / "ledger"))
+                folders[kind] = folder
+        return folders[kind]
 
-    return whole
+    return finished
 
 
 @pytest.fixture
-def begun_of(whole_of: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+def prepared_of(finished_of: FolderOf, tmp_path: Path) -> FolderOf:
     """Kind of a study → a folder in which the rows were prepared, and nothing measured."""
 
-    def begun(kind: str) -> Path:
-        shutil.copytree(whole_of(kind) / ".data", tmp_path / "study" / ".data")
+    def prepared(kind: str) -> Path:
+        shutil.copytree(finished_of(kind) / ".data", tmp_path / "study" / ".data")
         return tmp_path / "study"
 
-    return begun
+    return prepared
 
 
 @pytest.fixture(autouse=True)
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are drawn by the whole studies alone; elsewhere they are empty files."""
-    monkeypatch.setattr(charts, "line_chart", lambda *_, **__: b"")
-    monkeypatch.setattr(charts, "bar_chart", lambda *_, **__: b"")
-
-
-@pytest.fixture(scope="session")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Name of a whole study → a folder for it. With the cells of the folder that the variable
-    STUDY_ and the name names, as in `make study`: they are not measured again.
-    """
-
-    def folder_of(name: str) -> Path:
-        folder, before = tmp_path_factory.mktemp(name), os.environ.get(f"STUDY_{name.upper()}")
-        if before:
-            shutil.copy(Path(before) / "results.jsonl", folder)
-        return folder
-
-    return folder_of
+def empty_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are drawn by the finished studies alone; elsewhere they are empty files."""
+    monkeypatch.setattr(report, "line_chart", lambda *_, **__: b"")
+    monkeypatch.setattr(report, "bar_chart", lambda *_, **__: b"")

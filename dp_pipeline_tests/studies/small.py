@@ -5,15 +5,13 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dp_pipeline.ledger import Ledger
+from benchmarks.papers import anonymity, clustering, tables
+from benchmarks.papers.study import Study, select_systems
 from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.studies import clustering, k_anonymity, tables
-from dp_pipeline.studies.study import Study, named
 
 KINDS = ("clustering", "release", "anonymity")
 
@@ -98,60 +96,46 @@ def _declare(
     (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 
-def small_study(
-    kind: str,
-    folder: Path,
-    *systems: str,
-    dataset: str = "",
-    **changes: Any,
-) -> Study[Any]:
-    """The study of this kind in a folder; ``changes`` are fields of it."""
-    shared = {
+def small_study(kind: str, folder: Path, *systems: str, dataset: str = "", **changes: Any) -> Study:
+    """Return the study of this kind in a folder; ``changes`` are fields of it."""
+    fields: dict[str, Any] = {
         "specs": (find_spec(dataset or DATASET[kind]),),
         "repeats": 2,
         "folder": folder,
-        "ledger": Ledger(folder / "ledger"),
     }
-    epsilons = (Fraction(1, 2), Fraction(2))
-    study: Study[Any]
+    if kind == "anonymity":
+        names = systems or ("hamdist_forward", "kjig", "no_selection")
+        fields |= {"systems": select_systems(names, anonymity.SYSTEMS), "scorers": ("class_rate",)}
+        return anonymity.AnonymityStudy(**{**fields, **changes})
+    fields["epsilons"] = (Fraction(1, 2), Fraction(2))
     if kind == "clustering":
-        compared = named(systems or ("dp_kmeans", "eug_kmeans"), clustering.SYSTEMS)
-        study = clustering.ClusteringStudy(systems=compared, epsilons=epsilons, **shared)  # type: ignore[arg-type]
-    elif kind == "release":
-        models = named(systems or ("independent", "privbayes"), tables.SYSTEMS)
-        delta = Fraction(1, 10**9)
-        study = tables.ReleaseStudy(systems=models, epsilons=epsilons, delta=delta, **shared)  # type: ignore[arg-type]
-    else:
-        methods = named(systems or ("hamdist_forward", "kjig", "no_selection"), k_anonymity.SYSTEMS)
-        study = k_anonymity.AnonymityStudy(
-            systems=methods,
-            partitions=(),
-            protocols=("paper", "nested"),
-            scorers=("class_rate",),
-            **shared,  # type: ignore[arg-type]
-        )
-    return replace(study, **changes)
+        names = systems or ("dp_kmeans", "eug_kmeans")
+        fields["systems"] = select_systems(names, clustering.SYSTEMS)
+        return clustering.ClusteringStudy(**{**fields, **changes})
+    names = systems or ("independent", "privbayes")
+    fields |= {"systems": select_systems(names, tables.SYSTEMS), "delta": Fraction(1, 10**9)}
+    return tables.ReleaseStudy(**{**fields, **changes})
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """The rows of a file that a study has written."""
+    """Return the rows of a file that a study has written."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def results(folder: Path) -> list[dict[str, str]]:
-    """results.csv, without what the clock and the allocator say."""
+    """Return results.csv without what the clock and the allocator say."""
     rows = read_csv(folder / "results.csv")
     assert all(float(row[name]) > 0 for row in rows for name in CLOCKED if row.get(name))
     return [{name: text for name, text in row.items() if name not in CLOCKED} for row in rows]
 
 
-def finished(folder: Path) -> list[str]:
-    """The cells in the journal, in their order."""
-    return [line["cell"] for line in journal(folder)[1:]]
-
-
 def journal(folder: Path) -> Sequence[Mapping[str, Any]]:
-    """Every line of the journal, the header first."""
+    """Return every line of the journal, the header first."""
     text = (folder / "results.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
+
+
+def cells_of(folder: Path) -> list[str]:
+    """Return the cells in the journal, in their order."""
+    return [line["cell"] for line in journal(folder)[1:]]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dp_pipeline.studies import clustering, k_anonymity, tables
-from dp_pipeline.studies.claims import Measured, PaperClaim, Verdict, compare
-from dp_pipeline.studies.results import Factors, Mean, Place, Summary
+from benchmarks.papers.claims import Measured, PaperClaim, Verdict, compare
+from benchmarks.papers.results import Factors, Mean, Place, Summary
+from benchmarks.papers.shown import ANONYMITY, CLUSTERING, RELEASE, REPORTS
 
 GOOD, BAD = 1.0, 2.0
 SHIFTS = (-0.3, -0.1, 0.0, 0.1, 0.3)
@@ -19,15 +19,16 @@ SHIFTS = (-0.3, -0.1, 0.0, 0.1, 0.3)
 Values = Mapping[tuple[str, str], Sequence[float]]
 """(system, ε or K) → the numbers of its repetitions."""
 
-STUDIES = (clustering, tables, k_anonymity)
 LEVELS = {"epsilon": ("0.05", "0.1"), "k": ("2", "5")}
 
 every_claim = pytest.mark.parametrize(
     ("factors", "claim", "measured"),
     [
-        pytest.param(study.FACTORS, claim, measured, id=f"{claim.sentence[:60]} {measured.measure}")
-        for study in STUDIES
-        for claim in study.CLAIMS
+        pytest.param(
+            report.factors, claim, measured, id=f"{claim.sentence[:60]} {measured.measure}"
+        )
+        for report in REPORTS.values()
+        for claim in report.claims
         for measured in claim.measured
     ],
 )
@@ -81,7 +82,7 @@ def sides(
     # The derived measure is higher where the NICV that it is made of is lower.
     is_lower = measured.lower_is_better is not claim.falls or measured.is_difference
     own, others = (GOOD, BAD) if is_lower else (BAD, GOOD)
-    return numbers(own, pairs=factors.paired), numbers(others, pairs=factors.paired)
+    return numbers(own, pairs=factors.is_paired), numbers(others, pairs=factors.is_paired)
 
 
 @every_claim
@@ -113,7 +114,7 @@ def test_a_difference_within_three_standard_errors_says_nothing(
     if claim.at_most is not None:
         return
     own, others = numbers(GOOD, 1.0), numbers(BAD, 1.0)
-    if factors.paired:
+    if factors.is_paired:
         # The mean difference is 0.1 and its standard error 0.2.
         noise = (1.0, -0.2, -0.1, 0.0, -0.2)
         own = [GOOD + shift + more for shift, more in zip(SHIFTS, noise, strict=True)]
@@ -137,9 +138,9 @@ def test_a_claim_is_not_measured_without_all_that_it_compares_or_without_errors(
 
 
 def test_claims_name_systems_that_there_are_and_none_as_published() -> None:
-    for study in STUDIES:
-        for claim in study.CLAIMS:
-            systems = [study.SYSTEMS[name] for name in (claim.system, *claim.against)]
+    for report in REPORTS.values():
+        for claim in report.claims:
+            systems = [report.factors.systems[name] for name in (claim.system, *claim.against)]
             assert not any(system.is_published for system in systems)
 
 
@@ -147,7 +148,7 @@ def clustering_claim(**wanted: object) -> PaperClaim:
     """The first with these fields."""
     return next(
         claim
-        for claim in clustering.CLAIMS
+        for claim in CLUSTERING.claims
         if all(getattr(claim, name) == value for name, value in wanted.items())
     )
 
@@ -155,7 +156,7 @@ def clustering_claim(**wanted: object) -> PaperClaim:
 def judged(claim: PaperClaim, values: Mapping[str, float], error: float = 0.1) -> Verdict:
     """Of a claim about clustering, at ε = 0.1."""
     each = {(system, "0.1"): numbers(value, error) for system, value in values.items()}
-    return verdict(clustering.FACTORS, claim, claim.measured[0], each)
+    return verdict(CLUSTERING.factors, claim, claim.measured[0], each)
 
 
 def test_one_of_several_others_is_enough_to_refute_a_claim() -> None:
@@ -173,37 +174,48 @@ def test_no_worse_is_judged_against_the_best_of_the_others() -> None:
 
 
 def test_a_claim_that_holds_somewhere_names_the_places() -> None:
-    claim = clustering.CLAIMS[0]
+    claim = CLUSTERING.claims[0]
     own, other = claim.system, claim.against[0]
     values = {(other, level): numbers(BAD) for level in ("0.1", "1")}
     values |= {(own, "0.1"): numbers(GOOD), (own, "1"): numbers(5.0)}
-    found = verdict(clustering.FACTORS, claim, claim.measured[0], values)
+    found = verdict(CLUSTERING.factors, claim, claim.measured[0], values)
     assert found.text == "held only at points: 0.1 (1 of 2 places); the contrary at points: 1"
 
 
+@pytest.mark.parametrize(("others", "words"), [(1, "1 other"), (2, "2 others")])
+def test_a_verdict_counts_the_comparisons_that_ran(others: int, words: str) -> None:
+    claim = CLUSTERING.claims[0]
+    own, other = claim.system, claim.against[0]
+    values = {(own, level): numbers(GOOD) for level in ("0.1", "0.5", "1")[: 1 + others]}
+    values |= {(other, "0.1"): numbers(BAD)}
+    found = verdict(CLUSTERING.factors, claim, claim.measured[0], values)
+    assert found.text == f"held (1 of 1 places); not compared at {words}"
+    assert found.short == "held in 1 of 1 that ran"
+
+
 def test_a_claim_of_small_levels_is_not_judged_above_them() -> None:
-    (claim,) = [one for one in clustering.CLAIMS if one.up_to is not None]
+    (claim,) = [one for one in CLUSTERING.claims if one.up_to is not None]
     values = {(name, "0.5"): numbers(GOOD) for name in (claim.system, *claim.against)}
-    assert verdict(clustering.FACTORS, claim, claim.measured[0], values).held == {}
+    assert verdict(CLUSTERING.factors, claim, claim.measured[0], values).held == {}
 
 
 def test_a_factor_gives_a_claim_so_much_room() -> None:
-    (within,) = [claim for claim in tables.CLAIMS if claim.factor == 1.15]
+    (within,) = [claim for claim in RELEASE.claims if claim.factor == 1.15]
     found = {}
     for own in (1.1, 1.2):
-        values = values_for(tables.FACTORS, within, numbers(own, 1e-4), numbers(1.0, 1e-4))
-        found[own] = verdict(tables.FACTORS, within, within.measured[0], values).short
+        values = values_for(RELEASE.factors, within, numbers(own, 1e-4), numbers(1.0, 1e-4))
+        found[own] = verdict(RELEASE.factors, within, within.measured[0], values).short
     assert found == {1.1: "held in all 1", 1.2: "did not hold, the contrary in 1 of 1"}
 
 
 def paired(claim: PaperClaim, own: Sequence[float], other: Sequence[float]) -> Verdict:
     """Of a claim about k-anonymous tables, at K = 5."""
-    values = values_for(k_anonymity.FACTORS, claim, own, other)
-    return verdict(k_anonymity.FACTORS, claim, claim.measured[0], values)
+    values = values_for(ANONYMITY.factors, claim, own, other)
+    return verdict(ANONYMITY.factors, claim, claim.measured[0], values)
 
 
 def test_what_rows_do_to_both_of_a_pair_does_not_hide_who_is_better() -> None:
-    (claim,) = [c for c in k_anonymity.CLAIMS if (c.system, c.rule) == ("kjig", "no worse")]
+    (claim,) = [c for c in ANONYMITY.claims if (c.system, c.rule) == ("kjig", "no worse")]
     # Shifts of repetitions are thirty times the difference.
     for gain, outcome in ((0.01, "better"), (-0.01, "worse")):
         found = paired(claim, numbers(GOOD + gain, pairs=True), numbers(GOOD, pairs=True))
@@ -211,38 +223,38 @@ def test_what_rows_do_to_both_of_a_pair_does_not_hide_who_is_better() -> None:
 
 
 def test_repetitions_that_one_of_a_pair_lacks_are_left_aside() -> None:
-    (claim,) = [c for c in k_anonymity.CLAIMS if (c.system, c.rule) == ("kjig", "no worse")]
+    (claim,) = [c for c in ANONYMITY.claims if (c.system, c.rule) == ("kjig", "no worse")]
     assert paired(claim, [0.9, 0.8, 0.1, 0.1], [0.8, 0.7]).outcome["points", "5"] == "better"
 
 
 def test_where_nothing_is_promised_nothing_is_compared() -> None:
-    for claim in k_anonymity.CLAIMS:
+    for claim in ANONYMITY.claims:
         names = {claim.system, *claim.against}
         values = {(name, k): numbers(GOOD) for name in names for k in ("0", "1")}
-        found = verdict(k_anonymity.FACTORS, claim, claim.measured[0], values)
+        found = verdict(ANONYMITY.factors, claim, claim.measured[0], values)
         assert found.short == "not measured"
 
 
 def test_a_planning_without_numbers_is_not_measured() -> None:
-    claim = clustering.CLAIMS[0]
-    values = values_for(clustering.FACTORS, claim, numbers(GOOD), numbers(BAD))
-    summary = summary_of(clustering.FACTORS, claim.measured[0], values)
+    claim = CLUSTERING.claims[0]
+    values = values_for(CLUSTERING.factors, claim, numbers(GOOD), numbers(BAD))
+    summary = summary_of(CLUSTERING.factors, claim.measured[0], values)
     assert claim.verdict(summary, claim.measured[0], "paid").held == {}
 
 
 def test_a_system_without_n_stands_in_both_plannings() -> None:
-    (measured,) = clustering.CLAIMS[0].measured
+    (measured,) = CLUSTERING.claims[0].measured
     values = {("htree_kmeans", "1"): [1.0, 3.0]}
-    summary = summary_of(clustering.FACTORS, measured, values)
+    summary = summary_of(CLUSTERING.factors, measured, values)
     for planning in ("declared", "paid"):
         place = Place("points", planning, "htree_kmeans", "1")
         assert summary.mean(place, "nicv_ratio") == Mean(2.0, 1.0, 2)
 
 
 def test_a_baseline_stands_at_every_level() -> None:
-    factors = k_anonymity.FACTORS
+    factors = ANONYMITY.factors
     values = {("no_selection", "0"): [1.0, 3.0], ("kjig", "0"): [5.0, 7.0], ("kjig", "5"): [1.0]}
-    summary = summary_of(factors, k_anonymity.NESTED_SVM, values)
+    summary = summary_of(factors, Measured("", "auc_svm", False, "nested"), values)
     assert summary.mean(Place("points", "nested", "no_selection", "5"), "auc_svm") == Mean(2, 1, 2)
     # What promises nothing is a level like any other.
     assert summary.mean(Place("points", "nested", "kjig", "7"), "auc_svm") is None
@@ -250,9 +262,9 @@ def test_a_baseline_stands_at_every_level() -> None:
 
 
 def test_rcp_has_the_error_of_a_quotient() -> None:
-    (measured,) = clustering.CLAIMS[1].measured
+    (measured,) = CLUSTERING.claims[1].measured
     values = {("eug_kmeans", "1"): numbers(2.0), ("dpqt_kmeans", "1"): numbers(1.0)}
-    summary = summary_of(clustering.FACTORS, measured, values)
+    summary = summary_of(CLUSTERING.factors, measured, values)
     found = summary.mean(Place("points", "declared", "dpqt_kmeans", "1"), "rcp")
     assert found is not None
     assert found.value == 50.0

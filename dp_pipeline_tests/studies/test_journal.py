@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.papers.study import open_journal
 from dp_pipeline.spec.errors import Damaged, DeclarationError
-from dp_pipeline.studies.study import open_journal
 
 HEADER = {"study": "counting", "code": "1"}
 
@@ -60,6 +60,14 @@ def test_a_journal_of_other_code_is_refused_and_stays_as_it_is(path: Path) -> No
     with pytest.raises(DeclarationError, match=r"code 2, got .* code 1; .*--out"):
         open_journal(path, other).__enter__()
     assert path.read_bytes() == before
+
+
+def test_a_journal_without_cells_becomes_that_of_other_code(path: Path) -> None:
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    with open_journal(path, {**HEADER, "code": "2"}) as journal:
+        journal.append("a", {"value": 1})
+    with open_journal(path, {**HEADER, "code": "2"}) as journal:
+        assert list(journal.rows) == ["a"]
 
 
 def test_two_processes_do_not_write_into_one_journal(path: Path) -> None:

@@ -42,6 +42,7 @@ from dp_pipeline.spec import formats
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import dataset_files
+from dp_pipeline.spec.errors import follow_links
 from dp_pipeline.spec.formats import require_format
 from dp_pipeline.spec.parameters import fact_text, fact_values, texts_of
 from dp_pipeline.spec.parser import load_spec
@@ -248,7 +249,8 @@ def sweep_all(home: Home) -> list[Path]:
 def _elsewhere(home: Home) -> Path:
     """The folder of the ledger's head, where that is not in the home; else one of no files."""
     folder = Head.of(home.ledger_folder, named=home.head).path.parent
-    return home.ledger_folder / "locks" if folder.is_relative_to(home.root.resolve()) else folder
+    is_inside = folder.is_relative_to(follow_links(home.root))
+    return home.ledger_folder / "locks" if is_inside else folder
 
 
 def _half_read(home: Home) -> Iterator[Finding]:
@@ -339,7 +341,10 @@ def private_places(home: Home) -> Iterator[Finding]:
 
 def _places(home: Home) -> Iterator[Path]:
     ledger = home.ledger_folder
-    yield from (home.root, ledger, ledger / "keys", home.raw, dagster_folder(home))
+    # Before its first use it may be as git has made it: there is nothing private in it.
+    if any(folder.exists() for folder in home.folders):
+        yield home.root
+    yield from (ledger, ledger / "keys", home.raw, dagster_folder(home))
     yield Head.of(ledger, named=home.head).path
     yield from sorted(ledger.glob("ledger.sqlite*"))
     yield from sorted((ledger / "keys").glob("*"))

@@ -180,9 +180,29 @@ def _schema(spec: DatasetSpec, path: Path) -> pa.Schema:
     reading.require_readable(spec, path)
     with _opened(spec, path) as file:
         schema = reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)
-    reading.check_names(spec, schema.names)
-    reading.plain_types(spec, [schema])
+        reading.check_names(spec, schema.names)
+        reading.plain_types(spec, [schema])
+        _require_bounded(spec, file.metadata)
     return schema
+
+
+ROWS_A_GROUP = 1 << 26
+BYTES_A_GROUP = 1 << 32
+"""Of all columns, unpacked."""
+
+
+def _require_bounded(spec: DatasetSpec, footer: pyarrow.parquet.FileMetaData) -> None:
+    """SourceError where the footer announces more than one look at a row group can hold: a small
+    file may say a thing a billion times.
+    """
+    # Nothing is asked of a group's columns: for a damaged footer pyarrow would end the process.
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        if group.num_rows > ROWS_A_GROUP or group.total_byte_size > BYTES_A_GROUP:
+            raise reading.refusal(
+                spec,
+                f"row groups of at most {ROWS_A_GROUP:,} rows and {BYTES_A_GROUP:,} unpacked bytes",
+                "a larger one: write the file with smaller row groups",
+            )
 
 
 def _rows(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -203,9 +223,18 @@ def _rows(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table
 
 def _opened(spec: DatasetSpec, path: Path) -> pyarrow.parquet.ParquetFile:
     # ParquetFile and not read_table: a folder called a=b must not become a column.
+    footer = reading.guarded(spec, lambda: pyarrow.parquet.read_metadata(path), expected=_EXPECTED)
+    columns = map(footer.schema.column, range(footer.num_columns))
+    wanted = set(reading.declared_columns(spec))
+    texts = [
+        one.path for one in columns if one.path in wanted and one.logical_type.type == "STRING"
+    ]
     return reading.guarded(
         spec,
-        lambda: pyarrow.parquet.ParquetFile(path, page_checksum_verification=True),
+        # Texts as they are stored: each once, however many rows it is repeated in.
+        lambda: pyarrow.parquet.ParquetFile(
+            path, metadata=footer, page_checksum_verification=True, read_dictionary=texts
+        ),
         expected=_EXPECTED,
     )
 

@@ -25,6 +25,7 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from dp_pipeline.raw.values import PLAIN, REAL, TEXT, WHOLE, kind_of, texts, times, type_word
@@ -40,19 +41,30 @@ _MARKS = re.compile(b"%b(?<![^\n\r]%b)(?:%b)*" % ((codecs.BOM_UTF8,) * 3))
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 LONGEST_LINE = 1 << 17
-"""Bytes of a sensitive line: pyarrow cannot read one that is longer than a block, 2^20."""
-
-
+"""Bytes of a line: pyarrow cannot read one that is longer than a block, 2^20."""
+LONGEST_CELL = 1 << 10
+"""Bytes of a text: no level, number, date or id is longer, and a dictionary of Parquet repeats one
+of any length for each row."""
 BYTES_A_PART = 1 << 24
-"""Of a sensitive file, which is read part by part."""
+"""Of a CSV file, which is read part by part."""
+BYTES_A_FILE = 1 << 32
+"""Of a CSV file of public rows, unpacked: only sensitive lines are rows one by one, so that they
+need not be in memory together."""
 
 
 class NoHeader(ValueError):
     """There is no first line with column names."""
 
 
-class NotUtf8(ValueError):
-    """The file says of itself that it is of another encoding."""
+class OddFile(ValueError):
+    """The file is not as its kind of file has to be, whatever its rows are."""
+
+    def __init__(self, expected: str, got: str) -> None:
+        self.expected, self.got = expected, got
+        super().__init__(got)
+
+
+_LONG_LINE = f"lines of at most {LONGEST_LINE:,} bytes", "a longer one"
 
 
 def csv_columns(path: Path, source: Source, *, total: bool = False) -> list[str]:
@@ -61,17 +73,17 @@ def csv_columns(path: Path, source: Source, *, total: bool = False) -> list[str]
     total   the names are in one line: a quotation mark that nobody closed must not make a name of
             the rows behind it
 
-    Raises NotUtf8 where the line of names begins as UTF-16 does. Without such a line nothing is
-    read: no row may decide whether the others are.
+    Raises OddFile where the line of names begins as UTF-16 does, and where there is no end of a
+    line in sight. Without such a line nothing is read: no row may decide whether the others are.
     """
     if source.header:
         return list(source.header)
     with pa.input_stream(str(path), compression="detect") as stream:
         if stream.read(2) in _UTF_16:
-            raise NotUtf8
+            raise OddFile("UTF-8 text", "UTF-16: write it as UTF-8")
     with pa.input_stream(str(path), compression="detect") as stream:
         text = io.TextIOWrapper(stream, "utf-8", errors="backslashreplace", newline="")
-        lines: Iterator[str] = (line.lstrip(_MARK) for line in text)
+        lines: Iterator[str] = (line.lstrip(_MARK) for line in _bounded_lines(text))
         lines = (line for line in lines if not line.startswith(_comment_marks(source)))
         if source.delimiter == WHITESPACE:
             lines = ("\t".join(line.split()) for line in lines)
@@ -83,24 +95,33 @@ def csv_columns(path: Path, source: Source, *, total: bool = False) -> list[str]
     return names
 
 
+def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """Yield the lines of a file; OddFile for one that is too long, before its rest is read."""
+    while line := text.readline(LONGEST_LINE + 1):
+        # As bytes, of which those that are no text are at least one each here too.
+        if len(line.encode()) > LONGEST_LINE:
+            raise OddFile(*_LONG_LINE)
+        yield line
+
+
 def csv_tables(
     path: Path, source: Source, columns: list[str], *, total: bool
 ) -> Iterator[pa.Table]:
     """The declared ``columns`` as bytes, one table or more: guessing a type would look at the rows.
 
     total   one line one row, dropping what is none, and a part of the file at a time; else an
-            irregular row is a pyarrow.ArrowException, and the file is read whole
+            irregular row is a pyarrow.ArrowException, a line or a file that is too long is an
+            OddFile, and the file is read whole
     """
     names = csv_columns(path, source, total=total)
     yield pa.table({name: pa.array([], pa.binary()) for name in columns})
     if not total:
-        with pa.input_stream(str(path), compression="detect") as stream:
-            rows = _without_header(_content(stream.read(), source), source)
+        rows = _without_header(_content(_whole_file(path), source), source)
         if rows.strip(b"\r\n"):
             yield _parsed(rows, names, columns, source, total=False)
         return
     is_header = not source.header
-    for block in _whole_lines(path):
+    for block in _whole_lines(path, total=True):
         lines = [line for line in _content(block, source).splitlines() if line]
         if is_header and lines:
             del lines[0]
@@ -110,8 +131,24 @@ def csv_tables(
             yield _parsed(rows, names, columns, source, total=True)
 
 
-def _whole_lines(path: Path) -> Iterator[bytes]:
-    """The content of a file in parts of about BYTES_A_PART, each of whole lines."""
+def _whole_file(path: Path) -> bytes:
+    """Return the content of a file; OddFile before more of it is in memory than may be."""
+    parts, size = [], 0
+    for part in _whole_lines(path, total=False):
+        parts.append(part)
+        size += len(part)
+        if size > BYTES_A_FILE:
+            expected = f"at most {BYTES_A_FILE:,} bytes of public rows in one CSV file, unpacked"
+            raise OddFile(expected, "more: write them to Parquet")
+    return b"".join(parts)
+
+
+def _whole_lines(path: Path, *, total: bool) -> Iterator[bytes]:
+    """Yield the content of a file in parts of about BYTES_A_PART, each of whole lines. However long
+    a line is, no more of it is in memory than such a part.
+
+    total   a line longer than LONGEST_LINE is left out, as it is no row; else it is an OddFile
+    """
     with pa.input_stream(str(path), compression="detect") as stream:
         rest = b""
         while part := stream.read(BYTES_A_PART):
@@ -119,10 +156,28 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
             # A carriage return at the very end may be the first half of a line end.
             end = 1 + max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, len(rest) - 1))
             if end:
-                yield rest[:end]
+                yield _short_lines(rest[:end], total=total)
                 rest = rest[end:]
+            if len(rest) > LONGEST_LINE + 1:
+                # Of a line without an end this is enough to know it by; its last byte may be half
+                # of a line end.
+                rest = rest[: LONGEST_LINE + 1] + rest[-1:]
+                if not total:
+                    raise OddFile(*_LONG_LINE)
         if rest:
-            yield rest
+            yield _short_lines(rest, total=total)
+
+
+def _short_lines(lines: bytes, *, total: bool) -> bytes:
+    """Return the lines that are not too long, each judged as it stands in the file: white space and
+    marks that are taken away later must not make one shorter.
+    """
+    each = lines.splitlines(keepends=True)
+    if max(map(len, each)) <= LONGEST_LINE:
+        return lines
+    if not total:
+        raise OddFile(*_LONG_LINE)
+    return b"".join(line for line in each if len(line) <= LONGEST_LINE)
 
 
 def _parsed(
@@ -190,8 +245,6 @@ def _regular_lines(lines: Sequence[bytes], source: Source, *, cells: int) -> Ite
     """The lines that are rows of ``cells`` cells, quoted in the one way pyarrow cannot misread."""
     delimiter = _delimiter(source)
     for line in lines:
-        if len(line) > LONGEST_LINE:
-            continue
         if b'"' in line:
             row = _quoted_row(line.decode("latin-1"), delimiter)
             if len(row) == cells:
@@ -230,8 +283,8 @@ def guarded(
         return read()
     except OSError:
         got = "a damaged or truncated one"
-    except NotUtf8:
-        expected, got = "UTF-8 text", "UTF-16"
+    except OddFile as odd:
+        expected, got = odd.expected, odd.got
     except (pa.ArrowException, UnicodeError, csv.Error, NoHeader):
         pass
     # Raised outside of the handler, so that no __context__ carries the quoted row along.
@@ -400,7 +453,17 @@ def _converted(
     spec: DatasetSpec, name: str, column: pa.ChunkedArray, type_: pa.DataType
 ) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        # The cells of a dictionary before they are repeated for each row: a long one becomes short.
+        pairs = [
+            (_converted(spec, name, pa.chunked_array([chunk.dictionary]), type_), chunk.indices)
+            for chunk in column.chunks
+        ]
+        parts = guarded(
+            spec,
+            lambda: [part for cells, indices in pairs for part in cells.take(indices).chunks],
+            expected="rows that name cells of their dictionary",
+        )
+        return pa.chunked_array(parts, type_)
     if column.type == pa.binary() or column.type in _TEXT:
         return _text(spec, name, column)
     if column.type in REAL and type_ == pa.string():
@@ -408,8 +471,8 @@ def _converted(
         signs = next(iter(spec.signs_of(name)), PLAIN)
         # Each text will be read by the declared signs.
         words[:] = [None if word is None else signs.written(word) for word in words]
-        cells = [words[place] if place >= 0 else None for place in places]
-        return pa.chunked_array([pa.array(cells, pa.string())])
+        written = [words[place] if place >= 0 else None for place in places]
+        return pa.chunked_array([pa.array(written, pa.string())])
     if kind_of(column.type) == "time":
         return converted_times(column, type_)
     return column.cast(type_)
@@ -427,11 +490,19 @@ def converted_times(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedAr
 
 
 def _text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Cells as UTF-8 text. Bytes that are none are an error of public data. On sensitive data they
-    spoil their own cell: replaced in an attribute, and no person at all in the person's
-    column, where a replacement would make one person of two.
+    """Cells as UTF-8 text. Bytes that are none, and cells that are too long, are an error of public
+    data. On sensitive data they spoil their own cell: replaced or cut in an attribute, and no
+    person at all in the person's column, where that would make one person of two.
     """
     cells = column.cast(pa.binary())
+    is_long = pc.greater(pc.binary_length(cells), LONGEST_CELL)
+    if pc.any(is_long).as_py():
+        if not spec.is_release:
+            expected = f"cells of at most {LONGEST_CELL:,} bytes in column {name!r}"
+            raise refusal(spec, expected, "a longer one")
+        is_person = name == spec.protection.column
+        short = None if is_person else pc.binary_slice(cells, 0, LONGEST_CELL + 1)
+        cells = pc.if_else(is_long, short, cells)
     if not spec.is_release:
         return guarded(
             spec,

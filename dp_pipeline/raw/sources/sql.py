@@ -30,7 +30,13 @@ from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from dp_pipeline.raw.sources.reading import check_names, converted_times, declared_columns, refusal
+from dp_pipeline.raw.sources.reading import (
+    LONGEST_CELL,
+    check_names,
+    converted_times,
+    declared_columns,
+    refusal,
+)
 from dp_pipeline.raw.values import PLAIN
 from dp_pipeline.spec.clock import Signs
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -218,7 +224,7 @@ def _expression(name: str, kind: pa.DataType, encoding: str, sign: str) -> str:
     column = f"declared.{quoted(name)}"
     if not pa.types.is_binary(kind):
         return column
-    text = f"CAST({column} AS text)"
+    text = f"left(CAST({column} AS text), {LONGEST_CELL + 1})"
     if sign != ".":
         text = f"replace({text}, '.', '{sign}')"
     return f"textsend({text})" if encoding == "SQL_ASCII" else f"convert_to({text}, 'UTF8')"
@@ -247,10 +253,17 @@ def sqlite_selection(connection: Connection, spec: DatasetSpec) -> Selection:
     assert isinstance(driver, sqlite3.Connection)
     driver.text_factory = bytes
     declared = declared_columns(spec)
-    statement = around(spec.source.query, ", ".join(map(quoted, declared)))
+    statement = around(spec.source.query, ", ".join(map(_bounded, declared)))
     types = dict.fromkeys(declared, pa.binary())
     signs = {name: one for name in declared for one in spec.signs_of(name)}
     return Selection(statement, types, person=spec.protection.column, signs=signs)
+
+
+def _bounded(name: str) -> str:
+    """A column whose cells come no longer than needed to see that they are too long."""
+    column, most = quoted(name), LONGEST_CELL + 1
+    is_long = f"typeof({column}) IN ('text', 'blob') AND length(CAST({column} AS blob)) > {most}"
+    return f"CASE WHEN {is_long} THEN substr(CAST({column} AS blob), 1, {most}) ELSE {column} END"
 
 
 BATCH_ROWS = 50_000

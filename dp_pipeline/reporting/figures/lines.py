@@ -242,7 +242,7 @@ def _on_two_lines(texts: Sequence[str], at: Sequence[float]) -> list[str]:
 
 def _scale_up(axes: Axes, lines: Sequence[Line], up: Up) -> None:
     """From the floor to a little above the highest bar; log where a line would be flat."""
-    from matplotlib.ticker import LogLocator, NullLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     points, extra = _finite(lines), [value for value, _ in up.references]
     low = min([*(point.value - point.bar for point in points), *extra])
@@ -252,7 +252,10 @@ def _scale_up(axes: Axes, lines: Sequence[Line], up: Up) -> None:
         lowest = min([point.value for point in points] + [one for one in extra if one > 0])
         axes.set_yscale("log")
         subs = (1.0,) if high > 100 * lowest else (1.0, 2.0, 5.0)
-        axes.yaxis.set_major_locator(LogLocator(subs=subs))
+        # Within a power of ten there may be none of these.
+        is_short = high * 1.3 < 10 * lowest / 1.3
+        locator = MaxNLocator(6, steps=[1, 2, 5, 10]) if is_short else LogLocator(subs=subs)
+        axes.yaxis.set_major_locator(locator)
         axes.yaxis.set_minor_locator(NullLocator())
         axes.set_ylim(lowest / 1.3, high * 1.3)
     else:

@@ -36,7 +36,7 @@ from dp_pipeline.release.accountant import split
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.measurement import NoiseRate, NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.amounts import PURE
+from dp_pipeline.spec.amounts import PURE, Currency
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import Names
 from dp_pipeline.spec.errors import DeclarationError
@@ -56,6 +56,10 @@ def _refined(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:
             found |= {one.attributes: one for one in asked.refine(amounts)}
     return [found[one] for one in names]
 
+
+BETTER_PURE = 0.95
+"""Pure ε is taken where its noise at ε = 1 is at most this part of Gaussian noise: at ε = 0.05,
+where ρ buys more, it is then about as much."""
 
 ROWS = Fraction(1, 100)
 FEWEST_ROWS = 50.0
@@ -151,6 +155,24 @@ class OneShot(TableModel):
                 f"OneShot: prior: expected no `{other}` beside it, got one: tables are chosen by "
                 "public rows"
             )
+
+    def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:
+        """Whether both kinds of plans that the rows may lead to have less noise."""
+        sizes = self.sizes(domain)
+        if len(sizes) < 2 or self.quality == "best_plus":
+            return False
+        pure, concentrated = (
+            Planning(
+                sizes,
+                1.0,
+                currency.amount_of(Fraction(1)),
+                NoiseRate(currency != PURE, 1),
+                self.clique_cells,
+            ).total_noise
+            for currency in (PURE, Currency(delta))
+        )
+        both = zip(pure, concentrated, strict=True)
+        return all(one <= BETTER_PURE * other for one, other in both)
 
     def most_cells(self, domain: Domain) -> int:
         """Of all measured tables together, or of all cliques."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import log, pi, prod, sqrt
 from typing import Any
 
@@ -166,6 +166,9 @@ OF_MEAN, OF_MEAN_BESIDE_GAPS = 0.8, 0.6
 """Views are measured where an average pair's noise, half of it, is at most this part of the mean of
 U; the second where the gaps of all pairs can be measured instead, which loses less."""
 
+FEW_GROUPS = 4
+"""Groups of an attribute's levels in a measured table, about, where noise is much."""
+
 MOST_PACKED = 256
 """Cells of a table that attributes are packed into."""
 
@@ -294,6 +297,20 @@ class Planning:
         shares = [self.rate.share(one_way_noise(table, self.sizes)) for table in self.packed]
         together, apart = (self.rate.of_shares(one, 1.0) for one in (sum(shares), self._apart))
         return together < PACKED_ALIKE * apart
+
+    @property
+    def total_noise(self) -> tuple[float, float]:
+        """Return the mean |noise| of all cells, in rows, of two plans: every attribute once, and
+        all pairs. Where views cannot cover these, one-way marginals and a chain of pairs of few
+        groups stand for them. The number of rows has no part in it.
+        """
+        amount = float(self.amount)
+        once = [one_way_noise(table, self.sizes) for table in self.packed]
+        if self.is_coverable:
+            return self.rate.least(once, amount), self._view_noise(self.views)
+        sizes = list(self.sizes.values())
+        chain = [min(FEW_GROUPS, a) * min(FEW_GROUPS, b) for a, b in pairwise(sizes)]
+        return self.rate.least(once, amount), self.rate.least([*sizes, *chain], amount)
 
     @property
     def one_way_noise(self) -> float:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import isfinite, sqrt
 from typing import Literal
 
-from dp_pipeline.studies.results import Mean, Place, Summary
+from benchmarks.papers.results import Mean, Place, Summary
 
 SURE = 3.0
 """Standard errors beyond which a difference of two means counts: by chance, for one pair of
@@ -111,13 +111,15 @@ class PaperClaim:
         """Over every data set and level where the system and all it is compared with were
         measured.
         """
-        outcome = {}
+        outcome, missing = {}, 0
         for dataset in summary.datasets:
             for own, others in self._compared(summary, dataset, way):
                 found = self._outcome(summary, measured, own, others)
-                if found is not None:
+                if found is None:
+                    missing += 1
+                else:
                     outcome[dataset, own.level] = found
-        return Verdict.by(self.rule, outcome, over=summary.factors.letter)
+        return Verdict.by(self.rule, outcome, over=summary.factors.letter, missing=missing)
 
     def _compared(
         self, summary: Summary, dataset: str, way: str
@@ -127,9 +129,10 @@ class PaperClaim:
         for smaller, level in pairwise(("", *summary.levels(dataset))):
             own = Place(dataset, way, self.system, level)
             is_claimed = self.up_to is None or Fraction(level) <= self.up_to
-            if is_claimed and Fraction(level) >= summary.factors.least:
+            if is_claimed and Fraction(level) >= summary.factors.min_level:
                 others = [own._replace(system=other) for other in self.against]
-                yield own, others or [own._replace(level=smaller)]
+                if others or smaller or self.at_most is not None:
+                    yield own, others or [own._replace(level=smaller)]
 
     def _outcome(
         self, summary: Summary, measured: Measured, own: Place, others: Sequence[Place]
@@ -139,7 +142,7 @@ class PaperClaim:
             numbers = summary.numbers(own, measure).values()
             within = max(numbers, default=0.0) <= self.at_most
             return ("better" if within else "worse") if numbers else None
-        if summary.factors.paired:
+        if summary.factors.is_paired:
             (other,) = others
             gain = summary.difference(own, other, measure)
             return standing(gain, [_NOTHING], rule=self.rule, lower_is_better=lower)
@@ -156,22 +159,29 @@ class Verdict:
     held      (data set, ε or K as text) → whether the claim held there
     outcome   (data set, ε or K as text) → how the claim's system stood against the others
     over      ε or K
+    missing   places that the claim is about and where a comparison did not run
     """
 
     held: Mapping[tuple[str, str], bool]
     outcome: Mapping[tuple[str, str], Outcome]
     over: str = "ε"
+    missing: int = 0
 
     @classmethod
     def by(
-        cls, rule: Rule, outcome: Mapping[tuple[str, str], Outcome], *, over: str = "ε"
+        cls,
+        rule: Rule,
+        outcome: Mapping[tuple[str, str], Outcome],
+        *,
+        over: str = "ε",
+        missing: int = 0,
     ) -> Verdict:
         """What came of a claim with this rule."""
         held = {
             place: stands == "better" if rule == "better" else stands != "worse"
             for place, stands in outcome.items()
         }
-        return cls(held, outcome, over)
+        return cls(held, outcome, over, missing)
 
     @property
     def text(self) -> str:
@@ -180,12 +190,20 @@ class Verdict:
         >>> places = {("a", "0.1"): True, ("a", "1"): False}
         >>> Verdict(places, {("a", "0.1"): "better", ("a", "1"): "worse"}).text
         'held only at a: 0.1 (1 of 2 places); the contrary at a: 1'
+        >>> Verdict({("a", "1"): True}, {("a", "1"): "better"}, missing=2).text
+        'held (1 of 1 places); not compared at 2 others'
         """
-        count = sum(self.held.values())
         if not self.held:
             return "not measured"
+        others = f"; not compared at {self.missing} others" if self.missing else ""
+        return self._text + others.replace(" 1 others", " 1 other")
+
+    @property
+    def _text(self) -> str:
+        count = sum(self.held.values())
         if count == len(self.held):
-            return f"held (all {count} places)"
+            every = f"{count} of {count}" if self.missing else f"all {count}"
+            return f"held ({every} places)"
         contrary = self._where(place for place, one in self.outcome.items() if one == "worse")
         tail = f"; the contrary at {contrary}" if contrary else "; nowhere the contrary"
         if count == 0:
@@ -218,7 +236,8 @@ class Verdict:
         if not self.held:
             return "not measured"
         if count == len(self.held):
-            return f"held in all {count}"
+            every = f"{count} of {count} that ran" if self.missing else f"all {count}"
+            return f"held in {every}"
         words = f"held in {count} of {len(self.held)}" if count else self._not_once
         return words + (f", the contrary in {contrary} of {len(self.held)}" if contrary else "")
 

@@ -1,5 +1,5 @@
 """What discovery and constraints do to a table of Adult:
-``python -m dp_pipeline_tests.models.study_real_columns [REPETITIONS]`` prints the tables of the
+``python benchmarks/real_columns.py [REPETITIONS]`` prints the tables of the
 decisions about them, with ``DP_PIPELINE_DATA`` set, in about a quarter of an hour.
 
 Four fifths of the rows are fitted, a fifth is asked about. Every comparison is at one total ε:

@@ -6,19 +6,22 @@ without the repetition; a mean is over the repetitions there.
 
 from __future__ import annotations
 
+import csv
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import isfinite, nan, sqrt
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dp_pipeline.reporting.text import number_text
 
 Row = Mapping[str, Any]
-"""One finished cell: text, whole numbers, floats, None where there is no number, or such rows."""
+"""One finished cell: text, integers, floats, None where there is no number, or such rows."""
 
-_MOST_DECIMALS = 4
+_MAX_DECIMALS = 4
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class System:
 
     @property
     def is_published(self) -> bool:
-        """Whether this is a variant as published, which costs another ε than the one asked for."""
+        """Whether this is a variant as published, which costs another ε than the requested one."""
         return self.parameters.get("variant") == "published"
 
 
@@ -65,19 +68,19 @@ class Mean:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Mean:
-        """NaN where there is no number.
+        """Return the mean of at least one number.
 
         >>> Mean.of([1.0, 3.0])
         Mean(value=2.0, error=1.0, repeats=2)
         """
         n = len(values)
-        mean = sum(values) / n if n else nan
+        mean = sum(values) / n
         if n < 2:
             return cls(mean, nan, n)
         return cls(mean, sqrt(sum((v - mean) ** 2 for v in values) / (n - 1) / n), n)
 
     def times(self, factor: float) -> Mean:
-        """The mean of the numbers times a factor above 0."""
+        """Return the mean of the numbers times a factor above 0."""
         return Mean(factor * self.value, factor * self.error, self.repeats)
 
     @property
@@ -91,9 +94,9 @@ class Mean:
             return number_text(self.value)
         mantissa, _, exponent = f"{self.error:.1e}".partition("e")
         # One digit of 0.14 would be off by a third: a leading 1 keeps a second digit.
-        decimals = min(_MOST_DECIMALS, (mantissa[0] == "1") - int(exponent))
+        decimals = min(_MAX_DECIMALS, (mantissa[0] == "1") - int(exponent))
         if self.error == 0:
-            decimals = _MOST_DECIMALS
+            decimals = _MAX_DECIMALS
         value, error = (round(number, decimals) + 0.0 for number in (self.value, self.error))
         return f"{value:,.{max(0, decimals)}f} ± {error:,.{max(0, decimals)}f}"
 
@@ -107,13 +110,14 @@ class Factors:
     letter       what it is called: ε or K
     order        column → what its values are sorted by; rows are sorted by all of these columns,
                  by the first one first
-    facts        the columns beside these that are no measures
+    facts        the columns alongside these that are no measures
     way          column of the ways in which one system is measured, and ``ways`` their order;
                  None where there is one way. What is measured in the way ``none`` stands in all
     baselines    name → the only level at which it is measured: it stands at every level
-    paired       whether the systems of one repetition saw the same rows with the same seed
-    least        levels below it promise nothing, so that no claim is about them
+    is_paired    whether the systems of one repetition saw the same rows with the same seed
+    min_level    levels below it promise nothing, so that no claim is about them
     derived      measure → how the means make it, at one place
+    is_counted_by_measure   whether measures of one place are repeated differently often
     """
 
     systems: Mapping[str, System]
@@ -124,76 +128,91 @@ class Factors:
     way: str | None = None
     ways: tuple[str, ...] = ("",)
     baselines: Mapping[str, str] = field(default_factory=dict)
-    paired: bool = False
-    least: int = 0
+    is_paired: bool = False
+    min_level: int = 0
     derived: Mapping[str, Callable[[Summary, Place], Mean | None]] = field(default_factory=dict)
+    is_counted_by_measure: bool = False
 
     def place(self, row: Row) -> Place:
-        """Where a row belongs."""
+        """Return where a row belongs."""
         way = row[self.way] if self.way else ""
         return Place(row["dataset"], way, row["system"], str(row[self.level]))
 
     def columns_of(self, place: Place) -> dict[str, str]:
-        """The columns of a place, in their order."""
-        way = {} if self.way is None else {self.way: place.way}
-        known = {"dataset": place.dataset, "system": place.system, self.level: place.level, **way}
+        """Return the columns of a place, in their order."""
+        known = {"dataset": place.dataset, "system": place.system, self.level: place.level}
+        known |= {self.way: place.way} if self.way else {}
         return {name: known[name] for name in self.order if name in known}
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What came of finished cells.
+    """The means of finished cells.
 
-    rows   one a place, use and repetition, sorted
+    measures   columns of numbers, in their order
+    means      place → measure → mean, both in their order; an absent measure has no number there
+    rows       one a place, use and repetition, sorted; none where the means were read from a file
     """
 
     factors: Factors
-    rows: tuple[Row, ...]
+    measures: tuple[str, ...]
+    means: Mapping[Place, Mapping[str, Mean]]
+    rows: tuple[Row, ...] = ()
 
     @classmethod
     def of(cls, factors: Factors, rows: Iterable[Row]) -> Summary:
-        """The summary of rows in any order."""
+        """Summarise rows in any order."""
 
         def rank(row: Row) -> list[Any]:
             return [of(row[name]) for name, of in factors.order.items()]
 
-        return cls(factors, tuple(sorted(rows, key=rank)))
-
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """Every column that a row has, in the order in which they come."""
-        return tuple(dict.fromkeys(name for row in self.rows for name in row))
-
-    @cached_property
-    def measures(self) -> tuple[str, ...]:
-        """Those that hold numbers."""
-        no_measures = {*self.factors.order, *self.factors.facts, self.factors.level, "failure"}
-        return tuple(name for name in self.columns if name not in no_measures)
-
-    @cached_property
-    def by_place(self) -> Mapping[Place, list[Row]]:
-        """Place → its rows that hold numbers."""
-        found: dict[Place, list[Row]] = {}
-        for row in self.rows:
+        ordered = tuple(sorted(rows, key=rank))
+        no_measures = {*factors.order, *factors.facts, factors.level, "failure"}
+        columns = dict.fromkeys(name for row in ordered for name in row if name not in no_measures)
+        numbers: dict[Place, dict[str, list[float]]] = {}
+        for row in ordered:
             if not row["failure"]:
-                found.setdefault(self.factors.place(row), []).append(row)
-        return found
+                here = numbers.setdefault(factors.place(row), {name: [] for name in columns})
+                for name, values in here.items():
+                    values.extend([row[name]] if row.get(name) is not None else [])
+        return cls(
+            factors,
+            tuple(columns),
+            {
+                place: {name: Mean.of(values) for name, values in here.items() if values}
+                for place, here in numbers.items()
+            },
+            ordered,
+        )
+
+    @classmethod
+    def read(cls, factors: Factors, path: Path) -> Summary:
+        """Read the means of a ``summary.csv``, which holds ``summary_rows``."""
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        columns = [name.removesuffix("_se") for name in rows[0] if name.endswith("_se")]
+        measures = tuple(name for name in columns if name not in factors.derived)
+        return cls(
+            factors,
+            measures,
+            {
+                factors.place(row): {
+                    name: Mean(
+                        float(row[name]),
+                        float(row[f"{name}_se"] or nan),
+                        int(row.get(f"{name}_repeats") or row["repeats"]),
+                    )
+                    for name in measures
+                    if row[name]
+                }
+                for row in rows
+            },
+        )
 
     @cached_property
     def failures(self) -> Mapping[Place, str]:
         """Place → the line of a system that refused there."""
         return {self.factors.place(row): row["failure"] for row in self.rows if row["failure"]}
-
-    @cached_property
-    def means(self) -> Mapping[Place, Mapping[str, Mean]]:
-        """Place → measure → mean, in the order of the rows; what was not measured is absent."""
-        return {place: dict(self._means(rows)) for place, rows in self.by_place.items()}
-
-    def _means(self, rows: Sequence[Row]) -> Iterator[tuple[str, Mean]]:
-        for measure in self.measures:
-            values = [row[measure] for row in rows if row.get(measure) is not None]
-            if values:
-                yield measure, Mean.of(values)
 
     @cached_property
     def datasets(self) -> tuple[str, ...]:
@@ -203,52 +222,83 @@ class Summary:
     @cached_property
     def ways(self) -> tuple[str, ...]:
         """The ways to show: ``none`` stands in each of them."""
-        found = {place.way for place in self.means}
-        return tuple(way for way in self.factors.ways if way in found) or self.factors.ways[:1]
+        measured = {place.way for place in self.means}
+        return tuple(way for way in self.factors.ways if way in measured) or self.factors.ways[:1]
 
     def systems(self, dataset: str) -> tuple[str, ...]:
-        """Systems with a mean on a data set, in their order."""
-        found = {place.system for place in self.means if place.dataset == dataset}
-        return tuple(name for name in self.factors.systems if name in found)
+        """Return the systems with a mean on a data set, in their order."""
+        measured = {place.system for place in self.means if place.dataset == dataset}
+        return tuple(name for name in self.factors.systems if name in measured)
 
     def levels(self, dataset: str) -> tuple[str, ...]:
-        """ε or K of a data set with a mean, ascending; not those of baselines."""
+        """Return ε or K of a data set with a mean, ascending; not those of baselines."""
         baselines = self.factors.baselines
         places = [p for p in self.means if p.dataset == dataset and p.system not in baselines]
         return tuple(sorted({place.level for place in places}, key=Fraction))
 
     def mean(self, place: Place, measure: str) -> Mean | None:
-        """One mean: of a baseline the same at every level, of a system with one way the same in
-        every way. None where nothing was measured.
+        """Return one mean, None where nothing was measured. That of a baseline is the same at every
+        level, that of a system with one way the same in every way.
         """
         if measure in self.factors.derived:
             return self.factors.derived[measure](self, place)
         level = self.factors.baselines.get(place.system, place.level)
         for way in (place.way, "none"):
-            found = self.means.get(place._replace(way=way, level=level), {}).get(measure)
-            if found is not None:
-                return found
+            means = self.means.get(place._replace(way=way, level=level), {})
+            if measure in means:
+                return means[measure]
         return None
 
+    @cached_property
+    def _rows_of(self) -> Mapping[Place, list[Row]]:
+        rows = defaultdict(list)
+        for row in self.rows:
+            if not row["failure"]:
+                rows[self.factors.place(row)].append(row)
+        return rows
+
+    def fact(self, place: Place, name: str) -> Any:
+        """Return a fact of a place: the same in all of its rows."""
+        return self._rows_of[place][0][name]
+
     def numbers(self, place: Place, measure: str) -> dict[int, float]:
-        """Repetition → number."""
-        rows = self.by_place.get(place, [])
+        """Return repetition → number."""
+        rows = self._rows_of.get(place, [])
         return {row["repetition"]: row[measure] for row in rows if row.get(measure) is not None}
 
     def difference(self, own: Place, other: Place, measure: str) -> Mean | None:
-        """Mean of ``own`` less ``other`` over the repetitions that both have: they saw the same
-        rows in the same folds, so what differs is what they did. None without such a repetition.
+        """Return the mean of ``own`` less ``other`` over the repetitions that both have: they saw
+        the same rows in the same folds, so what differs is what they did. None without any.
         """
         ours, theirs = self.numbers(own, measure), self.numbers(other, measure)
         pairs = [ours[at] - theirs[at] for at in ours if at in theirs]
         return Mean.of(pairs) if pairs else None
 
     def repeats(self, *, but: Sequence[str] = ()) -> tuple[int, int]:
-        """Fewest and most repetitions of a number; ``but`` are measures that do not count."""
-        found = [
+        """Return the fewest and most repetitions of a number; measures of ``but`` do not count."""
+        counts = [
             mean.repeats
             for means in self.means.values()
             for measure, mean in means.items()
             if measure not in but
         ]
-        return min(found), max(found)
+        return min(counts), max(counts)
+
+
+def summary_rows(summary: Summary) -> Iterator[Row]:
+    """Return one row a place; ``…_se`` are standard errors. What is derived of a system with one
+    way is derived in the first of the ways.
+    """
+    factors = summary.factors
+    for place, means in summary.means.items():
+        row: dict[str, Any] = dict(factors.columns_of(place))
+        if not factors.is_counted_by_measure:
+            row["repeats"] = max(mean.repeats for mean in means.values())
+        at = place._replace(way=factors.ways[0]) if place.way == "none" else place
+        for measure in (*summary.measures, *factors.derived):
+            mean = summary.mean(at, measure)
+            row[measure] = None if mean is None else mean.value
+            row[f"{measure}_se"] = mean.error if mean and isfinite(mean.error) else None
+            if factors.is_counted_by_measure:
+                row[f"{measure}_repeats"] = 0 if mean is None else mean.repeats
+        yield row

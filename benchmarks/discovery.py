@@ -1,8 +1,8 @@
-"""How good discovery is on five distributions: ``python -m dp_pipeline_tests.gate.study_discovery``
-prints the tables of the decision about it, in about two minutes.
+"""How good discovery is on five distributions: ``python benchmarks/discovery.py`` prints the
+tables of the decision about it, in about two minutes.
 
 Quantiles of the tree are compared with joint exponential ones (Gillenwater, Joseph, Kulesza,
-"Differentially Private Quantiles", ICML 2021), here in floats and for this study alone.
+"Differentially Private Quantiles", ICML 2021), here in floats and for this comparison alone.
 """
 
 from __future__ import annotations
@@ -25,8 +25,17 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovered import Found
 from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.errors import NotDiscovered
-from dp_pipeline_tests.raw.written import KEY, written_spec
+from dp_pipeline.spec.parser import load_spec
 
+KEY = b"k" * 32
+SPEC = """
+name: numbers
+description: Drawn numbers.
+population: numbers
+purpose: benchmark
+protection: {unit: one_row}
+source: {kind: csv, path: rows.csv}
+"""
 ROWS = 10_000
 FEW = 2_500
 """Rows where joint quantiles are compared: their time grows with the square of it."""
@@ -63,8 +72,9 @@ def found(spec: DatasetSpec, values: FloatArray, seed: int) -> Found | None:
 
 def spec_of(attribute: str, epsilon: str) -> DatasetSpec:
     with tempfile.TemporaryDirectory() as folder:
-        more = f"discover: {{epsilon: {epsilon}}}"
-        return written_spec(Path(folder), f"{{x: {attribute}}}", more=more)
+        path = Path(folder) / "numbers.yaml"
+        path.write_text(f"{SPEC}attributes: {{x: {attribute}}}\ndiscover: {{epsilon: {epsilon}}}\n")
+        return load_spec(path)
 
 
 def share_outside(values: FloatArray, bounds: tuple[float, float]) -> float:

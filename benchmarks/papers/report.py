@@ -1,0 +1,426 @@
+"""The files of a study beside its journal: tables, pictures and report.md, from its summary."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.papers.claims import PaperClaim, Verdict
+from benchmarks.papers.results import Factors, Mean, Place, Row, Summary, summary_rows
+from dp_pipeline.files import plain_cells, write_whole
+from dp_pipeline.reporting.figures import picture
+from dp_pipeline.reporting.figures.lines import Across, Line, Point, Up, line_chart
+from dp_pipeline.reporting.text import number_text
+from dp_pipeline.spec.errors import PipelineError
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A measure over ε or K: one picture of every data set that has it.
+
+    file         behind the name of the data set
+    title        behind the name of the data set
+    footnote     behind what the bars are
+    references   baseline → the name of its line
+    """
+
+    measure: str
+    file: str
+    title: str
+    up: Up
+    footnote: str = ""
+    way: str = ""
+    references: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A measure as numbers: a line a system, a column a level."""
+
+    measure: str
+    words: str
+    way: str = ""
+    text: Callable[[Mean], str] = lambda mean: mean.text
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds or memory of a system: one number a data set.
+
+    column    in the table of costs
+    is_peak   the largest mean over levels and ways; else their mean
+    """
+
+    measure: str
+    column: str
+    title: str
+    label: str
+    footnote: str
+    is_peak: bool = False
+
+    def of(self, summary: Summary, dataset: str, system: str) -> float | None:
+        """Return the number, None where it was not measured."""
+        values = [
+            means[self.measure].value
+            for place, means in summary.means.items()
+            if (place.dataset, place.system) == (dataset, system) and self.measure in means
+        ]
+        if not values:
+            return None
+        return max(values) if self.is_peak else sum(values) / len(values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What the report of one study compares, claims and shows.
+
+    title, intro         its head
+    claims_head          heading of the verdicts; ``claims_words`` say what a verdict means
+    repetitions          what is repeated
+    settings             how it was measured, one fact each
+    once                 measures that are measured once, however many repetitions there are
+    curves, tables       over ε or K, picture by picture and table by table
+    titles_of_ways       way → its name; with them the verdicts of a claim stand side by side, one
+                         column a way
+    costs                with the heading and the words of their table
+    published            measure → its head in the table of variants as published
+    baseline_titles      baselines that are no systems; they come first in tables
+    """
+
+    factors: Factors
+    claims: tuple[PaperClaim, ...]
+    title: str
+    intro: str
+    claims_head: str = "What was claimed, and whether it held"
+    claims_words: str
+    repetitions: str = "repetitions of each system at each ε"
+    settings: tuple[str, ...]
+    once: tuple[str, ...] = ()
+    across: Across = Across("ε (log scale; smaller protects more)", "log")
+    curves: Callable[[Summary], Iterable[Curve]]
+    tables: Callable[[Summary], Iterable[Table]]
+    titles_of_ways: Mapping[str, str] = field(default_factory=dict)
+    costs: tuple[Cost, ...] = ()
+    costs_head: tuple[str, str] = ("", "")
+    published: Mapping[str, str] = field(default_factory=dict)
+    baseline_titles: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_report(
+    folder: Path, report: Report, summary: Summary, cells: int, header: Mapping[str, str]
+) -> Path:
+    """Write tables, pictures and report; return the path of ``report.md``.
+
+    cells    how many were measured
+    header   what made the cells
+
+    PipelineError when every system refused.
+    """
+    if not any(summary.systems(dataset) for dataset in summary.datasets):
+        why = next(iter(summary.failures.values()), "no cell")
+        raise PipelineError(f"{folder}: expected a system that can be run, got: {why}")
+    columns = dict.fromkeys(name for row in summary.rows for name in row)
+    _write(folder / "results.csv", csv_text(list(columns), summary.rows))
+    means = list(summary_rows(summary))
+    _write(folder / "summary.csv", csv_text(list(means[0]), means))
+    pictures = list(draw_pictures(report, summary))
+    for drawn in pictures:
+        _write(folder / drawn.file, drawn.content)
+    path = folder / "report.md"
+    _write(path, report_text(report, summary, cells, pictures, header).encode())
+    return path
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Row]) -> bytes:
+    """Return one line a row, empty where there is no number."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(map(plain_cells, rows))
+    return text.getvalue().encode()
+
+
+def _write(path: Path, content: bytes) -> None:
+    write_whole(path, lambda file: file.write(content))
+
+
+_WIDTH = 6.6
+"""Inches of a picture: lines with long names at their ends."""
+
+
+class Picture(NamedTuple):
+    """One PNG of the report, and the name of its file."""
+
+    dataset: str
+    file: str
+    title: str
+    content: bytes
+
+
+def draw_pictures(report: Report, summary: Summary) -> Iterator[Picture]:
+    """Draw data set by data set: curves over ε or K, then costs."""
+    for dataset in summary.datasets:
+        for curve in report.curves(summary):
+            lines = lines_of(summary, dataset, curve)
+            if lines:
+                yield _draw_curve(report, summary, dataset, curve, lines)
+        for cost in report.costs:
+            yield from _draw_bars(summary, dataset, cost)
+
+
+def lines_of(summary: Summary, dataset: str, curve: Curve) -> list[Line]:
+    """Return one line a system; none of baselines and of variants as published, of another ε."""
+    lines = []
+    for number, system in enumerate(summary.factors.systems.values()):
+        points = []
+        for level in summary.levels(dataset):
+            mean = summary.mean(Place(dataset, curve.way, system.name, level), curve.measure)
+            if mean is not None:
+                bar = mean.error if mean.repeats > 1 else 0.0
+                points.append(Point(float(level), mean.value, bar))
+        if points and not (system.is_published or system.name in summary.factors.baselines):
+            lines.append(Line(system.title, number, points))
+    return lines
+
+
+def _draw_curve(
+    report: Report, summary: Summary, dataset: str, curve: Curve, lines: Sequence[Line]
+) -> Picture:
+    references = list(curve.up.references)
+    for name, words in curve.references.items():
+        mean = summary.mean(Place(dataset, curve.way, name, ""), curve.measure)
+        if mean is not None:
+            references.append((mean.value, words))
+    title = dataset + curve.title
+    levels = sorted({point.at for line in lines for point in line.points})
+    texts = {float(level): level for level in summary.levels(dataset)}
+    content = line_chart(
+        lines,
+        across=replace(report.across, ticks={level: texts[level] for level in levels}),
+        up=replace(curve.up, references=references),
+        title=title,
+        footnote=f"Bars: ± one standard error of the mean. {curve.footnote}",
+        width=_WIDTH,
+    )
+    return Picture(dataset, f"{dataset}_{curve.file}.png", title, content)
+
+
+def _draw_bars(summary: Summary, dataset: str, cost: Cost) -> Iterator[Picture]:
+    bars = [
+        (summary.factors.systems[system].title, value)
+        for system in summary.systems(dataset)
+        if (value := cost.of(summary, dataset, system)) is not None
+    ]
+    if bars:
+        title = f"{dataset}: {cost.title}"
+        content = bar_chart(bars, label=cost.label, title=title, footnote=cost.footnote)
+        yield Picture(dataset, f"{dataset}_{cost.measure}.png", title, content)
+
+
+def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str, footnote: str) -> bytes:
+    """Draw a PNG of horizontal bars (name, value > 0) on a log axis, the first on top."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    figure = picture.new_figure(6.0, 1.1 + 0.26 * len(bars))
+    axes = figure.add_subplot()
+    picture.set_title(figure, title)
+    places = [-index for index in range(len(bars))]
+    values = [value for _, value in bars]
+    axes.barh(places, values, height=0.68, color=picture.COLOURS[0])
+    axes.set_yticks(places, [picture.plain(name, width=30) for name, _ in bars])
+    axes.set_xscale("log")
+    axes.set_xlim(min(values) / 3, max(values) * 3)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    # Every bar has its number; ticks of a short axis would say theirs in powers of ten.
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    for place, value in zip(places, values, strict=True):
+        text = f" {number_text(value)}"
+        axes.text(value, place, text, va="center", fontsize=8.5, color=picture.INK)
+    axes.set_xlabel(picture.plain(label))
+    picture.set_footnote(figure, footnote)
+    picture.quiet(axes)
+    return picture.png(figure)
+
+
+def report_text(
+    report: Report,
+    summary: Summary,
+    cells: int,
+    pictures: Sequence[Picture],
+    header: Mapping[str, str],
+) -> str:
+    """Return the whole report as markdown; arguments as of ``write_report``."""
+    parts = [f"# {report.title}", report.intro, _settings(report, summary, cells, header)]
+    parts += verdict_parts(report, summary)
+    for dataset in summary.datasets:
+        lines = [f"![{p.title}]({p.file})" for p in pictures if p.dataset == dataset]
+        parts += [f"## {dataset}", "\n".join(lines), *table_parts(report, summary, dataset)]
+    parts += [*_costs(report, summary), *_as_published(report, summary), *_refused(summary)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _bullets(facts: Iterable[str]) -> str:
+    return "\n".join(f"* {fact}" for fact in facts)
+
+
+def _settings(report: Report, summary: Summary, cells: int, header: Mapping[str, str]) -> str:
+    repeats = " to ".join(map(str, dict.fromkeys(summary.repeats(but=report.once))))
+    return _bullets(
+        [
+            *(f"{name}: {text}" for name, text in header.items()),
+            f"data sets: {', '.join(summary.datasets)}",
+            f"cells: {cells}; {report.repetitions}: {repeats}",
+            *report.settings,
+        ]
+    )
+
+
+def verdict_parts(report: Report, summary: Summary) -> Iterator[str]:
+    """Return the heading, a table of all claims, and where each of them held."""
+    yield f"## {report.claims_head}"
+    yield report.claims_words
+    titles = report.titles_of_ways
+    head = [titles[way] for way in summary.ways] if titles else ["measured by", "verdict"]
+    judged = [(claim, dict(_judged(report, summary, claim))) for claim in report.claims]
+    yield markdown_table(
+        ["claim", "source", *head],
+        (
+            line
+            for number, (claim, verdicts) in enumerate(judged, start=1)
+            for line in _lines(
+                [f"{number}. {claim.sentence}", claim.source], verdicts, is_wide=bool(titles)
+            )
+        ),
+    )
+    yield f"Where, claim by claim (data set: {summary.factors.letter}):"
+    yield "\n".join(
+        f"{number}. {_where(verdicts, is_wide=bool(titles))}"
+        for number, (_, verdicts) in enumerate(judged, start=1)
+    )
+
+
+def _judged(report: Report, summary: Summary, claim: PaperClaim) -> Iterator[tuple[str, Verdict]]:
+    """Return what a claim was measured by, and the verdict."""
+    for measured in claim.measured:
+        if measured.way is not None:
+            yield measured.title, claim.verdict(summary, measured, measured.way)
+            continue
+        for way in summary.ways:
+            yield report.titles_of_ways[way], claim.verdict(summary, measured, way)
+
+
+def _lines(
+    words: list[str], verdicts: Mapping[str, Verdict], *, is_wide: bool
+) -> Iterator[list[str]]:
+    """Return the verdicts of one claim: side by side, or a line each with the claim said once."""
+    short = {title: f"**{verdict.short}**" for title, verdict in verdicts.items()}
+    if is_wide:
+        yield [*words, *short.values()]
+        return
+    for title, text in short.items():
+        yield [*words, title, text]
+        words = ["", ""]
+
+
+def _where(verdicts: Mapping[str, Verdict], *, is_wide: bool) -> str:
+    """Return the places of one claim; what is the same of several measures is said once."""
+    titles: dict[str, list[str]] = defaultdict(list)
+    for title, verdict in verdicts.items():
+        titles[verdict.text].append(title)
+    if is_wide and len(titles) == 1:
+        return f"{next(iter(titles))}."
+    return " ".join(f"{', '.join(names)}: {text}." for text, names in titles.items())
+
+
+def table_parts(report: Report, summary: Summary, dataset: str) -> Iterator[str]:
+    """Return the tables of one data set, each with its words."""
+    levels = summary.levels(dataset)
+    for table in report.tables(summary):
+        rows = list(_means(report, summary, dataset, table))
+        if rows:
+            yield f"{table.words}:"
+            yield markdown_table(
+                ["system", *(f"{summary.factors.letter}={level}" for level in levels)], rows
+            )
+
+
+def _means(report: Report, summary: Summary, dataset: str, table: Table) -> Iterator[list[str]]:
+    """Return one row a system with a number; none of variants as published."""
+    systems = summary.factors.systems
+    comparable = [name for name in summary.systems(dataset) if not systems[name].is_published]
+    titles = {**report.baseline_titles, **{name: systems[name].title for name in comparable}}
+    for system, title in titles.items():
+        found = [
+            summary.mean(Place(dataset, table.way, system, level), table.measure)
+            for level in summary.levels(dataset)
+        ]
+        if any(found):
+            yield [title, *("–" if mean is None else table.text(mean) for mean in found)]
+
+
+def _costs(report: Report, summary: Summary) -> Iterator[str]:
+    if not report.costs:
+        return
+    head, words = report.costs_head
+    yield f"## {head}"
+    yield words
+    columns = [(dataset, cost) for dataset in summary.datasets for cost in report.costs]
+    is_one = len(report.costs) == 1
+    rows = []
+    for name, system in summary.factors.systems.items():
+        values = [cost.of(summary, dataset, name) for dataset, cost in columns]
+        if any(value is not None for value in values):
+            texts = ["–" if value is None else number_text(value) for value in values]
+            rows.append([system.title, *texts])
+    heads = [dataset if is_one else f"{dataset}, {cost.column}" for dataset, cost in columns]
+    yield markdown_table(["system", *heads], rows)
+
+
+def _as_published(report: Report, summary: Summary) -> Iterator[str]:
+    """Return the variants as published, which cost another ε and are in no comparison."""
+    factors = summary.factors
+    rows = []
+    for place, means in summary.means.items():
+        system = factors.systems.get(place.system)
+        if system is not None and system.is_published:
+            found = [means.get(measure) for measure in report.published]
+            way = [place.way] if factors.way else []
+            texts = ["–" if mean is None else mean.text for mean in found]
+            charged = [place.level, summary.fact(place, "epsilon_charged"), *texts]
+            charged.append(summary.fact(place, "reason"))
+            rows.append([place.dataset, system.title, *way, *charged])
+    if rows:
+        yield "## As published: not comparable"
+        yield "These do not promise the ε that was asked for, and are in no table and claim above."
+        head = ["data set", "system", *(["N"] if factors.way else []), "ε asked", "ε it costs"]
+        yield markdown_table([*head, *report.published.values(), "why"], rows)
+
+
+def _refused(summary: Summary) -> Iterator[str]:
+    """Return the line of each system that refused somewhere; nothing where none did."""
+    if summary.failures:
+        yield "## Refused"
+        yield "These systems cannot be run there:"
+        columns = summary.factors.columns_of
+        yield _bullets(
+            f"{' '.join(columns(place).values())}: {why}" for place, why in summary.failures.items()
+        )
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return one line a row; a bar inside a text stays inside of its cell.
+
+    >>> print(markdown_table(["a", "b"], [["1", "x|y"]]))
+    | a | b |
+    | --- | --- |
+    | 1 | x&#124;y |
+    """
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        "| " + " | ".join(text.replace("|", "&#124;") for text in line) + " |" for line in lines
+    )

@@ -1,0 +1,319 @@
+"""Cells of each study: their numbers, what they share, what is marked, and what ends a study."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.papers import anonymity, clustering, tables
+from benchmarks.papers.anonymity import USES
+from benchmarks.papers.shown import run_study
+from benchmarks.papers.study import Benchmark, key_of
+from dp_pipeline.anonymity import METHODS
+from dp_pipeline.anonymity.hamdist import HamdistForward
+from dp_pipeline.anonymity.kjig import Kjig
+from dp_pipeline.anonymity.method import Recoded, Unchanged
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import PrivacyGuarantee
+from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.models.tables.independent import Independent
+from dp_pipeline.models.tables.privbayes import PrivBayes
+from dp_pipeline.publish.k_anonymous_release import coded_rows
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, PipelineError
+from dp_pipeline_tests.studies.small import results, small_study
+
+FolderOf = Callable[[str], Path]
+
+LOST = {"discernibility", "average_class_size", "non_uniform_entropy"}
+OF_RELEASES = {"kept", "classes", "smallest_class", "homogeneous", "largest_share", *LOST}
+OF_CLASSIFIERS = {"kept", "auc_class_rate"}
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise DeclarationError("expected fewer cells, got many")
+
+
+def run_text(kind: str, folder: Path, ledger: Ledger, *systems: str, **fields: object) -> str:
+    """Run a small study once; return its report."""
+    study = small_study(kind, folder, *systems, **{"repeats": 1, **fields})
+    return run_study(study, ledger).read_text(encoding="utf-8")
+
+
+def test_a_clustering_row_has_what_was_paid_and_all_metrics(finished_of: FolderOf) -> None:
+    rows = results(finished_of("clustering"))
+    assert {row["claim"] for row in rows} == {"dp"}
+    assert all(row["epsilon_charged"] == row["epsilon"] for row in rows)
+    for name in ("nicv", "nicv_floor", "nicv_ratio", "f_kmeans", "f_label", "ari_label"):
+        assert all(math.isfinite(float(row[name])) for row in rows), name
+
+
+def test_a_row_of_a_table_has_the_numbers_of_its_use(finished_of: FolderOf) -> None:
+    rows = results(finished_of("release"))
+    assert Counter(row["use"] for row in rows) == {"table": 8, "classifier": 12, "memory": 4}
+    for row in rows:
+        numbers = {name for name in row if row[name] and name.startswith(("avd", "dcr", "mis"))}
+        targets = {f"misclassified_{m}{t}" for m in ("svm", "logistic") for t in ("", "/c1", "/c2")}
+        of_use = {"table": {"avd_2", "avd_3", "dcr"}, "classifier": targets, "memory": set()}
+        assert numbers == of_use[row["use"]]
+        assert all(0 <= float(row[name]) <= 1 for name in numbers)
+        # A baseline claims nothing.
+        claimed = (row["claim"], row["epsilon_charged"])
+        assert claimed == (("dp", row["epsilon"]) if row["epsilon"] else ("", ""))
+
+
+def test_every_k_is_a_row_with_the_numbers_of_its_use(finished_of: FolderOf) -> None:
+    rows = results(finished_of("anonymity"))
+    for row in rows:
+        numbers = {name for name in OF_RELEASES | OF_CLASSIFIERS if row[name]}
+        assert numbers == (OF_RELEASES if row["use"] == "release" else OF_CLASSIFIERS)
+        if row["use"] == "release":
+            assert int(row["smallest_class"]) >= int(row["k"])
+            assert 0 <= float(row["homogeneous"]) <= float(row["largest_share"]) <= 1
+        else:
+            assert 0.3 < float(row["auc_class_rate"]) <= 1
+    kept = {(row["system"], float(row["kept"])) for row in rows if row["k"] == "0"}
+    # One a level of the quasi-identifiers; kjig leaves out the contrary of another bit.
+    assert kept == {("hamdist_forward", 10), ("no_selection", 10), ("kjig", 9)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "refusal", "others"),
+    [
+        ("clustering", EugKMeans, "* points eug_kmeans paid 2: expected", ("DPk-means", "EUGkM")),
+        ("release", PrivBayes, "* answers privbayes 2: expected", ("independent", "PrivBayes")),
+    ],
+)
+def test_a_system_that_refuses_leaves_the_others_their_cells(
+    prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, model, refusal, others
+) -> None:
+    monkeypatch.setattr(model, "fit" if kind == "clustering" else "check", refuse)
+    if kind == "clustering":
+        text = run_text(kind, prepared_of(kind), ledger)
+    else:
+        text = run_text(kind, prepared_of(kind), ledger, teaches_classifiers=False)
+    assert refusal in text
+    assert f"\n| {others[0]} | " in text
+    assert f"\n| {others[1]} | " not in text
+
+
+def test_a_study_in_which_every_system_refuses_says_why(
+    prepared_of: FolderOf, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TableModel, "check", refuse)
+    # Baselines have numbers all the same: they are no systems.
+    with pytest.raises(PipelineError, match="a system that can be run, got: expected fewer cells"):
+        run_text("release", prepared_of("release"), ledger, "independent")
+
+
+@pytest.mark.parametrize(
+    ("kind", "dataset", "systems", "title", "charged"),
+    [
+        ("clustering", "points", ("dpqt_kmeans", "dpqt_kmeans_published"), "DPQTk-means", None),
+        ("release", "replaced", ("privhd", "privhd_published"), "PrivHD", 2),
+    ],
+)
+def test_a_variant_as_published_is_compared_with_nothing(
+    datasets: Path, tmp_path: Path, ledger: Ledger, kind, dataset, systems, title, charged
+) -> None:
+    assert datasets.is_dir()
+    text = run_text(kind, tmp_path, ledger, *systems, dataset=dataset)
+    marked = [row for row in results(tmp_path) if row["system"] == systems[1]]
+    for row in marked:
+        if charged is None:
+            assert (row["claim"], row["epsilon_charged"]) == ("not-dp", "none")
+            assert "box" in row["reason"]
+        else:
+            assert Fraction(row["epsilon_charged"]) > Fraction(row["epsilon"])
+    before, apart = text.split("## As published: not comparable")
+    assert apart.count(f"| {title} as published | ") == (4 if kind == "clustering" else 2)
+    assert f"{title} as published" not in before.split("## Run time")[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "systems", "guarantee", "words"),
+    [
+        (
+            "clustering",
+            DpqtKMeans,
+            ("dpqt_kmeans_published",),
+            lambda _, epsilon, __=None: PrivacyGuarantee("dp", epsilon),
+            "expected a dp release as claimed, got a not-dp one",
+        ),
+        (
+            "release",
+            Independent,
+            ("independent",),
+            lambda _, epsilon, __=None: PrivacyGuarantee("dp", 2 * epsilon),
+            r"expected charges of exactly ε=1, got 0\.5",
+        ),
+        (
+            "release",
+            Independent,
+            ("independent",),
+            lambda _, epsilon, __=None: PrivacyGuarantee("not-dp", epsilon, "it looks"),
+            "expected a not-dp release as claimed, got a dp one",
+        ),
+    ],
+)
+def test_a_system_that_breaks_its_claim_ends_the_study(
+    prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, model, systems, guarantee, words
+) -> None:
+    monkeypatch.setattr(model, "guarantee", guarantee)
+    with pytest.raises(PipelineError, match=words):
+        run_text(kind, prepared_of(kind), ledger, *systems)
+
+
+@pytest.mark.chain
+@pytest.mark.parametrize(
+    ("system", "instead"),
+    [
+        (
+            "kjig",
+            lambda _, rows, promise, *, seed: Recoded(  # noqa: ARG005
+                Unchanged(rows.columns), np.zeros(len(rows), dtype=bool)
+            ),
+        ),
+        (
+            "kjig_2diverse",
+            lambda _, rows, promise, *, seed: HamdistForward().recode(
+                rows, KAnonymityGuarantee(promise.k), seed=seed
+            ),
+        ),
+    ],
+)
+def test_a_method_that_breaks_its_promise_ends_the_study(
+    prepared_of: FolderOf, ledger: Ledger, monkeypatch, system: str, instead
+) -> None:
+    monkeypatch.setattr(Kjig, "recode", instead)
+    with pytest.raises(BoundaryViolation, match=r"kjig.*/release/.*: expected classes of 2 rows"):
+        run_text("anonymity", prepared_of("anonymity"), ledger, system, partitions=(2,))
+
+
+def test_no_two_cells_share_their_noise_and_all_systems_their_rows(
+    datasets: Path, tmp_path: Path
+) -> None:
+    assert datasets.is_dir()
+    for kind, seed in (("clustering", None), ("release", "split"), ("anonymity", "seed")):
+        study = small_study(kind, tmp_path, repeats=3)
+        cells = study.cells(study.specs[0])
+        assert len({key_of(cell) for cell in cells}) == len(cells)
+        if seed:
+            seeds = {(cell.repetition, getattr(cell, seed)) for cell in cells}
+            assert len(seeds) == len({number for _, number in seeds}) == 3
+            other = getattr(cells[0]._replace(dataset="others"), seed)
+            assert other not in {number for _, number in seeds}
+
+
+def test_every_model_and_method_is_a_system() -> None:
+    models = {name for name, model in MODELS.items() if issubclass(model, TableModel)}
+    assert {system.algorithm for system in tables.SYSTEMS.values()} == models
+    with_delta = {system.algorithm for system in tables.SYSTEMS.values() if system.has_delta}
+    assert with_delta == {name for name in models if MODELS[name].accounts_in_rho}
+    models = {name for name, model in MODELS.items() if issubclass(model, Clustering)}
+    assert {system.algorithm for system in clustering.SYSTEMS.values()} <= models
+    published = {name for name, one in clustering.SYSTEMS.items() if one.is_published}
+    assert "idp_kmeans_published" in published
+    assert {*METHODS, "kjig_2diverse", "no_selection"} == set(anonymity.SYSTEMS)
+
+
+def test_systems_that_need_public_rows_run_where_one_is_replaced(
+    datasets: Path, tmp_path: Path, ledger: Ledger
+) -> None:
+    assert datasets.is_dir()
+    baselines = {"no_privacy", "majority"}
+    for dataset, systems in (("answers", set()), ("replaced", {"privhd_composed"})):
+        study = small_study("release", tmp_path, "independent", "privhd_composed", dataset=dataset)
+        cells = study.cells(study.specs[0])
+        assert {cell.system for cell in cells} == {"independent", *systems, *baselines}
+    with pytest.raises(DeclarationError, match="answers: expected a system for add_remove"):
+        run_text("release", tmp_path, ledger, "privhd_composed")
+    assert not (tmp_path / "results.jsonl").exists()
+
+
+def test_a_study_of_another_delta_is_another_study(prepared_of: FolderOf, ledger: Ledger) -> None:
+    folder = prepared_of("release")
+    fields = {"teaches_classifiers": False, "epsilons": (Fraction(1, 2),)}
+    run_text("release", folder, ledger, "one_shot_delta", **fields)
+    rows = results(folder)
+    assert {row["use"] for row in rows} == {"table", "memory"}
+    assert {(row["claim"], row["epsilon_charged"]) for row in rows} == {("dp", "0.5")}
+    study = small_study("release", folder, "one_shot_delta", **fields)
+    with pytest.raises(DeclarationError, match=r"delta 1e-6, got .* delta 1e-9; .*--out"):
+        run_study(replace(study, delta=Fraction(1, 10**6)), ledger)
+
+
+@pytest.mark.chain
+def test_of_each_k_a_short_selection_is_timed_thrice(
+    prepared_of: FolderOf, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    selections, recode = [], Kjig.recode
+
+    def count(self, rows, promise, *, seed):
+        selections.append(promise.k)
+        return recode(self, rows, promise, seed=seed)
+
+    monkeypatch.setattr(Kjig, "recode", count)
+    # However busy the computer is.
+    monkeypatch.setattr(anonymity, "SHORT_SECONDS", 600.0)
+    run_text("anonymity", prepared_of("anonymity"), ledger, "kjig")
+    # Thrice on all rows, once for the paper's protocol, and in five folds.
+    assert sorted(selections) == sorted(9 * [0, 2, 10])
+
+
+def test_another_k_and_another_scorer_add_to_the_folder(
+    prepared_of: FolderOf, ledger: Ledger
+) -> None:
+    folder, method = prepared_of("anonymity"), "hamdist_forward"
+    run_text("anonymity", folder, ledger, method, partitions=(2,), scorers=("logistic",))
+    run_text("anonymity", folder, ledger, method, partitions=(2, 5))
+    rows = results(folder)
+    places = [(row["use"], row["k"]) for row in rows]
+    assert sorted(places) == sorted((use, k) for use in USES for k in ("2", "5"))
+    for row in rows:
+        scorers = {name for name in ("auc_logistic", "auc_class_rate") if row[name]}
+        taught = {"2": {"auc_logistic", "auc_class_rate"}, "5": {"auc_class_rate"}}[row["k"]]
+        assert scorers == (set() if row["use"] == "release" else taught)
+
+
+def test_each_repetition_of_a_sample_is_another_sample(
+    datasets: Path, tmp_path: Path, ledger: Ledger
+) -> None:
+    assert datasets.is_dir()
+    fields = {"dataset": "some", "protocols": (), "repeats": 2}
+    run_text("anonymity", tmp_path, ledger, "no_selection", **fields)
+    spec = find_spec("some")
+    samples = [Benchmark.of(spec, tmp_path, repetition) for repetition in range(2)]
+    assert samples[0].spec == spec
+    rows = [coded_rows(sample.spec, sample.snapshot) for sample in samples]
+    assert [len(table) for table in rows] == [60, 60]
+    different = [len(np.unique(table.codes, axis=0)) for table in rows]
+    assert different[0] != different[1]
+    assert [int(row["classes"]) for row in results(tmp_path)] == different
+
+
+def test_a_k_above_the_number_of_rows_leaves_the_others_their_numbers(
+    datasets: Path, tmp_path: Path, ledger: Ledger
+) -> None:
+    assert datasets.is_dir()
+    fields = {"dataset": "few", "partitions": (2, 27, 1000)}
+    text = run_text("anonymity", tmp_path, ledger, "hamdist_forward", "no_selection", **fields)
+    failures = {(row["use"], row["k"]) for row in results(tmp_path) if row["failure"]}
+    # A training fold has 24 of the 30 rows.
+    assert failures == {(use, "1000") for use in USES} | {("nested", "27")}
+    refusal = "k-anonymity: expected at least K=27 rows, got fewer"
+    assert f"* few nested hamdist_forward 27: {refusal}" in text
+    assert "K=27" in text
+    assert "K=1000 |" not in text
