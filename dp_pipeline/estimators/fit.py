@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Generic, TypeVar
-from uuid import uuid4
 
 import numpy as np
 
@@ -23,8 +21,9 @@ from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
-from dp_pipeline.models.base import Coarse, Model, PrivacyGuarantee, fit
+from dp_pipeline.models.base import Coarse, Fitted, Model, PrivacyGuarantee, fit
 from dp_pipeline.publish.home import find_home
+from dp_pipeline.publish.noisy_release import TRANSCRIPT
 from dp_pipeline.raw.counters.fold import NobodysRows
 from dp_pipeline.release.accountant import Accountant, Spend, rho_costs
 from dp_pipeline.release.bundle import PRIOR
@@ -36,23 +35,6 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovered import discovery_price
 from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError
 from dp_pipeline.spec.parameters import fact_text, texts_of
-
-ReleaseType = TypeVar("ReleaseType", Clusters, SyntheticTable)
-
-
-@dataclass(frozen=True)
-class Estimate(Generic[ReleaseType]):
-    """What a fit releases.
-
-    spends       every look at the rows; they add up to what the fit claims
-    transcript   all questions and noisy answers
-    answered     the marginals among them, as they may be refined
-    """
-
-    released: ReleaseType
-    spends: tuple[Spend, ...]
-    transcript: Transcript
-    answered: Answered
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +52,7 @@ class RefinedFit:
 
 
 @dataclass(frozen=True)
-class PrivateFit(Generic[ReleaseType]):
+class PrivateFit:
     """Everything of one fit but the rows: public.
 
     spec        the declaration, under the name of the estimator
@@ -84,7 +66,7 @@ class PrivateFit(Generic[ReleaseType]):
 
     spec: DatasetSpec
     method: str
-    releases: type[ReleaseType]
+    releases: type[Clusters | SyntheticTable]
     model: Model
     guarantee: PrivacyGuarantee
     earlier: Tables | None = None
@@ -106,6 +88,12 @@ class PrivateFit(Generic[ReleaseType]):
         before = Fraction(0) if self.refines is None else self.refines.epsilon
         return self.guarantee.epsilon + found - before
 
+    @property
+    def is_refinable(self) -> bool:
+        """Whether a fit at a larger ε may ever refine it."""
+        is_alone = self.earlier is None and self.public is None
+        return self.model.refines and is_alone and self.spec.discover is None
+
     def run(
         self,
         counter: Counter | None,
@@ -113,9 +101,9 @@ class PrivateFit(Generic[ReleaseType]):
         noise: NoiseSource,
         rng: np.random.Generator,
         transcript: Transcript | None = None,
-    ) -> Estimate[ReleaseType]:
-        """Ask through the gate; spends exactly ``amount``, or raises. ``rng`` is for
-        post-processing.
+    ) -> tuple[Fitted, Answered]:
+        """Ask through the gate; spends exactly ``amount``, or raises. Gives also the marginals that
+        were answered, as they may be refined. ``rng`` is for post-processing.
 
         counter      None: the same fit over the answers of a transcript, at no cost and without
                      noise
@@ -150,35 +138,23 @@ class PrivateFit(Generic[ReleaseType]):
             raise BoundaryViolation(
                 f"{self.method}: expected {self.releases.__name__}, got another release"
             )
-        return Estimate(fitted.released, fitted.spends, transcript, answered)
+        return fitted, answered
 
 
-def charged(
-    of: PrivateFit[ReleaseType],
-    run: Callable[[], Estimate[ReleaseType]],
-    *,
-    population: str | None,
-    noise: NoiseSource,
-    key: str | None = None,
-    facts: Mapping[str, str] | None = None,
-) -> Estimate[ReleaseType]:
-    """Reserve ε, or ρ, in the ledger of the project's home, run, settle with the spends.
+Run = Callable[[Transcript], Fitted]
+"""Look at the rows of a fit, and write the answers down."""
 
-    population   None: nobody pays, and no ledger is touched
-    key          that of all refinements of a fit; None: a new one, as every other fit is a new draw
-    facts        what the ledger is told beside the declarations
 
-    Raises DeclarationError for a population without an account, one with another unit, relation
-    or δ, a seed where the account is for releases, and a key that was charged before;
-    BudgetExceeded when ε does not fit.
-    Then nothing was charged and nothing drawn.
+def run_charged(
+    of: PrivateFit, run: Run, transcript: Transcript, ledger: Ledger, charge: Charge
+) -> Fitted:
+    """Reserve the charge of a fit, run, settle with the spends.
+
+    Raises DeclarationError for a δ that is not its account's, for what cannot be drawn, and for a
+    key that was charged before; BudgetExceeded when ε does not fit. Then nothing was charged and
+    nothing drawn.
     """
-    if population is None:
-        return run()
-    ledger, account = require_account(of, population, noise)
-    _require_currency(account, of)
     dry_run(of)
-    charge = _charge(of, account, noise, key=key or uuid4().hex, facts=facts or {})
     with ExitStack() as entered:
         try:
             reservation = entered.enter_context(ledger.reserve(charge))
@@ -190,12 +166,12 @@ def charged(
         if reservation.state != "new":
             raise refined_already()
         try:
-            fitted = run()
+            fitted = run(transcript)
         except BaseException as error:
             reservation.die(f"the fit ended in {type(error).__name__}")
             raise
-        rows = _rows(fitted.spends, account.currency, paid_in=of.guarantee.currency)
-        reservation.settle(rows, facts={"transcript": fitted.transcript.chain})
+        rows = _rows(fitted.spends, charge.currency, paid_in=of.guarantee.currency)
+        reservation.settle(rows, facts={TRANSCRIPT: transcript.chain})
     return fitted
 
 
@@ -208,7 +184,7 @@ def refined_already() -> DeclarationError:
 
 
 def require_account(
-    of: PrivateFit[ReleaseType], population: object, noise: NoiseSource
+    of: PrivateFit, population: object, noise: NoiseSource
 ) -> tuple[Ledger, Account]:
     """The ledger of the project's home, and the account there; DeclarationError for one that is
     not there, or protects otherwise than a fit does, and for a seed on one for releases.
@@ -234,7 +210,7 @@ def require_account(
     return ledger, account
 
 
-def _require_currency(account: Account, of: PrivateFit[ReleaseType]) -> None:
+def _require_currency(account: Account, of: PrivateFit) -> None:
     where, currency = f"population {account.population}", of.guarantee.currency
     if of.spec.discover is not None and account.currency != PURE:
         raise DeclarationError(
@@ -257,23 +233,28 @@ def _delta(currency: Currency) -> str:
     return "0" if currency.delta is None else delta_text(currency.delta)
 
 
-def dry_run(of: PrivateFit[ReleaseType]) -> None:
+def dry_run(of: PrivateFit) -> None:
     """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
     of = replace(of, spec=widest(of.spec))
     nobody = NobodysRows(of.spec.domain)
-    fitted = of.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
+    fitted, _ = of.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
     _rows(fitted.spends, of.guarantee.currency, paid_in=of.guarantee.currency)
 
 
-def _charge(
-    of: PrivateFit[ReleaseType],
+def charge_of(
+    of: PrivateFit,
     account: Account,
     noise: NoiseSource,
     *,
     key: str,
     facts: Mapping[str, str],
 ) -> Charge:
-    """The charge of one fit."""
+    """The charge of one fit; DeclarationError where the account counts in another currency.
+
+    key     that of all refinements of a fit, else a new one, as every other fit is a new draw
+    facts   what the ledger is told beside the declarations
+    """
+    _require_currency(account, of)
     guarantee, epsilon = of.guarantee, epsilon_text(of.guarantee.epsilon)
     delta, discover = _delta(guarantee.currency), of.spec.discover
     price = f"ε={epsilon}" if delta == "0" else f"ε={epsilon} at δ={delta}"

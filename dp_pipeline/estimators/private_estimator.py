@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -10,11 +11,22 @@ from typing import Any
 
 from dp_pipeline.estimators.counted_fits import CountedFits
 from dp_pipeline.estimators.discovery import cost_of, epsilon_left, find_domain, widest
-from dp_pipeline.estimators.fit import PrivateFit, ReleaseType
-from dp_pipeline.estimators.parameters import decimal_text, exact_epsilon, is_fit_for_release
-from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.estimators.fit import PrivateFit
+from dp_pipeline.estimators.parameters import (
+    decimal_text,
+    exact_epsilon,
+    generator,
+    is_fit_for_release,
+    noise_of,
+)
+from dp_pipeline.estimators.refinement import FinishedFit, drawn
+from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Model, guarantee_at, guarantee_of
+from dp_pipeline.models.base import Fitted, Model, guarantee_at, guarantee_of
+from dp_pipeline.release.accountant import Spend
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
@@ -33,12 +45,12 @@ class PrivateEstimator(CountedFits):
         self,
         name: str,
         domain: Domain,
-        releases: type[ReleaseType],
+        releases: type[Clusters | SyntheticTable],
         model: Model,
         *,
         to_discover: str,
         delta: Fraction | None = None,
-    ) -> PrivateFit[ReleaseType]:
+    ) -> PrivateFit:
         """The fit; before a discovery, its model and its price are those of as many cells as may be
         found.
 
@@ -60,7 +72,52 @@ class PrivateEstimator(CountedFits):
         guarantee = guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
         return PrivateFit(spec, self.method, releases, model, guarantee)
 
-    def _promise(self, of: PrivateFit[ReleaseType]) -> str:
+    def _draw(
+        self,
+        fit: PrivateFit,
+        values: Sequence[Any],
+        *,
+        refines: FinishedFit | None = None,
+        refuse: bool = False,
+    ) -> tuple[FinishedFit, str]:
+        """Run a declared fit over the columns of X, and what it promises; its domain is discovered
+        before, where there is something to discover.
+
+        refines   the fit that it refines, or None
+        refuse    raise where a row does not fit, in place of leaving it out
+        """
+        began, noise = generator(self.random_state), noise_of(self.noise)
+        # Rows are looked at after the charge, unless something before depends on them.
+        is_early = fit.is_refinable or (refuse and not fit.spec.to_discover)
+        rows = prepared_rows(fit.spec.domain, values, refuse=refuse) if is_early else None
+        if refines is not None:
+            fit = refines.refined_by(fit, self.noise)
+        promise = self._counted(self._promise(fit), fit)
+
+        def run(transcript: Transcript) -> Fitted:
+            nonlocal fit
+            looks: tuple[Spend, ...] = ()
+            if fit.spec.to_discover:
+                spec, looks = find_domain(fit.spec, values, noise)
+                fit.model.check(spec.domain)
+                fit = replace(fit, spec=spec)
+            here = rows or prepared_rows(fit.spec.domain, values, refuse=refuse)
+            rng = copy.deepcopy(began)
+            fitted, _ = fit.run(here.counter(), noise=noise, rng=rng, transcript=transcript)
+            return replace(fitted, spends=(*looks, *fitted.spends))
+
+        fitted, transcript, draw = drawn(
+            fit,
+            run,
+            rows if fit.is_refinable else None,
+            noise=noise,
+            population=self.population,
+            refines=refines,
+        )
+        is_fit = is_fit_for_release(self.noise)
+        return FinishedFit(fit, fitted, began, transcript, draw, is_fit), promise
+
+    def _promise(self, of: PrivateFit) -> str:
         """What a fit promises, in one line."""
         found, own = of.spec.discover, of.guarantee.currency.delta or Fraction(0)
         paid = of.guarantee.epsilon + (found.epsilon if found else 0)
@@ -91,19 +148,6 @@ class PrivateEstimator(CountedFits):
         """One WeakSignal a doubt, at the line that called ``fit``."""
         for doubt in self.warnings_:
             warnings.warn(f"{type(self).__name__}: {doubt}", WeakSignal, stacklevel=3)
-
-
-def discovered(
-    fit: PrivateFit[ReleaseType], values: Sequence[Any], noise: NoiseSource
-) -> tuple[PrivateFit[ReleaseType], tuple[Any, ...]]:
-    """The fit over the domain that was discovered, where there is something to discover, and every
-    look that was paid for.
-    """
-    if not fit.spec.to_discover:
-        return fit, ()
-    spec, spends = find_domain(fit.spec, values, noise)
-    fit.model.check(spec.domain)
-    return replace(fit, spec=spec), spends
 
 
 def declared_model(

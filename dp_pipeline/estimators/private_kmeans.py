@@ -12,22 +12,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.discovery import widest
-from dp_pipeline.estimators.fit import Estimate, PrivateFit, charged
+from dp_pipeline.estimators.fit import PrivateFit
 from dp_pipeline.estimators.frames import numbered, numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.parameters import (
     InvalidParameter,
     generator,
     invalid_parameters,
-    is_fit_for_release,
-    noise_of,
     whole_number,
 )
-from dp_pipeline.estimators.private_estimator import (
-    PrivateEstimator,
-    declared_model,
-    discovered,
-)
-from dp_pipeline.estimators.rows import prepared_rows
+from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
+from dp_pipeline.estimators.refinement import FinishedFit
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models.clustering.base import Clustering
@@ -36,12 +30,18 @@ from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.reporting.figures.cluster_view import cluster_sizes
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings
 from dp_pipeline.reporting.quality import ClusteringQuality
+from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
 _RECLUSTER_STARTS = 10
 _MOST_CLUSTERS = 10_000
 """As many centres as a model takes."""
+
+
+def _ends(domain: Domain) -> FloatArray:
+    """The box of all columns (d, 2)."""
+    return np.array([[side.lower, side.upper] for side in domain.box(domain.names)])
 
 
 def _number_of_clusters(value: object) -> int:
@@ -218,25 +218,13 @@ class PrivateKMeans(
         PrivateKMeans by htree_kmeans, fitted: ε=0.333333333 (rounded down from \
 0.3333333333333333), protects one row that is added or removed; its noise protects nobody
         """
-        rng = generator(self.random_state)
         with invalid_parameters():
             X = plain_frame(X)
             features = numeric_features(X)
-            values = features.columns
             # Types and shape were looked at above, in words that show no value of a row.
             validate_data(self, X, skip_check_array=True)
-            fit, noise = self._declared(features.keys), noise_of(self.noise)
-            promise = self._counted(self._promise(fit), fit)
-
-            def run() -> Estimate[Clusters]:
-                nonlocal fit
-                fit, spends = discovered(fit, values, noise)
-                rows = prepared_rows(fit.spec.domain, values)
-                fitted = fit.run(rows.counter(), noise=noise, rng=rng)
-                return replace(fitted, spends=(*spends, *fitted.spends))
-
-            fitted = charged(fit, run, population=self.population, noise=noise)
-        self._keep(fitted, fit)
+            over, promise = self._draw(self._declared(features.keys), features.columns)
+        self._keep(over)
         self._promised = promise
         self._warn()
         return self
@@ -422,7 +410,7 @@ class PrivateKMeans(
         named = getattr(self, "feature_names_in_", None)
         return numbered(0, self.n_features_in_) if named is None else tuple(map(str, named))
 
-    def _declared(self, keys: tuple[Any, ...]) -> PrivateFit[Clusters]:
+    def _declared(self, keys: tuple[Any, ...]) -> PrivateFit:
         """The fit; before a discovery, in a box that means nothing."""
         domain = domain_of(box_columns(self.bounds, self._names, keys))
         model = declared_model(
@@ -437,8 +425,7 @@ class PrivateKMeans(
         before = self.plan_from
         if before is None:
             return fit
-        box = widest(fit.spec).domain.box(domain.names)
-        ends = np.array([[side.lower, side.upper] for side in box])
+        ends = _ends(widest(fit.spec).domain)
         if before.synopsis_ is None or not np.array_equal(before.bounds_, ends):
             raise DeclarationError(
                 "plan_from: expected a fit with a synopsis over the same bounds, got another"
@@ -446,21 +433,21 @@ class PrivateKMeans(
         synopsis = replace(before.synopsis_, columns=domain.names)
         return replace(fit, earlier={"synopsis": synopsis.table()})
 
-    def _keep(self, fitted: Estimate[Clusters], fit: PrivateFit[Clusters]) -> None:
-        domain, tables = fit.spec.domain, fitted.released.tables()
-        box = domain.box(domain.names)
-        self.bounds_ = np.array([[side.lower, side.upper] for side in box])
+    def _keep(self, over: FinishedFit) -> None:
+        released, spec = over.fitted.released, over.fit.spec
+        assert isinstance(released, Clusters)
+        domain, tables = spec.domain, released.tables()
+        self.bounds_ = _ends(domain)
         # A mean of floats may lie a last bit outside.
-        self.cluster_centers_ = np.clip(fitted.released.centres, *self.bounds_.T)
-        self.synopsis_ = fitted.released.synopsis
+        self.cluster_centers_ = np.clip(released.centres, *self.bounds_.T)
+        self.synopsis_ = released.synopsis
         self.cluster_sizes_ = cluster_sizes(tables)
-        self.spends_ = fitted.spends
-        self.fit_for_release_ = is_fit_for_release(self.noise)
+        self.spends_, self.fit_for_release_ = over.fitted.spends, over.is_fit
         self.warnings_ = clustering_warnings(
             tables,
-            [domain[name] for name in fitted.released.columns],
-            NoisyTotal.of_tables(tables, fitted.spends, distance=fit.spec.distance),
-            epsilon=fit.guarantee.epsilon,
+            [domain[name] for name in released.columns],
+            NoisyTotal.of_tables(tables, self.spends_, distance=spec.distance),
+            epsilon=over.fit.guarantee.epsilon,
             nominal_rows=self.nominal_rows,
         )
 

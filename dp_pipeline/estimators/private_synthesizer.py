@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,23 +11,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
 from dp_pipeline.estimators.discovery import discovered_words
-from dp_pipeline.estimators.fit import Estimate, PrivateFit
+from dp_pipeline.estimators.fit import PrivateFit
 from dp_pipeline.estimators.frames import features_of, frame_kind
 from dp_pipeline.estimators.parameters import (
     exact_delta,
     generator,
     invalid_parameters,
-    is_fit_for_release,
-    noise_of,
     whole_number,
 )
-from dp_pipeline.estimators.private_estimator import (
-    PrivateEstimator,
-    declared_model,
-    discovered,
-)
-from dp_pipeline.estimators.refinement import FinishedFit, drawn, finished_fit
-from dp_pipeline.estimators.rows import PreparedRows, declared_values, prepared_rows, public_rows
+from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
+from dp_pipeline.estimators.refinement import FinishedFit, finished_fit
+from dp_pipeline.estimators.rows import declared_values, prepared_rows, public_rows
 from dp_pipeline.estimators.synthetic_frames import (
     clique_graph,
     columns_of_marginal,
@@ -289,50 +282,28 @@ noise protects nobody
         >>> sum(spend.epsilon for spend in spends)
         Fraction(2, 1)
         """
-        began = generator(self.random_state)
         with invalid_parameters():
-            features, noise = features_of(X, typed=False), noise_of(self.noise)
+            features = features_of(X, typed=False)
             columns = declared_columns(every_column(self.domain, features))
             names = [column.name for column in columns]
             values = declared_values(features, names)
-            fit = self._declared(columns, has_prior=prior is not None)
-            refuse = self._refuses_unknown()
-            rows = None if fit.spec.to_discover else self._rows(fit, values, refuse=refuse)
+            fit, refuse = self._declared(columns, has_prior=prior is not None), self._refuses()
             if prior is not None:
                 fit = self._beside(fit, prior, X, names)
             before = None if refines is None else finished_fit(type(self), refines)
-            if before is not None:
-                fit = before.refined_by(fit, self.noise)
-            promise = self._counted(self._promise(fit), fit)
-
-            def run() -> Estimate[SyntheticTable]:
-                nonlocal fit
-                fit, spends = discovered(fit, values, noise)
-                here = rows or self._rows(fit, values, refuse=refuse)
-                fitted = fit.run(here.counter(), noise=noise, rng=copy.deepcopy(began))
-                return replace(fitted, spends=(*spends, *fitted.spends))
-
-            fitted, draw = drawn(
-                fit,
-                run,
-                rows,
-                noise=noise,
-                population=self.population,
-                refines=None if before is None else before.draw,
-            )
-        self._over = FinishedFit(
-            fit, began, fitted.transcript, draw, is_fit_for_release(self.noise)
-        )
-        self._columns = typed(columns, values, fit.spec.domain)
+            over, promise = self._draw(fit, values, refines=before, refuse=refuse)
+        self._over = over
+        self._columns = typed(columns, values, over.fit.spec.domain)
         self._frame_kind, self._promised = frame_kind(X), promise
-        self._keep(fitted)
+        self._keep(over)
         self._name_features(has_names=features.labels is not None)
         self._warn()
         return self
 
-    def _keep(self, fitted: Estimate[SyntheticTable]) -> None:
-        table, spec = fitted.released, self._over.fit.spec
-        self._table, self.spends_ = table, fitted.spends
+    def _keep(self, over: FinishedFit) -> None:
+        table, spec = over.fitted.released, over.fit.spec
+        assert isinstance(table, SyntheticTable)
+        self._table, self.spends_, self.fit_for_release_ = table, over.fitted.spends, over.is_fit
         found = () if spec.discovered is None else spec.discovered.names
         self.discovered_ = {
             column.name: discovered_words(column.attribute)
@@ -340,7 +311,6 @@ noise protects nobody
             if column.attribute.name in found
         }
         self.graph_ = clique_graph(table, self._columns)
-        self.fit_for_release_ = self._over.is_fit
         shares = {name: table.probabilities((name,)) for name in table.attributes}
         total = NoisyTotal.of_marginals(table.measured)
         self.warnings_ = table_warnings(shares, spec.domain, total, nominal_rows=self.nominal_rows)
@@ -504,7 +474,7 @@ noise protects nobody
             left_out=len(values[0]) - rows.number,
         )
 
-    def _declared(self, columns: Columns, *, has_prior: bool) -> PrivateFit[SyntheticTable]:
+    def _declared(self, columns: Columns, *, has_prior: bool) -> PrivateFit:
         """The fit; before a discovery, of as many cells as may be found."""
         domain = domain_of(columns)
         if self.constraints is not None:
@@ -523,9 +493,7 @@ noise protects nobody
         return fit if before is None else replace(fit, earlier=before._table.tables())  # noqa: SLF001
 
     @staticmethod
-    def _beside(
-        fit: PrivateFit[SyntheticTable], prior: Any, X: Any, names: Sequence[Any]
-    ) -> PrivateFit[SyntheticTable]:
+    def _beside(fit: PrivateFit, prior: Any, X: Any, names: Sequence[Any]) -> PrivateFit:
         if prior is X:
             raise DeclarationError("prior: expected public rows of others, got X itself")
         if fit.spec.to_discover:
@@ -534,13 +502,7 @@ noise protects nobody
             )
         return replace(fit, public=public_rows(prior, fit.spec.domain, names))
 
-    @staticmethod
-    def _rows(
-        fit: PrivateFit[SyntheticTable], values: Sequence[Any], *, refuse: bool
-    ) -> PreparedRows:
-        return prepared_rows(fit.spec.domain, values, refuse=refuse)
-
-    def _refuses_unknown(self) -> bool:
+    def _refuses(self) -> bool:
         if self.on_unknown not in ("drop", "error"):
             raise DeclarationError(
                 f"on_unknown: expected drop or error, got {self.on_unknown!r:.60}"

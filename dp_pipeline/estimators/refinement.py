@@ -16,27 +16,26 @@ import copy
 import hmac
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
 
 from dp_pipeline.estimators.fit import (
-    Estimate,
     PrivateFit,
     RefinedFit,
-    charged,
+    Run,
+    charge_of,
     dry_run,
     refined_already,
     require_account,
+    run_charged,
 )
 from dp_pipeline.estimators.parameters import is_fit_for_release
 from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Coarse
+from dp_pipeline.models.base import Coarse, Fitted
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.publish.home import find_home
 from dp_pipeline.publish.release import ROWS
@@ -46,8 +45,6 @@ from dp_pipeline.release.transcript import Record, Transcript
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import texts_of
-
-TableFit = PrivateFit[SyntheticTable]
 
 
 class _StoredAnswers(Transcript):
@@ -76,13 +73,15 @@ class _StoredAnswers(Transcript):
 class FinishedFit:
     """Everything of a fit that is over but the rows: private, and what was declared.
 
+    fitted       what it gave
     began        randomness as it was when the fit began
     transcript   all questions and noisy answers
     draw         which rows it was of; None where it can never be refined
     is_fit       whether its noise may protect persons
     """
 
-    fit: TableFit
+    fit: PrivateFit
+    fitted: Fitted
     began: np.random.Generator
     transcript: Transcript
     draw: Draw | None
@@ -96,9 +95,11 @@ class FinishedFit:
         assert isinstance(model, TableModel)
         answers = _StoredAnswers(self.transcript, rng=began, then=rng)
         again = replace(self.fit, model=replace(model, synthetic_rows=rows))
-        return again.run(None, noise=OpenDPNoise(), rng=began, transcript=answers).released
+        fitted, _ = again.run(None, noise=OpenDPNoise(), rng=began, transcript=answers)
+        assert isinstance(fitted.released, SyntheticTable)
+        return fitted.released
 
-    def refined_by(self, fit: TableFit, noise: object) -> PrivateFit[Any]:
+    def refined_by(self, fit: PrivateFit, noise: object) -> PrivateFit:
         """The fit at a larger ε, of this one's answers; DeclarationError where that cannot be,
         whatever the rows are.
         """
@@ -117,11 +118,11 @@ class FinishedFit:
                 "one with a seed or a source of its own"
             )
         answers, rng = self.transcript.rewind(), copy.deepcopy(self.began)
-        told = self.fit.run(None, noise=OpenDPNoise(), rng=rng, transcript=answers)
-        coarse = Coarse(told.released, mine.amount)
-        return replace(fit, refines=RefinedFit(coarse, told.answered, mine.epsilon))
+        _, answered = self.fit.run(None, noise=OpenDPNoise(), rng=rng, transcript=answers)
+        coarse = Coarse(self.fitted.released, mine.amount)
+        return replace(fit, refines=RefinedFit(coarse, answered, mine.epsilon))
 
-    def _require_refinable(self, fit: TableFit) -> None:
+    def _require_refinable(self, fit: PrivateFit) -> None:
         for one in (fit, self.fit):
             if not one.model.refines:
                 known = ", ".join(name for name in MODELS if MODELS[name].refines)
@@ -224,46 +225,48 @@ def _require_equal(known: str, rows: str) -> None:
 
 
 def drawn(
-    fit: TableFit,
-    run: Callable[[], Estimate[SyntheticTable]],
+    fit: PrivateFit,
+    run: Run,
     rows: PreparedRows | None,
     *,
     noise: NoiseSource,
     population: str | None,
-    refines: Draw | None,
-) -> tuple[Estimate[SyntheticTable], Draw | None]:
+    refines: FinishedFit | None,
+) -> tuple[Fitted, Transcript, Draw | None]:
     """Run a fit, which its population pays for if there is one, and what is known of its rows.
 
-    rows      None where the domain is discovered first: such a fit is never refined, as little as
-              one that learns from elsewhere
-    refines   the draw that is refined; None: it draws by itself
+    rows      None where the fit can never be refined: to sort many for a fingerprint that nobody
+              will ask for takes long
+    refines   the fit that is refined; None: it draws by itself
 
-    DeclarationError for a refinement of other rows, a second one, and one that another population
-    pays for than the first fit; nothing was drawn or charged then.
+    Raises DeclarationError for a population without an account, one with another unit, relation
+    or δ, and a seed where the account is for releases; for a refinement of other rows, a second
+    one, and one that another population pays for than the first fit. Nothing was drawn or charged
+    then.
     """
-    if fit.earlier is not None or fit.public is not None or not fit.model.refines:
-        # To sort many rows for a fingerprint that nobody will ask for takes long.
-        rows = None
+    transcript = Transcript()
+    before = None if refines is None else refines.draw
     if population is None:
         here = None if rows is None else DrawHere(rows.fingerprint(_SECRET))
-        if refines is not None:
-            _take_here(fit, here, refines)
-        return run(), here
+        if before is not None:
+            _take_here(fit, here, before)
+        return run(transcript), transcript, here
     ledger, account = require_account(fit, population, noise)
     facts = {} if rows is None else {ROWS: rows.fingerprint(ledger.key(account.population))}
     key = uuid4().hex
-    if refines is not None:
-        if not isinstance(refines, DrawInLedger) or refines.population != population:
+    if before is not None:
+        if not isinstance(before, DrawInLedger) or before.population != population:
             raise _paid_otherwise(population)
-        refines.require_same_rows(facts[ROWS])
-        key = refinement_digest(population, refines.key)
+        before.require_same_rows(facts[ROWS])
+        key = refinement_digest(population, before.key)
         assert fit.refines is not None
-        facts |= {REFINES: refines.key, REFINED_FROM: epsilon_text(fit.refines.epsilon)}
-    fitted = charged(fit, run, population=population, noise=noise, key=key, facts=facts)
-    return fitted, None if rows is None else DrawInLedger(population, key)
+        facts |= {REFINES: before.key, REFINED_FROM: epsilon_text(fit.refines.epsilon)}
+    charge = charge_of(fit, account, noise, key=key, facts=facts)
+    fitted = run_charged(fit, run, transcript, ledger, charge)
+    return fitted, transcript, None if rows is None else DrawInLedger(population, key)
 
 
-def _take_here(fit: TableFit, draw: DrawHere | None, refines: Draw) -> None:
+def _take_here(fit: PrivateFit, draw: DrawHere | None, refines: Draw) -> None:
     if draw is None or not isinstance(refines, DrawHere):
         raise _paid_otherwise(None)
     refines.require_same_rows(draw._rows)  # noqa: SLF001
