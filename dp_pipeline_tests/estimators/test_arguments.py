@@ -189,10 +189,3 @@ def test_columns_of_a_type_that_is_no_number_are_refused_whatever_they_hold(miss
     column = pa.array(["1", None if missing else "2"])
     with pytest.raises(InvalidParameter, match="expected columns of a numeric type"):
         private().fit(pa.table({"x": column, "y": column}))
-
-
-@pytest.mark.parametrize(
-    ("noise", "fit"), [("exact", True), ("seeded:7", False), (SeededNoise(7), False)]
-)
-def test_a_fit_says_whether_its_noise_may_protect_persons(noise: object, fit: bool) -> None:
-    assert quiet_fit(private(noise=noise), VILLAGES).fit_for_release_ is fit
