@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from sklearn.base import BaseEstimator
 
-from dp_pipeline.estimators.fit import PrivateFit, ReleaseType
+from dp_pipeline.estimators.fit import PrivateFit
 from dp_pipeline.spec.amounts import epsilon_text
 
 _WARNED: set[str] = set()
@@ -104,7 +104,7 @@ class CountedFits(BaseEstimator):  # type: ignore[misc]
             self._series = FitSeries()
         return self._series
 
-    def _counted(self, promise: str, fit: PrivateFit[ReleaseType]) -> str:
+    def _counted(self, promise: str, fit: PrivateFit) -> str:
         """What a fit that is about to look promises, with what all that no population pays for
         cost. Warns, once, before the second of them spends anything.
         """
@@ -120,6 +120,6 @@ class CountedFits(BaseEstimator):  # type: ignore[misc]
                 "where they are of the same rows, and each further one adds its own: a grid search "
                 "makes candidates times folds, and one more; with `population` a ledger adds them "
                 "up, and refuses what is too much",
-                stacklevel=3,
+                stacklevel=4,
             )
         return f"{promise}; fit {many} of it and its clones: ε={total} in all"

@@ -1,74 +1,40 @@
-"""PrivateFit: one private model of rows in memory, through the gate.
+"""What one private fit is, run once over rows or again over its stored answers; and how a
+population pays for it: its ε is in the ledger before anyone looks. Nothing here sees a row.
 
-The name of a method and its parameters → a model; nothing here sees a row.
-
-Constructor arguments as the values that a fit needs; nothing here sees a row.
-
-A wrong parameter, as this package and as scikit-learn name it.
+A fit is in memory: there is nothing to resume. Whatever stops it after the charge leaves the
+charge, dead and never refunded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from numbers import Integral, Real
-from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from dp_pipeline import __version__
+from dp_pipeline.estimators.discovery import widest
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Answered, Curator
-from dp_pipeline.gate.noise import (
-    FIT_FOR_RELEASE,
-    NoiseSource,
-    OpenDPNoise,
-    named_noise,
-)
+from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Coarse, Model, PrivacyGuarantee, fit, guarantee_at, guarantee_of
-from dp_pipeline.models.clustering.base import Clustering
-from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.release.accountant import Accountant, Spend
+from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
+from dp_pipeline.models.base import Coarse, Fitted, Model, PrivacyGuarantee, fit
+from dp_pipeline.publish.home import find_home
+from dp_pipeline.publish.noisy_release import TRANSCRIPT
+from dp_pipeline.raw.counters.fold import NobodysRows
+from dp_pipeline.release.accountant import Accountant, Spend, rho_costs
+from dp_pipeline.release.bundle import PRIOR
 from dp_pipeline.release.clusters import Clusters, Tables
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import (
-    LARGEST,
-    NANO,
-    SMALLEST,
-    delta_text,
-    epsilon_text,
-    parse_delta,
-    parse_epsilon,
-)
-from dp_pipeline.spec.discovered import Discover
-from dp_pipeline.spec.domain import Domain, OneRow, Relation, distance
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.spec.parameters import from_text
-
-UNIT = OneRow()
-RELATION: Relation = "add_remove"
-RELATION_WORDS = "added or removed"
-
-ReleaseType = TypeVar("ReleaseType", Clusters, SyntheticTable)
-
-
-@dataclass(frozen=True)
-class Estimate(Generic[ReleaseType]):
-    """What a fit releases.
-
-    spends       every look at the rows; they add up to what the fit claims
-    transcript   all questions and noisy answers
-    answered     the marginals among them, as they may be refined
-    """
-
-    released: ReleaseType
-    spends: tuple[Spend, ...]
-    transcript: Transcript
-    answered: Answered
+from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text, nano_epsilon
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovered import discovery_price
+from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError
+from dp_pipeline.spec.parameters import fact_text, texts_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,26 +52,23 @@ class RefinedFit:
 
 
 @dataclass(frozen=True)
-class PrivateFit(Generic[ReleaseType]):
+class PrivateFit:
     """Everything of one fit but the rows: public.
 
-    estimator   name of its class
+    spec        the declaration, under the name of the estimator
     method      name of the model
     releases    what the model gives
     guarantee   the ε that was asked of the model, and what it is accounted in
-    discover    what its domain is discovered for, before and beside that
     earlier     the tables of the fit that it plans from, or None
     public      rows of others that it uses, or None
     refines     the fit whose answers it refines, or None
     """
 
-    estimator: str
+    spec: DatasetSpec
     method: str
-    releases: type[ReleaseType]
+    releases: type[Clusters | SyntheticTable]
     model: Model
-    domain: Domain
     guarantee: PrivacyGuarantee
-    discover: Discover | None = None
     earlier: Tables | None = None
     public: PublicTable | None = None
     refines: RefinedFit | None = None
@@ -121,39 +84,39 @@ class PrivateFit(Generic[ReleaseType]):
         """The ε that it adds to what was spent on its rows: with what its domain is discovered
         for, without what a fit that it refines has paid.
         """
-        found = Fraction(0) if self.discover is None else self.discover.epsilon
+        found = self.spec.discover.epsilon if self.spec.discover else Fraction(0)
         before = Fraction(0) if self.refines is None else self.refines.epsilon
         return self.guarantee.epsilon + found - before
 
+    @property
+    def is_refinable(self) -> bool:
+        """Whether a fit at a larger ε may ever refine it."""
+        is_alone = self.earlier is None and self.public is None
+        return self.model.refines and is_alone and self.spec.discover is None
+
     def run(
-        self, counter: Counter, *, noise: NoiseSource, rng: np.random.Generator
-    ) -> Estimate[ReleaseType]:
-        """Ask through the gate; spends exactly ``amount``, or raises. ``rng`` is for
-        post-processing.
-        """
-        return self._run(counter, noise, Transcript(), rng)
-
-    def replayed(
-        self, transcript: Transcript, *, noise: NoiseSource, rng: np.random.Generator
-    ) -> Estimate[ReleaseType]:
-        """The same fit over stored answers, without rows and at no cost; draws no noise."""
-        return self._run(None, noise, transcript, rng)
-
-    def _run(
         self,
         counter: Counter | None,
+        *,
         noise: NoiseSource,
-        transcript: Transcript,
         rng: np.random.Generator,
-    ) -> Estimate[ReleaseType]:
+        transcript: Transcript | None = None,
+    ) -> tuple[Fitted, Answered]:
+        """Ask through the gate; spends exactly ``amount``, or raises. Gives also the marginals that
+        were answered, as they may be refined. ``rng`` is for post-processing.
+
+        counter      None: the same fit over the answers of a transcript, at no cost and without
+                     noise
+        """
+        transcript = Transcript() if transcript is None else transcript
         # A curator writes into them what it answers.
         answered = {} if self.refines is None else dict(self.refines.answered)
 
         def ask(accountant: Accountant) -> Curator:
             return Curator(
                 counter,
-                domain=self.domain,
-                distance=distance(UNIT, RELATION),
+                domain=self.spec.domain,
+                distance=self.spec.distance,
                 accountant=accountant,
                 transcript=transcript,
                 noise=noise,
@@ -175,256 +138,164 @@ class PrivateFit(Generic[ReleaseType]):
             raise BoundaryViolation(
                 f"{self.method}: expected {self.releases.__name__}, got another release"
             )
-        return Estimate(fitted.released, fitted.spends, transcript, answered)
+        return fitted, answered
 
 
-_OF_CLUSTERING = {"k": "n_clusters", "columns": "the columns of X"}
-_OF_TABLES = {"attributes": "the columns of domain"}
+Run = Callable[[Transcript], Fitted]
+"""Look at the rows of a fit, and write the answers down."""
 
 
-PLAN_FROM, PRIOR = "plan_from", "prior"
-_LEARNED = {PLAN_FROM: PLAN_FROM, PRIOR: "prior of fit"}
+def run_charged(
+    of: PrivateFit, run: Run, transcript: Transcript, ledger: Ledger, charge: Charge
+) -> Fitted:
+    """Reserve the charge of a fit, run, settle with the spends.
 
-
-def planning_params(plan_from: object, estimator: Any) -> dict[str, str]:
-    """The parameter of a method that says that it plans from an earlier fit; none where there is
-    none.
-
-    Raises DeclarationError for what is no fitted estimator of the same class and method, and for a
-    method that learns nothing.
+    Raises DeclarationError for a δ that is not its account's, for what cannot be drawn, and for a
+    key that was charged before; BudgetExceeded when ε does not fit. Then nothing was charged and
+    nothing drawn.
     """
-    if plan_from is None:
-        return {}
-    kind = type(estimator).__name__
-    is_alike = isinstance(plan_from, type(estimator)) and hasattr(plan_from, "spends_")
-    if not is_alike or getattr(plan_from, "method", None) != estimator.method:
-        raise DeclarationError(
-            f"{PLAN_FROM}: expected a fitted {kind} by {estimator.method!r:.40}, got another object"
-        )
-    name = _method(estimator.method, Model)
-    if not MODELS[name].learns:
-        known = ", ".join(one for one in MODELS if MODELS[one].learns)
-        raise DeclarationError(
-            f"{PLAN_FROM}: expected none of a method that plans from no other fit ({known} do), "
-            f"got one of {name}"
-        )
-    return {PLAN_FROM: "previous"}
+    dry_run(of)
+    with ExitStack() as entered:
+        try:
+            reservation = entered.enter_context(ledger.reserve(charge))
+        except (Damaged, DeadRelease):
+            # Others asked at the same time, at another ε or in vain: no key but this one is shared.
+            if ledger.state(charge.key) is None:
+                raise
+            raise refined_already() from None
+        if reservation.state != "new":
+            raise refined_already()
+        try:
+            fitted = run(transcript)
+        except BaseException as error:
+            reservation.die(f"the fit ended in {type(error).__name__}")
+            raise
+        rows = _rows(fitted.spends, charge.currency, paid_in=of.guarantee.currency)
+        reservation.settle(rows, facts={TRANSCRIPT: transcript.chain})
+    return fitted
 
 
-def prior_params(method: object) -> dict[str, str]:
-    """The parameter of a method that says that it uses public rows, which have no name here.
-
-    Raises DeclarationError for a method that uses none.
-    """
-    name = _method(method, Model)
-    takers = [one for one in MODELS if PRIOR in _parameters_of(one)]
-    if name not in takers:
-        raise DeclarationError(
-            f"prior: expected none for a method that uses no public rows ({', '.join(takers)} "
-            f"does), got one for {name}"
-        )
-    return {PRIOR: "frame"}
-
-
-def clustering_model(
-    method: object,
-    *,
-    clusters: int,
-    nominal_rows: object,
-    params: Mapping[str, object] | None,
-    learned: Mapping[str, str],
-) -> Model:
-    """The model of a method's name; ``nominal_rows`` reaches it if it plans with one.
-
-    learned   the parameters that say what it learns from elsewhere
-
-    Raises DeclarationError for a method that releases no centres, and for wrong parameters.
-    """
-    name = _method(method, Clustering)
-    texts = _texts(name, params, nominal_rows, set_elsewhere=_OF_CLUSTERING)
-    return from_text(MODELS[name], {**texts, **learned, "k": str(clusters)}, of=name)
-
-
-def table_model(
-    method: object,
-    *,
-    nominal_rows: object,
-    params: Mapping[str, object] | None,
-    learned: Mapping[str, str],
-) -> Model:
-    """The model of a method's name; ``nominal_rows`` reaches it if it plans with one.
-
-    learned   the parameters that say what it learns from elsewhere
-
-    Raises DeclarationError for a method that releases no table, and for wrong parameters.
-    """
-    name = _method(method, TableModel)
-    texts = _texts(name, params, nominal_rows, set_elsewhere=_OF_TABLES)
-    return from_text(MODELS[name], {**texts, **learned}, of=name)
-
-
-def _method(method: object, family: type) -> str:
-    methods = [name for name, model in MODELS.items() if issubclass(model, family)]
-    if not isinstance(method, str) or method not in methods:
-        raise DeclarationError(f"method: expected one of {', '.join(methods)}, got {method!r:.60}")
-    return method
-
-
-def _texts(
-    method: str,
-    params: Mapping[str, object] | None,
-    nominal_rows: object,
-    *,
-    set_elsewhere: Mapping[str, str],
-) -> dict[str, str]:
-    """Parameters as a data set file would write them."""
-    if params is not None and not isinstance(params, Mapping):
-        raise DeclarationError(f"method_params: expected a mapping, got {type(params).__name__}")
-    texts = {str(name): str(value) for name, value in (params or {}).items()}
-    for name, where in {**set_elsewhere, **_LEARNED, "nominal_rows": "nominal_rows"}.items():
-        if name in texts:
-            raise DeclarationError(f"method_params: {name} is set by {where}, got it here")
-    if nominal_rows is not None and "nominal_rows" in _parameters_of(method):
-        texts["nominal_rows"] = str(nominal_rows)
-    return texts
-
-
-def _parameters_of(method: str) -> Collection[str]:
-    return getattr(MODELS[method], "__dataclass_fields__", {})
-
-
-def plain_guarantee(
-    method: str,
-    model: Model,
-    epsilon: Fraction,
-    *,
-    domain: Domain,
-    delta: Fraction | None = None,
-    is_alone: bool = True,
-) -> PrivacyGuarantee:
-    """Return what the model promises at the ε, and the δ, of one fit.
-
-    is_alone   whether no population pays for it
-
-    Raises DeclarationError for a published variant that costs another ε than the one asked or
-    has none, for one that is for benchmarks alone, and for a δ that the model has no use for.
-    """
-    guarantee = guarantee_of(model, epsilon, delta, domain=domain)
-    if not guarantee.is_plain:
-        raise DeclarationError(
-            f"{method}: expected a sound variant, at the ε asked, got another: {guarantee.reason}"
-        )
-    return guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
-
-
-def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
-    """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text,
-    rounded down to nine decimals: what was computed may have more, and less ε promises more.
-
-    Raises DeclarationError for anything else, and for what ``parse_epsilon`` refuses.
-
-    >>> exact_epsilon(0.1) == exact_epsilon("0.1") == Fraction(1, 10)
-    True
-    >>> exact_epsilon(2 / 3)
-    Fraction(333333333, 500000000)
-    """
-    if isinstance(value, Fraction):
-        return parse_epsilon(epsilon_text(value), of=of)
-    text = _decimal_text(value, of=of)
-    is_float = not isinstance(value, str | Integral)
-    # What is out of range, or no number, is refused as it was written.
-    if is_float and SMALLEST <= float(text) <= LARGEST:
-        text = epsilon_text(Fraction(Fraction(text) * NANO // 1, NANO))
-    return parse_epsilon(text, of=of)
-
-
-def promised(of: PrivateFit[ReleaseType], *, asked: object, is_fit: bool) -> str:
-    """What a fit promises, in one line.
-
-    asked    its ``epsilon`` as it was written
-    is_fit   whether its noise may protect persons
-    """
-    found, own = of.discover, of.guarantee.currency.delta or Fraction(0)
-    paid = of.guarantee.epsilon + (found.epsilon if found else 0)
-    delta = own + ((found.delta or 0) if found else 0)
-    said = epsilon_text(paid)
-    is_exact = isinstance(asked, str | Fraction)
-    written = said if is_exact else _decimal_text(asked, of="epsilon")
-    if Fraction(written) != paid:
-        said += f" (rounded down from {written})"
-    of_delta = f", δ={delta_text(delta)}" if delta else ""
-    if of.refines is not None:
-        of_delta += (
-            f" together with the fit at ε={epsilon_text(of.refines.epsilon)} that it refines"
-        )
-    doubt = "" if of.public is None else "; its public rows are not protected"
-    doubt += "" if is_fit else "; its noise protects nobody"
-    return (
-        f"{of.estimator} by {of.method}, fitted: ε={said}{of_delta}, "
-        f"protects {UNIT} that is {RELATION_WORDS}{doubt}"
+def refined_already() -> DeclarationError:
+    """What a second refinement of a fit is refused for."""
+    return DeclarationError(
+        "refines: expected a fit that was not refined yet, got one that was, or whose refinement "
+        "began: refine that one; two refinements tell more together than what is paid for both"
     )
 
 
-def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
-    """δ as ``exact_epsilon`` reads it; None for 0, which is pure ε.
-
-    Raises DeclarationError for anything else, and for what ``parse_delta`` refuses.
-
-    >>> exact_delta(1e-9) == exact_delta("0.000000001") == Fraction(1, 10**9)
-    True
+def require_account(
+    of: PrivateFit, population: object, noise: NoiseSource
+) -> tuple[Ledger, Account]:
+    """The ledger of the project's home, and the account there; DeclarationError for one that is
+    not there, or protects otherwise than a fit does, and for a seed on one for releases.
     """
-    if isinstance(value, Fraction):
-        return parse_delta(delta_text(value), of=of) if value else None
-    text = _decimal_text(value, of=of)
-    return None if text.strip() in ("0", "0.0") else parse_delta(text, of=of)
-
-
-def _decimal_text(value: object, *, of: str) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or not isinstance(value, Real):
+    ledger = find_home().ledger
+    account = ledger.account(population) if isinstance(population, str) else None
+    if account is None:
         raise DeclarationError(
-            f"{of}: expected text, a Fraction, a whole number or a float, "
-            f"got {type(value).__name__}"
+            f"population: expected one with an account in {ledger.folder}, got {population!r:.60}: "
+            "`dp-pipeline run` of a data set file that declares it opens one"
         )
-    return str(int(value)) if isinstance(value, Integral) else repr(float(value))
-
-
-def noise_of(value: object) -> NoiseSource:
-    """OpenDP for None, the source that text names, or the source itself."""
-    if value is None:
-        return OpenDPNoise()
-    if isinstance(value, str):
-        return named_noise(value)
-    if isinstance(value, type) or not hasattr(value, "fit_for_release"):
+    unit, relation = str(of.spec.protection), of.spec.relation
+    if (account.unit, account.relation) != (unit, relation):
         raise DeclarationError(
-            f"noise: expected None, opendp, exact, seeded:NUMBER or a source, got {value!r:.60}"
+            f"population {account.population}: expected an account that protects {unit} under "
+            f"{relation}, got {account.unit} under {account.relation}"
         )
-    source: NoiseSource = value  # type: ignore[assignment]
-    return source
+    if account.purpose == "release" and type(noise) not in FIT_FOR_RELEASE:
+        raise DeclarationError(
+            f"population {account.population}: noise: expected a source fit for sensitive data "
+            f"({' or '.join(source.name for source in FIT_FOR_RELEASE)}), got another"
+        )
+    return ledger, account
 
 
-def is_fit_for_release(value: object) -> bool:
-    """Whether the source that ``noise_of`` gives is one that protects persons."""
-    return type(noise_of(value)) in FIT_FOR_RELEASE
+def _require_currency(account: Account, of: PrivateFit) -> None:
+    where, currency = f"population {account.population}", of.guarantee.currency
+    if of.spec.discover is not None and account.currency != PURE:
+        raise DeclarationError(
+            f"{where}: expected an account in pure ε to pay for a domain that is discovered, got "
+            "one in ρ"
+        )
+    if currency not in (PURE, account.currency):
+        raise DeclarationError(
+            f"{where}: delta: expected {_delta(account.currency)} as its account has, got "
+            f"{_delta(currency)}"
+        )
+    if of.refines is not None and currency != account.currency:
+        raise DeclarationError(
+            f"{where}: refines: expected a fit in ρ as its account counts, got one in pure ε: what "
+            "is between two ε is no difference there"
+        )
 
 
-def generator(random_state: object) -> np.random.Generator:
-    """Post-processing randomness from what scikit-learn takes for ``random_state``."""
-    from sklearn.utils import check_random_state
-
-    words = check_random_state(random_state).randint(0, 2**31 - 1, size=4)
-    return np.random.default_rng(words.tolist())
+def _delta(currency: Currency) -> str:
+    return "0" if currency.delta is None else delta_text(currency.delta)
 
 
-class InvalidParameter(DeclarationError, ValueError):
-    """A parameter or the form of ``X`` is wrong; nothing was charged or drawn."""
+def dry_run(of: PrivateFit) -> None:
+    """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
+    of = replace(of, spec=widest(of.spec))
+    nobody = NobodysRows(of.spec.domain)
+    fitted, _ = of.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
+    _rows(fitted.spends, of.guarantee.currency, paid_in=of.guarantee.currency)
 
 
-@contextmanager
-def invalid_parameters() -> Iterator[None]:
-    """What a declaration is refused for, as an error that is a ValueError too."""
-    try:
-        yield
-    except DeclarationError as error:
-        raise InvalidParameter(str(error)) from None
+def charge_of(
+    of: PrivateFit,
+    account: Account,
+    noise: NoiseSource,
+    *,
+    key: str,
+    facts: Mapping[str, str],
+) -> Charge:
+    """The charge of one fit; DeclarationError where the account counts in another currency.
+
+    key     that of all refinements of a fit, else a new one, as every other fit is a new draw
+    facts   what the ledger is told beside the declarations
+    """
+    _require_currency(account, of)
+    guarantee, epsilon = of.guarantee, epsilon_text(of.guarantee.epsilon)
+    delta, discover = _delta(guarantee.currency), of.spec.discover
+    price = f"ε={epsilon}" if delta == "0" else f"ε={epsilon} at δ={delta}"
+    cost = account.currency.cost_of(of.amount, guarantee.currency)
+    if of.refines is not None:
+        price += f", refined from {epsilon_text(of.refines.epsilon)}"
+    if discover is not None:
+        price += f", its domain discovered for {discovery_price(discover)}"
+        cost += discover.epsilon
+    return Charge(
+        key=key,
+        population=account.population,
+        kind="dp",
+        nano_epsilon=nano_epsilon(cost),
+        what=f"{of.spec.name}/{of.method} at {price}",
+        facts={
+            "estimator": of.spec.name,
+            "method": of.method,
+            "epsilon": epsilon,
+            "delta": delta,
+            "measuring": fact_text(texts_of(of.model, measuring=True)),
+            "postprocessing": fact_text(texts_of(of.model, measuring=False)),
+            "unit": account.unit,
+            "relation": account.relation,
+            "purpose": account.purpose,
+            "noise": noise.name,
+            "fit_for_release": "yes" if noise.fit_for_release else "no",
+            "code": f"dp_pipeline {__version__}",
+            **({} if of.public is None else {PRIOR: f"frame {of.public.digest}"}),
+            **facts,
+        },
+        currency=account.currency,
+        delta=Fraction(0) if discover is None else discover.delta or Fraction(0),
+    )
+
+
+def _rows(spends: tuple[Spend, ...], currency: Currency, *, paid_in: Currency) -> list[SpendRow]:
+    """What the ledger keeps of the charges, in what the account counts in."""
+    pure = currency == PURE
+    costs = [one.epsilon for one in spends] if pure else rho_costs(spends, budget=paid_in)
+    return [
+        SpendRow(one.what, one.mechanism, cost, one.scale)
+        for one, cost in zip(spends, costs, strict=True)
+    ]

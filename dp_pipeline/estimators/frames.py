@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from itertools import pairwise
 from numbers import Complex, Integral, Real
 from typing import Any, Literal
 
@@ -24,12 +23,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.raw import values as raw_values
-from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.spec.domain import Attribute, Undeclared
+from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.errors import DeclarationError
-
-_BLOCK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,28 +67,6 @@ class Features:
 def is_whole_label(label: object) -> bool:
     """Whether the name of a column is a whole number: 0, 1, 2 where a file has no header."""
     return isinstance(label, Integral) and not isinstance(label, bool)
-
-
-def whole_number(value: object, *, of: str, least: int, most: int | None = None) -> int:
-    """An argument that is one; DeclarationError, which shows it, for anything else."""
-    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
-    if whole is None or whole < least or (most is not None and whole > most):
-        where = f"of at least {least}" if most is None else f"in {least}..{most}"
-        raise DeclarationError(f"{of}: expected a whole number {where}, got {value!r:.60}")
-    return whole
-
-
-def ascending(values: Any, *, at_least: int) -> tuple[float, ...] | None:
-    """Finite numbers of a list, each above the one before; None for anything else."""
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        return None
-    if array.dtype.kind not in "iuf" or array.ndim != 1 or len(array) < at_least:
-        return None
-    numbers = tuple(float(number) for number in array)
-    ascends = all(low < high for low, high in pairwise(numbers))
-    return numbers if ascends and all(map(math.isfinite, numbers)) else None
 
 
 def numbered(start: int, stop: int) -> tuple[str, ...]:
@@ -185,96 +159,65 @@ def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
     return array
 
 
-def numeric_columns(X: Any) -> list[NDArray[Any]]:
-    """One numeric array (rows,) a column of an array, of nested lists or of a data frame.
+def numeric_features(X: Any) -> Features:
+    """The columns of an array, of nested lists or of a data frame, which are of numeric types.
 
     Raises DeclarationError unless X has two dimensions, a column and numeric types.
     """
-    columns = [_numeric(column) for column in features_of(X).columns]
-    if not columns:
+    features = features_of(X)
+    if not features.columns:
         raise DeclarationError("X: expected at least one column, got none")
-    return columns
+    for kind in (column.dtype for column in features.columns):
+        if kind.kind == "c":
+            raise DeclarationError(
+                "X: expected real numbers, got others: Complex data not supported"
+            )
+        if kind.kind not in "biuf":
+            # The type alone: what NumPy calls a text type tells the longest text of the rows.
+            raise DeclarationError(
+                f"X: expected columns of a numeric type, got {kind.type.__name__}: of a frame "
+                "choose some, X[[name, name]]"
+            )
+    return features
 
 
-def _numeric(column: Any) -> NDArray[Any]:
-    dtype = column.dtype
-    if dtype.kind == "c":
-        raise DeclarationError("X: expected real numbers, got others: Complex data not supported")
-    if dtype.kind not in "biuf":
-        # The type alone: what NumPy calls a text type tells the longest text of the rows.
-        raise DeclarationError(
-            f"X: expected columns of a numeric type, got {dtype.type.__name__}: of a frame choose "
-            "some, X[[name, name]]"
-        )
-    if isinstance(dtype, np.dtype):
-        return np.asarray(column)
-    # Nullable numbers: what is missing becomes NaN.
-    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def counter_over(columns: list[NDArray[Any]], domain: Domain) -> MemoryCounter:
-    """The engine over fixed-point coordinates, 4 bytes a number.
-
-    ±inf is clipped like any number outside the box; a row with NaN is dropped. What
-    becomes of a row depends on that row alone.
+def numeric_rows(X: Any, columns: int) -> FloatArray:
+    """The rows of X as numbers (n, columns), NaN where one is missing; DeclarationError also for
+    another number of columns.
     """
-    box, rows, kept = domain.box(domain.names), len(columns[0]), 0
-    table = np.empty((len(columns), rows), dtype=np.int32)
-    # A warning about a cast would say something about a row.
-    with np.errstate(all="ignore"):
-        for start in range(0, rows, _BLOCK_ROWS):
-            here = slice(start, start + _BLOCK_ROWS)
-            block = np.stack([column[here].astype(np.float64) for column in columns])
-            block = block[:, ~np.isnan(block).any(axis=0)]
-            stop = kept + block.shape[1]
-            for axis, interval in enumerate(box):
-                table[axis, kept:stop] = interval.encode(block[axis])
-            kept = stop
-    coordinates = dict(zip(domain.names, table[:, :kept], strict=True))
-    return MemoryCounter(domain, coordinates=coordinates, codes={}, rows=kept)
+    given = numeric_features(plain_frame(X)).columns
+    if len(given) != columns:
+        raise DeclarationError(f"X: expected {columns} columns, got {len(given)}")
+    return np.stack([numbers_of(column)[0] for column in given], axis=1)
 
 
 UNKNOWN = "\0"
 """The text of a value that is none of text, number and truth value: no level, no number."""
 
-_FIRST_ROUNDED = 2**53
-"""The least size at which two whole numbers are one float: 2⁵³ + 1 is stored as 2⁵³."""
 
-ALSO_CALLED = {"True": "1", "1": "True", "False": "0", "0": "False"}
-"""A truth value is a number to Python, and the other way round."""
-
-
-def text_of(value: object, *, truth_is_number: bool = False) -> str | None:
+def text_of(value: object, reads: Reads = "text") -> str | None:
     """The text of a text, a number or a truth value; None where it is missing; never an error.
 
     Spaces around a text do not count, a whole number has no point: 1 and 1.0 are the text 1.
     So is 1 + 0j: one complex number makes pandas store a column of them. A value of a class of
     its own is what it holds, whatever its methods say; what raises when it is read is UNKNOWN.
 
-    truth_is_number   a truth value is 1 or 0, not the text True or False
-
     >>> text_of(" f "), text_of(2.0), text_of(True), text_of(float("nan"))
     ('f', '2', 'True', None)
     """
     try:
-        return _text_of(value, truth_is_number=truth_is_number)
+        if isinstance(value, str):
+            # A half of a pair of surrogates cannot be stored as it is.
+            return str.encode(str.strip(value), "utf-8", "backslashreplace").decode()
+        if isinstance(value, bool | np.bool_):
+            return str(int(value)) if reads == "number" else str(bool(value))
+        if value is None or type(value).__name__ in ("NAType", "NaTType"):
+            return None
+        if isinstance(value, Complex) and not isinstance(value, Real) and not value.imag:
+            value = value.real
+        return _number_text(value) if isinstance(value, Real | Decimal) else UNKNOWN
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
         return UNKNOWN
-
-
-def _text_of(value: object, *, truth_is_number: bool) -> str | None:
-    if isinstance(value, str):
-        # A half of a pair of surrogates cannot be stored as it is.
-        return str.encode(str.strip(value), "utf-8", "backslashreplace").decode()
-    if isinstance(value, bool | np.bool_):
-        return str(int(value)) if truth_is_number else str(bool(value))
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    if isinstance(value, Real | Decimal):
-        return _number_text(value)
-    if isinstance(value, Complex) and not value.imag:
-        return _number_text(value.real)
-    return UNKNOWN
 
 
 def _number_text(value: Any) -> str | None:
@@ -290,20 +233,6 @@ def _number_text(value: Any) -> str | None:
     return str(int(number)) if number.is_integer() else repr(number)
 
 
-def is_rounded(text: str) -> bool:
-    """Whether it is the text of a whole number that may become another one when it is a float.
-
-    One missing value turns a column of whole numbers into floats.
-
-    >>> is_rounded("9007199254740991"), is_rounded("9007199254740992"), is_rounded("a")
-    (False, True, False)
-    """
-    digits = text.removeprefix("-")
-    # A number has no zero in front: such a text is never the text of one.
-    is_whole = digits.isascii() and digits.isdigit() and not digits.startswith("0")
-    return is_whole and (len(digits) > 16 or int(digits) >= _FIRST_ROUNDED)
-
-
 Kind = Literal["categories", "truths", "numbers", "texts", "others"]
 
 
@@ -317,7 +246,7 @@ def kind_of(column: Any) -> Kind:
         return "categories"
     if dtype.kind in "biuf":
         return "truths" if dtype.kind == "b" else "numbers"
-    stored = None if dtype.kind == "c" else _stored_as_it_is(column)
+    stored = None if dtype.kind == "c" else _stored_as_it_is(column, "text")
     if stored is not None and raw_values.kind_of(stored.type) == "text":
         return "texts"
     values = [(value, text_of(value)) for value in column.tolist()]
@@ -330,83 +259,66 @@ def kind_of(column: Any) -> Kind:
     return "truths" if are_truths else "numbers"
 
 
-def stored(column: Any, *, truth_is_number: bool = False) -> pa.ChunkedArray:
-    """A column of numbers, or of texts that may be missing, for the readers of ``raw.values``.
+Reads = Literal["text", "number", "time"]
+"""What a column is declared to hold. A truth value is the number 1 or 0, or the text True or False.
+"""
 
-    truth_is_number   a truth value is 1 or 0, not the text True or False
-    """
+
+def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
+    """A column of X as a file gives it: of a type that ``raw.values`` reads, or of texts."""
     if column.dtype.name == "category":
-        categories = stored(column.cat.categories, truth_is_number=truth_is_number)
-        places = column.cat.codes.to_numpy()
+        places, categories = column.cat.codes.to_numpy(), stored(column.cat.categories, reads)
         return categories.take(pa.array(places, mask=places < 0))
-    as_it_is = _stored_as_it_is(column)
+    if reads == "number" and column.dtype == np.dtype(bool):
+        column = np.asarray(column).view(np.int8)
+    as_it_is = _stored_as_it_is(column, reads)
     if as_it_is is not None:
         return as_it_is
-    texts = [_word(value, truth_is_number=truth_is_number) for value in column.tolist()]
+    texts = [_word(value, reads) for value in column.tolist()]
     return pa.chunked_array([pa.array(texts, type=pa.large_string())])
 
 
-def _stored_as_it_is(column: Any) -> pa.ChunkedArray | None:
+def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
+    """A column of X, stored as its attribute reads it."""
+    # Of a column of which nothing is said, a truth value is a text.
+    is_number = attribute.is_numeric and attribute.undeclared != Undeclared()
+    return stored(column, "time" if attribute.clock else "number" if is_number else "text")
+
+
+def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
     """As pyarrow stores it, where that is of a type that is read here."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
+        is_real = column.dtype.kind == "f" and column.dtype != np.float32
+        plain = np.float64 if is_real else column.dtype.newbyteorder("=")
+        column = np.asarray(column).astype(plain, copy=False)
     try:
         array = pa.array(column, from_pandas=True)
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
         return None
-    kind = raw_values.kind_of(array.type)
+    kind, typed = raw_values.kind_of(array.type), "time" if reads == "time" else "number"
     # Of objects, a truth value beside floats would be stored as one of them.
-    if kind in ("other", "time") or (kind == "number" and column.dtype == object):
+    if kind != "text" and (kind != typed or column.dtype == object):
         return None
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
-def _word(value: Any, *, truth_is_number: bool) -> str | None:
-    """Intervals of pandas are texts too: categories are made of them."""
-    if type(value).__name__ == "Interval":
-        return str(value)
-    return text_of(value, truth_is_number=truth_is_number)
-
-
-def stored_times(column: Any) -> pa.ChunkedArray:
-    """A column of dates or times, or of texts that say them, for the reader of ``raw.values``."""
-    if column.dtype.name == "category":
-        categories = stored_times(column.cat.categories)
-        places = column.cat.codes.to_numpy()
-        return categories.take(pa.array(places, mask=places < 0))
-    if column.dtype != object and column.dtype.kind not in "biufc":
-        try:
-            array = pa.array(column, from_pandas=True)
-        except pa.ArrowException:
-            array = None
-        if array is not None and raw_values.kind_of(array.type) == "time":
-            return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-    texts = [_moment_text(value) for value in column.tolist()]
-    return pa.chunked_array([pa.array(texts, type=pa.large_string())])
-
-
-def _moment_text(value: Any) -> str | None:
-    """ISO text of a date or time; a number is neither."""
-    try:
-        if isinstance(value, date) and type(value).__name__ != "NaTType":
-            return str(value.isoformat())
-        return text_of(value) if isinstance(value, str) else None
-    except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
-        return None
-
-
-def text_places(column: Any) -> tuple[IntArray, list[str | None]]:
-    """Where in a list of texts each row's text is (n,), −1 for a missing value; and the list.
-
-    It may hold a text more than once. UNKNOWN is that of a value that is neither text, number
-    nor truth value.
+def _word(value: Any, reads: Reads) -> str | None:
+    """The text of a value; ISO text of a date or time where those are read, and a number is none.
+    Intervals of pandas are texts: categories are made of them.
     """
-    places, words = raw_values.texts(stored(column))
-    return places, words.tolist()
+    try:
+        if reads == "time" and not isinstance(value, str):
+            is_time = isinstance(value, date) and type(value).__name__ != "NaTType"
+            return str(value.isoformat()) if is_time else None
+        return str(value) if type(value).__name__ == "Interval" else text_of(value, reads)
+    except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
+        return None if reads == "time" else UNKNOWN
 
 
 def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Numbers (n,), NaN for a missing value and for what is none; and where there is either a
     number or a missing value (n,). A truth value is 1 or 0, a text the number that it reads as.
     """
-    values = stored(column, truth_is_number=True)
+    values = stored(column, "number")
     numbers = raw_values.numbers(values)
     return numbers, ~np.isnan(numbers) | raw_values.missing(values, ())

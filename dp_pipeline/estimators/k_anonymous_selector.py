@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
@@ -14,23 +13,19 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_pipeline.anonymity.method import Bit, Method, sensitive_diversity
-from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
-from dp_pipeline.estimators.fit import InvalidParameter, invalid_parameters
-from dp_pipeline.estimators.frames import Features, features_of, plain_frame, whole_number
-from dp_pipeline.estimators.selection import (
-    FittedRecoding,
-    Selection,
-    coded_rows,
-    selector_method,
-)
+from dp_pipeline.anonymity.method import Method, sensitive_diversity
+from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.estimators.frames import features_of, plain_frame
+from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, whole_number
 from dp_pipeline.estimators.selector_columns import (
-    Cuts,
+    FittedRecoding,
     LabelValues,
-    SelectorColumn,
+    coded_rows,
     labels_of,
     learned_columns,
+    selector_method,
 )
+from dp_pipeline.metrics.disclosure import disclosure_report
 from dp_pipeline.spec.errors import DeclarationError
 
 
@@ -113,19 +108,15 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     A release has one column a kept bit, of 0 and 1; or one a column of X, of texts, such as
     ``[40, 60)`` and ``{cook, smith}``: the box of the row. ``transform`` gives the kept bits; of
     boxes, for each bit that they tell of, the share of the levels of the box where it is true.
+    A value that was never seen has no level: all its bits are 0, and boxes put it with the first
+    level; a number is compared all the same.
 
-    In new rows, a value that was never seen has no level: all bits of its column are 0, and boxes
-    put it with the first level. A number is compared as a number all the same, so thresholds hold
-    for it.
+    Weights and cuts that were learned from rows are in the fitted selector: publish what
+    ``fit_release`` gives, not the selector. Levels of one weight are those of k rows or more, and
+    a cut lies between two rows; weights of many columns together still depend on each row.
 
-    What was learned from rows to make boxes, weights and cuts, is in the fitted selector: publish
-    what ``fit_release`` gives, not the selector. Levels of one weight are those of k rows or more,
-    and a cut lies between two rows; weights of many columns together still depend on each row.
-
-    Rows go by position: an index of ``X`` or ``y`` changes nothing, and is not compared. Without
-    columns, or where no bit is kept, all rows are one class and there is nothing but the
-    label to release; the latter warns. A label of one value is refused where ``diversity`` is 2
-    or more.
+    Rows go by position, whatever their index. Without columns, or where no bit is kept, all rows
+    are one class; the latter warns. A label of one value is refused where ``diversity`` is 2.
 
     References
     ----------
@@ -194,7 +185,6 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import KAnonymousSelector
         >>> print(KAnonymousSelector(2, edges={}).fit([["f"], ["m"]] * 4, [0, 0, 1, 1] * 2))
         KAnonymousSelector, fitted: a release by fit_release has at least 2 rows and 2 different \
 labels in every class; no ε, not differentially private
@@ -227,7 +217,6 @@ labels in every class; no ε, not differentially private
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import KAnonymousSelector
         >>> selector = KAnonymousSelector(2, edges={})
         >>> selector.fit_release([["f"], ["m"]] * 4, [0, 0, 1, 1] * 2).shape
         (8, 2)
@@ -277,7 +266,6 @@ labels in every class; no ε, not differentially private
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import KAnonymousSelector
         >>> rows, labels = [["f"], ["f"], ["m"], ["m"]] * 2, [0, 1, 1, 1] * 2
         >>> selector = KAnonymousSelector(2, diversity=1, edges={}).fit(rows, labels)
         >>> selector.transform([["f"], ["m"]]).tolist()
@@ -315,7 +303,6 @@ labels in every class; no ε, not differentially private
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import KAnonymousSelector
         >>> rows, labels = [["f"], ["f"], ["m"], ["m"]] * 2, [0, 1, 1, 1] * 2
         >>> KAnonymousSelector(2, diversity=1, edges={}).fit(rows, labels).get_support().tolist()
         [True]
@@ -343,7 +330,6 @@ labels in every class; no ε, not differentially private
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import KAnonymousSelector
         >>> rows, labels = [["f"], ["f"], ["m"], ["m"]] * 2, [0, 1, 1, 1] * 2
         >>> selector = KAnonymousSelector(2, diversity=1, edges={}).fit(rows, labels)
         >>> selector.get_feature_names_out().tolist()
@@ -351,7 +337,7 @@ labels in every class; no ε, not differentially private
         """
         check_is_fitted(self)
         names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
-        return _names_of(self._rule.kept, self._rule.columns, names)
+        return self._rule.names(self._rule.kept, names)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """What is promised, once there is a fit; its parameters before."""
@@ -371,28 +357,32 @@ labels in every class; no ε, not differentially private
             promise, seed = self._promise(method), _seed(self.random_state)
             features = features_of(X)
             labels = labels_of(y, rows=features.rows)
-            columns, proposed = self._learned(features)
+            if not features.rows:
+                raise DeclarationError("X: expected at least one row, got none")
+            columns, proposed = learned_columns(features, self.edges)
             rows = coded_rows(columns, features, labels)
-            selection = Selection.of(rows, method, promise, seed=seed)
-            names = _names_of(selection.bits, columns, features.names)
+            try:
+                anonymized = method.recode(rows, promise, seed=seed)
+            except TooFewRows as error:
+                raise DeclarationError(str(error)) from None
+            rule = FittedRecoding.of(columns, anonymized.recoding, method, rows)
+            names = rule.names(rule.bits, features.names)
             if len(set(names)) < len(names):
                 raise DeclarationError(
                     "X: expected columns whose names with a level differ, got two that do not"
                 )
-        self._keep(X, y, selection, columns)
-        self._promised = promise
-        self.candidate_names_, self.proposed_edges_ = names, proposed
-        self._warn(selection)
-        return selection.release, labels
-
-    def _keep(
-        self, X: Any, y: Any, selection: Selection, columns: tuple[SelectorColumn, ...]
-    ) -> None:
         validate_data(self, X, y, skip_check_array=True)
-        self._rule = FittedRecoding.of(columns, selection)
-        self.report_, self.suppressed_ = selection.report, selection.suppressed
+        release = anonymized.release(rows)
+        self._rule, self._promised = rule, promise
+        self.report_ = disclosure_report(
+            release.codes, release.target, labels=len(rows.target_levels), k=promise.k
+        )
+        self.suppressed_ = anonymized.suppressed
+        self.candidate_names_, self.proposed_edges_ = names, proposed
+        self._warn()
+        return release, labels
 
-    def _warn(self, selection: Selection) -> None:
+    def _warn(self) -> None:
         if self.proposed_edges_:
             warnings.warn(
                 f"edges: cuts of columns {', '.join(map(repr, self.proposed_edges_))} are learned "
@@ -400,7 +390,7 @@ labels in every class; no ε, not differentially private
                 "before",
                 stacklevel=4,
             )
-        if len(selection.bits) and not selection.support.any():
+        if len(self._rule.bits) and not self._rule.support.any():
             warnings.warn("no column is kept: all rows are one class", stacklevel=4)
 
     def _promise(self, method: Method) -> KAnonymityGuarantee:
@@ -410,24 +400,12 @@ labels in every class; no ε, not differentially private
             diversity = whole_number(self.diversity, of="diversity", least=1)
         return KAnonymityGuarantee(k, diversity, _share(self.suppress))
 
-    def _learned(self, features: Features) -> tuple[tuple[SelectorColumn, ...], Mapping[str, Cuts]]:
-        if not features.rows:
-            raise DeclarationError("X: expected at least one row, got none")
-        return learned_columns(features, self.edges)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def _names_of(
-    bits: Sequence[Bit], columns: Sequence[SelectorColumn], names: Sequence[str]
-) -> NDArray[np.object_]:
-    texts = [f"{names[bit.column]}{columns[bit.column].asked(bit)}" for bit in bits]
-    return np.array(texts, dtype=object)
 
 
 def _share(value: Any) -> Any:

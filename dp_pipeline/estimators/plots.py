@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dp_pipeline.estimators.fit import InvalidParameter, invalid_parameters
 from dp_pipeline.estimators.frames import (
     features_of,
     numbered,
-    numeric_columns,
+    numeric_rows,
     plain_frame,
     text_of,
 )
+from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters
 from dp_pipeline.estimators.private_kmeans import PrivateKMeans
 from dp_pipeline.estimators.private_synthesizer import PrivateSynthesizer
 from dp_pipeline.raw.comparison import distances
@@ -331,13 +331,11 @@ def _dependence(one: IntArray, other: IntArray) -> float:
 
 def _points(real: Any, names: Sequence[str], view: ClusterView) -> tuple[FloatArray, FloatArray]:
     """Where rows are on the two axes of a map: clipped to the box, and none with NaN."""
-    columns = numeric_columns(plain_frame(real))
-    if len(columns) != len(names):
-        raise DeclarationError(f"X: expected {len(names)} columns, got {len(columns)}")
+    rows = numeric_rows(real, len(names))
     x, y = (
-        np.clip(columns[names.index(name)].astype(np.float64), side.lower, side.upper)
+        np.clip(rows[:, names.index(name)], side.lower, side.upper)
         if name in names
-        else np.full(len(columns[0]), side.middle)
+        else np.full(len(rows), side.middle)
         for name, side in zip(view.columns, view.box, strict=True)
     )
     known = ~(np.isnan(x) | np.isnan(y))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,46 +10,25 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_pipeline.estimators.after_fit import clustering_doubts, clustering_report, warn_of
-from dp_pipeline.estimators.charging import charged
-from dp_pipeline.estimators.counted_fits import CountedFits
-from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
-from dp_pipeline.estimators.discovery import (
-    Discovery,
-    cost_of,
-    declared_domain,
-    left_of,
-    named_bounds,
-    open_bounds,
-    undeclared_attribute,
-)
-from dp_pipeline.estimators.fit import (
-    Estimate,
+from dp_pipeline.estimators.declared import box_columns, domain_of
+from dp_pipeline.estimators.discovery import widest
+from dp_pipeline.estimators.fit import PrivateFit
+from dp_pipeline.estimators.frames import numbered, numeric_features, numeric_rows, plain_frame
+from dp_pipeline.estimators.parameters import (
     InvalidParameter,
-    PrivateFit,
-    clustering_model,
-    exact_epsilon,
     generator,
     invalid_parameters,
-    is_fit_for_release,
-    noise_of,
-    plain_guarantee,
-    planning_params,
-    promised,
-)
-from dp_pipeline.estimators.frames import (
-    counter_over,
-    features_of,
-    numbered,
-    numeric_columns,
-    plain_frame,
     whole_number,
 )
-from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
+from dp_pipeline.estimators.refinement import FinishedFit
 from dp_pipeline.inference.kmeans import cluster_synopsis
-from dp_pipeline.release.accountant import Spend
-from dp_pipeline.release.clusters import Clusters, Tables
+from dp_pipeline.metrics.clustering import nicv
+from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.raw.evaluate import reference_of
+from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.reporting.figures.cluster_view import cluster_sizes
+from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings
 from dp_pipeline.reporting.quality import ClusteringQuality
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray, IntArray
@@ -60,6 +39,11 @@ _MOST_CLUSTERS = 10_000
 """As many centres as a model takes."""
 
 
+def _ends(domain: Domain) -> FloatArray:
+    """The box of all columns (d, 2)."""
+    return np.array([[side.lower, side.upper] for side in domain.box(domain.names)])
+
+
 def _number_of_clusters(value: object) -> int:
     return whole_number(value, least=1, most=_MOST_CLUSTERS, of="n_clusters")
 
@@ -67,7 +51,7 @@ def _number_of_clusters(value: object) -> int:
 class PrivateKMeans(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
-    CountedFits,
+    PrivateEstimator,
 ):
     """k-means whose centres are ε-differentially private: one row more or less changes the
     probability of any result by at most the factor e^ε.
@@ -88,9 +72,8 @@ class PrivateKMeans(
     n_clusters : int, default=8
         Number of centres k.
     epsilon : str, Fraction, int or float
-        Privacy of one fit, from 1e-6 to 1e6 with at most nine decimals. A float is taken by its
-        shortest decimal text, 0.1 is exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is
-        0.333333333. What a fitted estimator prints says so.
+        Privacy of one fit, from 1e-6 to 1e6. A float is taken by its shortest decimal text, 0.1 is
+        exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is 0.333333333.
     bounds : (low, high), d pairs, or a mapping of column names to pairs
         The declared box, in data units: known beforehand, never the minimum and maximum of the
         rows. One pair holds for all columns; a sequence or array (d, 2) has one a column, in
@@ -104,17 +87,15 @@ class PrivateKMeans(
     method_params : dict, default=None
         Further parameters of the method, as text or numbers.
     noise : str or NoiseSource, default=None
-        None is OpenDP, the secure default. ``"exact"`` is this package's own sampler on the
+        None is OpenDP, the secure default; ``"exact"`` is this package's own sampler on the
         operating system's randomness. ``"seeded:7"``, or ``SeededNoise(7)`` from
-        ``dp_pipeline.gate.noise``, is for research only: whoever knows the seed can subtract the
-        noise. Text starts anew with every fit and can be pickled; a source goes on, and is
-        shared with the estimator's clones.
+        ``dp_pipeline.gate.noise``, is for research: whoever knows the seed can subtract the noise.
+        Text starts anew with every fit; a source goes on, and is shared with clones.
     random_state : int, RandomState or None, default=None
         Randomness of post-processing: starts of k-means. It protects nobody.
     population : str, default=None
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
-        the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
-        that has spent its ε: there are no refunds.
+        the folder of workspace.yaml) pays for every fit, before it looks, and without refunds.
     plan_from : PrivateKMeans, default=None
         A fit of other rows, such as last week's, by the same method over the same box: what it
         released is public, so planning from it is free. ``method_params={"smooth": "true"}``
@@ -143,8 +124,7 @@ class PrivateKMeans(
         Whether the noise may protect persons: False for a seed and for a source of one's own.
     warnings_ : tuple of str
         What noisy counts say against this release, private too: fewer rows than half of
-        ``nominal_rows``, N·ε/k below 20, nearly all rows at a bound. None is no proof of the
-        contrary.
+        ``nominal_rows``, N·ε/k below 20, nearly all rows at a bound.
     n_features_in_ : int
         Number of columns d.
     feature_names_in_ : ndarray of shape (d,)
@@ -232,43 +212,21 @@ class PrivateKMeans(
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = [[1.0, 1.0], [9.0, 9.0]] * 500
         >>> kmeans = PrivateKMeans(2, epsilon=1 / 3, bounds=(0, 10), noise="seeded:7").fit(rows)
         >>> print(kmeans)
         PrivateKMeans by htree_kmeans, fitted: ε=0.333333333 (rounded down from \
 0.3333333333333333), protects one row that is added or removed; its noise protects nobody
         """
-        rng = generator(self.random_state)
         with invalid_parameters():
             X = plain_frame(X)
-            columns = numeric_columns(X)
+            features = numeric_features(X)
             # Types and shape were looked at above, in words that show no value of a row.
             validate_data(self, X, skip_check_array=True)
-            # What is wrong by itself is said before what does not go together.
-            exact_epsilon(self.epsilon)
-            bounds = named_bounds(self.bounds, features_of(X))
-            discovery = self._discovery(bounds)
-            fit = self._declared(bounds, discovery)
-            noise, is_fit = noise_of(self.noise), is_fit_for_release(self.noise)
-            promise = promised(fit, asked=self.epsilon, is_fit=is_fit)
-            promise = self._counted(promise, fit)
-
-            def run() -> Estimate[Clusters]:
-                nonlocal fit
-                spends: tuple[Spend, ...] = ()
-                if discovery is not None:
-                    found, spends = discovery.found(list(columns), noise)
-                    fit = replace(fit, domain=domain_of(found))
-                fitted = fit.run(counter_over(columns, fit.domain), noise=noise, rng=rng)
-                return replace(fitted, spends=(*spends, *fitted.spends))
-
-            fitted = self._paid(fit, run, noise)
-        self._keep(fitted, fit)
-        self.fit_for_release_ = is_fit
+            over, promise = self._draw(self._declared(features.keys), features.columns)
+        self._keep(over)
         self._promised = promise
-        self.warnings_ = clustering_doubts(fitted, fit, nominal_rows=self.nominal_rows)
-        warn_of("PrivateKMeans", self.warnings_)
+        self._warn()
         return self
 
     def predict(self, X: Any) -> IntArray:
@@ -293,7 +251,6 @@ class PrivateKMeans(
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = [[1.0], [9.0]] * 500
         >>> kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(rows)
         >>> first, second = kmeans.predict([[2.0], [8.0]])
@@ -327,7 +284,6 @@ class PrivateKMeans(
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = [[1.0], [9.0]] * 500
         >>> kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(rows)
         >>> sorted(kmeans.transform([[2.0]]).round().ravel().tolist())
@@ -363,7 +319,6 @@ class PrivateKMeans(
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = [[1.0], [9.0]] * 500
         >>> kmeans = PrivateKMeans(2, epsilon=10, bounds=(0, 10), noise="seeded:7").fit(rows)
         >>> round(kmeans.score([[1.0], [5.0]]))
@@ -401,7 +356,6 @@ class PrivateKMeans(
         Examples
         --------
         >>> import numpy as np
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = np.repeat([[1.0, 1.0], [9.0, 9.0]], 2000, axis=0)
         >>> kmeans = PrivateKMeans(2, epsilon=10, bounds=(0, 10), noise="seeded:1").fit(rows)
         >>> kmeans.quality_report(rows).nicv < 1
@@ -409,7 +363,12 @@ class PrivateKMeans(
         """
         check_is_fitted(self)
         with invalid_parameters():
-            return clustering_report(self.cluster_centers_, self.bounds_, real)
+            rows = numeric_rows(real, len(self.bounds_))
+            points = np.clip(rows[~np.isnan(rows).any(axis=1)], *self.bounds_.T)
+            if not len(points):
+                raise DeclarationError("X: expected a row without a missing number, got none")
+        floor = nicv(points, reference_of(points, len(self.cluster_centers_)))
+        return ClusteringQuality(len(points), nicv(points, self.cluster_centers_), floor)
 
     def recluster(self, n_clusters: int) -> FloatArray:
         """Another number of centres from ``synopsis_``, for no further ε.
@@ -431,7 +390,6 @@ class PrivateKMeans(
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateKMeans
         >>> rows = [[1.0], [9.0]] * 500
         >>> kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(rows)
         >>> kmeans.recluster(3).shape
@@ -452,78 +410,46 @@ class PrivateKMeans(
         named = getattr(self, "feature_names_in_", None)
         return numbered(0, self.n_features_in_) if named is None else tuple(map(str, named))
 
-    def _discovery(self, bounds: Any) -> Discovery | None:
-        """The bounds that are to be found; None where all are declared."""
-        names = self._names
-        open_ = open_bounds(bounds, names)
-        if not open_:
-            if self.discover is not None:
-                declared_domain(bounds, names)
-                raise DeclarationError("discover: expected a column with bounds to find, got none")
-            return None
-        known = [name for name in names if name not in open_]
-        said = {name: bounds[name] for name in known} if known else {}
-        declared = {one.name: one for one in declared_domain(said, tuple(known))} if known else {}
-        columns = [declared.get(name) or undeclared_attribute(name) for name in names]
-        return Discovery(tuple(map(DeclaredColumn, columns)), cost_of(self.discover))
-
-    def _declared(self, bounds: Any, discovery: Discovery | None) -> PrivateFit[Clusters]:
+    def _declared(self, keys: tuple[Any, ...]) -> PrivateFit:
         """The fit; before a discovery, in a box that means nothing."""
-        if discovery is None:
-            domain, cost = declared_domain(bounds, self._names), None
-        else:
-            domain, cost = domain_of(discovery.widest), discovery.cost
-        epsilon = left_of(exact_epsilon(self.epsilon), cost)
-        model = clustering_model(
-            self.method,
-            clusters=_number_of_clusters(self.n_clusters),
-            nominal_rows=self.nominal_rows,
-            params=self.method_params,
-            learned=planning_params(self.plan_from, self),
+        domain = domain_of(box_columns(self.bounds, self._names, keys))
+        model = declared_model(
+            self,
+            Clustering,
+            elsewhere={"k": "n_clusters", "columns": "the columns of X"},
+            k=str(_number_of_clusters(self.n_clusters)),
         )
-        model.check(domain)
-        guarantee = plain_guarantee(self.method, model, epsilon, domain=domain)
-        return PrivateFit(
-            "PrivateKMeans",
-            self.method,
-            Clusters,
-            model,
-            domain,
-            guarantee,
-            cost,
-            self._earlier(domain),
+        fit = self._declared_fit(
+            "PrivateKMeans", domain, Clusters, model, to_discover="with bounds to find"
         )
-
-    def _earlier(self, domain: Domain) -> Tables | None:
-        """What the fit before tells of its boxes; DeclarationError for those of another box."""
-        if self.plan_from is None:
-            return None
-        box = domain.box(domain.names)
-        ends = np.array([[side.lower, side.upper] for side in box])
         before = self.plan_from
+        if before is None:
+            return fit
+        ends = _ends(widest(fit.spec).domain)
         if before.synopsis_ is None or not np.array_equal(before.bounds_, ends):
             raise DeclarationError(
                 "plan_from: expected a fit with a synopsis over the same bounds, got another"
             )
         synopsis = replace(before.synopsis_, columns=domain.names)
-        return {"synopsis": synopsis.table()}
+        return replace(fit, earlier={"synopsis": synopsis.table()})
 
-    def _paid(
-        self, fit: PrivateFit[Clusters], run: Callable[[], Estimate[Clusters]], noise: NoiseSource
-    ) -> Estimate[Clusters]:
-        if self.population is None:
-            return run()
-        return charged(fit, run, population=self.population, noise=noise)
-
-    def _keep(self, fitted: Estimate[Clusters], fit: PrivateFit[Clusters]) -> None:
-        box = fit.domain.box(fit.domain.names)
-        low, high = [side.lower for side in box], [side.upper for side in box]
-        self.bounds_ = np.array([low, high]).T
+    def _keep(self, over: FinishedFit) -> None:
+        released, spec = over.fitted.released, over.fit.spec
+        assert isinstance(released, Clusters)
+        domain, tables = spec.domain, released.tables()
+        self.bounds_ = _ends(domain)
         # A mean of floats may lie a last bit outside.
-        self.cluster_centers_ = np.clip(fitted.released.centres, low, high)
-        self.synopsis_ = fitted.released.synopsis
-        self.cluster_sizes_ = cluster_sizes(fitted.released.tables())
-        self.spends_ = fitted.spends
+        self.cluster_centers_ = np.clip(released.centres, *self.bounds_.T)
+        self.synopsis_ = released.synopsis
+        self.cluster_sizes_ = cluster_sizes(tables)
+        self.spends_, self.fit_for_release_ = over.fitted.spends, over.is_fit
+        self.warnings_ = clustering_warnings(
+            tables,
+            [domain[name] for name in released.columns],
+            NoisyTotal.of_tables(tables, self.spends_, distance=spec.distance),
+            epsilon=over.fit.guarantee.epsilon,
+            nominal_rows=self.nominal_rows,
+        )
 
     def _checked(self, X: Any) -> FloatArray:
         check_is_fitted(self)
@@ -532,8 +458,3 @@ class PrivateKMeans(
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = not str(self.noise).startswith("seeded:")
-        return tags

@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dp_pipeline.estimators.after_fit import (
-    FinishedFit,
-    drawn,
-    finished_fit,
-    table_doubts,
-    table_report,
-    warn_of,
-)
-from dp_pipeline.estimators.counted_fits import CountedFits
-from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
-from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
-from dp_pipeline.estimators.fit import (
-    Estimate,
-    PrivateFit,
+from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
+from dp_pipeline.estimators.discovery import discovered_words
+from dp_pipeline.estimators.fit import PrivateFit
+from dp_pipeline.estimators.frames import features_of, frame_kind
+from dp_pipeline.estimators.parameters import (
     exact_delta,
-    exact_epsilon,
     generator,
     invalid_parameters,
-    is_fit_for_release,
-    noise_of,
-    plain_guarantee,
-    planning_params,
-    prior_params,
-    promised,
-    table_model,
+    whole_number,
 )
-from dp_pipeline.estimators.frames import Features, features_of, frame_kind, whole_number
-from dp_pipeline.estimators.rows import (
-    PreparedRows,
-    declared_values,
-    every_column,
-    prepared_rows,
-    public_rows,
-)
+from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
+from dp_pipeline.estimators.refinement import FinishedFit, finished_fit
+from dp_pipeline.estimators.rows import declared_values, prepared_rows, public_rows
 from dp_pipeline.estimators.synthetic_frames import (
     clique_graph,
     columns_of_marginal,
@@ -51,49 +29,20 @@ from dp_pipeline.estimators.synthetic_frames import (
     synthetic_frame,
     typed,
 )
-from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.release.accountant import Spend
+from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.publish.evaluate import Comparison
 from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.reporting.noisy_answers import NoisyAnswers
+from dp_pipeline.reporting.plausibility import NoisyTotal, table_warnings
 from dp_pipeline.reporting.quality import QualityReport
-from dp_pipeline.spec.attribute_parser import DISCOVER
 from dp_pipeline.spec.constraint_parser import constraints_of
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import DeclarationError
 
-
-@dataclass
-class _Begun:
-    """A fit that is about to run. Rows live here.
-
-    fit         before a discovery, of as many cells as may be found; after it, of those found
-    columns     to be kept; ``again`` are the same, to read rows with
-    values      of each column, a row each
-    discovery   None where every column is declared
-    refuse      whether a row that does not fit is refused, in place of being left out
-    rows        None before a discovery
-    """
-
-    fit: PrivateFit[SyntheticTable]
-    columns: tuple[DeclaredColumn, ...]
-    again: tuple[DeclaredColumn, ...]
-    values: list[Any]
-    discovery: Discovery | None
-    refuse: bool
-    rows: PreparedRows | None = None
-
-    def prepare(self) -> None:
-        """Find out which rows fit, once the columns are known."""
-        constraints = self.fit.domain.constraints
-        self.rows = prepared_rows(
-            self.values, self.again, refuse=self.refuse, constraints=constraints
-        )
-
-
 MOST_ROWS = 10**9
 
 
-class PrivateSynthesizer(CountedFits):
+class PrivateSynthesizer(PrivateEstimator):
     """A synthetic table that is ε-differentially private: one row more or less changes the
     probability of any result by at most the factor e^ε.
 
@@ -128,7 +77,8 @@ class PrivateSynthesizer(CountedFits):
           ``"type": "timestamp"``, in cells of a year, month, week, day or hour, or in bins or
           edges; with ``"zone"`` for times that have none.
 
-        What nobody knows is found by looks that are paid for (``discover``):
+        Further fields are those of a data set file: ``"aliases"``, ``"on_invalid"``, ``"format"``,
+        ``"decimal"``. What nobody knows is found by looks that are paid for (``discover``):
 
         * ``{"levels": "discover"}``, with ``"at_most"``, ``"other"`` and ``"on_invalid": "drop"``:
           texts that enough rows have; others become ``other``. Synthetic ones are texts;
@@ -143,9 +93,8 @@ class PrivateSynthesizer(CountedFits):
         ``{...: {"bounds": [0, 1], "bins": 8}}``. Columns of an array without a name are called x
         and their place: x0, x1.
     epsilon : str, Fraction, int or float
-        Privacy of one fit, from 1e-6 to 1e6 with at most nine decimals. A float is taken by its
-        shortest decimal text, 0.1 is exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is
-        0.333333333. What a fitted estimator prints says so.
+        Privacy of one fit, from 1e-6 to 1e6. A float is taken by its shortest decimal text, 0.1 is
+        exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is 0.333333333.
     delta : str, Fraction or float, default=0
         With one above 0, at most 0.001, the fit is (ε, δ)-differentially private, accounted in ρ
         of zero-concentrated DP: less noise where columns are many. Where they are so few that pure
@@ -154,9 +103,9 @@ class PrivateSynthesizer(CountedFits):
     method : str, default="one_shot"
         A private model of tables of ``dp_pipeline.models``.
     noise : str or NoiseSource, default=None
-        None is OpenDP, the secure default. ``"exact"`` is this package's own sampler on the
-        operating system's randomness. ``"seeded:7"`` is for research only: whoever knows the
-        seed can subtract the noise.
+        None is OpenDP, the secure default; ``"exact"`` is this package's own sampler on the
+        operating system's randomness. ``"seeded:7"`` is for research: whoever knows the seed can
+        subtract the noise.
     random_state : int, RandomState or None, default=None
         Randomness of post-processing: of the rows that are drawn. It protects nobody.
     method_params : dict, default=None
@@ -171,9 +120,8 @@ class PrivateSynthesizer(CountedFits):
         for public data alone, and never beside ``population``.
     population : str, default=None
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
-        the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
-        that has spent its ε: there are no refunds. The account's δ is that of ``delta``, or
-        ``delta`` is 0.
+        the folder of workspace.yaml) pays for every fit, before it looks, and without refunds. The
+        account's δ is that of ``delta``, or ``delta`` is 0.
     constraints : dict, default=None
         What columns say together, in the words of a data set file, such as
         ``{"never": [{"age": "[0, 16)", "state": ["married", "widowed"]}]}``; also ``only`` and
@@ -204,8 +152,7 @@ class PrivateSynthesizer(CountedFits):
         Whether the noise may protect persons: False for a seed and for a source of one's own.
     warnings_ : tuple of str
         What noisy counts say against this release, private too: fewer rows than half of
-        ``nominal_rows`` or than noise, nearly all of one ``other``. None is no proof of the
-        contrary.
+        ``nominal_rows`` or than noise, nearly all of one ``other``.
     n_features_in_ : int
         Number of declared columns.
     feature_names_in_ : ndarray
@@ -287,22 +234,20 @@ noise protects nobody
             order of ``domain``.
         y : ignored
         prior : frame, array or nested lists, default=None
-            **Public rows of others**, with the same columns and of the same declaration; rows that
-            do not fit it are left out. They say which tables to measure, at no cost, and stand in
-            for what is not measured (Decision 0057). **You vouch** that they are public and no
-            one's of X: nothing of them is protected, and a fitted estimator holds their codes.
-            A part of X as ``prior`` is published with it. Methods that have a ``prior``, such as
-            ``one_shot``, and declared columns alone.
+            **Public rows of others**, with the same columns and of the same declaration. They say
+            which tables to measure, at no cost, and stand in for what is not measured (Decision
+            0057). **You vouch** that they are public and no one's of X: nothing of them is
+            protected, and a fitted estimator holds their codes. Methods that have a ``prior``, such
+            as ``one_shot``, and declared columns alone.
         refines : PrivateSynthesizer, default=None
             A fit of **the very same rows** at a smaller ε, with the same parameters, whose answers
             get less noise: the two together cost ``epsilon``, and this one what is between them.
-            Nothing holds of other rows, so these are compared, prepared and in any order, by a
-            keyed fingerprint that no fitted estimator holds. *One* fit refines it, as two tell
-            more than was paid for; this one may be refined again. With ``population`` the ledger
-            sees to both, over all processes and copies. Without one this process does: a pickle, a
-            deep copy and a forked process are refused, as nobody knows what became of the others.
-            Of ``independent``, ``priview`` and ``one_shot``, without ``prior``, ``plan_from`` and
-            ``discover``. Source: ``dp_pipeline.gate.mechanisms.refine``, with its proof.
+            Other rows are refused, in any order, by a keyed fingerprint that no fitted estimator
+            holds. *One* fit refines it, as two tell more than was paid for; this one may be refined
+            again. With ``population`` the ledger sees to both, over all processes and copies;
+            without one a pickle, a deep copy and a forked process are refused. Of ``independent``,
+            ``priview`` and ``one_shot``, without ``prior``, ``plan_from`` and ``discover``. Source:
+            ``dp_pipeline.gate.mechanisms.refine``, with its proof.
 
         Returns
         -------
@@ -328,7 +273,6 @@ noise protects nobody
         Examples
         --------
         >>> import pandas as pd
-        >>> from dp_pipeline.estimators import PrivateSynthesizer
         >>> people = pd.DataFrame({"smokes": ["no", "yes"] * 500})
         >>> few, more = (
         ...     PrivateSynthesizer(domain={"smokes": ["no", "yes"]}, epsilon=epsilon, noise="exact")
@@ -338,79 +282,44 @@ noise protects nobody
         >>> sum(spend.epsilon for spend in spends)
         Fraction(2, 1)
         """
-        began = generator(self.random_state)
         with invalid_parameters():
             features = features_of(X, typed=False)
-            begun = self._begun(features, with_prior=prior is not None)
+            columns = declared_columns(every_column(self.domain, features))
+            names = [column.name for column in columns]
+            values = declared_values(features, names)
+            fit, refuse = self._declared(columns, has_prior=prior is not None), self._refuses()
             if prior is not None:
-                begun.fit = replace(begun.fit, public=self._public_rows(prior, X, begun))
+                fit = self._beside(fit, prior, X, names)
             before = None if refines is None else finished_fit(type(self), refines)
-            if before is not None:
-                begun.fit = before.refined_by(begun.fit, self.noise)
-            noise, is_fit = noise_of(self.noise), is_fit_for_release(self.noise)
-            promise = promised(begun.fit, asked=self.epsilon, is_fit=is_fit)
-            promise = self._counted(promise, begun.fit)
-            fitted, draw = drawn(
-                begun.fit,
-                lambda: self._run(begun, noise, copy.deepcopy(began)),
-                begun.rows,
-                noise=noise,
-                population=self.population,
-                refines=None if before is None else before.draw,
-            )
-        self._over = FinishedFit(begun.fit, began, fitted.transcript, draw, is_fit)
+            over, promise = self._draw(fit, values, refines=before, refuse=refuse)
+        self._over = over
+        self._columns = typed(columns, values, over.fit.spec.domain)
         self._frame_kind, self._promised = frame_kind(X), promise
-        self._keep(begun, fitted)
+        self._keep(over)
         self._name_features(has_names=features.labels is not None)
-        warn_of("PrivateSynthesizer", self.warnings_)
+        self._warn()
         return self
 
-    def _begun(self, features: Features, *, with_prior: bool) -> _Begun:
-        # What is wrong by itself is said before what does not go together.
-        exact_epsilon(self.epsilon)
-        exact_delta(self.delta)
-        is_open = isinstance(self.domain, str) and self.domain == DISCOVER
-        domain = every_column({...: DISCOVER} if is_open else self.domain, features)
-        columns = declared_columns(domain)
-        values = declared_values(features, columns)
-        columns = typed(columns, values)
-        discovery = self._discovery(columns)
-        fit = self._declared(columns, discovery, with_prior=with_prior)
-        # A declaration that read rows may hold a cache of them, so it is not the one kept.
-        again = declared_columns(domain)
-        begun = _Begun(fit, columns, again, values, discovery, refuse=self._refuses_unknown())
-        if discovery is None:
-            begun.prepare()
-        return begun
-
-    def _run(
-        self, begun: _Begun, noise: NoiseSource, rng: np.random.Generator
-    ) -> Estimate[SyntheticTable]:
-        """A discovery first, where there is something to discover."""
-        spends: tuple[Spend, ...] = ()
-        if begun.discovery is not None:
-            begun.columns, spends = begun.discovery.found(begun.values, noise)
-            begun.fit = replace(self._declared(begun.columns), guarantee=begun.fit.guarantee)
-            begun.again = begun.columns
-            begun.prepare()
-        assert begun.rows is not None
-        fitted = begun.fit.run(begun.rows.counter(), noise=noise, rng=rng)
-        return replace(fitted, spends=(*spends, *fitted.spends))
-
-    def _keep(self, begun: _Begun, fitted: Estimate[SyntheticTable]) -> None:
-        self._columns, self._table = begun.columns, fitted.released
-        found = begun.discovery
-        self.spends_ = fitted.spends
-        self.discovered_ = {} if found is None else found.words_of(begun.columns)
-        self.graph_ = clique_graph(fitted.released, begun.columns)
-        self.fit_for_release_ = self._over.is_fit
-        self.warnings_ = table_doubts(fitted, begun.fit, nominal_rows=self.nominal_rows)
+    def _keep(self, over: FinishedFit) -> None:
+        table, spec = over.fitted.released, over.fit.spec
+        assert isinstance(table, SyntheticTable)
+        self._table, self.spends_, self.fit_for_release_ = table, over.fitted.spends, over.is_fit
+        found = () if spec.discovered is None else spec.discovered.names
+        self.discovered_ = {
+            column.name: discovered_words(column.attribute)
+            for column in self._columns
+            if column.attribute.name in found
+        }
+        self.graph_ = clique_graph(table, self._columns)
+        shares = {name: table.probabilities((name,)) for name in table.attributes}
+        total = NoisyTotal.of_marginals(table.measured)
+        self.warnings_ = table_warnings(shares, spec.domain, total, nominal_rows=self.nominal_rows)
 
     def _name_features(self, *, has_names: bool) -> None:
         """An array has no names, and whole numbers are none to scikit-learn: those of an earlier
         fit are forgotten.
         """
-        names = [one.name for one in self._columns]
+        names = [column.name for column in self._columns]
         self.n_features_in_ = len(names)
         if has_names and all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -421,11 +330,10 @@ noise protects nobody
         """Synthetic rows with the declared columns in their order, in a frame of the kind that
         ``X`` was: pandas, polars (where it is installed) or Arrow; pandas for an array.
 
-        Values are as declared, whatever those of ``X`` were. So are NumPy's types, which pandas
-        makes from values: levels as they were written, whole numbers int64, others float64. Types
-        that say no value come out as they came in, as long as the declared values fit: dates,
-        categories (of the declared levels), pandas' nullable types, those of Arrow and polars.
-        They are taken as public. Nullable columns can hold NA.
+        Values are as declared, and so are NumPy's types, which pandas makes from values: levels as
+        they were written, whole numbers int64, others float64. Types that say no value come out as
+        they came in, where the declared values fit: dates, categories (of the declared levels),
+        pandas' nullable types, those of Arrow and polars. Nullable columns can hold NA.
 
         Parameters
         ----------
@@ -447,7 +355,6 @@ noise protects nobody
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateSynthesizer
         >>> people = [["no", 0], ["yes", 2]] * 500
         >>> domain = {"smokes": ["no", "yes"], "visits": {"size": 3, "nullable": True}}
         >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=1).fit(people)
@@ -491,7 +398,6 @@ noise protects nobody
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateSynthesizer
         >>> people = [["no", 0], ["yes", 2]] * 500
         >>> domain = {"smokes": ["no", "yes"], "visits": 3}
         >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=10, method="independent")
@@ -538,7 +444,6 @@ noise protects nobody
 
         Examples
         --------
-        >>> from dp_pipeline.estimators import PrivateSynthesizer
         >>> people = [["no", 0], ["yes", 2]] * 500
         >>> domain = {"smokes": ["no", "yes"], "visits": 3}
         >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=10, method="independent")
@@ -548,80 +453,56 @@ noise protects nobody
         """
         check_is_fitted(self)
         with invalid_parameters():
-            return table_report(
-                self._table,
-                self._columns,
-                self._over.fit.domain,
-                real=real,
-                label=None if label is None else str(label),
-            )
+            return self._report(real, None if label is None else str(label))
 
-    def _discovery(self, columns: tuple[DeclaredColumn, ...]) -> Discovery | None:
-        """What is to be discovered; None where every column is declared."""
-        named = [one.attribute.name for one in columns if one.attribute.undeclared is not None]
-        if named:
-            return Discovery(columns, cost_of(self.discover))
-        if self.discover is not None:
-            raise DeclarationError(
-                "discover: expected a column of domain that says discover or quantiles, got none"
-            )
-        return None
+    def _report(self, real: Any, label: str | None) -> QualityReport:
+        table, domain = self._table, self._over.fit.spec.domain
+        codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
+        answers = NoisyAnswers.of_table(table)
+        measured, unmeasured = answers.compared(codes, domain), answers.unmeasured(codes)
+        if real is None:
+            if label is not None:
+                raise DeclarationError("label: expected none without real rows, got one")
+            return QualityReport(len(table.codes), measured=measured, unmeasured=unmeasured)
+        names = [column.name for column in self._columns]
+        values = declared_values(features_of(real, typed=False), names)
+        rows = prepared_rows(domain, values)
+        return replace(
+            Comparison(domain, rows.codes, codes).report(label=label),
+            measured=measured,
+            unmeasured=unmeasured,
+            left_out=len(values[0]) - rows.number,
+        )
 
-    def _declared(
-        self,
-        columns: tuple[DeclaredColumn, ...],
-        discovery: Discovery | None = None,
-        *,
-        with_prior: bool = False,
-    ) -> PrivateFit[SyntheticTable]:
+    def _declared(self, columns: Columns, *, has_prior: bool) -> PrivateFit:
         """The fit; before a discovery, of as many cells as may be found."""
-        said = self.constraints
-        constraints = () if said is None else constraints_of(said, domain_of(columns))
-        widest = columns if discovery is None else discovery.widest
-        domain = Domain(domain_of(widest).attributes, constraints)
-        epsilon, delta = exact_epsilon(self.epsilon), exact_delta(self.delta)
-        cost = None if discovery is None else discovery.cost
-        epsilon = left_of(epsilon, cost)
-        learned = planning_params(self.plan_from, self)
-        model = table_model(
-            self.method,
-            nominal_rows=self.nominal_rows,
-            params=self.method_params,
-            learned=learned | (prior_params(self.method) if with_prior else {}),
-        )
-        model.check(domain)
-        guarantee = plain_guarantee(
-            self.method,
-            model,
-            epsilon,
-            domain=domain,
-            delta=delta,
-            is_alone=self.population is None,
-        )
-        before = self.plan_from
-        earlier = None if before is None else before._table.tables()  # noqa: SLF001
-        return PrivateFit(
+        domain = domain_of(columns)
+        if self.constraints is not None:
+            domain = Domain(domain.attributes, constraints_of(self.constraints, domain))
+        elsewhere = {"attributes": "the columns of domain"}
+        model = declared_model(self, TableModel, elsewhere=elsewhere, has_prior=has_prior)
+        fit = self._declared_fit(
             "PrivateSynthesizer",
-            self.method,
+            domain,
             SyntheticTable,
             model,
-            domain,
-            guarantee,
-            cost,
-            earlier,
+            to_discover="of domain that says discover or quantiles",
+            delta=exact_delta(self.delta),
         )
+        before = self.plan_from
+        return fit if before is None else replace(fit, earlier=before._table.tables())  # noqa: SLF001
 
     @staticmethod
-    def _public_rows(prior: Any, X: Any, begun: _Begun) -> PublicTable:
+    def _beside(fit: PrivateFit, prior: Any, X: Any, names: Sequence[Any]) -> PrivateFit:
         if prior is X:
             raise DeclarationError("prior: expected public rows of others, got X itself")
-        if begun.discovery is not None:
+        if fit.spec.to_discover:
             raise DeclarationError(
                 "prior: expected declared columns, which say the same of both, got some to discover"
             )
-        return public_rows(prior, begun.again, constraints=begun.fit.domain.constraints)
+        return replace(fit, public=public_rows(prior, fit.spec.domain, names))
 
-    def _refuses_unknown(self) -> bool:
+    def _refuses(self) -> bool:
         if self.on_unknown not in ("drop", "error"):
             raise DeclarationError(
                 f"on_unknown: expected drop or error, got {self.on_unknown!r:.60}"
@@ -636,5 +517,4 @@ noise protects nobody
         tags = super().__sklearn_tags__()
         # A value that is missing, or no declared one, is dropped or has a cell of its own.
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
-        tags.non_deterministic = not str(self.noise).startswith("seeded:")
         return tags

@@ -1,54 +1,33 @@
-"""The rows of a data frame as codes of declared cells, and the counter over them. Rows live here.
+"""The rows of a frame as codes of declared cells, and the counter over them. Rows live here.
 
 What is refused is the form of ``X``: a declared column that is missing. Types of columns are no
 errors: pandas makes them from the values, so that one value more can turn numbers into objects.
-What becomes of a row depends on that row alone, as it does in ``raw.prepare``.
+What becomes of a row depends on that row alone, and is what ``raw.prepare`` makes of it in a file.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
-from dp_pipeline.estimators.frames import Features, features_of, numbered, stored, stored_times
+from dp_pipeline.estimators.frames import Features, features_of, stored_column
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
-from dp_pipeline.spec.constraints import Constraint
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import INVALID, Bins, IntArray
+from dp_pipeline.raw.values import cell_codes, valid_numbers
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import INVALID, IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
-Columns = tuple[DeclaredColumn, ...]
+_BLOCK_ROWS = 1 << 16
+"""Rows that are floats at a time."""
 
 
-def every_column(domain: Any, features: Features) -> Any:
-    """A declaration in which ``...`` is replaced by the columns of X that it does not name, in
-    their order: of a frame by their names; of an array, whose first columns are those that are
-    named, by ``x`` and their place. What has no ``...`` is returned as it is.
-
-    DeclarationError where a column would have the name of another one.
-    """
-    if not isinstance(domain, Mapping) or ... not in domain:
-        return domain
-    named = {name: form for name, form in domain.items() if name is not ...}
-    others: Sequence[Any]
-    if features.labels is None:
-        others = numbered(len(named), len(features.columns))
-        if not set(named).isdisjoint(others):
-            raise DeclarationError("domain: expected no name that a later column of X has, got one")
-    else:
-        others = [name for name in features.labels if name not in named]
-    return {**named, **dict.fromkeys(others, domain[...])}
-
-
-def declared_values(features: Features, columns: Columns) -> list[Any]:
+def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]:
     """The values of each declared column: of a frame by name, columns without a declaration left
     out; else the d columns of X are the declared ones in their order.
 
@@ -56,28 +35,26 @@ def declared_values(features: Features, columns: Columns) -> list[Any]:
     """
     if features.labels is not None:
         there = dict(zip(features.labels, features.columns, strict=True))
-        for column in columns:
-            if column.name not in there:
-                raise DeclarationError(
-                    f"X: expected a column {column.name!r} as declared, got none"
-                )
-        return [there[column.name] for column in columns]
-    if len(features.columns) != len(columns):
+        for name in names:
+            if name not in there:
+                raise DeclarationError(f"X: expected a column {name!r} as declared, got none")
+        return tuple(there[name] for name in names)
+    if len(features.columns) != len(names):
         raise DeclarationError(
-            f"X: expected {len(columns)} columns as declared, got {len(features.columns)}"
+            f"X: expected {len(names)} columns as declared, got {len(features.columns)}"
         )
     if any(values.dtype.kind == "c" for values in features.columns):
         raise DeclarationError(
             "X: expected numbers or text, got others: Complex data not supported"
         )
-    return list(features.columns)
+    return features.columns
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedRows:
     """The rows that fit a domain, 1 or 2 bytes a code.
 
-    codes         column → codes (number,)
+    codes         column with cells → codes (number,)
     coordinates   column of numbers that are never missing → fixed-point coordinates (number,)
     """
 
@@ -95,15 +72,11 @@ class PreparedRows:
     def fingerprint(self, secret: bytes) -> str:
         """Keyed digest: of rows that are counted alike, in whatever order, the same one."""
         packed = self._packed()
-        if len(packed) > 1:
-            order = np.lexsort(packed)
-            packed = [cells[order] for cells in packed]
-        else:
-            packed = [np.sort(cells) for cells in packed]
-        sizes = [(one.name, one.size) for one in self.domain]
+        order = np.lexsort(packed) if len(packed) > 1 else np.argsort(packed[0])
+        sizes = [(attribute.name, attribute.size) for attribute in self.domain]
         digest = hmac.new(secret, f"{sizes} {self.number} ".encode(), "sha256")
         for cells in packed:
-            digest.update(cells.astype("<u8").tobytes())
+            digest.update(cells[order].astype("<u8").tobytes())
         return digest.hexdigest()
 
     def _packed(self) -> list[NDArray[np.uint64]]:
@@ -112,90 +85,90 @@ class PreparedRows:
         """
         packed: list[NDArray[np.uint64]] = []
         room = 0
-        for one in self.domain:
-            codes = self.codes[one.name].astype(np.uint64)
-            if packed and room * one.size <= 1 << 64:
-                packed[-1] = packed[-1] * np.uint64(one.size) + codes
-                room *= one.size
+        for attribute in self.domain:
+            codes, size = self.codes[attribute.name].astype(np.uint64), attribute.size
+            if packed and room * size <= 1 << 64:
+                packed[-1] = packed[-1] * np.uint64(size) + codes
+                room *= size
             else:
                 packed.append(codes)
-                room = one.size
+                room = size
         return packed
 
 
-def prepared_rows(
-    values: list[Any], columns: Columns, *, refuse: bool, constraints: tuple[Constraint, ...] = ()
-) -> PreparedRows:
-    """The rows whose values fit, and keep constraints.
+def prepared_rows(domain: Domain, values: Sequence[Any], *, refuse: bool = False) -> PreparedRows:
+    """The rows whose values fit a domain, and keep its constraints.
 
-    values   one list of values (n,) a declared column
+    values   one column (n,) of X a declared one
     refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
              with the column's name, which tells about a row
     """
-    keep = np.ones(len(values[0]), dtype=np.bool_)
-    codes: dict[str, NDArray[Any]] = {}
-    coordinates: dict[str, NDArray[Any]] = {}
+    rows, kept = len(values[0]), 0
+    codes = {
+        name: np.empty(rows, dtype=np.min_scalar_type(domain[name].size - 1))
+        for name in domain.discrete
+    }
+    coordinates = {name: np.empty(rows, dtype=np.int32) for name in domain.numeric}
     # A warning about a cast would say something about a row.
     with np.errstate(all="ignore"):
-        for column, given in zip(columns, values, strict=True):
-            attribute = column.attribute
-            places, numbers = _coded(attribute, given)
-            if refuse and (places == INVALID).any():
-                raise DeclarationError(
-                    f"X: column {column.name!r}: expected declared values, got others"
-                )
-            keep &= places != INVALID
-            codes[attribute.name] = places.astype(np.min_scalar_type(attribute.size - 1))
-            if numbers is not None:
-                coordinates[attribute.name] = numbers
-    domain = Domain(domain_of(columns).attributes, constraints)
-    for allowed in domain.allowed(domain.names):
+        for start in range(0, max(1, rows), _BLOCK_ROWS):
+            here = slice(start, start + _BLOCK_ROWS)
+            block = [one.iloc[here] if hasattr(one, "iloc") else one[here] for one in values]
+            keep, *stored = _prepared_block(domain, block, refuse=refuse)
+            stop = kept + int(keep.sum())
+            for columns, parts in zip((codes, coordinates), stored, strict=True):
+                for name, part in parts.items():
+                    columns[name][kept:stop] = part[keep]
+            kept = stop
+    return PreparedRows(
+        domain,
+        {name: column[:kept] for name, column in codes.items()},
+        {name: column[:kept] for name, column in coordinates.items()},
+        kept,
+    )
+
+
+def _prepared_block(
+    domain: Domain, values: Sequence[Any], *, refuse: bool
+) -> tuple[NDArray[np.bool_], dict[str, IntArray], dict[str, IntArray]]:
+    """Which rows are kept (n,), and codes and coordinates of all of them, any where none fits."""
+    codes: dict[str, IntArray] = {}
+    coordinates: dict[str, IntArray] = {}
+    keep = np.ones(len(values[0]), dtype=np.bool_)
+    for attribute, given in zip(domain, values, strict=True):
+        name, column, fits = attribute.name, stored_column(attribute, given), keep
+        if attribute.has_cells:
+            codes[name] = cell_codes(attribute, column)
+            fits = codes[name] != INVALID
+        if attribute.is_axis and attribute.coordinate is not None:
+            numbers = valid_numbers(attribute, column)
+            fits = ~np.isnan(numbers)
+            numbers[~fits] = attribute.coordinate.lower
+            coordinates[name] = attribute.coordinate.encode(numbers)
+        if refuse and not fits.all():
+            raise DeclarationError(f"X: column {name!r}: expected declared values, got others")
+        keep = keep & fits
+    for allowed in domain.allowed(domain.discrete):
         there = {name: np.where(keep, codes[name], 0) for name in allowed.names}
         broken = keep & ~allowed.holds(there)
         if refuse and broken.any():
             among = " and ".join(allowed.names)
             raise DeclarationError(f"X: expected rows that keep constraints of {among}, got others")
         keep &= ~broken
-    return PreparedRows(
-        domain,
-        {name: column[keep] for name, column in codes.items()},
-        {name: column[keep] for name, column in coordinates.items()},
-        int(keep.sum()),
-    )
+    return keep, codes, coordinates
 
 
-def public_rows(
-    prior: Any, columns: Columns, *, constraints: tuple[Constraint, ...] = ()
-) -> PublicTable:
+def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable:
     """Rows of others that anybody may see, as codes of the declared cells; those that do not fit,
     or break constraints, are left out.
 
     Raises DeclarationError as for ``X``, and where no row is left: public rows may be told of.
     """
     try:
-        values = declared_values(features_of(prior, typed=False), columns)
+        values = declared_values(features_of(prior, typed=False), names)
     except DeclarationError as error:
         raise DeclarationError(f"prior: {str(error).removeprefix('X: ')}") from None
-    rows = prepared_rows(values, columns, refuse=False, constraints=constraints)
+    rows = prepared_rows(domain, values)
     if not rows.number:
         raise DeclarationError("prior: expected public rows with declared values, got none")
-    return PublicTable(rows.codes, {one.name: one.size for one in rows.domain})
-
-
-def _coded(attribute: Attribute, values: Any) -> tuple[IntArray, NDArray[Any] | None]:
-    """Codes (n,), INVALID for a row that does not fit; of a number that is never missing also
-    its coordinates, any number where it does not fit.
-    """
-    if attribute.clock is not None:
-        column = stored_times(values)
-    else:
-        column = stored(values, truth_is_number=attribute.is_numeric)
-    if not isinstance(attribute.cells, Bins) or attribute.coordinate is None:
-        return level_codes(attribute, column), None
-    numbers = valid_numbers(attribute, column)
-    codes = attribute.cells.encode(numbers)
-    if attribute.nullable:
-        codes[missing_cells(attribute, column)] = attribute.missing_code
-        return codes, None
-    numbers[np.isnan(numbers)] = attribute.coordinate.lower
-    return codes, attribute.coordinate.encode(numbers).astype(np.int32)
+    return PublicTable(rows.codes, {attribute.name: attribute.size for attribute in domain})

@@ -1,57 +1,233 @@
-"""How values become levels that bits ask about: learned from rows, so as sensitive as they are.
+"""How values become levels that bits ask about, and what a method makes of them: learned from rows,
+so as sensitive as they are. The labels of rows, of any type, are codes here, too. Rows live here.
 
 The ``edges`` of a selector as a user writes them → the cuts of its columns. All of it public,
 unless nobody writes any: then round quantiles of rows are proposed, for benchmarks.
-
-The labels ``y`` of rows, of any type → codes, and the labels themselves. Rows live here.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.method import Bit
-from dp_pipeline.anonymity.partition import Column
+from dp_pipeline.anonymity import METHODS
+from dp_pipeline.anonymity.method import (
+    Bit,
+    BitRecoding,
+    Method,
+    Recoding,
+    Unchanged,
+    cumulative_bits,
+    one_hot_bits,
+)
+from dp_pipeline.anonymity.partition import CodedRows, Column
 from dp_pipeline.estimators.frames import (
     UNKNOWN,
     Features,
-    ascending,
     frame_kind,
     is_whole_label,
     kind_of,
     numbers_of,
+    stored,
     text_of,
-    text_places,
 )
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.raw.values import level_codes, texts
+from dp_pipeline.spec.domain import Attribute
+from dp_pipeline.spec.encoding import INVALID, IntArray, Levels
 from dp_pipeline.spec.errors import DeclarationError
 
 Cuts = tuple[float, ...]
 
+MOST_NUMBERS = 64
+"""Different whole numbers of a column that are levels without further ado."""
+MOST_LEVELS = 1000
+"""Of any column, and of the label: each level is a bit of every row."""
+_PARTS = 8
+"""Quantiles cut a column in so many parts."""
 
-def declared_edges(edges: Any, names: Sequence[Any]) -> tuple[Mapping[int, Cuts], Cuts | None]:
-    """Place of a column → its cuts, and the cuts of every column of numbers.
 
-    edges   None, one list of ascending numbers for all, or a mapping from names, or places, of
-            columns to one each
-    names   of the columns of X: texts, or the whole numbers that a frame calls them
+@dataclass(frozen=True)
+class SelectorColumn:
+    """A rule from the values of one column to its levels.
 
-    DeclarationError for another form and for a column that X has not.
+    cuts     ascending: the code of a number is how many of them it reaches; None: values are
+             looked up as texts
+    values   the numbers that are the levels, where a level is one number; None for intervals
     """
-    if edges is None:
-        return {}, None
-    if not isinstance(edges, Mapping):
-        return {}, _cuts(edges)
-    return {_place(column, names): _cuts(cuts) for column, cuts in edges.items()}, None
+
+    column: Column
+    cuts: Cuts | None = None
+    values: Cuts | None = None
+
+    def coded(self, series: Any) -> tuple[IntArray, NDArray[np.bool_]]:
+        """Codes (n,) of a column of any type, and whether each is the level of its value: what was
+        never seen has code 0, a number beside the levels that of the next one below.
+        """
+        name, missing = self.column.name, self.column.missing
+        if self.cuts is None:
+            levels = Levels(self.column.levels[: self.column.values])
+            attribute = Attribute(name, name, "drop", cells=levels, nullable=missing is not None)
+            codes = level_codes(attribute, stored(series))
+            return np.maximum(codes, 0), codes != INVALID
+        numbers, readable = numbers_of(series)
+        absent = np.isnan(numbers)
+        codes = np.searchsorted(np.asarray(self.cuts), numbers, side="right").astype(np.int64)
+        codes[absent] = 0
+        known = ~absent if self.values is None else np.isin(numbers, self.values)
+        if missing is not None:
+            codes[absent & readable] = missing
+            known |= absent & readable
+        return codes, known
+
+    def asked(self, bit: Bit) -> str:
+        """What a bit asks, as it stands behind the name of the column."""
+        if bit.asks == "is" or self.cuts is None:
+            return f"{'=' if bit.asks == 'is' else '>='}{self.column.levels[bit.code]}"
+        return f">={text_of(self.cuts[bit.code - 1])}"
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRecoding:
+    """A rule from rows of any type to what classifiers see of them. No row lives here.
+
+    columns   how values become levels
+    bits      all that could have been kept, or that boxes could tell of
+    support   (bits,) which of them are kept; of boxes, those that are not as likely in each
+    """
+
+    columns: tuple[SelectorColumn, ...]
+    recoding: Recoding
+    bits: tuple[Bit, ...]
+    support: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls,
+        columns: tuple[SelectorColumn, ...],
+        recoding: Recoding,
+        method: Method,
+        rows: CodedRows,
+    ) -> FittedRecoding:
+        """What a method has made of some rows."""
+        asked = getattr(method, "bits", cumulative_bits)
+        bits = tuple(asked(rows.columns))
+        if not isinstance(recoding, BitRecoding):
+            return cls(columns, recoding, bits, _told(recoding, bits, rows))
+        if not set(recoding.bits) <= set(bits):
+            # kjig keeps levels where those of mutual information are best.
+            bits = one_hot_bits(rows.columns)
+        chosen = set(recoding.bits)
+        support = np.array([bit in chosen for bit in bits], dtype=np.bool_)
+        return cls(columns, recoding, bits, support)
+
+    @property
+    def kept(self) -> tuple[Bit, ...]:
+        """The bits that are kept, or told of."""
+        return tuple(compress(self.bits, self.support))
+
+    @property
+    def keeps_bits(self) -> bool:
+        """Whether columns of 0 and 1 are released, in place of boxes."""
+        return isinstance(self.recoding, BitRecoding)
+
+    def names(self, bits: Sequence[Bit], names: Sequence[str]) -> NDArray[np.object_]:
+        """What some bits are called, where the columns have these names."""
+        called = [f"{names[bit.column]}{self.columns[bit.column].asked(bit)}" for bit in bits]
+        return np.array(called, dtype=object)
+
+    def seen(self, features: Features) -> NDArray[Any]:
+        """What is seen of every row (n, kept): 0 or 1, or how likely each bit is in its box."""
+        both = zip(self.columns, features.columns, strict=True)
+        coded = [column.coded(series) for column, series in both]
+        codes = _stacked([one for one, _ in coded], rows=features.rows)
+        declared = tuple(column.column for column in self.columns)
+        if not self.keeps_bits:
+            nobody = np.zeros(features.rows, dtype=np.int64)
+            rows = CodedRows(declared, codes, nobody, ("",))
+            return self.recoding.features(rows)[:, self.support]
+        matrix = np.empty((features.rows, len(self.kept)), dtype=np.int8)
+        for at, bit in enumerate(self.kept):
+            said = bit.of(codes, declared)
+            matrix[:, at] = said & coded[bit.column][1] if bit.asks == "is" else said
+        return matrix
+
+
+def _told(recoding: Recoding, bits: Sequence[Bit], rows: CodedRows) -> NDArray[np.bool_]:
+    if isinstance(recoding, Unchanged) or not len(rows):
+        return np.ones(len(bits), dtype=np.bool_)
+    features = recoding.features(rows)
+    return np.asarray(features.max(axis=0) > features.min(axis=0))
+
+
+def _stacked(codes: Sequence[IntArray], *, rows: int) -> NDArray[np.int16]:
+    """Columns of codes, side by side (rows, columns)."""
+    table = np.empty((rows, len(codes)), dtype=np.int16)
+    for at, column in enumerate(codes):
+        table[:, at] = column
+    return table
+
+
+def coded_rows(
+    columns: Sequence[SelectorColumn], features: Features, labels: LabelValues
+) -> CodedRows:
+    """Rows that are fitted, as codes."""
+    both = zip(columns, features.columns, strict=True)
+    codes = _stacked([column.coded(series)[0] for column, series in both], rows=features.rows)
+    declared = tuple(column.column for column in columns)
+    return CodedRows(declared, codes, labels.codes, labels.texts)
+
+
+def selector_method(method: object) -> Method:
+    """The method that a selector is told to use; DeclarationError for what is none."""
+    if isinstance(method, str) and method in METHODS:
+        return METHODS[method]()
+    if isinstance(method, tuple(METHODS.values())):
+        return method  # type: ignore[return-value]
+    raise DeclarationError(
+        f"method: expected one of {', '.join(METHODS)}, or such a method with parameters, "
+        f"got {method!r:.60}"
+    )
+
+
+def learned_columns(
+    features: Features, edges: Any
+) -> tuple[tuple[SelectorColumn, ...], dict[str, Cuts]]:
+    """The rules for the columns of rows that are fitted, and the cuts that had to be proposed;
+    ``KAnonymousSelector`` says which.
+
+    edges   None: cuts of numbers that need some are proposed; or one list of ascending numbers for
+            all columns of numbers, or a mapping from names or places of columns to one each
+
+    DeclarationError, one for all columns, for numbers that need cuts where some are declared but
+    not theirs, and for values that are no levels.
+    """
+    of_place, of_all = dict[int, Cuts](), None
+    if isinstance(edges, Mapping):
+        of_place = {_place(one, features.keys): _cuts(cuts) for one, cuts in edges.items()}
+    elif edges is not None:
+        of_all = _cuts(edges)
+    found, wrong, proposed = list[SelectorColumn](), list[str](), dict[str, Cuts]()
+    for at, (name, series) in enumerate(zip(features.names, features.columns, strict=True)):
+        cuts, kind = of_place.get(at), kind_of(series)
+        if kind == "numbers" and cuts is None:
+            cuts = of_all
+            if edges is None and not _are_levels(_different(series)):
+                cuts = proposed[name] = proposed_cuts(numbers_of(series)[0])
+        try:
+            found.append(_learned(name, series, kind, cuts))
+        except DeclarationError as error:
+            # One column alone says it in its own words.
+            wrong.append(str(error).removeprefix("X: " if wrong else ""))
+    if wrong:
+        raise DeclarationError("; ".join(wrong))
+    return tuple(found), proposed
 
 
 def _place(column: object, names: Sequence[Any]) -> int:
@@ -66,97 +242,99 @@ def _place(column: object, names: Sequence[Any]) -> int:
 
 
 def _cuts(values: Any) -> Cuts:
-    cuts = ascending(values, at_least=1)
-    if cuts is None:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.asarray("ragged")
+    is_list = array.dtype.kind in "iuf" and array.ndim == 1 and len(array)
+    cuts = tuple(array.astype(np.float64).tolist()) if is_list else (math.nan,)
+    if not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
         raise DeclarationError(f"edges: expected lists of ascending numbers, got {values!r:.60}")
     return cuts
 
 
-MOST_NUMBERS = 64
-"""Different whole numbers of a column that are levels without further ado."""
-MOST_LEVELS = 1000
-"""Of any column, and of the label: each level is a bit of every row."""
+def _learned(name: str, series: Any, kind: str, cuts: Cuts | None) -> SelectorColumn:
+    if cuts is not None:
+        return _cut_numbers(name, series, cuts)
+    if kind == "others":
+        raise DeclarationError(
+            f"X: column {name!r}: expected texts, truth values, numbers or categories, got others"
+            f"{': Complex data not supported' if series.dtype.kind == 'c' else ''}"
+        )
+    if kind in ("truths", "numbers"):
+        return _single_numbers(name, series, are_truths=kind == "truths")
+    return _levels(name, series)
 
 
-@dataclass(frozen=True, eq=False)
-class Coded:
-    """The values of one column as codes.
-
-    codes   (n,) in 0..size − 1 of the column
-    known   (n,) whether the value is the level of its code; elsewhere no bit ``is`` that level
-    """
-
-    codes: IntArray
-    known: NDArray[np.bool_]
+def _cut_numbers(name: str, series: Any, cuts: Cuts) -> SelectorColumn:
+    numbers, readable = numbers_of(series)
+    if not readable.all():
+        raise DeclarationError(f"X: column {name!r}: expected numbers for its edges, got others")
+    ends = pairwise(str(text_of(cut)) for cut in (-np.inf, *cuts, np.inf))
+    levels = [f"[{low}, {high})" for low, high in ends]
+    levels[0] = "(" + levels[0][1:]
+    return SelectorColumn(_column(name, levels, np.isnan(numbers), ordered=True), cuts)
 
 
-@dataclass(frozen=True)
-class SelectorColumn(ABC):
-    """A rule from the values of one column to its levels."""
-
-    column: Column
-
-    @abstractmethod
-    def coded(self, series: Any) -> Coded:
-        """The codes of a column of any type; what was never seen is not known."""
-
-    @abstractmethod
-    def asked(self, bit: Bit) -> str:
-        """What a bit asks, as it stands behind the name of the column."""
+def _different(series: Any) -> NDArray[np.float64]:
+    numbers, _ = numbers_of(series)
+    return np.unique(numbers[~np.isnan(numbers)])
 
 
-@dataclass(frozen=True)
-class LevelColumn(SelectorColumn):
-    """Values are looked up as texts."""
-
-    def coded(self, series: Any) -> Coded:
-        """A text that is no level has code 0, and no bit."""
-        values = self.column.levels[: self.column.values]
-        codes: dict[str | None, int] = {text: code for code, text in enumerate(values)}
-        if self.column.missing is not None:
-            codes[None] = self.column.missing
-        places, texts = text_places(series)
-        found = np.array([codes.get(text, -1) for text in [*texts, None]], dtype=np.int64)[places]
-        return Coded(np.maximum(found, 0), found >= 0)
-
-    def asked(self, bit: Bit) -> str:
-        """``=level`` or ``>=level``."""
-        return f"{'=' if bit.asks == 'is' else '>='}{self.column.levels[bit.code]}"
+def _are_levels(values: NDArray[np.float64]) -> bool:
+    """Whether different numbers (m,) are few, and whole."""
+    is_whole = bool((np.rint(values) == values).all() and np.isfinite(values).all())
+    return len(values) <= MOST_NUMBERS and is_whole
 
 
-@dataclass(frozen=True)
-class NumberColumn(SelectorColumn):
-    """Values are compared as numbers.
-
-    cuts     ascending: the code of a number is how many of them it reaches
-    values   the numbers that are the levels, where a level is one number; None for intervals
-    """
-
-    cuts: Cuts
-    values: tuple[float, ...] | None = None
-
-    def coded(self, series: Any) -> Coded:
-        """A number beside the levels has the code of the next one below, and is not known."""
-        numbers, readable = numbers_of(series)
-        absent = np.isnan(numbers)
-        codes = np.searchsorted(np.asarray(self.cuts), numbers, side="right")
-        codes[absent] = 0
-        known = ~absent if self.values is None else np.isin(numbers, self.values)
-        if self.column.missing is not None:
-            missing = absent & readable
-            codes[missing] = self.column.missing
-            known |= missing
-        return Coded(codes.astype(np.int64), known)
-
-    def asked(self, bit: Bit) -> str:
-        """``=level``, or ``>=number``."""
-        if bit.asks == "is":
-            return f"={self.column.levels[bit.code]}"
-        return f">={text_of(self.cuts[bit.code - 1])}"
+def _single_numbers(name: str, series: Any, *, are_truths: bool) -> SelectorColumn:
+    values, missing = _different(series), np.isnan(numbers_of(series)[0])
+    if are_truths or (len(values) and set(values) <= {0.0, 1.0}):
+        words = ["False", "True"] if are_truths else ["0", "1"]
+        return SelectorColumn(_column(name, words, missing, ordered=False), (1.0,), (0.0, 1.0))
+    if not _are_levels(values):
+        raise DeclarationError(
+            f"X: column {name!r}: expected at most {MOST_NUMBERS} different whole numbers, or "
+            f"cuts that are declared, as in edges={{{name!r}: [10, 20, 50]}}, got neither"
+        )
+    single = tuple(values.tolist())
+    words = [str(text_of(value)) for value in single]
+    return SelectorColumn(_column(name, words, missing, ordered=True), single[1:], single)
 
 
-_PARTS = 8
-"""Quantiles cut a column in so many parts."""
+def _levels(name: str, series: Any) -> SelectorColumn:
+    places, words = texts(stored(series))
+    declared = series.dtype.name == "category" and series.cat.ordered
+    there = list(words)
+    if declared:
+        of_category, named = texts(stored(series.cat.categories))
+        there = [named[place] for place in of_category]
+    if UNKNOWN in there:
+        raise DeclarationError(
+            f"X: column {name!r}: expected texts, truth values or numbers as categories, got others"
+        )
+    known = [text for text in there if text is not None]
+    levels = known if declared else sorted(set(known))
+    if len(set(levels)) < len(levels):
+        raise DeclarationError(
+            f"X: column {name!r}: expected categories that differ as texts, got one twice"
+        )
+    missing = np.array([*(text is None for text in words), True])[places]
+    return SelectorColumn(_column(name, levels, missing, ordered=declared))
+
+
+def _column(name: str, levels: list[str], missing: NDArray[np.bool_], *, ordered: bool) -> Column:
+    """With a level for missing values where there are any."""
+    if len(levels) > MOST_LEVELS:
+        raise DeclarationError(
+            f"X: column {name!r}: expected at most {MOST_LEVELS} different levels, got more"
+        )
+    if not missing.any():
+        return Column(name, tuple(levels), ordered)
+    word = "missing"
+    while word in levels:
+        word = f"({word})"
+    return Column(name, (*levels, word), ordered, missing=len(levels))
 
 
 def proposed_cuts(numbers: Any) -> Cuts:
@@ -177,164 +355,17 @@ def proposed_cuts(numbers: Any) -> Cuts:
     spread = float(inner[1] - inner[0]) or high - low
     rounded = np.unique(np.round(quantiles, _decimals(spread)))
     cuts = rounded[(rounded > low) & (rounded <= high)]
-    return tuple(cuts.tolist()) if len(cuts) else (_middle(low, high),)
-
-
-def _middle(low: float, high: float) -> float:
-    """A round number above the one and not above the other, where there is one."""
+    if len(cuts):
+        return tuple(cuts.tolist())
+    # A round number above the one end and not above the other, where there is one.
     middle = low + (high - low) / 2
-    rounded = round(middle, _decimals(high - low))
-    return rounded if low < rounded <= high else middle
+    near = round(middle, _decimals(high - low))
+    return (near if low < near <= high else middle,)
 
 
 def _decimals(spread: float) -> int:
     """Of a tenth to a hundredth of a range."""
     return 1 - math.floor(math.log10(spread)) if 0 < spread < math.inf else 0
-
-
-def learned_columns(
-    features: Features, edges: Any
-) -> tuple[tuple[SelectorColumn, ...], dict[str, Cuts]]:
-    """The rules for the columns of rows that are fitted, and the cuts that had to be proposed.
-
-    edges   as declared; None: cuts of numbers that need some are proposed
-
-    DeclarationError, one for all columns, for numbers that need cuts where some are declared but
-    not theirs, and for values that are no levels.
-    """
-    of_place, of_all = declared_edges(edges, features.keys)
-    names, columns = features.names, features.columns
-    found, wrong, proposed = list[SelectorColumn](), list[str](), dict[str, Cuts]()
-    for at, (name, series) in enumerate(zip(names, columns, strict=True)):
-        cuts = of_place.get(at)
-        try:
-            if edges is None and _needs_cuts(series):
-                cuts = proposed[name] = proposed_cuts(numbers_of(series)[0])
-            found.append(learned_column(name, series, cuts=cuts, cuts_of_numbers=of_all))
-        except DeclarationError as error:
-            wrong.append(str(error))
-    if wrong:
-        # One column alone says it in its own words.
-        first, *others = wrong
-        more = [text.removeprefix("X: ") for text in others]
-        raise DeclarationError("; ".join([first, *more]))
-    return tuple(found), proposed
-
-
-def learned_column(
-    name: str, series: Any, *, cuts: Cuts | None, cuts_of_numbers: Cuts | None
-) -> SelectorColumn:
-    """The rule for a column of rows that are fitted; ``KAnonymousSelector`` says which.
-
-    cuts              of this column, or None
-    cuts_of_numbers   declared for all columns of numbers, or None
-
-    DeclarationError for numbers that need cuts and have none, and for values that are no levels.
-    """
-    kind = kind_of(series)
-    if kind == "numbers" and cuts is None:
-        cuts = cuts_of_numbers
-    if cuts is not None:
-        return _cut_numbers(name, series, cuts)
-    if kind == "others":
-        raise DeclarationError(
-            f"X: column {name!r}: expected texts, truth values, numbers or categories, got others"
-            f"{': Complex data not supported' if series.dtype.kind == 'c' else ''}"
-        )
-    if kind in ("truths", "numbers"):
-        return _single_numbers(name, series, are_truths=kind == "truths")
-    return _levels(name, series)
-
-
-def answers(
-    columns: Sequence[SelectorColumn], coded: Sequence[Coded], bits: Sequence[Bit], *, rows: int
-) -> NDArray[np.int8]:
-    """What the bits say of every row (n, bits), 0 or 1."""
-    declared = tuple(one.column for one in columns)
-    codes = np.empty((rows, len(columns)), dtype=np.int64)
-    for at, one in enumerate(coded):
-        codes[:, at] = one.codes
-    matrix = np.empty((rows, len(bits)), dtype=np.int8)
-    for at, bit in enumerate(bits):
-        said = bit.of(codes, declared)
-        matrix[:, at] = said & coded[bit.column].known if bit.asks == "is" else said
-    return matrix
-
-
-def _cut_numbers(name: str, series: Any, cuts: Cuts) -> NumberColumn:
-    numbers, readable = numbers_of(series)
-    if not readable.all():
-        raise DeclarationError(f"X: column {name!r}: expected numbers for its edges, got others")
-    first, *inner, last = (f"{text_of(cut)}" for cut in (-np.inf, *cuts, np.inf))
-    bounds = [(first, inner[0]), *pairwise(inner), (inner[-1], last)]
-    levels = [f"[{low}, {high})" for low, high in bounds]
-    levels[0] = "(" + levels[0][1:]
-    return NumberColumn(_column(name, levels, numbers, ordered=True), cuts)
-
-
-def _needs_cuts(series: Any) -> bool:
-    """Whether the values are numbers, and too many or too fine for levels of their own."""
-    if kind_of(series) != "numbers":
-        return False
-    numbers, _ = numbers_of(series)
-    return not _are_levels(np.unique(numbers[~np.isnan(numbers)]))
-
-
-def _are_levels(values: NDArray[np.float64]) -> bool:
-    """Whether different numbers (m,) are few, and whole."""
-    is_whole = bool((np.rint(values) == values).all() and np.isfinite(values).all())
-    return len(values) <= MOST_NUMBERS and is_whole
-
-
-def _single_numbers(name: str, series: Any, *, are_truths: bool) -> NumberColumn:
-    numbers, _ = numbers_of(series)
-    values = np.unique(numbers[~np.isnan(numbers)])
-    if are_truths or (len(values) and set(values) <= {0.0, 1.0}):
-        texts = ["False", "True"] if are_truths else ["0", "1"]
-        return NumberColumn(_column(name, texts, numbers, ordered=False), (1.0,), (0.0, 1.0))
-    if not _are_levels(values):
-        raise DeclarationError(
-            f"X: column {name!r}: expected at most {MOST_NUMBERS} different whole numbers, or "
-            f"cuts that are declared, as in edges={{{name!r}: [10, 20, 50]}}, got neither"
-        )
-    single = tuple(values.tolist())
-    texts = [f"{text_of(value)}" for value in single]
-    return NumberColumn(_column(name, texts, numbers, ordered=True), single[1:], single)
-
-
-def _levels(name: str, series: Any) -> LevelColumn:
-    places, texts = text_places(series)
-    declared = series.dtype.name == "category" and series.cat.ordered
-    there = texts
-    if declared:
-        of_category, texts_of_categories = text_places(series.cat.categories)
-        there = [texts_of_categories[place] for place in of_category]
-    if UNKNOWN in there:
-        raise DeclarationError(
-            f"X: column {name!r}: expected texts, truth values or numbers as categories, got others"
-        )
-    known = [text for text in there if text is not None]
-    levels = known if declared else sorted(set(known))
-    if len(set(levels)) < len(levels):
-        raise DeclarationError(
-            f"X: column {name!r}: expected categories that differ as texts, got one twice"
-        )
-    missing = np.array([text is None for text in [*texts, None]])[places]
-    return LevelColumn(_column(name, levels, np.where(missing, np.nan, 0.0), ordered=declared))
-
-
-def _column(name: str, levels: list[str], values: Any, *, ordered: bool) -> Column:
-    """With a level for missing values where there are any: NaN among ``values``."""
-    if len(levels) > MOST_LEVELS:
-        raise DeclarationError(
-            f"X: column {name!r}: expected at most {MOST_LEVELS} different levels, got more"
-        )
-    if not np.isnan(values).any():
-        return Column(name, tuple(levels), ordered)
-    missing = "missing"
-    while missing in levels:
-        missing = f"({missing})"
-    return Column(name, (*levels, missing), ordered, missing=len(levels))
 
 
 @dataclass(frozen=True, eq=False)

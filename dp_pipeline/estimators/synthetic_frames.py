@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dp_pipeline.estimators.declared import DeclaredColumn
+from dp_pipeline.estimators.declared import Columns, DeclaredColumn
 from dp_pipeline.estimators.frames import FrameKind, text_of
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.raw import values as raw_values
 from dp_pipeline.release.measurement import NoisyCounts, least_noisy
 from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import IntArray, Levels
 from dp_pipeline.spec.errors import DeclarationError
 
 _NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
@@ -34,19 +35,17 @@ Family = Literal["truths", "whole", "real", "texts", "mixed"]
 """What the declared values of a column are."""
 
 _FAMILIES: dict[str, Family] = {"b": "truths", "i": "whole", "u": "whole", "f": "real"}
-_OF_PANDAS = {"truths": "boolean", "whole": "Int64", "real": "Float64", "texts": "string"}
-_OF_ARROW = {
-    "truths": pa.bool_(),
-    "whole": pa.int64(),
-    "real": pa.float64(),
-    "texts": pa.string(),
-    "mixed": pa.string(),
+_USUAL: dict[Family, tuple[str, pa.DataType]] = {
+    "truths": ("boolean", pa.bool_()),
+    "whole": ("Int64", pa.int64()),
+    "real": ("Float64", pa.float64()),
+    "texts": ("string", pa.string()),
+    "mixed": ("object", pa.string()),
 }
+"""The type of each with missing values, of pandas and of Arrow."""
 
 
-def synthetic_frame(
-    table: SyntheticTable, columns: tuple[DeclaredColumn, ...], kind: FrameKind = "pandas"
-) -> Any:
+def synthetic_frame(table: SyntheticTable, columns: Columns, kind: FrameKind = "pandas") -> Any:
     """Synthetic rows as a frame with the declared columns in their order.
 
     Levels are as they were declared; a number is drawn uniformly inside its bin: float64, or
@@ -72,12 +71,19 @@ def synthetic_frame(
     return _of_kind(pd.DataFrame(frame), columns, kind)
 
 
-def typed(columns: tuple[DeclaredColumn, ...], values: list[Any]) -> tuple[DeclaredColumn, ...]:
-    """The columns with the types that those of ``X`` have, as far as no value of a row is in them:
-    a fitted estimator, and its pickle, holds them.
+def typed(columns: Columns, values: Sequence[Any], domain: Domain) -> Columns:
+    """The columns of a fit: with what was discovered of them, as texts, and with the types that
+    those of ``X`` have, as far as no value of a row is in them: a fitted estimator, and its pickle,
+    holds them.
     """
-    both = zip(columns, values, strict=True)
-    return tuple(replace(one, dtype=_public_type(one, given.dtype)) for one, given in both)
+    found = []
+    for column, given in zip(columns, values, strict=True):
+        attribute, levels = domain[column.attribute.name], column.levels
+        if column.attribute.undeclared is not None and isinstance(attribute.cells, Levels):
+            levels = attribute.cells.values
+        dtype = _public_type(column, given.dtype)
+        found.append(replace(column, attribute=attribute, levels=levels, dtype=dtype))
+    return tuple(found)
 
 
 def _public_type(column: DeclaredColumn, given: Any) -> Any:
@@ -105,7 +111,7 @@ def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> 
 
     given: Any = pl.from_arrow(table)
     closed = {
-        str(one.name): pl.Enum(_level_texts(one))
+        str(one.name): pl.Enum([str(text_of(level)) for level in one.levels])
         for one in columns
         if one.levels is not None and _is_ordered(frame[one.name].dtype)
     }
@@ -120,19 +126,17 @@ def _is_ordered(dtype: Any) -> bool:
     return isinstance(stored, pa.DictionaryType) and bool(stored.ordered)
 
 
-def _level_texts(column: DeclaredColumn) -> list[str]:
-    return [str(text_of(level)) for level in column.levels or ()]
-
-
 def _as_given(values: Any, column: DeclaredColumn) -> Any:
     """Declared values in the type of the column of ``X``, or in the one like it that fits them."""
     import pandas as pd
 
-    given = column.dtype
+    given, levels = column.dtype, column.levels
     if column.category is not None or given is None:
         return values
     if isinstance(given, pd.CategoricalDtype):
-        return values if column.levels is None else values.astype(_categories(column))
+        if levels is None:
+            return values
+        return values.astype(pd.CategoricalDtype(pd.Index(list(levels)), bool(given.ordered)))
     family = _family(column)
     if isinstance(given, pd.ArrowDtype):
         if family == "mixed":
@@ -141,31 +145,18 @@ def _as_given(values: Any, column: DeclaredColumn) -> Any:
     if getattr(given, "na_value", None) is not pd.NA or family == "mixed":
         # Sparse and other types: none of ours.
         return values
-    fits = _family_of(given) == family and _fits(getattr(given, "numpy_dtype", None), column)
-    return values.astype(given if fits else _OF_PANDAS[family])
-
-
-def _categories(column: DeclaredColumn) -> Any:
-    """The declared levels as categories, in an order where those of ``X`` are in one."""
-    import pandas as pd
-
-    is_ordered = bool(column.dtype.ordered)
-    return pd.CategoricalDtype(pd.Index(list(column.levels or ())), ordered=is_ordered)
+    numbers = getattr(given, "numpy_dtype", None)
+    stored = pa.string() if numbers is None else pa.from_numpy_dtype(numbers)
+    return values.astype(given if _fits(stored, column, family) else _USUAL[family][0])
 
 
 def _arrow_type(given: Any, column: DeclaredColumn, family: Family) -> Any:
     """Of Arrow: the one that was given, else the usual one of the family."""
-    if isinstance(given, pa.DictionaryType):
-        if column.levels is None:
-            return _OF_ARROW[family]
+    if isinstance(given, pa.DictionaryType) and column.levels is not None:
         inner = _arrow_type(given.value_type, column, family)
         few = len(column.levels) <= np.iinfo(np.int8).max
         return pa.dictionary(given.index_type if few else pa.int32(), inner, ordered=given.ordered)
-    if _arrow_family(given) != family:
-        return _OF_ARROW[family]
-    is_number = family in ("whole", "real")
-    fits = not is_number or _fits(np.dtype(given.to_pandas_dtype()), column)
-    return given if fits else _OF_ARROW[family]
+    return given if _fits(given, column, family) else _USUAL[family][1]
 
 
 def _family(column: DeclaredColumn) -> Family:
@@ -178,30 +169,21 @@ def _family(column: DeclaredColumn) -> Family:
     return found or ("texts" if are_texts else "mixed")
 
 
-def _family_of(dtype: Any) -> Family | None:
-    return "texts" if dtype.name == "string" else _FAMILIES.get(dtype.kind)
-
-
-def _arrow_family(given: Any) -> Family | None:
-    if pa.types.is_boolean(given):
-        return "truths"
-    if given in raw_values.WHOLE:
-        return "whole"
-    if given in raw_values.REAL:
-        return "real"
-    return "texts" if given in raw_values.TEXT else None
-
-
-def _fits(dtype: Any, column: DeclaredColumn) -> bool:
-    """Whether declared levels, or the ends of bins, are the same numbers in a narrower type."""
-    if dtype is None or dtype.kind not in "iuf":
-        return True
-    cells: Any = column.attribute.cells
-    said = np.array(column.levels if column.levels is not None else cells.edges, dtype=np.float64)
-    if dtype.kind == "f":
-        return bool((said.astype(dtype).astype(np.float64) == said).all())
+def _fits(given: Any, column: DeclaredColumn, family: Family) -> bool:
+    """Whether a type of Arrow is one of the family, and declared levels, or the ends of bins, are
+    the same numbers in it.
+    """
+    if family not in ("whole", "real"):
+        return bool(given == pa.bool_() if family == "truths" else given in raw_values.TEXT)
+    if given not in (raw_values.WHOLE if family == "whole" else raw_values.REAL):
+        return False
+    cells, dtype = column.attribute.cells, np.dtype(given.to_pandas_dtype())
+    said = column.levels if column.levels is not None else getattr(cells, "edges", ())
+    numbers = np.array(said, dtype=np.float64)
+    if family == "real":
+        return bool((numbers.astype(dtype).astype(np.float64) == numbers).all())
     bounds = np.iinfo(dtype)
-    return bool(bounds.min <= said.min() and said.max() <= bounds.max)
+    return bool(bounds.min <= numbers.min() and numbers.max() <= bounds.max)
 
 
 def _moments_as_given(moments: NDArray[Any], column: DeclaredColumn) -> Any:
@@ -231,9 +213,7 @@ def _moments_as_given(moments: NDArray[Any], column: DeclaredColumn) -> Any:
     return texts.mask(days_or_seconds.isna(), None).astype(dtype)
 
 
-def columns_of_marginal(
-    table: SyntheticTable, columns: tuple[DeclaredColumn, ...], names: list[Any]
-) -> tuple[DeclaredColumn, ...]:
+def columns_of_marginal(table: SyntheticTable, columns: Columns, names: list[Any]) -> Columns:
     """The columns that are named, in that order; DeclarationError for none, for one twice, for one
     that is not declared, and for more cells than a frame may have.
     """
@@ -252,7 +232,7 @@ def columns_of_marginal(
     return tuple(known[name] for name in names)
 
 
-def marginal_frame(table: SyntheticTable, columns: tuple[DeclaredColumn, ...]) -> Any:
+def marginal_frame(table: SyntheticTable, columns: Columns) -> Any:
     """What was released of some columns, a row a cell: the share of the synthetic rows, 0 included,
     and what the least noisy table says that has them, with the deviation of its noise.
     """
@@ -298,7 +278,7 @@ def _labels(column: DeclaredColumn) -> Any:
     return [*texts[:-1], None] if column.attribute.nullable else texts
 
 
-def clique_graph(table: SyntheticTable, columns: tuple[DeclaredColumn, ...]) -> Any:
+def clique_graph(table: SyntheticTable, columns: Columns) -> Any:
     """An undirected graph: cliques with their ``cells``, edges with their ``separator``."""
     import networkx as nx
 

@@ -31,7 +31,7 @@ from dp_pipeline.raw.sources.reading import NoHeader, OddFile, csv_columns
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
 from dp_pipeline.spec.clock import DAY, Clock, Signs
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import MISSING, Attribute, Domain, OneRow
+from dp_pipeline.spec.domain import MISSING, Attribute, Domain
 from dp_pipeline.spec.draft import FoundColumn, FoundKind
 from dp_pipeline.spec.encoding import Coordinate, FloatArray, is_interval
 from dp_pipeline.spec.errors import SourceError
@@ -308,22 +308,4 @@ def _readable(source: Source, columns: Sequence[FoundColumn], *, name: str) -> D
         )
         for place, column in enumerate(columns)
     ]
-    return DatasetSpec(
-        name=name,
-        title=name,
-        description="A first look at public rows.",
-        population=name,
-        purpose="benchmark",
-        protection=OneRow(),
-        relation="add_remove",
-        ceiling=None,
-        source=source,
-        domain=Domain(tuple(attributes)),
-        one_hot=False,
-        nominal_rows=None,
-        partitions=(),
-        models={},
-        publish=None,
-        evaluation=None,
-        distinct_population=None,
-    )
+    return DatasetSpec.of_domain(name, Domain(tuple(attributes)), source=source)

@@ -30,7 +30,7 @@ from dp_pipeline.spec.discovered import (
     discovery_words,
     widest,
 )
-from dp_pipeline.spec.domain import Domain, Protection, Relation, distance
+from dp_pipeline.spec.domain import Domain, OneRow, Protection, Relation, distance
 from dp_pipeline.spec.encoding import COORDINATE_BITS, Point
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.source import Source
@@ -258,6 +258,20 @@ class DatasetSpec:
     within: Within | None = None
     each_window: Fraction | None = None
     publications: tuple[Publication, ...] = ()
+
+    @classmethod
+    def of_domain(cls, name: str, domain: Domain, **declared: Any) -> DatasetSpec:
+        """The declaration of a table of which nothing but columns is said, for whoever reads one
+        without a file: a first look, an estimator. A row is a person.
+
+        declared   what else is said
+        """
+        undeclared = ("ceiling", "nominal_rows", "publish", "evaluation", "distinct_population")
+        standard: dict[str, Any] = dict.fromkeys(undeclared)
+        standard |= dict.fromkeys(("title", "description", "population"), name)
+        standard |= {"source": Source("csv", name), "purpose": "benchmark", "models": {}}
+        standard |= {"protection": OneRow(), "relation": "add_remove", "one_hot": False}
+        return cls(**{**standard, "partitions": (), "name": name, "domain": domain, **declared})
 
     def __repr__(self) -> str:
         window = f", window {self.window}" if self.window else ""

@@ -68,7 +68,9 @@ class Levels:
 
     def encode(self, texts: NDArray[np.object_]) -> IntArray:
         """Codes of ``texts`` (n,), ``INVALID`` where a text is not a declared level."""
-        codes = (self._codes.get(text, INVALID) for text in texts)
+        # Looked up for no text too: whether it was is in a pickle, which must not say so of rows.
+        known = self._codes
+        codes = (known.get(text, INVALID) for text in texts)
         return np.fromiter(codes, dtype=np.int64, count=len(texts))
 
     def labels(self) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 
-from dp_pipeline.anonymity.ranking import Impurity, Rfka
 from dp_pipeline.estimators import KAnonymousSelector
 
 WITHOUT_A_FOREST = (
@@ -16,7 +15,6 @@ WITHOUT_A_FOREST = (
     "kjig",
     "mutual_information",
 )
-METHODS: tuple[Any, ...] = (*WITHOUT_A_FOREST, Rfka(trees=30), Impurity(trees=30))
 PATIENTS = pd.DataFrame(
     {
         "age": [21.0, 25, 28, 33, 38, 39, 44, 47, 52, 55, 61, None],

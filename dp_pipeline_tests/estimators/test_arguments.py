@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
-from dp_pipeline.estimators.discovery import declared_domain
-from dp_pipeline.estimators.fit import exact_delta, exact_epsilon
+from dp_pipeline.estimators import InvalidParameter
+from dp_pipeline.estimators.declared import box_columns, domain_of
+from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import PrivacyGuarantee
@@ -86,13 +86,8 @@ SAME_BOX = [
 
 @pytest.mark.parametrize("bounds", SAME_BOX, ids=["pairs", "array", "mapping"])
 def test_bounds_of_each_column_can_be_written_in_three_ways(bounds: object):
-    box = declared_domain(bounds, ("x", "y")).box(("x", "y"))
+    box = domain_of(box_columns(bounds, ("x", "y"))).box(("x", "y"))
     assert [(side.lower, side.upper) for side in box] == [(0.0, 8.0), (-1.0, 1.0)]
-
-
-def test_one_pair_of_bounds_holds_for_all_columns():
-    box = declared_domain((0, 8), ("x", "y")).box(("x", "y"))
-    assert [(side.lower, side.upper) for side in box] == [(0.0, 8.0)] * 2
 
 
 NO_BOUNDS: dict[str, Any] = {
@@ -137,6 +132,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "rows twice": ({"method_params": {"nominal_rows": 3}}, "nominal_rows is set by"),
     "no starts": ({"method_params": {"starts": 0}}, "starts: expected"),
     "an unknown parameter": ({"method_params": {"speed": 1}}, "expected parameters"),
+    "parameters in a list": ({"method_params": [1]}, "method_params: expected a mapping, got list"),
     "rows that are no number": (
         {"nominal_rows": "many", "method": "dpqt_kmeans"},
         "nominal_rows: expected",
@@ -157,13 +153,6 @@ def test_a_wrong_parameter_is_refused_in_fit_and_not_before(parameters: dict[str
 def test_an_invalid_parameter_is_an_error_of_this_package_and_a_value_error():
     assert issubclass(InvalidParameter, DeclarationError)
     assert issubclass(InvalidParameter, ValueError)
-
-
-def test_epsilon_and_bounds_have_no_default():
-    with pytest.raises(TypeError, match="epsilon"):
-        PrivateKMeans(3, bounds=(0, 1))  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="bounds"):
-        PrivateKMeans(3, epsilon=1)  # type: ignore[call-arg]
 
 
 def test_the_methods_are_the_models_that_release_centres():
@@ -200,22 +189,3 @@ def test_columns_of_a_type_that_is_no_number_are_refused_whatever_they_hold(miss
     column = pa.array(["1", None if missing else "2"])
     with pytest.raises(InvalidParameter, match="expected columns of a numeric type"):
         private().fit(pa.table({"x": column, "y": column}))
-
-
-@pytest.mark.parametrize(
-    ("noise", "fit"), [("exact", True), ("seeded:7", False), (SeededNoise(7), False)]
-)
-def test_a_fit_says_whether_its_noise_may_protect_persons(noise: object, fit: bool) -> None:
-    assert quiet_fit(private(noise=noise), VILLAGES).fit_for_release_ is fit
-
-
-@pytest.mark.parametrize("clusters", [0, 10_001, 10**9])
-def test_clustering_again_takes_as_many_centres_as_a_fit(clusters: int) -> None:
-    fitted = quiet_fit(private(), VILLAGES)
-    with pytest.raises(InvalidParameter, match=r"expected a whole number in 1\.\.10000"):
-        fitted.recluster(clusters)
-
-
-def test_parameters_of_a_method_are_a_mapping() -> None:
-    with pytest.raises(InvalidParameter, match="method_params: expected a mapping, got list"):
-        private(method_params=[1]).fit(VILLAGES)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.estimators import PrivateSynthesizer
-from dp_pipeline.estimators.fit import InvalidParameter
+from dp_pipeline.estimators.parameters import InvalidParameter
 
 WEEKS = {"bounds": ["2026-01-01", "2026-12-31"], "every": "week"}
 DAYS = pd.date_range("2026-03-02", periods=7, freq="D")

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 
 from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.estimators.discovery import OF_KINDS
-from dp_pipeline.estimators.fit import InvalidParameter
+from dp_pipeline.estimators.parameters import InvalidParameter
 from dp_pipeline.spec.errors import NotDiscovered
 
 SECRET = "hapaxlegomenon"
@@ -116,10 +115,6 @@ def test_rows_are_drawn_anew_from_what_was_found():
     pd.testing.assert_frame_equal(first, again)
     assert set(fitted.sample(50)["zone"]) <= set(fitted.discovered_["zone"]["levels"])
     assert fitted.marginal("zone")["probability"].sum() == pytest.approx(1)
-
-
-def test_it_is_a_parameter_like_any_other():
-    assert clone(copier()).get_params()["discover"] == COST
 
 
 def test_too_little_to_see_is_refused_by_noisy_counts_with_advice():

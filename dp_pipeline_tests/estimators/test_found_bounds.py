@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 
 from dp_pipeline.estimators import PrivateKMeans
-from dp_pipeline.estimators.fit import InvalidParameter
+from dp_pipeline.estimators.parameters import InvalidParameter
 from dp_pipeline.spec.errors import NotDiscovered
 from dp_pipeline_tests.estimators.people import private
 
@@ -60,10 +59,6 @@ def test_declared_bounds_are_told_as_they_were():
 def test_too_few_rows_to_see_are_refused_by_noisy_counts():
     with pytest.raises(NotDiscovered, match="bounds of x"):
         open_box().fit(villages()[:3])
-
-
-def test_it_is_a_parameter_like_any_other():
-    assert clone(open_box()).get_params()["discover"] == COST
 
 
 @pytest.mark.parametrize(

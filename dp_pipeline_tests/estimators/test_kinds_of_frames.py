@@ -17,8 +17,8 @@ from dp_pipeline.estimators import (
     plot_marginals,
 )
 from dp_pipeline.estimators import synthetic_frames as frames_module
-from dp_pipeline.estimators.after_fit import WeakSignal
 from dp_pipeline.estimators.frames import frame_kind
+from dp_pipeline.estimators.private_estimator import WeakSignal
 
 pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
 """Few rows are no news here."""

@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 
 from dp_pipeline.estimators import PrivateKMeans, PrivateSynthesizer
-from dp_pipeline.estimators.fit import InvalidParameter
+from dp_pipeline.estimators.parameters import InvalidParameter
 
 SMOOTH = {"smooth": "true"}
 RNG = np.random.default_rng(3)

@@ -17,9 +17,14 @@ from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.gate.noise import ExactNoise, SeededNoise
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.publish.home import HOME_VARIABLE, find_home
-from dp_pipeline.spec.errors import BudgetExceeded
+from dp_pipeline.spec.amounts import rho_of
+from dp_pipeline.spec.errors import BudgetExceeded, NotDiscovered
+from dp_pipeline_tests.estimators.households import VILLAGE, copier
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
 from dp_pipeline_tests.instruments import IntArray, RecordingNoise
+
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
+"""Few rows are no news here."""
 
 RIDERS = Account("riders", "one row", "add_remove", "release", Fraction(1))
 CAPPED = Account("capped", "one row", "add_remove", "benchmark", Fraction(1))
@@ -31,6 +36,8 @@ REPLACED = Account("replaced", "one row", "replace_one", "release", Fraction(1))
 CONCENTRATED = Account(
     "concentrated", "one row", "add_remove", "release", Fraction(9), delta=Fraction(1, 10**9)
 )
+ACCOUNTS = (RIDERS, CAPPED, PUBLIC, PERSONS, REPLACED, CONCENTRATED)
+DELTA = Fraction(1, 10**9)
 
 
 class Interrupted(Exception):
@@ -51,7 +58,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     """The ledger of a home where some accounts are open; sound at the end of the test."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
     ledger = find_home().ledger
-    for account in (RIDERS, CAPPED, PUBLIC, PERSONS, REPLACED):
+    for account in ACCOUNTS:
         ledger.open_account(account)
     yield ledger
     ledger.verify()
@@ -73,7 +80,6 @@ def test_a_fit_is_charged_and_settled_with_its_spends(ledger: Ledger):
 
 
 def test_an_account_in_rho_is_charged_half_the_square_of_a_fit(ledger: Ledger):
-    ledger.open_account(CONCENTRATED)
     quiet_fit(paid_by("concentrated", method="dp_kmeans"), VILLAGES)
     reserve, settled = ledger.entries("concentrated")[-2:]
     assert reserve.nano_epsilon == 80_000_000
@@ -157,7 +163,7 @@ def test_a_population_without_an_account_is_refused_and_told_how_to_open_one(
 ):
     with pytest.raises(InvalidParameter, match=r"dp-pipeline run. of a data set file"):
         paid_by(population).fit(VILLAGES)
-    assert set(ledger.populations()) == {"riders", "capped", "public", "persons", "replaced"}
+    assert set(ledger.populations()) == {account.population for account in ACCOUNTS}
 
 
 def test_a_ledger_is_not_made_by_a_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -185,3 +191,85 @@ def test_without_a_population_no_ledger_is_touched(ledger: Ledger):
     before = ledger.entries()
     quiet_fit(private(), VILLAGES)
     assert ledger.entries() == before
+
+
+# A synthetic table, in its own currency.
+
+
+def table_paid_by(population: str, **parameters: Any) -> Any:
+    return copier(**{"population": population, "epsilon": "0.4", "noise": "exact", **parameters})
+
+
+def test_a_table_with_the_delta_of_its_account_costs_the_rho_that_it_spends(ledger: Ledger):
+    table_paid_by("concentrated", delta="1e-9").fit(VILLAGE)
+    reserve, settled = ledger.entries("concentrated")[-2:]
+    rho = rho_of(Fraction("0.4"), DELTA)
+    assert Fraction(reserve.nano_epsilon, 10**9) == rho
+    assert sum(row.epsilon for row in settled.spends) == rho
+    assert reserve.facts["delta"] == "1e-9"
+
+
+def test_a_table_of_pure_epsilon_costs_half_its_square_in_rho(ledger: Ledger):
+    table_paid_by("concentrated").fit(VILLAGE)
+    assert ledger.balance("concentrated").spent == Fraction("0.08")
+
+
+@pytest.mark.parametrize(
+    ("population", "delta", "words"),
+    [
+        ("riders", "1e-9", "delta: expected 0 as its account has, got 1e-9"),
+        ("concentrated", "1e-8", "delta: expected 1e-9 as its account has, got 1e-8"),
+    ],
+)
+def test_another_delta_than_that_of_the_account_is_refused(
+    ledger: Ledger, population: str, delta: str, words: str
+):
+    with pytest.raises(InvalidParameter, match=words):
+        table_paid_by(population, delta=delta).fit(VILLAGE)
+    assert ledger.balance(population).spent == 0
+
+
+def test_samples_and_marginals_are_not_charged(ledger: Ledger):
+    fitted = table_paid_by("riders").fit(VILLAGE)
+    before = ledger.entries()
+    fitted.sample(5)
+    fitted.marginal("rent")
+    assert ledger.entries() == before
+
+
+# A domain that is discovered.
+
+OPEN = {"tenure": {"levels": "discover"}, "rent": {"bounds": [0, 3000], "bins": {"quantiles": 2}}}
+FOUND = {"domain": OPEN, "discover": {"epsilon": "0.3", "delta": "0.000001"}}
+FINDING = Account(
+    "finding", "one row", "add_remove", "release", Fraction(9), delta_ceiling=Fraction(1, 10**6)
+)
+
+
+def test_a_discovery_is_charged_with_its_fit_in_epsilon_and_delta(ledger: Ledger):
+    ledger.open_account(FINDING)
+    rows = pd.concat([VILLAGE] * 200)
+    fitted = table_paid_by("finding", epsilon="2", **FOUND).fit(rows)
+    reserve, settled = ledger.entries("finding")[-2:]
+    assert reserve.nano_epsilon == 2_000_000_000
+    assert "its domain discovered for ε=0.3 and δ=1e-6" in reserve.what
+    assert [row.epsilon for row in settled.spends] == [one.epsilon for one in fitted.spends_]
+    balance = ledger.balance("finding")
+    assert (balance.spent, balance.delta_spent) == (2, Fraction(1, 10**6))
+    with pytest.raises(BudgetExceeded):
+        table_paid_by("finding", epsilon="2", **FOUND).fit(rows)
+    assert ledger.balance("finding") == balance
+
+
+def test_a_discovery_that_finds_nothing_has_spent_its_charge(ledger: Ledger):
+    ledger.open_account(FINDING)
+    with pytest.raises(NotDiscovered):
+        table_paid_by("finding", epsilon="0.5", **FOUND).fit(VILLAGE[:1])
+    assert ledger.entries("finding")[-1].event == "dead"
+    assert ledger.balance("finding").spent == Fraction("0.5")
+
+
+def test_an_account_in_rho_pays_for_no_discovery(ledger: Ledger):
+    with pytest.raises(InvalidParameter, match="expected an account in pure ε"):
+        table_paid_by("concentrated", epsilon="2", **FOUND).fit(VILLAGE)
+    assert ledger.balance("concentrated").spent == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import tracemalloc
 import warnings
 from fractions import Fraction
@@ -14,15 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sklearn.exceptions import NotFittedError
 
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
-from dp_pipeline.estimators.after_fit import WeakSignal
-from dp_pipeline.estimators.discovery import declared_domain
-from dp_pipeline.estimators.frames import counter_over, numeric_columns
+from dp_pipeline.estimators.declared import box_columns, domain_of
+from dp_pipeline.estimators.frames import numeric_features
+from dp_pipeline.estimators.private_estimator import WeakSignal
+from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline_tests.estimators.people import (
     AWKWARD,
     BOX,
@@ -30,32 +28,14 @@ from dp_pipeline_tests.estimators.people import (
     METHODS,
     NAN,
     VILLAGES,
-    in_columns,
     private,
     quiet_fit,
     require_centres_in_the_box,
 )
-from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+from dp_pipeline_tests.instruments import RecordingNoise
 
 ANY_NUMBER = st.floats(allow_nan=True, allow_infinity=True, width=64)
 ANY_ROWS = st.integers(0, 8).flatmap(lambda n: arrays(np.float64, (n, 2), elements=ANY_NUMBER))
-
-
-@pytest.mark.parametrize("rows", AWKWARD.values(), ids=AWKWARD)
-@pytest.mark.parametrize("method", METHODS)
-def test_any_rows_give_finite_centres_inside_the_box(method: str, rows: np.ndarray):
-    estimator = quiet_fit(private(method=method), rows)
-    require_centres_in_the_box(estimator)
-    assert sum(spend.epsilon for spend in estimator.spends_) == 1
-
-
-@pytest.mark.parametrize("d", [1, 3, 8])
-@pytest.mark.parametrize("method", METHODS)
-def test_any_rows_of_any_number_of_columns_give_finite_centres_inside_the_box(method: str, d: int):
-    for rows in AWKWARD.values():
-        estimator = quiet_fit(private(method=method), in_columns(rows, d))
-        require_centres_in_the_box(estimator, d=d)
-        assert sum(spend.epsilon for spend in estimator.spends_) == 1
 
 
 @given(ANY_ROWS)
@@ -71,31 +51,6 @@ def test_with_little_noise_the_villages_are_found():
     estimator = private(n_clusters=2, epsilon=100).fit(np.repeat(VILLAGES, 20, axis=0))
     found = np.sort(estimator.cluster_centers_, axis=0)
     assert found == pytest.approx(np.array([[7 / 6, 7 / 6], [37 / 6, 37 / 6]]), abs=0.2)
-
-
-class ReadsTheFirstRows(PrivateKMeans):
-    """A mutant."""
-
-    def fit(self, X: Any, y: Any = None) -> PrivateKMeans:
-        return super().fit(X[:100], y)
-
-
-def depends_on_the_order(estimator_type: type[PrivateKMeans], method: str) -> bool:
-    """Whether the same rows in another order give other centres under the same noise."""
-    rows = np.random.default_rng(1).uniform(*BOX, size=(300, 2))
-    orders = rows, np.random.default_rng(2).permutation(rows), rows[::-1]
-    parameters = {**private().get_params(), "method": method}
-    centres = [quiet_fit(estimator_type(**parameters), each).cluster_centers_ for each in orders]
-    return any(not np.array_equal(each, centres[0]) for each in centres)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_rows_in_another_order_give_the_same_output(method: str):
-    assert not depends_on_the_order(PrivateKMeans, method)
-
-
-def test_an_estimator_that_depends_on_the_order_is_caught():
-    assert depends_on_the_order(ReadsTheFirstRows, "htree_kmeans")
 
 
 def exact_rows(rows: Any, **parameters: Any) -> int:
@@ -136,101 +91,11 @@ def test_frames_arrays_lists_and_strided_views_of_the_same_rows_give_the_same_ce
     assert all(np.array_equal(centres[0], each) for each in centres)
 
 
-SECRET = "patient Q7"
-WRONG_FORMS: dict[str, Any] = {
-    "texts": [[SECRET, "a"], ["b", "c"]],
-    "a text among numbers": np.array([[1.0, SECRET]], dtype=object),
-    "a text column": pd.DataFrame({"a": [1.0], "b": [SECRET]}),
-    "a category": pd.DataFrame({"a": [1.0], "b": pd.Categorical([SECRET])}),
-    "complex numbers": np.array([[271828.0 + 1j, 1.0]]),
-    "dates": pd.DataFrame({"a": [1.0], "b": pd.to_datetime(["2718-02-08"])}),
-    "one dimension": [271828.0, 2.0],
-    "three dimensions": np.full((2, 2, 2), 271828.0),
-    "one column of a frame": pd.DataFrame({"a": [271828.0]})["a"],
-    "no columns": np.zeros((3, 0)),
-    "ragged rows": [[271828.0, 1.0], [3.0]],
-    "a name twice": pd.DataFrame([[271828.0, 1.0]], columns=["a", "a"]),
-    "nothing": None,
-}
-
-
-@pytest.mark.parametrize("rows", WRONG_FORMS.values(), ids=WRONG_FORMS)
-def test_a_wrong_form_of_rows_is_refused_in_one_line_without_a_value(rows: Any):
-    with pytest.raises(InvalidParameter, match=r"X: expected .*got") as caught:
-        private().fit(rows)
-    words = str(caught.value)
-    assert "\n" not in words
-    assert SECRET not in words and "2718" not in words
-
-
 def test_sparse_rows_are_refused():
     from scipy.sparse import csr_array
 
     with pytest.raises(InvalidParameter, match="expected dense rows, got a sparse matrix"):
         private().fit(csr_array(VILLAGES))
-
-
-def outcome(estimator: PrivateKMeans, rows: Any) -> tuple[object, ...]:
-    """All that a fit shows: the fitted estimator to the last byte, and every warning."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        estimator.fit(rows)
-    return pickle.dumps(estimator.set_params(noise=None)), [str(one.message) for one in caught]
-
-
-class KeepsTheRows(PrivateKMeans):
-    """A mutant."""
-
-    def fit(self, X: Any, y: Any = None) -> PrivateKMeans:
-        self.rows_ = X
-        return super().fit(X, y)
-
-
-class WarnsByTheRows(PrivateKMeans):
-    """A mutant."""
-
-    def fit(self, X: Any, y: Any = None) -> PrivateKMeans:
-        if len(X) < self.n_clusters:
-            warnings.warn("fewer rows than centres", stacklevel=2)
-        return super().fit(X, y)
-
-
-class FadingNoise(ForcedNoise):
-    """Forced answers that get smaller: trees grow, and stop."""
-
-    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        self.most = max(1, self.most // 2)
-        return super().discrete_laplace(counts, scale)
-
-
-def shows_the_rows(
-    estimator_type: type[PrivateKMeans], *, d: int = 2, most: int = 60, **parameters: Any
-) -> bool:
-    """Whether the outcome differs between populations when the noisy answers do not."""
-    everybody = (in_columns(rows, d) for rows in AWKWARD.values())
-    fits = (
-        outcome(estimator_type(3, epsilon=1, bounds=BOX, random_state=0, **parameters), rows)
-        for parameters["noise"], rows in ((FadingNoise(5, most), each) for each in everybody)
-    )
-    first, *others = fits
-    return any(each != first for each in others)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_fitted_estimator_and_its_warnings_hold_the_noisy_answers_and_nothing_else(method: str):
-    assert not shows_the_rows(PrivateKMeans, method=method)
-
-
-@pytest.mark.parametrize(("most", "last"), [(60, "counts"), (1000, "residuals")])
-def test_so_does_the_default_in_three_columns_at_a_weak_and_a_strong_signal(most: int, last: str):
-    assert not shows_the_rows(PrivateKMeans, d=3, most=most)
-    forced = private(noise=FadingNoise(5, most))
-    assert quiet_fit(forced, in_columns(VILLAGES, 3)).spends_[-1].what.startswith(last)
-
-
-@pytest.mark.parametrize("mutant", [KeepsTheRows, WarnsByTheRows])
-def test_an_estimator_that_shows_the_rows_is_caught(mutant: type[PrivateKMeans]):
-    assert shows_the_rows(mutant)
 
 
 def test_there_are_no_exact_labels_and_no_exact_inertia():
@@ -302,14 +167,6 @@ def test_missing_numbers_are_refused_where_the_caller_holds_the_rows(verb: str):
         getattr(quiet_fit(private(), VILLAGES), verb)([[NAN, 1.0]])
 
 
-@pytest.mark.parametrize("verb", ["predict", "transform"])
-def test_before_fit_there_is_nothing_to_answer_with(verb: str):
-    with pytest.raises(NotFittedError):
-        getattr(private(), verb)(VILLAGES)
-    with pytest.raises(NotFittedError):
-        private().recluster(3)
-
-
 @pytest.mark.parametrize("rows", [AWKWARD["nobody"], VILLAGES], ids=["nobody", "two villages"])
 @pytest.mark.parametrize("k", [1, 2, 40])
 def test_another_number_of_centres_costs_nothing(rows: np.ndarray, k: int):
@@ -350,7 +207,7 @@ def test_a_method_without_a_synopsis_cannot_be_clustered_again():
         estimator.recluster(3)
 
 
-@pytest.mark.parametrize("k", [0, 2.5, None])
+@pytest.mark.parametrize("k", [0, 2.5, None, 10_001])
 def test_no_number_of_centres_is_refused_when_clustering_again(k: object):
     with pytest.raises(InvalidParameter, match="n_clusters"):
         quiet_fit(private(), VILLAGES).recluster(k)  # type: ignore[arg-type]
@@ -360,9 +217,9 @@ def test_no_number_of_centres_is_refused_when_clustering_again(k: object):
 def test_a_million_rows_are_not_copied_beyond_their_coordinates(as_frame: bool):
     rows = np.full((1_000_000, 2), 3.0)
     given_rows = pd.DataFrame(rows, columns=["x", "y"]) if as_frame else rows
-    domain = declared_domain(BOX, ("x", "y"))
+    domain = domain_of(box_columns(BOX, ("x", "y")))
     tracemalloc.start()
-    counter_over(numeric_columns(given_rows), domain)
+    prepared_rows(domain, numeric_features(given_rows).columns).counter()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # 8 MB of coordinates and one block of rows; a float copy alone would be 16 MB.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from dataclasses import replace
 from fractions import Fraction
@@ -15,47 +14,29 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
-from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.estimators.after_fit import WeakSignal
+from dp_pipeline.estimators import InvalidParameter
+from dp_pipeline.estimators.private_estimator import WeakSignal
 from dp_pipeline.estimators.synthetic_frames import marginal_frame
-from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.privbayes import PrivBayes
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.amounts import rho_of
 from dp_pipeline_tests.estimators.households import (
-    AWKWARD,
     CONCENTRATED,
     DECLARED,
     METHODS,
     NAN,
     VILLAGE,
-    awkward_for,
     copier,
     require_valid,
     village,
 )
-from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+from dp_pipeline_tests.instruments import RecordingNoise
 
 pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
 """Few rows are no news here."""
 DELTA = Fraction(1, 10**9)
 PURE_METHODS = [name for name in METHODS if name not in CONCENTRATED]
-
-
-@pytest.mark.parametrize(
-    ("method", "rows"), [(method, rows) for method in METHODS for rows in awkward_for(method)]
-)
-def test_any_rows_give_a_valid_table_for_the_whole_epsilon(method: str, rows: str):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        # What noisy counts say is no row's.
-        warnings.simplefilter("ignore", WeakSignal)
-        fitted = copier(method=method).fit(AWKWARD[rows])
-    require_valid(fitted.sample())
-    assert sum(spend.epsilon for spend in fitted.spends_) == 1
 
 
 ANY_VALUE = st.one_of(
@@ -122,93 +103,6 @@ def test_a_delta_is_refused_by_a_method_of_pure_epsilon(method: str):
         copier(method=method, delta="1e-9").fit(VILLAGE)
 
 
-class ReadsTheFirstRows(PrivateSynthesizer):
-    """A mutant."""
-
-    def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:
-        return super().fit(X[:50], y)
-
-
-def depends_on_the_order(synthesizer: type[PrivateSynthesizer], method: str) -> bool:
-    """Whether the same rows in another order give another table under the same noise."""
-    rows = VILLAGE.sample(300, replace=True, random_state=1)
-    orders = rows, rows.sample(frac=1, random_state=2), rows[::-1]
-    parameters = {**copier().get_params(), "method": method}
-    tables = [synthesizer(**parameters).fit(each).sample() for each in orders]
-    return any(not each.equals(tables[0]) for each in tables)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_rows_in_another_order_give_the_same_table(method: str):
-    assert not depends_on_the_order(PrivateSynthesizer, method)
-
-
-def test_a_synthesizer_that_depends_on_the_order_is_caught():
-    assert depends_on_the_order(ReadsTheFirstRows, "independent")
-
-
-def outcome(synthesizer: PrivateSynthesizer, rows: pd.DataFrame) -> tuple[object, ...]:
-    """All that a fit shows: the fitted state to the last byte, and every warning."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        synthesizer.fit(rows)
-    return pickle.dumps(synthesizer.set_params(noise=None)), [str(one.message) for one in caught]
-
-
-class KeepsTheTypes(PrivateSynthesizer):
-    """A mutant: one missing value turns a column of whole numbers into floats."""
-
-    def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:
-        self.dtypes_ = [str(one) for one in X.dtypes]
-        return super().fit(X, y)
-
-
-class WarnsOfFewRows(PrivateSynthesizer):
-    """A mutant."""
-
-    def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:
-        if len(X) < 2:
-            warnings.warn("few rows", stacklevel=2)
-        return super().fit(X, y)
-
-
-def shows_the_rows(
-    synthesizer: type[PrivateSynthesizer], method: str = "independent", **parameters: Any
-) -> bool:
-    """Whether the outcome differs between populations when the noisy answers do not."""
-    fits = (
-        outcome(
-            synthesizer(
-                domain=DECLARED,
-                epsilon=1,
-                method=method,
-                noise=ForcedNoise(5),
-                random_state=0,
-                **parameters,
-            ),
-            AWKWARD[rows],
-        )
-        for rows in awkward_for(method)
-    )
-    first, *others = fits
-    return any(each != first for each in others)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_fitted_synthesizer_holds_the_noisy_answers_and_nothing_else(method: str):
-    assert not shows_the_rows(PrivateSynthesizer, method=method)
-
-
-@pytest.mark.parametrize("method", CONCENTRATED)
-def test_so_it_does_with_a_delta(method: str):
-    assert not shows_the_rows(PrivateSynthesizer, method=method, delta=1e-9)
-
-
-@pytest.mark.parametrize("mutant", [KeepsTheTypes, WarnsOfFewRows])
-def test_a_synthesizer_that_shows_the_rows_is_caught(mutant: type[PrivateSynthesizer]):
-    assert shows_the_rows(mutant)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_any_number_of_rows_is_drawn_anew_and_costs_nothing(method: str):
     noise = RecordingNoise()
@@ -220,15 +114,6 @@ def test_any_number_of_rows_is_drawn_anew_and_costs_nothing(method: str):
         assert len(drawn) == n
         assert (fitted.spends_, len(noise.draws)) == (spends, draws)
         assert fitted.sample().equals(table)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_rows_are_drawn_by_the_random_state(method: str):
-    fixed = copier(method=method).fit(VILLAGE)
-    assert fixed.sample(40).equals(fixed.sample(40))
-    free = copier(method=method, random_state=None).fit(VILLAGE)
-    # Two tables of 40 rows agree in every number drawn from a bin: never, in floats.
-    assert not free.sample(40).equals(free.sample(40))
 
 
 def test_a_method_that_draws_its_questions_is_replayed_from_where_it_began():
@@ -372,26 +257,6 @@ def test_values_outside_the_declaration_raise_only_where_that_is_asked_for():
         asked.fit(village(rent=NAN))
 
 
-SECRET = "patient Q7"
-WRONG_FORMS: dict[str, Any] = {
-    "an array": np.array([[271828.0]]),
-    "a series": pd.Series(["271828"], name="tenure"),
-    "a mapping": {"tenure": [SECRET]},
-    "nothing": None,
-    "a column missing": VILLAGE.drop(columns="rent").assign(other=SECRET),
-    "a name twice": pd.concat([VILLAGE, VILLAGE[["rent"]]], axis=1),
-    "columns of two levels": pd.concat({"a": VILLAGE}, axis=1),
-}
-
-
-@pytest.mark.parametrize("rows", WRONG_FORMS.values(), ids=WRONG_FORMS)
-def test_a_wrong_form_of_rows_is_refused_in_one_line_without_a_value(rows: Any):
-    with pytest.raises(InvalidParameter, match=r"^X: expected .*got") as caught:
-        copier().fit(rows)
-    assert "\n" not in str(caught.value)
-    assert SECRET not in str(caught.value) and "2718" not in str(caught.value)
-
-
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no epsilon": ({"epsilon": None}, "epsilon: expected"),
     "a negative delta": ({"delta": -1e-9}, "delta: expected"),
@@ -432,56 +297,6 @@ def test_a_wrong_parameter_is_refused_in_fit_and_not_before(parameters: dict[str
     assert not noise.draws
 
 
-def test_domain_and_epsilon_have_no_default():
-    with pytest.raises(TypeError, match="domain"):
-        PrivateSynthesizer(epsilon=1)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="epsilon"):
-        PrivateSynthesizer(domain=DECLARED)  # type: ignore[call-arg]
-
-
-def test_before_fit_there_is_nothing_to_answer_with():
-    with pytest.raises(NotFittedError):
-        copier().sample()
-    with pytest.raises(NotFittedError):
-        copier().marginal("rent")
-
-
-@pytest.mark.parametrize("noise", [None, "exact", "seeded:7"])
-def test_a_fitted_synthesizer_survives_a_pickle(noise: str | None):
-    fitted = copier(noise=noise).fit(VILLAGE)
-    loaded = pickle.loads(pickle.dumps(fitted))
-    assert loaded.spends_ == fitted.spends_
-    assert loaded.sample().equals(fitted.sample())
-    assert loaded.sample(7).equals(fitted.sample(7))
-
-
-def test_a_clone_has_the_parameters_and_nothing_that_was_fitted():
-    fitted = copier(epsilon=Fraction(1, 2), method="independent").fit(VILLAGE)
-    copy = clone(fitted)
-    assert copy.get_params() == fitted.get_params()
-    with pytest.raises(NotFittedError):
-        copy.sample()
-
-
-def test_a_clone_with_a_source_goes_on_with_its_noise():
-    first = copier(noise=SeededNoise(7), method="independent")
-    second = clone(first)
-    tables = [one.fit(VILLAGE)._table.measured for one in (first, second)]
-    assert any(not np.array_equal(a.table, b.table) for a, b in zip(*tables, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("noise", "fit"), [("exact", True), ("seeded:7", False), (SeededNoise(7), False)]
-)
-def test_a_fit_says_whether_its_noise_may_protect_persons(noise: object, fit: bool):
-    assert copier(noise=noise, method="independent").fit(VILLAGE).fit_for_release_ is fit
-
-
-def test_the_secure_noise_is_the_default():
-    assert PrivateSynthesizer(domain=DECLARED, epsilon=1).get_params()["noise"] is None
-    assert copier(noise=None, method="independent").fit(VILLAGE).fit_for_release_
-
-
 TYPES: list[tuple[Any, str]] = [
     (3, "int64"),
     ({"size": 3, "nullable": True}, "Int64"),
@@ -508,10 +323,3 @@ def test_types_of_synthetic_columns_are_those_of_the_declaration(
         column = fitted.sample(rows)["x"]
         assert str(column.dtype) == dtype
         assert column.isna().any() <= (isinstance(declared, dict) and "nullable" in declared)
-
-
-def test_a_category_is_given_back_as_it_was_declared():
-    declared = pd.CategoricalDtype(["b", "a"], ordered=True)
-    frame = pd.DataFrame({"x": ["a", "b", "z"]})
-    drawn = copier(method="independent", domain={"x": declared}).fit(frame).sample(3)
-    assert drawn["x"].dtype == declared

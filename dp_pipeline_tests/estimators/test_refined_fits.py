@@ -34,7 +34,6 @@ from dp_pipeline_tests.estimators.households import (
     METHODS,
     VILLAGE,
     copier,
-    require_valid,
 )
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 
@@ -105,13 +104,6 @@ def test_a_refinement_is_refined_again_and_rows_are_drawn_anew_from_it() -> None
     assert third.sample(37).equals(third.sample(37))
     assert len(pickle.loads(pickle.dumps(third)).sample(37)) == 37
     assert third.marginal("smokes")["probability"].round(1).tolist() == [0.5, 0.5]
-
-
-def test_any_declared_columns_are_refined() -> None:
-    first = copier(epsilon="0.5").fit(VILLAGE)
-    fitted = copier(noise="seeded:8").fit(VILLAGE, refines=first)
-    require_valid(fitted.sample())
-    require_valid(fitted.sample(20))
 
 
 def test_what_is_promised_of_both_together_is_said_in_one_line() -> None:

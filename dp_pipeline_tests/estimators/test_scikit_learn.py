@@ -19,9 +19,7 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dp_pipeline
-from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans, PrivateSynthesizer
-from dp_pipeline.estimators.after_fit import WeakSignal
-from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans, PrivateSynthesizer, WeakSignal
 from dp_pipeline_tests.estimators.people import BOX, VILLAGES, private, quiet_fit
 
 FRAME = pd.DataFrame(VILLAGES, columns=["lat", "lon"])
@@ -124,13 +122,6 @@ def test_a_clone_has_the_parameters_and_nothing_that_was_fitted():
     assert not [name for name in vars(copy) if name.endswith("_")]
 
 
-def test_a_clone_with_a_source_goes_on_with_its_noise():
-    first = private(noise=SeededNoise(7))
-    second = clone(first)
-    centres = [quiet_fit(one, VILLAGES).cluster_centers_ for one in (first, second)]
-    assert not np.array_equal(*centres)
-
-
 def test_parameters_can_be_set_after_the_making():
     estimator = private().set_params(n_clusters=2, epsilon="0.5", bounds=[BOX, BOX])
     assert quiet_fit(estimator, VILLAGES).cluster_centers_.shape == (2, 2)
@@ -167,15 +158,6 @@ def test_distances_have_names_and_can_be_a_frame():
     names = ["privatekmeans0", "privatekmeans1", "privatekmeans2"]
     assert estimator.get_feature_names_out().tolist() == names
     assert estimator.transform(FRAME).columns.tolist() == names
-
-
-@pytest.mark.parametrize("noise", [None, "exact", "seeded:7"])
-def test_a_fitted_estimator_survives_a_pickle_with_its_spends(noise: str | None):
-    fitted = quiet_fit(private(noise=noise), VILLAGES)
-    loaded = pickle.loads(pickle.dumps(fitted))
-    assert loaded.spends_ == fitted.spends_
-    assert np.array_equal(loaded.predict(VILLAGES), fitted.predict(VILLAGES))
-    assert np.array_equal(loaded.recluster(2), fitted.recluster(2))
 
 
 def test_nobody_in_the_package_pays_for_the_import_of_the_estimators():

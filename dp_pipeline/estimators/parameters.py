@@ -1,0 +1,120 @@
+"""Arguments of an estimator as the values that a fit needs: ε, δ, noise, seeds, numbers; and the
+error of a wrong one, as this package and as scikit-learn name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from numbers import Integral, Real
+
+import numpy as np
+
+from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, OpenDPNoise, named_noise
+from dp_pipeline.spec.amounts import (
+    LARGEST,
+    NANO,
+    SMALLEST,
+    delta_text,
+    epsilon_text,
+    parse_delta,
+    parse_epsilon,
+)
+from dp_pipeline.spec.errors import DeclarationError
+
+
+def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
+    """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text,
+    rounded down to nine decimals: what was computed may have more, and less ε promises more.
+
+    Raises DeclarationError for anything else, and for what ``parse_epsilon`` refuses.
+
+    >>> exact_epsilon(0.1) == exact_epsilon("0.1") == Fraction(1, 10)
+    True
+    >>> exact_epsilon(2 / 3)
+    Fraction(333333333, 500000000)
+    """
+    if isinstance(value, Fraction):
+        return parse_epsilon(epsilon_text(value), of=of)
+    text = decimal_text(value, of=of)
+    is_float = not isinstance(value, str | Integral)
+    # What is out of range, or no number, is refused as it was written.
+    if is_float and SMALLEST <= float(text) <= LARGEST:
+        text = epsilon_text(Fraction(Fraction(text) * NANO // 1, NANO))
+    return parse_epsilon(text, of=of)
+
+
+def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
+    """δ as ``exact_epsilon`` reads it; None for 0, which is pure ε.
+
+    Raises DeclarationError for anything else, and for what ``parse_delta`` refuses.
+
+    >>> exact_delta(1e-9) == exact_delta("0.000000001") == Fraction(1, 10**9)
+    True
+    """
+    if isinstance(value, Fraction):
+        return parse_delta(delta_text(value), of=of) if value else None
+    text = decimal_text(value, of=of)
+    return None if text.strip() in ("0", "0.0") else parse_delta(text, of=of)
+
+
+def decimal_text(value: object, *, of: str) -> str:
+    """The shortest decimal text of a number; DeclarationError for what is none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise DeclarationError(
+            f"{of}: expected text, a Fraction, a whole number or a float, "
+            f"got {type(value).__name__}"
+        )
+    return str(int(value)) if isinstance(value, Integral) else repr(float(value))
+
+
+def noise_of(value: object) -> NoiseSource:
+    """OpenDP for None, the source that text names, or the source itself."""
+    if value is None:
+        return OpenDPNoise()
+    if isinstance(value, str):
+        return named_noise(value)
+    if isinstance(value, type) or not hasattr(value, "fit_for_release"):
+        raise DeclarationError(
+            f"noise: expected None, opendp, exact, seeded:NUMBER or a source, got {value!r:.60}"
+        )
+    source: NoiseSource = value  # type: ignore[assignment]
+    return source
+
+
+def is_fit_for_release(value: object) -> bool:
+    """Whether the source that ``noise_of`` gives is one that protects persons."""
+    return type(noise_of(value)) in FIT_FOR_RELEASE
+
+
+def generator(random_state: object) -> np.random.Generator:
+    """Post-processing randomness from what scikit-learn takes for ``random_state``."""
+    from sklearn.utils import check_random_state
+
+    words = check_random_state(random_state).randint(0, 2**31 - 1, size=4)
+    return np.random.default_rng(words.tolist())
+
+
+class InvalidParameter(DeclarationError, ValueError):
+    """A parameter or the form of ``X`` is wrong; nothing was charged or drawn."""
+
+
+@contextmanager
+def invalid_parameters() -> Iterator[None]:
+    """What a declaration is refused for, as an error that is a ValueError too."""
+    try:
+        yield
+    except DeclarationError as error:
+        raise InvalidParameter(str(error)) from None
+
+
+def whole_number(value: object, *, of: str, least: int, most: int | None = None) -> int:
+    """An argument that is one; DeclarationError, which shows it, for anything else."""
+    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if whole is None or whole < least or (most is not None and whole > most):
+        where = f"of at least {least}" if most is None else f"in {least}..{most}"
+        raise DeclarationError(f"{of}: expected a whole number {where}, got {value!r:.60}")
+    return whole

@@ -1,0 +1,297 @@
+"""What holds of every private fit, of centres and of tables, by whichever method: any rows give a
+valid release, and nothing but the noisy answers depends on them.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from dp_pipeline.estimators import InvalidParameter, PrivateKMeans, PrivateSynthesizer, WeakSignal
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline_tests.estimators import households, people
+from dp_pipeline_tests.estimators.households import VILLAGE, copier
+from dp_pipeline_tests.estimators.people import BOX, VILLAGES, in_columns, private
+from dp_pipeline_tests.instruments import ForcedNoise
+
+SECRET = "patient Q7"
+
+
+class FadingNoise(ForcedNoise):
+    """Forced answers that get smaller: trees grow, and stop."""
+
+    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
+        self.most = max(1, self.most // 2)
+        return super().discrete_laplace(counts, scale)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of private fit.
+
+    make      an estimator of it, with some parameters
+    fits      parameters of the fits that the laws are of
+    rows      name → rows
+    of        the names of those that a method is tried with
+    many      rows in some order
+    forced    noise that makes answers which no row decides
+    answers   what a fit is asked afterwards
+    forms     name → what is no table of rows
+    """
+
+    make: Callable[..., Any]
+    estimator: type
+    fits: list[dict[str, Any]]
+    rows: Mapping[str, Any]
+    of: Callable[[str], Iterable[str]]
+    many: Any
+    forced: Callable[[], Any]
+    require_valid: Callable[[Any], None]
+    answers: Callable[[Any], Any]
+    forms: Mapping[str, Any]
+
+
+def require_centres(fitted: PrivateKMeans) -> None:
+    """Finite, and inside the box."""
+    people.require_centres_in_the_box(fitted, d=fitted.n_features_in_)
+
+
+CENTRES = Kind(
+    make=private,
+    estimator=PrivateKMeans,
+    fits=[{"method": name} for name in people.METHODS],
+    rows={
+        f"{name}, in {d}": in_columns(rows, d)
+        for d in (2, 1, 3, 8)
+        for name, rows in people.AWKWARD.items()
+    },
+    of=lambda _: CENTRES.rows,
+    many=pd.DataFrame(np.random.default_rng(1).uniform(*BOX, size=(300, 2)), columns=["a", "b"]),
+    forced=lambda: FadingNoise(5, 60),
+    require_valid=require_centres,
+    answers=lambda fit: [fit.predict(VILLAGES).tolist(), fit.recluster(2).tolist()],
+    forms={
+        "texts": [[SECRET, "a"], ["b", "c"]],
+        "a text among numbers": np.array([[1.0, SECRET]], dtype=object),
+        "a text column": pd.DataFrame({"a": [1.0], "b": [SECRET]}),
+        "a category": pd.DataFrame({"a": [1.0], "b": pd.Categorical([SECRET])}),
+        "complex numbers": np.array([[271828.0 + 1j, 1.0]]),
+        "dates": pd.DataFrame({"a": [1.0], "b": pd.to_datetime(["2718-02-08"])}),
+        "one dimension": [271828.0, 2.0],
+        "three dimensions": np.full((2, 2, 2), 271828.0),
+        "one column of a frame": pd.DataFrame({"a": [271828.0]})["a"],
+        "no columns": np.zeros((3, 0)),
+        "ragged rows": [[271828.0, 1.0], [3.0]],
+        "a name twice": pd.DataFrame([[271828.0, 1.0]], columns=["a", "a"]),
+        "nothing": None,
+    },
+)
+TABLES = Kind(
+    make=copier,
+    estimator=PrivateSynthesizer,
+    fits=[
+        *({"method": name} for name in households.METHODS),
+        *({"method": name, "delta": 1e-9} for name in households.CONCENTRATED),
+    ],
+    rows=households.AWKWARD,
+    of=households.awkward_for,
+    many=VILLAGE.sample(300, replace=True, random_state=1),
+    forced=lambda: ForcedNoise(5),
+    require_valid=lambda fit: households.require_valid(fit.sample()),
+    answers=lambda fit: [fit.sample().to_json(), fit.sample(7).to_json()],
+    forms={
+        "an array": np.array([[271828.0]]),
+        "a series": pd.Series(["271828"], name="tenure"),
+        "a mapping": {"tenure": [SECRET]},
+        "nothing": None,
+        "a column missing": VILLAGE.drop(columns="rent").assign(other=SECRET),
+        "a name twice": pd.concat([VILLAGE, VILLAGE[["rent"]]], axis=1),
+        "columns of two levels": pd.concat({"a": VILLAGE}, axis=1),
+    },
+)
+KINDS = {"centres": CENTRES, "tables": TABLES}
+FITS = [
+    pytest.param(kind, fit, id=" ".join(map(str, fit.values())))
+    for kind in KINDS.values()
+    for fit in kind.fits
+]
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+every_fit = pytest.mark.parametrize(("kind", "parameters"), FITS)
+
+
+@every_fit
+def test_any_rows_give_a_valid_release_without_a_warning(kind: Kind, parameters: dict[str, Any]):
+    for rows in kind.of(parameters["method"]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            # What noisy counts say is no row's.
+            warnings.simplefilter("ignore", WeakSignal)
+            fitted = kind.make(**parameters).fit(kind.rows[rows])
+        kind.require_valid(fitted)
+        if "delta" not in parameters:
+            assert sum(spend.epsilon for spend in fitted.spends_) == 1
+
+
+def outcome(estimator: Any, rows: Any) -> tuple[object, ...]:
+    """All that a fit shows: the fitted state to the last byte, and every warning."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(rows)
+    state = estimator.set_params(noise=None).__getstate__()
+    return pickle.dumps(state), [str(one.message) for one in caught]
+
+
+def differ(estimators: Iterable[Any], populations: Iterable[Any]) -> bool:
+    """Whether fits of some populations show anything by which they can be told apart."""
+    first, *others = map(outcome, estimators, populations)
+    return any(each != first for each in others)
+
+
+def depends_on_the_order(kind: Kind, estimator: type, **parameters: Any) -> bool:
+    """Whether the same rows in another order give another release under the same noise."""
+    orders = kind.many, kind.many.sample(frac=1, random_state=2), kind.many[::-1]
+    given = kind.make(**parameters).get_params()
+    return differ((estimator(**given) for _ in orders), orders)
+
+
+def shows_the_rows(kind: Kind, estimator: type, **parameters: Any) -> bool:
+    """Whether the outcome differs between populations when the noisy answers do not."""
+    populations = [kind.rows[name] for name in kind.of(parameters.get("method", "independent"))]
+    given = kind.make(**parameters).get_params()
+    widths: dict[int, list[Any]] = {}
+    for rows in populations:
+        widths.setdefault(rows.shape[1], []).append(rows)
+    return any(
+        differ((estimator(**{**given, "noise": kind.forced()}) for _ in alike), alike)
+        for alike in widths.values()
+    )
+
+
+@every_fit
+def test_rows_in_another_order_give_the_same_release(kind: Kind, parameters: dict[str, Any]):
+    assert not depends_on_the_order(kind, kind.estimator, **parameters)
+
+
+@every_fit
+def test_a_fit_shows_the_noisy_answers_and_nothing_else(kind: Kind, parameters: dict[str, Any]):
+    assert not shows_the_rows(kind, kind.estimator, **parameters)
+
+
+@pytest.mark.parametrize(("most", "last"), [(60, "counts"), (1000, "residuals")])
+def test_so_do_centres_of_a_weak_and_a_strong_signal(most: int, last: str):
+    populations = [in_columns(rows, 3) for rows in people.AWKWARD.values()]
+    assert not differ((private(noise=FadingNoise(5, most)) for _ in populations), populations)
+    forced = private(noise=FadingNoise(5, most))
+    assert people.quiet_fit(forced, populations[-1]).spends_[-1].what.startswith(last)
+
+
+class ReadsTheFirstRows:
+    """A mutant, as all below."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(X[:50], y)  # type: ignore[misc]
+
+
+class KeepsTheRows:
+    def fit(self, X: Any, y: Any = None) -> Any:
+        self.rows_ = X
+        return super().fit(X, y)  # type: ignore[misc]
+
+
+class KeepsTheTypes:
+    """One missing value turns a column of whole numbers into floats."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        self.dtypes_ = [str(one) for one in pd.DataFrame(X).dtypes]
+        return super().fit(X, y)  # type: ignore[misc]
+
+
+class WarnsOfFewRows:
+    def fit(self, X: Any, y: Any = None) -> Any:
+        if len(X) < 2:
+            warnings.warn("few rows", stacklevel=2)
+        return super().fit(X, y)  # type: ignore[misc]
+
+
+@every_kind
+def test_an_estimator_that_depends_on_the_order_is_caught(kind: Kind):
+    mutant = type("Mutant", (ReadsTheFirstRows, kind.estimator), {})
+    assert depends_on_the_order(kind, mutant)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shows"),
+    [
+        (CENTRES, KeepsTheRows),
+        (CENTRES, WarnsOfFewRows),
+        (TABLES, KeepsTheTypes),
+        (TABLES, WarnsOfFewRows),
+    ],
+)
+def test_an_estimator_that_shows_the_rows_is_caught(kind: Kind, shows: type):
+    assert shows_the_rows(kind, type("Mutant", (shows, kind.estimator), {}))
+
+
+WRONG_FORMS = [
+    pytest.param(kind, rows, id=name)
+    for kind in KINDS.values()
+    for name, rows in kind.forms.items()
+]
+
+
+@pytest.mark.parametrize(("kind", "rows"), WRONG_FORMS)
+def test_a_wrong_form_is_refused_in_one_line_without_a_value(kind: Kind, rows: Any):
+    with pytest.raises(InvalidParameter, match=r"X: expected .*got") as caught:
+        kind.make().fit(rows)
+    assert "\n" not in str(caught.value)
+    assert SECRET not in str(caught.value) and "2718" not in str(caught.value)
+
+
+@every_kind
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("noise", "fit"), [(None, True), ("exact", True), ("seeded:7", False), (SeededNoise(7), False)]
+)
+def test_a_fit_survives_a_pickle_and_says_whether_its_noise_protects(
+    kind: Kind, noise: Any, fit: bool
+):
+    fitted = kind.make(noise=noise).fit(kind.many)
+    # A source of one's own need not survive.
+    loaded = pickle.loads(pickle.dumps(fitted.set_params(noise=None)))
+    assert loaded.fit_for_release_ is fitted.fit_for_release_ is fit
+    assert loaded.spends_ == fitted.spends_
+    assert kind.answers(loaded) == kind.answers(fitted)
+
+
+@every_kind
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_clone_with_a_source_goes_on_with_its_noise(kind: Kind):
+    first = kind.make(noise=SeededNoise(7))
+    released = [kind.answers(one.fit(kind.many)) for one in (first, clone(first))]
+    assert released[0] != released[1]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: private().predict(VILLAGES),
+        lambda: private().transform(VILLAGES),
+        lambda: private().recluster(3),
+        lambda: copier().sample(),
+        lambda: copier().marginal("rent"),
+    ],
+)
+def test_before_a_fit_there_is_nothing_to_answer_with(ask: Callable[[], Any]):
+    with pytest.raises(NotFittedError):
+        ask()
