@@ -38,6 +38,7 @@ from dp_pipeline.publish.domain_release import (
 from dp_pipeline.publish.home import engine_name
 from dp_pipeline.publish.release import not_dp_beside
 from dp_pipeline.raw import prepare, validate
+from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import INGESTED, ingest
 from dp_pipeline.raw.stages import public_rows
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -128,7 +129,7 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
 
 def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
     key = dg.AssetKey([spec.name, "validated"])
-    declared = validate.expectations_of(spec)
+    declared = expectations_of(spec)
 
     @dg.asset(
         key=key,

@@ -30,11 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.files import temporary_folder
-from dp_pipeline.raw.ingest import ingested_schema, ingested_tables
-from dp_pipeline.raw.prepare import broken_rows
-from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.raw.stages import Read
-from dp_pipeline.raw.validate import (
+from dp_pipeline.raw.expectations import (
     PERSON,
     TIME,
     Expectation,
@@ -44,6 +40,10 @@ from dp_pipeline.raw.validate import (
     kept_column,
     source_columns,
 )
+from dp_pipeline.raw.ingest import ingested_schema, ingested_tables
+from dp_pipeline.raw.prepare import broken_rows
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.stages import Read
 from dp_pipeline.raw.values import (
     WHOLE,
     Kind,

@@ -30,6 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.files import temporary_folder
+from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.contributions import Parts, PersonKeys, deal, kept_at_most, rows_of_part
 from dp_pipeline.raw.ingest import ingested_batches
 from dp_pipeline.raw.snapshot import (
@@ -53,7 +54,7 @@ from dp_pipeline.raw.values import (
     numbers,
     valid_numbers,
 )
-from dp_pipeline.raw.workers import Each, tables_made, workers_of
+from dp_pipeline.raw.workers import Each, tables_made
 from dp_pipeline.spec.constraints import AllowedCells, Constraint
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute, Domain

@@ -21,10 +21,11 @@ from dp_pipeline.gate.texts import unpacked
 from dp_pipeline.raw.counters import undeclared
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.stages import store_parts
-from dp_pipeline.raw.validate import expectations_of, validate
+from dp_pipeline.raw.validate import validate
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.release.trees import Prefixes
