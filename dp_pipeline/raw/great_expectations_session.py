@@ -56,11 +56,11 @@ from dp_pipeline.raw.values import (
     texts,
 )
 from dp_pipeline.raw.workers import Each
+from dp_pipeline.spec.database import has_driver
 from dp_pipeline.spec.dataset import Argument, DatasetSpec
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import FloatArray, IntArray, Levels
 from dp_pipeline.spec.errors import PipelineError
-from dp_pipeline.spec.url import has_driver
 
 _TYPES: dict[Rule, str] = {
     "exists": "expect_column_to_exist",

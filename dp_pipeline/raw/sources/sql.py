@@ -39,17 +39,17 @@ from dp_pipeline.raw.sources.reading import (
 )
 from dp_pipeline.raw.values import PLAIN
 from dp_pipeline.spec.clock import Signs
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.draft import FoundColumn, FoundKind
-from dp_pipeline.spec.errors import DeclarationError, SourceError
-from dp_pipeline.spec.source import Source
-from dp_pipeline.spec.url import (
+from dp_pipeline.spec.database import (
     EXPECTED_DATABASE,
     EXPECTED_DRIVER,
     database_name,
     database_url,
     has_driver,
 )
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.draft import FoundColumn, FoundKind
+from dp_pipeline.spec.errors import DeclarationError, SourceError
+from dp_pipeline.spec.source import Source
 
 Cell = bytes | memoryview | int | float | None
 
