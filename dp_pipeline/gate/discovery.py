@@ -40,7 +40,12 @@ from dp_pipeline.gate.trees import TreeSession
 from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
 from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, Found, Undiscovered
+from dp_pipeline.spec.discovered import (
+    Discover,
+    DiscoveredAttribute,
+    DiscoveredDomain,
+    Undiscovered,
+)
 from dp_pipeline.spec.domain import Attribute, Undeclared
 from dp_pipeline.spec.encoding import LARGEST_BOUND, Coordinate, IntArray
 from dp_pipeline.spec.errors import DeclarationError, NotDiscovered
@@ -130,7 +135,7 @@ def discover(
     looks = looks_of(spec)
     accountant.charge(*(look.spend for look in looks))
     discovery = _Discovery(spec, Route(counter, accountant, transcript, noise))
-    found: dict[str, Found] = dict.fromkeys(spec.to_discover, Found())
+    found: dict[str, DiscoveredAttribute] = dict.fromkeys(spec.to_discover, DiscoveredAttribute())
     failures: list[str] = []
     for look in looks:
         name = look.attribute.name
@@ -185,7 +190,7 @@ class _Discovery:
     spec: Undiscovered
     route: Route[UndeclaredCounter]
 
-    def after(self, look: Look, found: Found) -> Found:
+    def after(self, look: Look, found: DiscoveredAttribute) -> DiscoveredAttribute:
         """What is known of an attribute after one look more."""
         if look.rule is not None:
             return replace(found, levels=self._levels(look, look.rule))
@@ -235,7 +240,7 @@ class _Discovery:
             )
         return with_zero(edges[int(passed[0])], edges[int(passed[-1]) + 1])
 
-    def _bins(self, look: Look, found: Found) -> NoisyBins:
+    def _bins(self, look: Look, found: DiscoveredAttribute) -> NoisyBins:
         name, wanted = look.attribute.name, look.wanted
         if wanted.bounds and found.bounds is None:
             raise NotDiscovered(f"quantiles of {name}: expected bounds before, got none")

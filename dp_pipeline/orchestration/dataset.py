@@ -42,14 +42,14 @@ from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import INGESTED, ingest
 from dp_pipeline.raw.stages import public_rows
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import Refused, refused_alone
+from dp_pipeline.spec.discovery import Refusals, refused_alone
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 
 _log = logging.getLogger("dp_pipeline")
 
 
-_STAGES: dict[str, tuple[str, prepare.Step]] = {
+_STAGES: dict[str, tuple[str, prepare.StageWriter]] = {
     "normalized": (
         "Every row by itself: numbers clipped to the declared bounds and made fixed-point "
         "coordinates, unknown levels renamed or dropped as declared, rows of a person bounded.",
@@ -269,7 +269,7 @@ def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
 
 
 def chains_of(
-    specs: Iterable[DatasetSpec], refused: Refused | None
+    specs: Iterable[DatasetSpec], refused: Refusals | None
 ) -> tuple[list[tuple[DatasetSpec, dg.Definitions]], dg.Definitions]:
     """The chain of each data set, and what is shown in place of those that are refused.
 
@@ -297,7 +297,7 @@ def _refused_asset(name: str, line: str) -> dg.AssetSpec:
 
 
 def pipeline_definitions(
-    specs: tuple[DatasetSpec, ...], pipeline: Pipeline, refused: Refused | None = None
+    specs: tuple[DatasetSpec, ...], pipeline: Pipeline, refused: Refusals | None = None
 ) -> dg.Definitions:
     """All data sets with their resources; runs are executed in one process each.
 

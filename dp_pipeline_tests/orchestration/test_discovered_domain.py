@@ -25,7 +25,7 @@ from dp_pipeline.raw.sample import parsed_rows
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.transcript import Record, Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import DiscoveredDomain, Found
+from dp_pipeline.spec.discovered import DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.spec.errors import (
     BoundaryViolation,
     BudgetExceeded,
@@ -303,7 +303,7 @@ def test_a_run_of_the_asset_is_checked_and_shows_nothing_of_the_rows(
 
 def test_the_domain_is_the_same_whoever_else_is_in_the_data(project: Project, spec: DatasetSpec):
     found = with_domain(project, spec)
-    assert found["zone"] == Found(levels=("a", "b", "c"))
+    assert found["zone"] == DiscoveredAttribute(levels=("a", "b", "c"))
     low, high = found["fare"].bounds or (0.0, 0.0)
     assert low <= 4
     assert 16 <= high <= 32
