@@ -68,7 +68,10 @@ class Gower:
         found = np.zeros(len(codes), dtype=np.int64)
         for first in range(0, len(codes), _ROWS_AT_ONCE):
             some = slice(first, first + _ROWS_AT_ONCE)
-            found[some] = np.argmin(self._one_hot(codes[some]) @ by_level, axis=1)
+            places = self._line(codes[some])
+            bits = np.zeros((len(places), self.starts[-1]), dtype=np.float32)
+            np.put_along_axis(bits, places, 1.0, axis=1)
+            found[some] = np.argmin(bits @ by_level, axis=1)
         return found
 
     def middles(self, codes: NDArray[np.integer], weights: IntArray, groups: Groups) -> IntArray:
@@ -108,11 +111,6 @@ class Gower:
     def _line(self, codes: NDArray[np.integer]) -> IntArray:
         """Places of codes (n, d) in the line of all levels."""
         return np.asarray(codes + self.starts[:-1], dtype=np.int64)
-
-    def _one_hot(self, codes: NDArray[np.integer]) -> NDArray[np.float32]:
-        bits = np.zeros((len(codes), self.starts[-1]), dtype=np.float32)
-        np.put_along_axis(bits, self._line(codes), 1.0, axis=1)
-        return bits
 
 
 def _between_levels(column: Column) -> FloatArray:

@@ -235,7 +235,10 @@ class _Export:
         bundle = self._bundle
         if not bundle.is_dp:
             return f"no ε is stated, and none is promised: {bundle.caveat}"
-        last, stated = bundle.model_spends, Fraction(_stated(bundle))
+        last, promised = bundle.model_spends, bundle.facts["epsilon"]
+        if bundle.budget == PURE:
+            promised = bundle.facts.get("composed", promised)
+        stated = Fraction(promised)
         amount = bundle.budget.amount_of(stated)
         if REFINED_FROM in bundle.facts:
             amount -= bundle.budget.amount_of(Fraction(bundle.facts[REFINED_FROM]))
@@ -343,7 +346,11 @@ class _Export:
         if len(found) != 1 or found[0]["path"] not in self._there:
             raise Damaged(f"{name[:40]}: expected one file of this table, got none")
         schema = found[0]["schema"]
-        types = {field["name"]: _type(field) for field in schema["fields"]}
+        # Dates in a format of their own are texts in the release.
+        types = {
+            field["name"]: "string" if "format" in field else str(field["type"])
+            for field in schema["fields"]
+        }
         path = self.folder / found[0]["path"]
         return read_table(path, types, missing=bool(schema["missingValues"]))
 
@@ -364,14 +371,3 @@ class _Export:
     @cached_property
     def _bundle(self) -> Bundle:
         return Bundle.from_json(json.dumps(self._stored), self._tables)
-
-
-def _type(field: dict[str, Any]) -> str:
-    """How a column is read: dates in a format of their own are texts in the release."""
-    return "string" if "format" in field else str(field["type"])
-
-
-def _stated(bundle: Bundle) -> str:
-    """The ε that its model promised."""
-    facts = bundle.facts
-    return facts["epsilon"] if bundle.budget != PURE else facts.get("composed", facts["epsilon"])

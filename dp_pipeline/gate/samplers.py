@@ -78,19 +78,14 @@ class UniformIntegers:
                 break
         else:
             width = bound.bit_length() // 8 + 2
-            words = self._python_integers(width, size)
+            text = self.entropy(width * size)
+            words = np.empty(size, object)
+            words[:] = [
+                int.from_bytes(text[at : at + width], "little") for at in range(0, len(text), width)
+            ]
         draws = words // (256**width // bound)
         kept: WholeNumbers = draws[draws < bound]
         return kept
-
-    def _python_integers(self, width: int, size: int) -> WholeNumbers:
-        """``size`` uniform integers of ``width`` bytes each."""
-        text = self.entropy(width * size)
-        words = np.empty(size, object)
-        words[:] = [
-            int.from_bytes(text[at : at + width], "little") for at in range(0, len(text), width)
-        ]
-        return words
 
 
 _INT64 = np.iinfo(np.int64)

@@ -158,16 +158,15 @@ class TextRule:
         exact numbers.
         """
         texts, numbers = unpacked(exact)
-        noisy = self._noisy(numbers, noise)
+        scale = self.spend.scale
+        if self.spend.mechanism == GAUSSIAN_TEXTS:
+            noisy = noise.discrete_gaussian(numbers, scale)
+        else:
+            noisy = numbers + truncated(len(numbers), scale, self.threshold - 1, noise)
         passed = np.flatnonzero(noisy >= self.threshold)
         # The largest first; of equal ones that whose bytes come first.
         order = np.argsort(-noisy[passed], kind="stable")[: self.most]
         return packed(tuple(sorted(texts[at] for at in passed[order])))
-
-    def _noisy(self, numbers: IntArray, noise: NoiseSource) -> IntArray:
-        if self.spend.mechanism == GAUSSIAN_TEXTS:
-            return noise.discrete_gaussian(numbers, self.spend.scale)
-        return numbers + truncated(len(numbers), self.spend.scale, self.threshold - 1, noise)
 
 
 def truncated(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntArray:
@@ -216,7 +215,12 @@ def _gaussian_rule(
 ) -> TextRule:
     sensitivity = persons * WEIGHT**2
     exact = Fraction(sensitivity) / (2 * rho_of(epsilon, delta / 2))
-    variance = checked_scale(_root(exact)) ** 2
+    # Not too small, and a scale that every source of noise draws at as it is: one of them takes
+    # ``root_at_least`` of a variance, and more noise would reach the threshold more often.
+    root = root_at_least(exact)
+    while root_at_least(root**2) != root:
+        root = root_at_least(root**2)
+    variance = checked_scale(root) ** 2
     spend = Spend(what, GAUSSIAN_TEXTS, epsilon, sensitivity, variance, delta=delta)
     weights = tuple(isqrt(WEIGHT**2 // texts) for texts in range(1, rows + 1))
     failing = delta / (2 * persons)
@@ -225,16 +229,6 @@ def _gaussian_rule(
         for first, last in _blocks(rows)
     )
     return TextRule(weights, spend, threshold, most)
-
-
-def _root(square: Fraction) -> Fraction:
-    """A root that is not too small, and that every source of noise draws at as it is: one of them
-    takes ``root_at_least`` of a variance, and more noise would reach the threshold more often.
-    """
-    root = root_at_least(square)
-    while root_at_least(root**2) != root:
-        root = root_at_least(root**2)
-    return root
 
 
 def _blocks(rows: int) -> Iterator[tuple[int, int]]:

@@ -57,7 +57,12 @@ def join_cliques(
     >>> np.unique(codes, axis=0, return_counts=True)[1].tolist()
     [2, 2, 4]
     """
-    _require_covered(tree, sizes)
+    covered = {name for clique in tree.cliques for name in clique}
+    if covered != set(sizes):
+        raise BoundaryViolation(
+            f"clique join: expected cliques over {', '.join(sizes)}, "
+            f"got {', '.join(sorted(covered)) or 'none'}"
+        )
     places = {name: at for at, name in enumerate(sizes)}
     codes = np.zeros((len(sizes), rows), dtype=code_type(sizes.values()))
     known: set[str] = set()
@@ -87,15 +92,6 @@ def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
         keys *= size
         keys += codes[place].astype(keys.dtype, copy=False)
     return keys
-
-
-def _require_covered(tree: JunctionTree, sizes: Mapping[str, int]) -> None:
-    covered = {name for clique in tree.cliques for name in clique}
-    if covered != set(sizes):
-        raise BoundaryViolation(
-            f"clique join: expected cliques over {', '.join(sizes)}, "
-            f"got {', '.join(sorted(covered)) or 'none'}"
-        )
 
 
 ROUNDS = 3

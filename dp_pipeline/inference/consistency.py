@@ -166,7 +166,9 @@ def reconciled(
     weights: dict[Names, float] = {}
     shapes = {}
     for one in measured:
-        names, table = _ordered(one, sizes)
+        names = tuple(name for name in sizes if name in one.attributes)
+        axes = [one.attributes.index(name) for name in names]
+        table = one.table.transpose(axes).astype(np.float64)
         shapes[names] = table.shape
         table = _reflected(table)
         for part, place, summed in _parts(names, sizes):
@@ -174,8 +176,11 @@ def reconciled(
             sums[part] = sums.get(part, 0.0) + table[place] * (np.sqrt(summed) * weight)
             weights[part] = weights.get(part, 0.0) + weight
     tables = {}
-    for names in _largest(shapes):
-        table = np.zeros(shapes[names])
+    for names, shape in shapes.items():
+        # A table inside another one is in its sums.
+        if any(set(names) < set(other) for other in shapes):
+            continue
+        table = np.zeros(shape)
         for part, place, summed in _parts(names, sizes):
             table[place] = sums[part] / (weights[part] * np.sqrt(summed))
         tables[names] = _reflected(table)
@@ -196,12 +201,6 @@ def _reflected(table: FloatArray) -> FloatArray:
     return table
 
 
-def _ordered(one: Noisy, sizes: Mapping[str, int]) -> tuple[Names, FloatArray]:
-    names = tuple(name for name in sizes if name in one.attributes)
-    axes = [one.attributes.index(name) for name in names]
-    return names, one.table.transpose(axes).astype(np.float64)
-
-
 def _parts(
     names: Names, sizes: Mapping[str, int]
 ) -> Iterator[tuple[Names, tuple[slice | int, ...], int]]:
@@ -210,12 +209,6 @@ def _parts(
         part = tuple(name for name, keep in zip(names, kept, strict=True) if keep)
         place = tuple(slice(1, None) if keep else 0 for keep in kept)
         yield part, place, prod(sizes[n] for n, keep in zip(names, kept, strict=True) if not keep)
-
-
-def _largest(tables: Mapping[Names, tuple[int, ...]]) -> list[Names]:
-    """The tables that are in no other one."""
-    sets = {names: frozenset(names) for names in tables}
-    return [names for names in tables if not any(sets[names] < sets[other] for other in tables)]
 
 
 def project_to_simplex(table: FloatArray | IntArray, total: float = 1.0) -> FloatArray:

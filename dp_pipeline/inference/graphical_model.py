@@ -211,9 +211,13 @@ class Projection:
         none = np.zeros(0, dtype=np.int64)
         rows, columns, width = [none], [none], 0
         for at, groups, needed, places in _wanted(model, tables):
-            stage = _stage(model.nodes[at], at, groups, needed, width)
-            kept = [axis for g in needed for axis in groups[g]]
-            rows += [_cells(model.nodes[at], kept, tables[one]) + firsts[one] for one in places]
+            node = model.nodes[at]
+            shape = tuple(prod(node.shape[axis] for axis in group) for group in groups)
+            kept = tuple(cells if g in needed else 1 for g, cells in enumerate(shape))
+            summed = tuple(g for g in range(len(groups)) if g not in needed)
+            stage = _Stage(at, shape, summed, kept, slice(width, width + prod(kept)))
+            axes = [axis for g in needed for axis in groups[g]]
+            rows += [_cells(node, axes, tables[one]) + firsts[one] for one in places]
             width = stage.columns.stop
             columns += [np.arange(stage.columns.start, width)] * len(places)
             self._stages.append(stage)
@@ -266,15 +270,6 @@ def _groups(node: Node) -> list[tuple[int, ...]]:
             groups.append((axis,))
             cells = size
     return groups
-
-
-def _stage(
-    node: Node, at: int, groups: Sequence[tuple[int, ...]], needed: tuple[int, ...], first: int
-) -> _Stage:
-    shape = tuple(prod(node.shape[axis] for axis in group) for group in groups)
-    kept = tuple(cells if g in needed else 1 for g, cells in enumerate(shape))
-    summed = tuple(g for g in range(len(groups)) if g not in needed)
-    return _Stage(at, shape, summed, kept, slice(first, first + prod(kept)))
 
 
 def _cells(node: Node, axes: Sequence[int], names: Names) -> np.ndarray:
@@ -355,7 +350,9 @@ def fit_tree(
     if is_alone and not any(table.any() for table in beside):
         ((names, table),) = tables.items()
         if len(names) == len(sizes):
-            return [_nearest(table, rows, [names.index(name) for name in model.nodes[0].names])]
+            counts = project_to_simplex(table, rows)
+            axes = [names.index(name) for name in model.nodes[0].names]
+            return [np.asarray(counts.transpose(axes) / counts.sum())]
     deviation = float(np.median(np.sqrt(variances)))
     weight = entropy * _doubt(tables, variances, start, rows) * rows / deviation
     tables, variances = tables | inside, [*variances, *(variance_of(n, measured) for n in inside)]
@@ -393,12 +390,6 @@ def _inside(
             others = tuple(axis for axis, name in enumerate(holder) if name not in names)
             found[names] = np.asarray(tables[holder].sum(axis=others))
     return found
-
-
-def _nearest(table: FloatArray, rows: float, axes: Sequence[int]) -> FloatArray:
-    """Its nearest shares, with the axes in that order."""
-    counts = project_to_simplex(table, rows)
-    return np.asarray(counts.transpose(axes) / counts.sum())
 
 
 def doubt(measured: Sequence[Noisy], start: Mapping[str, FloatArray]) -> float:

@@ -141,7 +141,9 @@ def cluster_synopsis(
     positive = synopsis.weights > 0
     points, weights = synopsis.middles[positive], synopsis.weights[positive]
     if len(points) <= k:
-        return _filled_up(points, synopsis, k, rng)
+        low, high = synopsis.lower.min(axis=0), synopsis.upper.max(axis=0)
+        missing = rng.uniform(low, high, size=(k - len(points), len(low)))
+        return np.concatenate([points, missing])
     with one_thread(with_sklearn=True):
         origin = np.average(points, axis=0, weights=weights)
         return _searched(points - origin, weights, k=k, starts=starts, rng=rng) + origin
@@ -188,14 +190,6 @@ def _settled(
         warnings.simplefilter("ignore", ConvergenceWarning)
         kmeans.fit(points, sample_weight=weights)
     return np.asarray(kmeans.cluster_centers_, dtype=np.float64), float(kmeans.inertia_)
-
-
-def _filled_up(
-    points: FloatArray, synopsis: Synopsis, k: int, rng: np.random.Generator
-) -> FloatArray:
-    low, high = synopsis.lower.min(axis=0), synopsis.upper.max(axis=0)
-    missing = rng.uniform(low, high, size=(k - len(points), len(low)))
-    return np.concatenate([points, missing])
 
 
 def uniform_places(k: int, box: Sequence[Coordinate], rng: np.random.Generator) -> FloatArray:

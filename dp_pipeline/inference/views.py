@@ -144,7 +144,13 @@ def view_network(
         strongest[placed] = -1
         child = int(np.argmax(strongest))
         order = sorted(placed, key=lambda at: -dependence[child, at])
-        families.append(_parents([names[at] for at in order], names[child], sizes, most_cells))
+        parents: list[str] = []
+        cells = sizes[names[child]]
+        for name in (names[at] for at in order):
+            if cells * sizes[name] <= most_cells:
+                parents.append(name)
+                cells *= sizes[name]
+        families.append(tuple(parents))
         placed.append(child)
     return tuple(
         Conditional(
@@ -154,19 +160,6 @@ def view_network(
         )
         for at, parents in zip(placed, families, strict=True)
     )
-
-
-def _parents(
-    ordered: Sequence[str], child: str, sizes: Mapping[str, int], most_cells: int
-) -> Names:
-    """The first of ``ordered`` that fit beside the child."""
-    parents: list[str] = []
-    cells = sizes[child]
-    for name in ordered:
-        if cells * sizes[name] <= most_cells:
-            parents.append(name)
-            cells *= sizes[name]
-    return tuple(parents)
 
 
 def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:

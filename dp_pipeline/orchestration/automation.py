@@ -261,7 +261,9 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     if not published:
         closed = reversed(spec.cut.closed(moment))
         newest = next((one for one in closed if _may_have_rows(spec, one)), None)
-        return (newest,) if newest is not None and _has_enough_before(spec, newest) else ()
+        if newest is None or spec.cut.start(newest) < spec.cut.start(spec.first_published):
+            return ()  # Releases of several windows cannot end with it.
+        return (newest,)
     behind: list[str] = []
     if not _is_at_its_end(spec, home, published):
         later = spec.cut.closed(moment, after=published[-1])
@@ -269,11 +271,6 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     gaps = (one for one in _gaps(spec.cut, published) if _may_have_rows(spec, one))
     newest_first = islice(gaps, MOST_A_TICK - len(behind))
     return (*reversed(tuple(newest_first)), *behind)
-
-
-def _has_enough_before(spec: DatasetSpec, window: str) -> bool:
-    """Whether releases of several windows can end with it."""
-    return spec.cut.start(window) >= spec.cut.start(spec.first_published)
 
 
 def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
@@ -453,14 +450,17 @@ def sensors_of(spec: DatasetSpec) -> list[dg.SensorDefinition]:
 
 
 def _new_rows(spec: DatasetSpec) -> dg.SensorDefinition:
-    job_name = prepare_job_name(spec) if spec.publish is None else new_snapshot_job_name(spec)
+    job_name, then = prepare_job_name(spec), "prepare it; spends nothing"
+    if spec.publish is not None:
+        job_name = new_snapshot_job_name(spec)
+        then = f"publish {publication_text(spec, spec.publish)} from it: every change is charged"
 
     @dg.sensor(
         job_name,
         name=f"{spec.name}_new_rows",
         minimum_interval_seconds=SECONDS,
         description=f"Open a new snapshot when the source of {spec.name} has other bytes than "
-        f"before, and {_then(spec)}. That it changed may be seen by anyone.",
+        f"before, and {then}. That it changed may be seen by anyone.",
     )
     def new_rows(context: dg.SensorEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
         seen = look(spec, dp_pipeline.home, Watched.from_cursor(context.cursor))
@@ -469,22 +469,17 @@ def _new_rows(spec: DatasetSpec) -> dg.SensorDefinition:
         context.update_cursor(seen.to_cursor())
         if not seen.is_new:
             return dg.SkipReason(f"{spec.name}: its source has the same bytes as before")
-        answer = _answer(spec, dp_pipeline, seen)
+        name = free_snapshot_name(spec, dp_pipeline.home, datetime.now(UTC).date())
+        answer: Answer
+        key = seen.run_key
+        if spec.publish is None:
+            answer = dg.RunRequest(run_key=key, run_config=ingest_config(spec, name))
+        else:
+            answer = publish_new_snapshot(
+                spec, spec.publish, dp_pipeline, snapshot=name, run_key=key
+            )
         if isinstance(answer, dg.RunRequest):
             context.update_cursor(seen.after_run().to_cursor())
         return answer
 
     return new_rows
-
-
-def _then(spec: DatasetSpec) -> str:
-    if spec.publish is None:
-        return "prepare it; spends nothing"
-    return f"publish {publication_text(spec, spec.publish)} from it: every change is charged"
-
-
-def _answer(spec: DatasetSpec, pipeline: Pipeline, seen: Watched) -> Answer:
-    name = free_snapshot_name(spec, pipeline.home, datetime.now(UTC).date())
-    if spec.publish is None:
-        return dg.RunRequest(run_key=seen.run_key, run_config=ingest_config(spec, name))
-    return publish_new_snapshot(spec, spec.publish, pipeline, snapshot=name, run_key=seen.run_key)

@@ -157,22 +157,14 @@ def _discretized(spec: DatasetSpec) -> list[Column]:
 
 
 def _one_hot(spec: DatasetSpec) -> list[Column]:
-    return [
-        Column(
-            bit,
-            "uint8",
-            f"1 where {name} is in this cell, else 0",
-            [("discretized", name)],
-            ("0 | 1",),
-        )
-        for name in spec.domain.discrete
-        for bit in _bits(spec.domain[name])
-    ]
-
-
-def _bits(attribute: Attribute) -> tuple[str, ...]:
-    """Names of the bits; of cells that are to be discovered one name for all of them."""
-    return (f"{attribute.name}=…",) if attribute.undeclared else bit_names(attribute)
+    columns = []
+    for name in spec.domain.discrete:
+        one, source = spec.domain[name], [("discretized", name)]
+        words = f"1 where {name} is in this cell, else 0"
+        # Cells that are to be discovered have one name for all of them.
+        bits = (f"{name}=…",) if one.undeclared else bit_names(one)
+        columns += [Column(bit, "uint8", words, source, ("0 | 1",)) for bit in bits]
+    return columns
 
 
 def rules_of(attribute: Attribute) -> tuple[str, ...]:

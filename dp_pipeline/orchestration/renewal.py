@@ -71,17 +71,17 @@ class Page:
 
 def pages_of(spec: DatasetSpec) -> tuple[Page, ...]:
     """The reports of a data set."""
-    told = {kind: _told(spec, kind) for kind in KINDS if kind.names(spec)}
+    told = {
+        kind: tuple(_key(spec, kind, name) for name in (*kind.names(spec), "evaluation"))
+        for kind in KINDS
+        if kind.names(spec)
+    }
     every = tuple(key for keys in told.values() for key in keys)
     return tuple(
         # A report of sensitive releases with an ε says what was released beside them.
         Page(_key(spec, kind, "comparison"), every if spec.is_release and not kind.FOLDER else keys)
         for kind, keys in told.items()
     )
-
-
-def _told(spec: DatasetSpec, kind: type[Release]) -> tuple[dg.AssetKey, ...]:
-    return tuple(_key(spec, kind, name) for name in (*kind.names(spec), "evaluation"))
 
 
 def _key(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetKey:

@@ -209,19 +209,13 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
         ending = bits <= BLOCK
         last = [(live.where(ending & (bits == at)), at) for at in range(BLOCK + 1)]
         live, bits = live.where(~ending), bits[~ending]
+        # Whole shares for the next generation: a geometric series that ends with what is left.
+        part = np.minimum(1.0, (GROWTH - 1) / (GROWTH ** (bits / BLOCK) - 1))
+        shares = np.maximum(1, np.floor(live.left * part)).astype(np.int64)
         *_, live = growth.count(
-            [
-                *((leaves, at, leaves.left) for leaves, at in last),
-                (live, BLOCK, _shares(live.left, bits)),
-            ]
+            [*((leaves, at, leaves.left) for leaves, at in last), (live, BLOCK, shares)]
         )
     return GrownTree(growth.noisy, plan)
-
-
-def _shares(left: IntArray, bits: IntArray) -> IntArray:
-    """Whole shares for the next generation: a geometric series that ends with what is left."""
-    part = (GROWTH - 1) / (GROWTH ** (bits / BLOCK) - 1)
-    return np.maximum(1, np.floor(left * np.minimum(1.0, part))).astype(np.int64)
 
 
 ENOUGH = 50.0
@@ -380,7 +374,11 @@ class HTreeKMeans(Clustering):
         return Clusters(synopsis.columns, centres, synopsis)
 
     def _begun(self, synopsis: Synopsis, k: int) -> FloatArray:
-        return self._clusters(synopsis, k, _generator(synopsis)).centres
+        # Starts of k-means are a function of the noisy answers: a later question depends on the
+        # centres, so no other generator may choose them.
+        digest = hashlib.sha256(synopsis.weights.tobytes()).digest()
+        rng = np.random.default_rng(int.from_bytes(digest[:16]))
+        return self._clusters(synopsis, k, rng).centres
 
     def _clusters(self, synopsis: Synopsis, k: int, rng: np.random.Generator) -> Clusters:
         centres = cluster_synopsis(synopsis.refined(), k=k, starts=self.starts, rng=rng)
@@ -398,11 +396,3 @@ def _counted(
     """Leaves of a tree with their noisy counts, all of one variance."""
     told = CountedBoxes.of_tree(tree, leaves, box, values, spread)
     return Synopsis(tree.columns, *tree.boxes(leaves, box), whole_counts(values), told)
-
-
-def _generator(synopsis: Synopsis) -> np.random.Generator:
-    """Starts of k-means as a function of the noisy answers: a later question depends on the
-    centres, so no other generator may choose them.
-    """
-    digest = hashlib.sha256(synopsis.weights.tobytes()).digest()
-    return np.random.default_rng(int.from_bytes(digest[:16]))

@@ -28,7 +28,6 @@ from dp_pipeline.models.tables.base import (
     covering_sets,
 )
 from dp_pipeline.release.accountant import split
-from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray
@@ -182,7 +181,11 @@ class PrivBayes(TableModel):
         shares = split(left - paid * step_price, [1] * len(sets))
         measured = curator.tabulate(dict(zip(sets, shares, strict=True)))
         rows = estimated_rows(measured)
-        tables = [self._without_negatives(one, rows) for one in measured]
+        if self.negatives == "clipped":
+            tables = [np.maximum(one.table, 0).astype(np.float64) for one in measured]
+        else:
+            total = float(max(1, rows))
+            tables = [project_to_simplex(one.table, total=total) for one in measured]
         network = [_conditional(one, sets, tables) for one in families]
         return SyntheticTable(
             attributes=names,
@@ -213,11 +216,6 @@ class PrivBayes(TableModel):
             return FScore()
         levels = sizes[family.child], prod(sizes[name] for name in family.parents)
         return MutualInformation(public, binary=min(levels) <= 2)
-
-    def _without_negatives(self, noisy: NoisyMarginal, rows: int) -> FloatArray:
-        if self.negatives == "clipped":
-            return np.maximum(noisy.table, 0).astype(np.float64)
-        return project_to_simplex(noisy.table, total=float(max(1, rows)))
 
 
 def _conditional(

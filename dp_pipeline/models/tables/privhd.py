@@ -335,7 +335,11 @@ class PrivHd(TableModel):
                 }
             )
             if plan.filter:
-                thresholds = {pair: self._threshold(pair, sizes, rows) for pair in pairs}
+                # Of n·I, in the unit of scores.
+                thresholds: dict[Names, int] = {
+                    (i, j): int(rows * UNIT * self.phi**2 * (min(sizes[i], sizes[j]) - 1) / 2)
+                    for i, j in pairs
+                }
                 pairs = high_pass(session, thresholds, epsilon=plan.filter)
             network = drawn_network(session, growth, pairs, plan)
             growth = network.growth
@@ -346,8 +350,3 @@ class PrivHd(TableModel):
         return paper_plan(
             self.variant, epsilon, attributes=attributes, kappa=self.kappa or Fraction(2)
         )
-
-    def _threshold(self, pair: Names, sizes: Sizes, rows: int) -> int:
-        """Of n·I, in the unit of scores."""
-        freedom = min(sizes[name] for name in pair) - 1
-        return int(rows * UNIT * self.phi**2 * freedom / 2)
