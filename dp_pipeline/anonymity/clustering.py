@@ -124,7 +124,7 @@ def _between_levels(column: Column) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class NearestCentre:
+class CentreRule:
     """The rule of a clustering, for rows that it was made of and for others alike.
 
     source    the columns
@@ -181,7 +181,7 @@ class ClusterKAnonymity:
             return kept
         patterns = _Patterns.of(rows)
         centres = _merged(patterns, _split(patterns, promise), promise)
-        finder = NearestCentre(rows.columns, tuple(map(tuple, centres.tolist())))
+        finder = CentreRule(rows.columns, tuple(map(tuple, centres.tolist())))
         classes = Groups.of(finder.places(patterns.codes), len(centres))
         boxes = boxes_around(patterns.codes, rows.columns, classes)
         nobody = np.zeros(len(rows), dtype=np.bool_)

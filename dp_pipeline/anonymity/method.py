@@ -86,7 +86,7 @@ def bit_matrix(
 _NO_YES = ("0", "1")
 
 
-class Recoding(Protocol):
+class RowRule(Protocol):
     """What becomes of a row depends on that row and on the rule alone."""
 
     @property
@@ -152,7 +152,7 @@ class Recoded:
     suppressed   (n,) which of the rows must be left out for the promise to hold
     """
 
-    recoding: Recoding
+    recoding: RowRule
     suppressed: NDArray[np.bool_]
 
     def release(self, rows: CodedRows) -> CodedRows:

@@ -132,7 +132,7 @@ class RankedSearch(ABC):
 
 
 @dataclass(frozen=True)
-class MutualInformation(RankedSearch):
+class InformationRanking(RankedSearch):
     """RFKA's search in the order of I(bit; label), in bits: no forest, the same kind of table."""
 
     summary: ClassVar[str] = "one pass over one-hot bits, by mutual information with the label"

@@ -54,7 +54,7 @@ from dp_pipeline.raw.evaluate import reference_of
 from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Record, Transcript
+from dp_pipeline.release.transcript import AnswerRecord, Transcript
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
 from dp_pipeline.reporting.quality import ClusteringQuality, QualityReport
@@ -79,7 +79,7 @@ class _StoredAnswers(Transcript):
         self._records = list(answered.records)
         self._rng, self._then = rng, then
 
-    def recall(self, question: str, *, words: str = "") -> Record | None:
+    def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
         """The stored answer, as any transcript gives it."""
         record = super().recall(question, words=words)
         if self._next == len(self._records):

@@ -18,7 +18,7 @@ from dp_pipeline.anonymity.method import (
     Bit,
     BitRecoding,
     Method,
-    Recoding,
+    RowRule,
     Unchanged,
     cumulative_bits,
     one_hot_bits,
@@ -55,7 +55,7 @@ class Selection:
     report       of the release
     """
 
-    recoding: Recoding
+    recoding: RowRule
     bits: tuple[Bit, ...]
     support: NDArray[np.bool_]
     suppressed: NDArray[np.bool_]
@@ -81,7 +81,7 @@ class Selection:
         return cls(recoding, bits, support, anonymized.suppressed, release, report)
 
 
-def _candidates(method: Method, recoding: Recoding, rows: CodedRows) -> tuple[Bit, ...]:
+def _candidates(method: Method, recoding: RowRule, rows: CodedRows) -> tuple[Bit, ...]:
     """Those that the method may keep, or one a level where it kept levels, as kjig does where those
     of mutual information are best; what boxes tell of are cumulative ones.
     """
@@ -91,7 +91,7 @@ def _candidates(method: Method, recoding: Recoding, rows: CodedRows) -> tuple[Bi
     return bits if set(kept) <= set(bits) else one_hot_bits(rows.columns)
 
 
-def _support(recoding: Recoding, bits: Sequence[Bit], rows: CodedRows) -> NDArray[np.bool_]:
+def _support(recoding: RowRule, bits: Sequence[Bit], rows: CodedRows) -> NDArray[np.bool_]:
     if isinstance(recoding, BitRecoding):
         chosen = set(recoding.bits)
         return np.array([bit in chosen for bit in bits], dtype=np.bool_)
@@ -110,7 +110,7 @@ class FittedRecoding:
     """
 
     columns: tuple[SelectorColumn, ...]
-    recoding: Recoding
+    recoding: RowRule
     kept: tuple[Bit, ...]
     support: NDArray[np.bool_]
 

@@ -101,7 +101,7 @@ def spread(table: FloatArray, names: Names, over: Names) -> FloatArray:
     return inside.reshape([next(sizes) if name in names else 1 for name in over])
 
 
-class Noisy(Protocol):
+class NoisyTable(Protocol):
     """A noisy marginal: a NoisyMarginal, or sums of one."""
 
     @property
@@ -121,8 +121,8 @@ class Noisy(Protocol):
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A table made of noisy ones; see ``Noisy``."""
+class TableEstimate:
+    """A table made of noisy ones; see ``NoisyTable``."""
 
     attributes: Names
     table: FloatArray
@@ -133,14 +133,14 @@ SMALLEST_VARIANCE = 1e-100
 """At a very large ε it is 0 to every digit of a float."""
 
 
-def variance_of(names: Names, measured: Sequence[Noisy]) -> float:
+def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
     """Of a cell of the table over these attributes, however often it was measured; above 0."""
     same = (one.variance for one in measured if set(one.attributes) == set(names))
     return 1 / sum(1 / max(variance, SMALLEST_VARIANCE) for variance in same)
 
 
 def reconciled(
-    measured: Sequence[Noisy], sizes: Mapping[str, int]
+    measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> tuple[float, dict[Names, FloatArray]]:
     """The number of rows, and every largest measured marginal, all of them consistent.
 

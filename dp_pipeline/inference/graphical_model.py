@@ -25,7 +25,7 @@ import numpy as np
 
 from dp_pipeline.files import one_thread
 from dp_pipeline.inference.consistency import (
-    Noisy,
+    NoisyTable,
     project_to_simplex,
     reconciled,
     variance_of,
@@ -35,7 +35,7 @@ from dp_pipeline.spec.encoding import FloatArray, Names
 
 
 @dataclass(frozen=True)
-class Node:
+class Clique:
     """One clique, its axes ordered so that the separator to the parent comes first.
 
     names      attributes in the order of the axes
@@ -75,7 +75,7 @@ class GraphicalModel:
     def __init__(self, tree: JunctionTree, sizes: Mapping[str, int]) -> None:
         parents = {child: parent for parent, child in tree.links}
         self.sizes = dict(sizes)
-        self.nodes: list[Node] = []
+        self.nodes: list[Clique] = []
         places: dict[int, int] = {}
         order = (0, *(child for _, child in tree.links))
         self._cliques = tuple(tree.cliques[clique] for clique in order)
@@ -156,17 +156,19 @@ def _summed(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
     return table
 
 
-def _node(clique: Names, above: Node | None, parent: int | None, sizes: Mapping[str, int]) -> Node:
+def _node(
+    clique: Names, above: Clique | None, parent: int | None, sizes: Mapping[str, int]
+) -> Clique:
     shared = () if above is None else tuple(name for name in above.names if name in clique)
     names = (*shared, *(name for name in clique if name not in shared))
     shape = tuple(sizes[name] for name in names)
     if above is None:
-        return Node(names, shape, None, 0, (), ())
+        return Clique(names, shape, None, 0, (), ())
     spread = tuple(
         size if name in shared else 1 for name, size in zip(above.names, above.shape, strict=True)
     )
     summed = tuple(axis for axis, name in enumerate(above.names) if name not in shared)
-    return Node(names, shape, parent, len(shared), spread, summed)
+    return Clique(names, shape, parent, len(shared), spread, summed)
 
 
 CELLS_A_GROUP = 16
@@ -258,7 +260,7 @@ def _wanted(
         yield at, groups[at], needed, places
 
 
-def _groups(node: Node) -> list[tuple[int, ...]]:
+def _groups(node: Clique) -> list[tuple[int, ...]]:
     """Neighbouring axes, fused."""
     groups: list[tuple[int, ...]] = []
     cells = CELLS_A_GROUP + 1
@@ -272,7 +274,7 @@ def _groups(node: Node) -> list[tuple[int, ...]]:
     return groups
 
 
-def _cells(node: Node, axes: Sequence[int], names: Names) -> np.ndarray:
+def _cells(node: Clique, axes: Sequence[int], names: Names) -> np.ndarray:
     """For every cell over ``axes`` of the node the cell over ``names`` that it is in."""
     shape = [node.shape[axis] for axis in axes]
     cell, width = np.zeros(shape, dtype=np.int64), 1
@@ -300,7 +302,7 @@ SMALLEST_SHARE = 1e-9
 @one_thread()
 def fit_tree(
     model: GraphicalModel,
-    measured: Sequence[Noisy],
+    measured: Sequence[NoisyTable],
     *,
     start: Mapping[str, FloatArray],
     beside: Sequence[FloatArray] = (),
@@ -379,7 +381,7 @@ def fit_tree(
 
 
 def _inside(
-    tables: Mapping[Names, FloatArray], measured: Sequence[Noisy], sizes: Mapping[str, int]
+    tables: Mapping[Names, FloatArray], measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> dict[Names, FloatArray]:
     """Marginals of the reconciled tables that were measured by themselves as well."""
     found: dict[Names, FloatArray] = {}
@@ -392,7 +394,7 @@ def _inside(
     return found
 
 
-def doubt(measured: Sequence[Noisy], start: Mapping[str, FloatArray]) -> float:
+def doubt(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> float:
     """How much of the entropy is wanted by these tables, 0 to 1: the less, the more they tell
     beside their noise.
 
