@@ -1,8 +1,5 @@
-"""Clustering-based k-anonymity: rows that are alike are released as the box around them.
-
-Gower: how far coded rows are from one another, as whole numbers.
-
-NearestCentre: which of some typical rows a row is most like.
+"""Clustering-based k-anonymity: rows that are alike are released as the box around them, and which
+of some typical rows another row is most like, by Gower's distance in whole numbers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
-"""Method: what a way to a k-anonymous table is, and what it gives back.
-
-Recoding: a public rule from rows to what is released of them. It holds no row.
-
-Unchanged: the recoding of a promise that promises nothing.
-
-Bit: a question with the answers yes and no about one column. What global recoding keeps.
+"""A way to a k-anonymous table, what it gives back, and the rule by which rows become released
+ones.
 """
 
 from __future__ import annotations

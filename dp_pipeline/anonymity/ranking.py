@@ -1,12 +1,5 @@
-"""RankedSearch: rank bits by what they tell about the label, then keep what the promise allows.
-
-Rankings of bits that need no forest: what one bit alone tells about the label.
-
-One pass over ranked bits: each is kept that the promise allows beside those before it.
-
-A random forest over bits, and how many more rows it gets wrong when one bit is shuffled.
-
-RFKA: k-anonymous feature selection in the order of a forest's importances.
+"""Bits ranked by what they tell about the label, alone or to a random forest, and one pass over
+them that keeps each one that the promise allows beside those before it.
 """
 
 from __future__ import annotations

@@ -2,10 +2,6 @@
 
 ``datapackage.json`` is a Data Package of the Frictionless standard, version 2: any of its readers
 knows files, columns, types, levels and digests without this program (docs/decisions/0055).
-
-The card of a release as figures: what a program reads where a person reads the sentences.
-
-``guarantee`` is a function of the bundle alone: whoever has the folder can compute it again.
 """
 
 from __future__ import annotations
@@ -53,7 +49,9 @@ _LINES, _NUMBERS = 12, 10
 
 
 def guarantee(bundle: Bundle) -> dict[str, Any]:
-    """What a bundle guarantees, what was paid, and what lies in it: amounts are exact texts."""
+    """What a bundle guarantees, what was paid, and what lies in it: amounts are exact texts. A
+    function of the bundle alone: whoever has the folder can compute it again.
+    """
     return {
         "standing": str(standing_of(bundle)),
         "cleared": is_cleared(bundle),

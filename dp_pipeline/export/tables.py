@@ -1,14 +1,9 @@
-"""Released tables as files: CSV, Parquet or Arrow; read back, they are the values that they were.
+"""Released tables as CSV, Parquet or Arrow; read back, they are the values that they were. Places
+too as GeoJSON.
 
 Every value comes back with its type, so the digest of a table can be compared with what its release
 says: numbers are written with all their digits, and a text that a spreadsheet would compute begins
 with ``'``. What CSV cannot tell apart is refused, not guessed.
-
-Released places as GeoJSON (RFC 7946): centres as points, the boxes of a map as polygons.
-
-GeoJSON knows degrees of longitude and latitude alone. Where the columns are anything else, such as
-kilometres, there is none: a file that every program would draw somewhere in the Gulf of Guinea says
-something wrong.
 """
 
 from __future__ import annotations
@@ -320,7 +315,10 @@ CENTRES, MAP = "centres", "synopsis"
 
 
 def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
-    """The columns of longitude and latitude; None where the released columns are no such place."""
+    """The columns of longitude and latitude, which are all that GeoJSON knows; None where the
+    released columns are another place, such as kilometres: every program would draw it somewhere in
+    the Gulf of Guinea.
+    """
     point = point_of(tuple(tables.get(CENTRES, ())), spec.point)
     if point is None:
         return None
@@ -329,7 +327,8 @@ def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
 
 
 def geojson(name: str, table: Columns, place: Point) -> bytes:
-    """The table ``centres`` or ``synopsis`` as a collection of features, one a row, in its order.
+    """The table ``centres`` or ``synopsis`` as a collection of features (RFC 7946), one a row, in
+    its order: centres as points, the boxes of a map as polygons.
 
     Columns that are not the place are their properties.
     """

@@ -1,7 +1,6 @@
-"""The measurement route: the one order in which every question is asked of the rows.
-
-Charge, then look, then noise, then store; only then is there an answer. An exact answer lives
-inside ``Route.answer`` and what it calls, and nowhere else.
+"""The measurement route, the one order in which every question is asked of the rows: charge, then
+look, then noise, then store; only then is there an answer. An exact answer lives inside
+``Route.answer`` and what it calls, and nowhere else.
 
 An answer that was paid for is given again to the question that it belongs to, and to no other. So
 a question is known by everything that its answer depends on beside the rows, and by no word: words

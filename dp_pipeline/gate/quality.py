@@ -1,12 +1,5 @@
-"""Buying quality numbers: how good a release is on the true rows is a question about rows.
-
-Each is paid for with an ε of its own, reserved together with the release's.
-
-Buying how good released centres are: their NICV, and how well they agree with a label.
-
-Buying how good a released table is: its marginals, and what classifiers learn from it.
-
-Buying how good a class table is: what the rates of its classes say about true labels.
+"""Buying quality numbers: how good a release is on the true rows is a question about rows, paid for
+with an ε of its own, which is reserved together with the release's.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
-"""TreeSession: one budget spent along every path of a tree, as far down as each path goes.
-
-SplitSession: which boxes hold many rows, at a cost that does not grow with the depth.
-
-NodeLevels: exact counts of quadtree nodes, one scan a tree.
-
-All levels of a regular tree out of its finest one, by summing 2×2×…×2 cells upwards.
+"""Counts of the boxes of trees, and which boxes hold many rows: each at one cost for a
+whole path.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""Rows from the tables of a junction tree: Clique-Join with counts instead of single draws.
-
-Tables without negative cells from noisy ones that overlap.
-
-Rows of a Bayesian network: every attribute drawn from its parents, group by group.
+"""Rows from tables without negative cells, by the cliques of a junction tree or by the families of
+a Bayesian network: groups of rows by counts, instead of single draws.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
-"""Mutual consistency of noisy tables: what two of them share, they agree on.
-
-Noisy marginals that overlap made one: the best linear unbiased estimate of all of them.
-
-The nearest table without negative cells and with a given total.
-
-Ripple: negative cells are paid for by their neighbours, so a table's marginals stay near.
+"""Noisy tables made to agree: the best linear unbiased estimate of all that overlap, and the
+nearest table without negative cells, of a total or one that leaves its marginals near.
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
-"""GraphicalModel: the distribution of a junction tree with one log-potential a clique.
+"""The distribution of a junction tree with one log-potential a clique, and its fit to noisy
+marginals.
 
 Inference is exact: one pass to the root and one back (Lauritzen, Spiegelhalter 1988; the form
 with one division a separator is of Jensen, Lauritzen, Olesen 1990). Every slice over a separator
 is scaled by its own largest cell, so nothing underflows and nothing is divided by zero.
-
-Projection: from the cells of all cliques of a model to those of measured marginals, and back.
-
-A linear map and its transpose, both in two stages. Axes of a clique are fused into a few groups;
-the clique is summed to every set of groups that some marginal needs, once for all marginals of
-that set; a sparse matrix does the rest. For all 120 pairs of 16 binary attributes this reads the
-65,536 cells of their clique 10 times and not 120 times.
-
-Fitting the distribution of a junction tree to noisy marginals.
 """
 
 from __future__ import annotations
@@ -194,7 +186,12 @@ class _Stage:
 
 
 class Projection:
-    """All cells of ``tables``, in their order, from clique tables of ``model``.
+    """All cells of ``tables``, in their order, from clique tables of ``model``; and back.
+
+    A linear map and its transpose, both in two stages. Axes of a clique are fused into a few
+    groups; the clique is summed to every set of groups that some marginal needs, once for all
+    marginals of that set; a sparse matrix does the rest. For all 120 pairs of 16 binary attributes
+    this reads the 65,536 cells of their clique 10 times and not 120 times.
 
     tables   attributes of every marginal, each inside one clique
 

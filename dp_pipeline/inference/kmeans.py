@@ -1,12 +1,5 @@
-"""k-means on the weighted boxes of a synopsis: post-processing, it reads no row.
-
-Swaps that k-means' own steps cannot make: one centre moves to where points are far.
-
-A few weighted points that stand for many in k-means.
-
-Starts of Lloyd's algorithm, from public draws and noisy grids: no row is read.
-
-Places far from one another and from the walls of a box: starts that read no row.
+"""k-means on the weighted boxes of a synopsis, with swaps that its own steps cannot make, and
+starts from public draws: post-processing, which reads no row.
 """
 
 from __future__ import annotations

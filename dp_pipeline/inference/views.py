@@ -1,10 +1,5 @@
-"""Tables of overlapping views without negative cells that agree on what they share.
-
-A Bayesian network from overlapping views: every family by maximum entropy.
-
-A marginal that no view holds, as the distribution of largest entropy that fits the views.
-
-Covering designs: few sets of attributes such that every two attributes are in one together.
+"""Overlapping views: tables that agree on what they share, a Bayesian network and other marginals
+from them by maximum entropy, and designs in which every two attributes are in one view together.
 """
 
 from __future__ import annotations

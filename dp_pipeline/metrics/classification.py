@@ -1,8 +1,5 @@
-"""How well classifiers learned from one table answer about another. Codes in, numbers out.
-
-Scorers: what classifiers learned from some rows say about others. Numbers in, numbers out.
-
-Folds: parts of a table, each tested on what was learned from the others.
+"""What classifiers and scorers that learned from some rows say about others, by folds of a table
+too. Codes in, numbers out.
 """
 
 from __future__ import annotations

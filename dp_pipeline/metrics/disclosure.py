@@ -1,16 +1,11 @@
-"""What a released table still tells of single rows. Released codes in, numbers out.
+"""What a released table still tells of single rows, in its worst class: how far labels are from
+those of the whole table, how many of them are left, and containment. Released codes in, numbers
+out.
 
-Tables are arrays, without an index: rows go by place, so a permuted or filtered frame cannot
-change a measure, and no row is left out because something in it is missing.
-
-How far labels in an equivalence class are from those of the whole table. Worst classes.
-
-p(s) is the share of label s in the table, q(s) in a class. NaN for no rows; 0, to rounding, where
-all classes are like the table. A label that no row has counts for the steps of an order only.
-
-How many labels the rows of an equivalence class still have: figures of the worst class.
-
-k by containment: a notion weaker than k-anonymity, named so, for comparison with papers.
+Rows go by place, so a permuted or filtered frame cannot change a measure, and none is left out for
+what is missing in it. p(s) is the share of label s in the table, q(s) in a class. NaN for no rows;
+0, to rounding, where all classes are like the table. A label that no row has counts for the steps
+of an order only.
 """
 
 from __future__ import annotations

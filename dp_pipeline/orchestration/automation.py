@@ -1,17 +1,8 @@
-"""The weekly schedule of one data set: off until somebody turns it on.
+"""The schedules and sensors of one data set: off until somebody turns them on. What they answer is
+decided by the calendar, the declarations and the ledger, without a look at a row.
 
-The sensor on new rows of one data set: off until somebody turns it on.
-
-There is none for sensitive rows whose changes are not public: that something was released would
-tell that a row changed.
-
-What a schedule or sensor answers: the run that it asks for, or in one line why there is none.
-
-Decided by the calendar, the declarations and the ledger. Nothing is written here, and no row is
-looked at.
-
-What a sensor knows of a source, and when a run is due: for data alone whose changes are
-public.
+There is no sensor for sensitive rows whose changes are not public: that something was released
+would tell that a row changed.
 """
 
 from __future__ import annotations

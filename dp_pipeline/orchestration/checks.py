@@ -1,12 +1,5 @@
-"""Checks of a release with an ε: it spent what it claims, its account, and what is stored of it.
-
-Checks of what is stored: whole as it was settled, and the same when it is made again.
-
-Checks of a k-anonymous release: the stored rows keep what it promises, and are whole.
-
-Checks of an account: within its ceiling, and not yet near it.
-
-Checks of what stands: a run that is refused takes away no verdict on an earlier release.
+"""Checks of releases and of their account: what was spent and promised, and that what is stored is
+whole, and the same when it is made again.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Dagster shows them on the asset's page, with what each is made from, from a synthetic column
 back to the source's. Declared bounds and levels are public; nothing here was ever counted.
-
-Columns of what a model or a k-anonymous method releases, and what they were made from.
 """
 
 from __future__ import annotations

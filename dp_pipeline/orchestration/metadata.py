@@ -1,18 +1,8 @@
-"""Metadata of assets: the raw side's, and the values that every side's are made of.
+"""Metadata of assets, of releases of every kind, and of an account.
 
-What a raw asset shows comes from this file and ``columns.py`` alone: names,
-stages and declarations. No value, no preview, and a count of public rows alone: what the event log
-holds is read by more people than the raw store.
-
-Metadata of releases with an ε: what was spent, how it was drawn, where it comes from.
-
-Metadata of released tables: cliques and noise, or bits and claims; and what each step cost.
-
-Metadata of k-anonymous releases: what their card says, and numbers to plot over K.
-
-Of the released table alone: nothing of columns that were not kept, and no time on release data.
-
-Metadata of an account: what is spent and left, its charges, and a picture of them over time.
+What a raw asset shows comes from this file and ``columns.py`` alone: names, stages and
+declarations. No value, no preview, and a count of public rows alone: what the event log holds is
+read by more people than the raw store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""BitClasses: the answers that some bits can have together. A row's class is its answers.
+"""Declared yes/no questions about attributes, and the classes of rows by their answers.
 
-DeclaredBit: a question about one attribute, with the answers yes and no, made of its cells.
-
-The sum of several discrete Laplace numbers: its tail, exactly, and a margin that it keeps.
+Beside them the sum of several discrete Laplace numbers: its tail, exactly, and a margin for it.
 """
 
 from __future__ import annotations

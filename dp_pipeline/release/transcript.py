@@ -1,26 +1,9 @@
-"""Transcript: every question and noisy answer of one release, in order, each on disk before it
-is seen.
+"""Every question and noisy answer of one release, in order, each on disk before it is seen, and how
+many of them were written, kept elsewhere.
 
-A question is known by its identity, a digest of what was asked; its words are for people.
-
-A model that is run again over its transcript gets the same answers and needs no
-rows: replaying is post-processing and costs nothing. An answer that never
-reached the disk was never returned, so drawing it again after a crash is the
-first time that anybody sees it.
-
-AnswerCount: how many noisy answers of an unfinished release were written, kept elsewhere.
-
-A transcript that was cut at the end of a line, by hand or because an older copy was put back, is
-a good transcript of fewer answers: those that it lost would be drawn a second time under one
-charge. So their number is kept in another folder than the answers, and is written after each
-answer and before the model sees it:
-
-    answers in the transcript    counted    what happened
-    -------------------------    -------    -------------
-    7                            7          nothing, or a crash while the eighth was drawn
-    7                            6          a crash between the two writes: nobody saw the seventh
-    5                            7          two answers that were seen are lost
-    7                            none        the count is lost: nobody knows how many were seen
+A model that is run again over its transcript gets the same answers and needs no rows: replaying is
+post-processing and costs nothing. An answer that never reached the disk was never returned, so
+drawing it again after a crash is the first time that anybody sees it.
 """
 
 from __future__ import annotations
@@ -54,7 +37,20 @@ class AnswersLost(Damaged):
 
 
 class AnswerCount:
-    """The count of one release: a file of 21 bytes, so that it is overwritten in place, whole."""
+    """The number of answers of an unfinished release that were written, kept in another folder.
+
+    A transcript that was cut at the end of a line, by hand or because an older copy was put back,
+    is a good transcript of fewer answers: those that it lost would be drawn a second time under one
+    charge. So they are counted after each answer and before the model sees it, in a file of 21
+    bytes, which is overwritten in place, whole:
+
+        answers in the transcript    counted    what happened
+        -------------------------    -------    -------------
+        7                            7          nothing, or a crash while the eighth was drawn
+        7                            6          a crash between both writes: nobody saw the seventh
+        5                            7          two answers that were seen are lost
+        7                            none        the count is lost: nobody knows how many were seen
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

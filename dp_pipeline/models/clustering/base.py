@@ -1,8 +1,5 @@
-"""What the clustering models share: which columns, how many centres, clustering a synopsis.
-
-The noisy uniform grid of EUGkM: what the models that begin with one share.
-
-Noisy rounds of Lloyd's algorithm: what the k-means models that move centres share.
+"""What clustering models share: columns, the number of centres, a grid to begin with, noisy rounds
+of Lloyd's algorithm, and clustering a synopsis.
 """
 
 from __future__ import annotations

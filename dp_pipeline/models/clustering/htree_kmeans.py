@@ -1,10 +1,8 @@
-"""htree_kmeans: the default. A tree that spends ε along each path, deep where rows are dense.
+"""htree_kmeans, the default: a tree that spends ε along each path, deep where rows are dense.
 
-How htree's tree grows: who is counted next, how far below, with how much of its ε.
-
-Everything here is a function of noisy counts and declared numbers. A node that
-holds few rows beside its noise stops and spends all it has left on its own
-count; a node that holds many hands most of its ε on to its descendants.
+How it grows is a function of noisy counts and declared numbers. A node that holds few rows beside
+its noise stops and spends all it has left on its own count; a node that holds many hands most of
+its ε on to its descendants.
 """
 
 from __future__ import annotations
