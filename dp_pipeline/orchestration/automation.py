@@ -17,16 +17,8 @@ from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.orchestration import jobs
 from dp_pipeline.orchestration.common import Pipeline, PipelineResource, partition_key
-from dp_pipeline.orchestration.jobs import (
-    is_watched,
-    new_snapshot_job_name,
-    prepare_job_name,
-    publication_text,
-    published_assets,
-    raw_stages,
-    sweep_job_name,
-)
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.outcome import is_prepared, is_run_dry, published_windows
@@ -53,7 +45,7 @@ def publish_current(
         run_key=run_key,
         partition_key=epsilon_text(publication.epsilon),
         asset_selection=[
-            dg.AssetKey([spec.name, one]) for one in published_assets(spec, publication)
+            dg.AssetKey([spec.name, one]) for one in jobs.published_assets(spec, publication)
         ],
     )
 
@@ -122,9 +114,9 @@ def _replay(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinitio
     @dg.schedule(
         name=f"{spec.name}_weekly",
         cron_schedule=MONDAY_MORNING,
-        job_name=sweep_job_name(spec),
-        description=f"Publish {publication_text(spec, publication)} every Monday at 06:00 UTC, "
-        f"from the current snapshot: at no cost once it was published from there. {_ONCE}",
+        job_name=jobs.sweep_job_name(spec),
+        description=f"Publish {jobs.publication_text(spec, publication)} every Monday at 06:00 "
+        f"UTC, from the current snapshot: at no cost once it was published from there. {_ONCE}",
         execution_timezone="UTC",
     )
     def weekly(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
@@ -143,10 +135,10 @@ def _refresh(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefiniti
     @dg.schedule(
         name=f"{spec.name}_weekly_refresh",
         cron_schedule=MONDAY_MORNING,
-        job_name=new_snapshot_job_name(spec),
+        job_name=jobs.new_snapshot_job_name(spec),
         description=f"Open a new snapshot every Monday at 06:00 UTC, changed or not, and publish "
-        f"{publication_text(spec, publication)} from it: every week is charged. A week that the "
-        f"ceiling does not allow is skipped before anything is read. {_ONCE}",
+        f"{jobs.publication_text(spec, publication)} from it: every week is charged. A week that "
+        f"the ceiling does not allow is skipped before anything is read. {_ONCE}",
         execution_timezone="UTC",
     )
     def refresh(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
@@ -167,12 +159,12 @@ def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
     """Publish every window once it is over and its grace too; what was missed is caught up."""
     windows = spec.cut
     when = "5 * * * *" if windows.every == "hour" else "0 6 * * *"
-    published = "; ".join(publication_text(spec, one) for one in spec.publications)
+    published = "; ".join(jobs.publication_text(spec, one) for one in spec.publications)
 
     @dg.schedule(
         name=f"{spec.name}_each_window",
         cron_schedule=when,
-        job_name=sweep_job_name(spec),
+        job_name=jobs.sweep_job_name(spec),
         description=f"Once a {windows.every} is over{_and_more(windows.grace)}, read it and "
         f"publish {published}. Asked every {'hour' if windows.every == 'hour' else 'day'}: windows "
         "that were missed are caught up, each is charged once, and one that failed is tried again. "
@@ -295,7 +287,7 @@ def _window_runs(
         allowed.append(name)
     if not allowed:
         return dg.SkipReason(refused)
-    rows = [dg.AssetKey([spec.name, stage]) for stage in raw_stages(spec)]
+    rows = [dg.AssetKey([spec.name, stage]) for stage in jobs.raw_stages(spec)]
     read_first = [
         dg.RunRequest(
             run_key=f"rows of {name} {tick}",
@@ -437,14 +429,16 @@ SECONDS = 60
 
 def sensors_of(spec: DatasetSpec) -> list[dg.SensorDefinition]:
     """One where the rows' changes are public and can be seen from outside."""
-    return [_new_rows(spec)] if is_watched(spec) else []
+    return [_new_rows(spec)] if jobs.is_watched(spec) else []
 
 
 def _new_rows(spec: DatasetSpec) -> dg.SensorDefinition:
-    job_name, then = prepare_job_name(spec), "prepare it; spends nothing"
+    job_name, then = jobs.prepare_job_name(spec), "prepare it; spends nothing"
     if spec.publish is not None:
-        job_name = new_snapshot_job_name(spec)
-        then = f"publish {publication_text(spec, spec.publish)} from it: every change is charged"
+        job_name = jobs.new_snapshot_job_name(spec)
+        then = (
+            f"publish {jobs.publication_text(spec, spec.publish)} from it: every change is charged"
+        )
 
     @dg.sensor(
         job_name,
