@@ -128,16 +128,10 @@ class AimLike(TableModel):
         sizes, zeros = state.growth.sizes, state.fitted.zeros
         cliques, measured = state.growth.cliques, state.measured
         fitted = FittedTree.of(cliques, measured, sizes, iterations=THOROUGH, zeros=zeros)
-        table = SyntheticTable(
-            attributes=tuple(sizes),
-            codes=fitted.codes(self.rows_to_draw(fitted.rows), rng),
-            measured=measured,
-            cliques=fitted.tree.cliques,
-            links=fitted.tree.links,
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
+        codes = fitted.codes(self.rows_to_draw(fitted.rows), rng)
+        return self.released_table(
+            curator.domain, rng, codes, measured, fitted.tree.cliques, fitted.tree.links
         )
-        return self.with_twins(table)
 
 
 @dataclass(frozen=True)

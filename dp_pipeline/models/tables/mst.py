@@ -103,17 +103,16 @@ class Mst(TableModel):
             groupings[name].expanded(column, ways.shares[name], rng)
             for name, column in zip(names, codes.T, strict=True)
         ]
-        table = SyntheticTable(
-            attributes=names,
-            codes=np.stack(columns).T,
-            measured=(*ways.measured, *measured),
-            cliques=fitted.tree.cliques,
-            links=fitted.tree.links,
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
+        codes = np.stack(columns).T
+        return self.released_table(
+            curator.domain,
+            rng,
+            codes,
+            (*ways.measured, *measured),
+            fitted.tree.cliques,
+            fitted.tree.links,
             groupings=groupings,
         )
-        return self.with_twins(table)
 
 
 def _frequent(one: NoisyMarginal, rows: float, kinds: IntArray | None) -> Grouping:

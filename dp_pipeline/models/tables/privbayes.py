@@ -187,15 +187,8 @@ class PrivBayes(TableModel):
             total = float(max(1, rows))
             tables = [project_to_simplex(one.table, total=total) for one in measured]
         network = [_conditional(one, sets, tables) for one in families]
-        return SyntheticTable(
-            attributes=names,
-            codes=sample_network(network, self.rows_to_draw(rows), rng, sizes),
-            measured=measured,
-            cliques=sets,
-            links=overlap_links(sets),
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
-        )
+        codes = sample_network(network, self.rows_to_draw(rows), rng, sizes)
+        return self.released_table(curator.domain, rng, codes, measured, sets, overlap_links(sets))
 
     def _useful_cells(self, sizes: Sizes, signal: float) -> int:
         """Most cells of a table; ``signal`` is N·ε2, of units at distance 1."""

@@ -278,16 +278,8 @@ class PrivHd(TableModel):
         public = structure.rows
         tables = clique_counts(measured, total=None if public is None else max(1.0, public))
         rows = float(tables[tree.cliques[0]].sum()) if public is None else public
-        table = SyntheticTable(
-            attributes=names,
-            codes=join_cliques(tree, tables, self.rows_to_draw(rows), rng, sizes),
-            measured=measured,
-            cliques=tree.cliques,
-            links=tree.links,
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
-        )
-        return self.with_twins(table)
+        codes = join_cliques(tree, tables, self.rows_to_draw(rows), rng, sizes)
+        return self.released_table(curator.domain, rng, codes, measured, tree.cliques, tree.links)
 
     def _tuned(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
         """A network by gaps from independence: nothing in it needs the number of rows."""
