@@ -50,11 +50,6 @@ class DpKMeansPlusPlus(base.Clustering):
         half = left / 2
         synopsis = base.noisy_grid(curator, columns, units=units, epsilon=half)
         seeds = spread_seeds(synopsis, k=self.k, box=box, rng=rng)
-        means = base.lloyd_rounds(
-            curator,
-            columns,
-            seeds[None],
-            epsilons=base.round_budgets(half, self.rounds, "fixed"),
-            sizes_share=base.equal_noise(len(columns)),
-        )
-        return means.clusters()
+        return base.lloyd_rounds(
+            curator, columns, seeds[None], epsilons=base.round_budgets(half, self.rounds, "fixed")
+        ).clusters()

@@ -13,7 +13,6 @@ from dp_pipeline.inference.kmeans import cluster_synopsis, pack_spheres
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering.base import (
     Clustering,
-    equal_noise,
     lloyd_rounds,
     round_budgets,
 )
@@ -63,16 +62,13 @@ class DplkKMeans(Clustering):
             columns,
             np.stack([pack_spheres(self.k, box, rng) for _ in range(self.subsets)]),
             epsilons=budgets[: self.subset_rounds],
-            sizes_share=equal_noise(len(columns)),
             salt=int(rng.integers(1 << 63)),
         )
         places = in_subsets.centres.reshape(-1, len(in_subsets.columns))
         points = Synopsis(in_subsets.columns, places, places, in_subsets.sizes.ravel())
-        means = lloyd_rounds(
+        return lloyd_rounds(
             curator,
             columns,
             cluster_synopsis(points, k=self.k, starts=self.starts, rng=rng)[None],
             epsilons=budgets[self.subset_rounds :],
-            sizes_share=equal_noise(len(columns)),
-        )
-        return means.clusters()
+        ).clusters()

@@ -60,11 +60,7 @@ class DpqtKMeans(SynopsisClustering):
     gamma: Fraction = share(Fraction(3, 10))
     variant: str = variant()
 
-    def guarantee(  # The signature is the base's.
-        self,
-        epsilon: Fraction,
-        domain: Domain | None = None,  # noqa: ARG002
-    ) -> PrivacyGuarantee:
+    def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
         """ε, or none where the box comes from the data."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)

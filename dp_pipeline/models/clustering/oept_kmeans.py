@@ -57,11 +57,9 @@ class OeptKMeans(base.Clustering):
         of_grid = left * self.density
         synopsis = base.noisy_grid(curator, columns, units=units, epsilon=of_grid)
         seeds = dense_seeds(synopsis, k=self.k, box=box, rng=rng)
-        means = base.lloyd_rounds(
+        return base.lloyd_rounds(
             curator,
             columns,
             seeds[None],
             epsilons=base.round_budgets(left - of_grid, self.rounds, "fixed"),
-            sizes_share=base.equal_noise(len(columns)),
-        )
-        return means.clusters()
+        ).clusters()

@@ -138,11 +138,7 @@ class PrivBayes(TableModel):
         """Whether it reads the number of rows: under ``replace_one``, on benchmarks alone."""
         return self.score != "R"
 
-    def guarantee(  # The signature is the base's.
-        self,
-        epsilon: Fraction,
-        domain: Domain | None = None,  # noqa: ARG002
-    ) -> PrivacyGuarantee:
+    def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
         """ε; with a reason to stay on benchmarks where the number of rows has to be public."""
         if not self.needs_public_rows:
             return PrivacyGuarantee("dp", epsilon)
