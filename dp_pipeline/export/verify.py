@@ -337,22 +337,19 @@ class _Export:
     def _sheet(self, name: str) -> Columns:
         """A table as it is written; Damaged where none of the files is it."""
         if name not in self._sheets:
-            self._sheets[name] = self._read(name)
+            found = [one for one in self._resources.values() if one["name"] == name]
+            # A path that leads out of the folder is none of its files.
+            if len(found) != 1 or found[0]["path"] not in self._there:
+                raise Damaged(f"{name[:40]}: expected one file of this table, got none")
+            schema = found[0]["schema"]
+            # Dates in a format of their own are texts in the release.
+            types = {
+                field["name"]: "string" if "format" in field else str(field["type"])
+                for field in schema["fields"]
+            }
+            path = self.folder / found[0]["path"]
+            self._sheets[name] = read_table(path, types, missing=bool(schema["missingValues"]))
         return self._sheets[name]
-
-    def _read(self, name: str) -> Columns:
-        found = [one for one in self._resources.values() if one["name"] == name]
-        # A path that leads out of the folder is none of its files.
-        if len(found) != 1 or found[0]["path"] not in self._there:
-            raise Damaged(f"{name[:40]}: expected one file of this table, got none")
-        schema = found[0]["schema"]
-        # Dates in a format of their own are texts in the release.
-        types = {
-            field["name"]: "string" if "format" in field else str(field["type"])
-            for field in schema["fields"]
-        }
-        path = self.folder / found[0]["path"]
-        return read_table(path, types, missing=bool(schema["missingValues"]))
 
     @cached_property
     def _tables(self) -> dict[str, Columns]:

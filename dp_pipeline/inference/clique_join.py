@@ -113,19 +113,7 @@ def clique_counts(
     >>> [table.round(1).tolist() for table in counts.values()]
     [[[9.2, 0.3], [0.2, 0.0]], [9.7, 0.1]]
     """
-    tables, variances = _pooled(measured)
-    for _ in range(ROUNDS):
-        tables = make_consistent(tables, variances=variances)
-        if total is None:
-            total = max(1.0, float(next(iter(tables.values())).sum()))
-        tables = {names: project_to_simplex(table, total) for names, table in tables.items()}
-    return tables
-
-
-def _pooled(
-    measured: Sequence[NoisyMarginal],
-) -> tuple[dict[Names, FloatArray], dict[Names, float]]:
-    """One table for every set of attributes, the inverse-variance mean, and its variance."""
+    # The inverse-variance mean of the tables of every set of attributes, and its variance.
     weights: dict[Names, float] = {}
     sums: dict[Names, FloatArray] = {}
     for one in measured:
@@ -133,8 +121,14 @@ def _pooled(
         weights[one.attributes] = weights.get(one.attributes, 0.0) + weight
         before = sums.get(one.attributes, np.zeros(one.table.shape))
         sums[one.attributes] = before + weight * one.table
-    means = {names: total / weights[names] for names, total in sums.items()}
-    return means, {names: 1 / weight for names, weight in weights.items()}
+    tables = {names: weighted / weights[names] for names, weighted in sums.items()}
+    variances = {names: 1 / weight for names, weight in weights.items()}
+    for _ in range(ROUNDS):
+        tables = make_consistent(tables, variances=variances)
+        if total is None:
+            total = max(1.0, float(next(iter(tables.values())).sum()))
+        tables = {names: project_to_simplex(table, total) for names, table in tables.items()}
+    return tables
 
 
 @dataclass(frozen=True)

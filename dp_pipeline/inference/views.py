@@ -79,7 +79,16 @@ def max_entropy(
     >>> max_entropy(("a", "c"), views, {"a": 2, "b": 2, "c": 2}).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    targets = _targets(attributes, views)
+    # What views say about ``attributes``; the sets that others contain follow from those.
+    shared: dict[Names, list[FloatArray]] = {}
+    for names, view in views.items():
+        inside = tuple(name for name in attributes if name in names)
+        shared.setdefault(inside, []).append(marginal_of(view, names, inside))
+    targets = {
+        names: np.asarray(np.mean(tables, axis=0))
+        for names, tables in shared.items()
+        if not any(set(names) < set(other) for other in shared)
+    }
     total = float(np.mean([view.sum() for view in views.values()])) if views else 1.0
     shape = tuple(sizes[name] for name in attributes)
     table = np.full(shape, total / np.prod(shape, dtype=np.float64))
@@ -92,19 +101,6 @@ def max_entropy(
         if np.abs(table - before).max() <= ENTROPY_SETTLED * total:
             break
     return np.asarray(table)
-
-
-def _targets(attributes: Names, views: Mapping[Names, FloatArray]) -> dict[Names, FloatArray]:
-    """What views say about ``attributes``; the sets that others contain follow from those."""
-    shared: dict[Names, list[FloatArray]] = {}
-    for names, view in views.items():
-        inside = tuple(name for name in attributes if name in names)
-        shared.setdefault(inside, []).append(marginal_of(view, names, inside))
-    return {
-        names: np.asarray(np.mean(tables, axis=0))
-        for names, tables in shared.items()
-        if not any(set(names) < set(other) for other in shared)
-    }
 
 
 NETWORK_SWEEPS = 30

@@ -85,7 +85,15 @@ class EquivalenceClasses:
         place and by nothing else, so rows in another order are the same classes.
         """
         ids, sizes = class_ids(codes)
-        label = _checked(target, rows=len(codes), labels=labels)
+        if target.shape != (len(codes),):
+            raise DeclarationError(
+                "equivalence classes: expected one label a row, got another shape or number"
+            )
+        if target.size and not (_are_codes(target) and target.max() < labels):
+            raise DeclarationError(
+                f"equivalence classes: expected codes of {labels} labels, got others"
+            )
+        label = target.astype(np.int64, copy=False)
         keys, counts = _occupied(ids * labels + label, len(sizes) * labels)
         groups = keys // max(1, labels)
         return cls(
@@ -130,15 +138,3 @@ def _occupied(keys: IntArray, cells: int) -> tuple[IntArray, IntArray]:
     counts = np.bincount(keys, minlength=cells)
     found = np.flatnonzero(counts)
     return found, counts[found]
-
-
-def _checked(target: NDArray[Any], *, rows: int, labels: int) -> IntArray:
-    if target.shape != (rows,):
-        raise DeclarationError(
-            "equivalence classes: expected one label a row, got another shape or number"
-        )
-    if target.size and not (_are_codes(target) and target.max() < labels):
-        raise DeclarationError(
-            f"equivalence classes: expected codes of {labels} labels, got others"
-        )
-    return target.astype(np.int64, copy=False)
