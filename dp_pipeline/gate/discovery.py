@@ -1,23 +1,11 @@
-"""Discovery of a domain: looks at rows of which levels, bounds or quantiles are not declared.
+"""Discovery of a domain: looks at rows of which levels (``gate.texts``), quantiles
+(``gate.quantiles``) or bounds (``bucket_threshold``) are not declared.
 
 Every look goes the way of all questions (``Route``). ε is divided by the declaration alone: the
 same for every look; δ the same for every attribute whose levels are sought. All looks are charged
-before the first is taken. What may be refused is refused by noisy answers.
-
-*Bounds* (Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson, "Differentially Private SQL
-with Bounded User Contribution", PoPETs 2020, approximate bounds). A number x has one bucket:
-[0, u), [u, 2u), [2u, 4u), … of the unit u, or [−u, 0), [−2u, −u), … So one row moves one
-count by 1, and neighbours move all counts together by at most Δ = ``spec.distance`` in L1: discrete
-Laplace of scale Δ/ε on every bucket, empty ones too, is ε-DP (``mechanisms.measure``). The bounds
-are the ends of the outermost buckets whose noisy count reaches t = ⌈scale·(ln B + ln 1/β)⌉ of B
-buckets. P(X ≥ t) ≤ e^(−t/scale) ≤ β/B, so a bucket without rows reaches it with probability at
-most β, all buckets together. Then the end nearer to zero becomes zero where that is cheap
-(``with_zero``): of its small buckets there are many, and few rows are in each.
-
-*Quantiles* are in ``gate.quantiles``, *levels* in ``gate.texts``.
-
-*Composition.* The looks add up to ε and δ: each is private whatever the answers of those before,
-which decide at most between which bounds a tree is.
+before the first is taken, and add up to ε and δ: each is private whatever the answers of those
+before, which decide at most between which bounds a tree is. What may be refused is refused by noisy
+answers.
 """
 
 from __future__ import annotations
@@ -295,7 +283,18 @@ def with_zero(lower: float, upper: float) -> tuple[float, float]:
 
 
 def bucket_threshold(scale: Fraction, buckets: int, beta: Fraction) -> int:
-    """⌈scale·(ln buckets + ln 1/β)⌉, never rounded down.
+    """⌈scale·(ln buckets + ln 1/β)⌉, never rounded down: what a bucket has to reach to be a bound.
+
+    Source: Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson, "Differentially Private SQL
+    with Bounded User Contribution", PoPETs 2020, approximate bounds. A number x has one bucket: [0,
+    u), [u, 2u), [2u, 4u), … of the unit u, or [−u, 0), [−2u, −u), … So one row moves one count by
+    1, and neighbours move all counts together by at most Δ = ``spec.distance`` in L1: discrete
+    Laplace of scale Δ/ε on every bucket, empty ones too, is ε-DP (``mechanisms.measure``). The
+    bounds are the ends of the outermost buckets whose noisy count reaches t =
+    ⌈scale·(ln B + ln 1/β)⌉ of B buckets. P(X ≥ t) ≤ e^(−t/scale) ≤ β/B, so a bucket without rows
+    reaches it with probability at most β, all buckets together. Then the end nearer to zero becomes
+    zero where that is cheap (``with_zero``): of its small buckets there are many, and few rows are
+    in each.
 
     >>> bucket_threshold(Fraction(10), 100, Fraction(1, 10**6))
     185

@@ -303,7 +303,10 @@ def pipeline_definitions(
 
     refused   as of `chains_of`
     """
-    shared = _shared(pipeline)
+    shared: dict[str, Any] = {
+        "resources": {RESOURCE: resource_of(pipeline)},
+        "executor": dg.in_process_executor,
+    }
     with _without_collector():
         chains, shown = chains_of(specs, refused)
         bound = [_bound(chain, shared) for _, chain in chains]
@@ -336,8 +339,3 @@ def _bound(chain: dg.Definitions, shared: dict[str, Any]) -> dg.Definitions:
         schedules=chain.schedules,
         sensors=chain.sensors,
     )
-
-
-def _shared(pipeline: Pipeline) -> dict[str, Any]:
-    """Resources and executor of every chain."""
-    return {"resources": {RESOURCE: resource_of(pipeline)}, "executor": dg.in_process_executor}
