@@ -83,7 +83,7 @@ def _require_folder(of: str, path: Path) -> None:
 
 def _print(exported: Exported) -> None:
     found = exported.found
-    click.echo(f"{found.words}: {found.release.reported(found.bundle).standing}")
+    click.echo(f"{found.words}: {found.standing}")
     for name, size in exported.files.items():
         click.echo(f"  {name}  {size:,} bytes")
     if "centres" in found.bundle.tables and not any(map(_is_geojson, exported.files)):
@@ -105,7 +105,7 @@ def _document(exported: Exported) -> Document:
         "dataset": found.release.spec.name,
         "model": found.release.name,
         "snapshot": found.bundle.facts["snapshot"],
-        "standing": str(found.release.reported(found.bundle).standing),
+        "standing": found.standing,
         "key": found.bundle.key,
         "files": dict(exported.files),
         "digest": f"sha256:{exported.digest}",

@@ -21,7 +21,10 @@ from typing import Literal
 import dagster as dg
 
 from dp_pipeline.files import private_files
+from dp_pipeline.models import build_model
+from dp_pipeline.publish.domain_release import DomainRelease
 from dp_pipeline.publish.home import Home, find_home, noise_name
+from dp_pipeline.publish.k_anonymous_release import declared_k_anonymity, declared_method
 from dp_pipeline.publish.outcome import is_prepared
 from dp_pipeline.publish.release import Release, code_version, digest_of
 from dp_pipeline.publish.request import RunRequest, require_span
@@ -29,6 +32,7 @@ from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, PipelineError, system_error
+from dp_pipeline.spec.parameters import texts_of
 from dp_pipeline.spec.windows import WindowKind, Windows
 
 _RANGE = "dagster/asset_partition_range"
@@ -347,6 +351,33 @@ def ingesting_code(spec: DatasetSpec) -> str:
     names = [Path(location).name for location in source.locations]
     read = replace(source, location=names[0], more=tuple(names[1:]))
     return digest_of(raw_code(spec), read)
+
+
+def released_code(
+    spec: DatasetSpec, kind: type[Release], name: str, *, drawn: str | None = None
+) -> str:
+    """Of a release: the code that measures, what is declared, and the parameters.
+
+    drawn   version of the code that a release was drawn with; None: as it is now
+    """
+    return digest_of(drawn or kind.version(), spec.digest, *_declared_of(spec, kind, name))
+
+
+def _declared_of(spec: DatasetSpec, kind: type[Release], name: str) -> Iterator[object]:
+    """What the answers of a release depend on, beside the code and what is measured."""
+    if kind is DomainRelease:
+        yield name
+    elif kind.FOLDER:
+        yield texts_of(declared_method(spec, name), measuring=True)
+        declared = declared_k_anonymity(spec)
+        # What is declared of other methods, and of other K, changes nothing.
+        yield replace(declared, methods={}, partitions=())
+        yield spec.label
+    else:
+        yield spec.evaluation
+        model = build_model(spec, name)
+        yield from (texts_of(model, measuring=one) for one in (True, False))
+        yield [attribute.name for attribute in spec.domain if attribute.whole]
 
 
 def data_version(bundle: Bundle) -> dg.DataVersion:

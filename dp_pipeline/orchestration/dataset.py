@@ -37,6 +37,7 @@ from dp_pipeline.publish.domain_release import (
 )
 from dp_pipeline.publish.home import engine_name
 from dp_pipeline.publish.release import not_dp_beside
+from dp_pipeline.publish.release_text import describe, write_card
 from dp_pipeline.raw import prepare, validate
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import INGESTED, ingest
@@ -187,12 +188,12 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
         key=key,
         deps=[[spec.name, "validated"]],
         check_specs=domain_check_specs(key),
-        description=DomainRelease.description(spec, NAME),
+        description=describe(spec, DomainRelease, NAME),
         group_name=common.group_name(spec, "release"),
         kinds={"json"},
         tags=common.side_tags(spec, "release"),
         owners=list(spec.owners),
-        code_version=DomainRelease.code(spec, NAME),
+        code_version=common.released_code(spec, DomainRelease, NAME),
         partitions_def=common.raw_partitions(spec),
     )
     def domain(
@@ -207,16 +208,19 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
             )
             is_repeat = any(tag in context.run.tags for tag in common.REPEATS)
             published = publish_domain(release, new_draw=config.new_draw and not is_repeat)
-            card = release.write_card(published.bundle, published.folder)
+            card = write_card(release, published.bundle, published.folder)
             beside = not_dp_beside(spec, dp_pipeline.home.ledger, but=published.bundle.key)
             metadata = release_metadata(release, published, card, beside)
             metadata["domain"] = line_table(("attribute", "discovered"), found_lines(published))
             checks = domain_checks(release, published)
+            code = common.released_code(
+                spec, DomainRelease, NAME, drawn=published.bundle.facts["code"]
+            )
         return dg.MaterializeResult(
             metadata=metadata,
             check_results=checks,
             data_version=common.data_version(published.bundle),
-            tags={common.CODE_TAG: release.code(spec, NAME, drawn=published.bundle.facts["code"])},
+            tags={common.CODE_TAG: code},
         )
 
     return domain

@@ -36,6 +36,7 @@ from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.outcome import write_comparison, write_evaluation, write_pointer
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.release import Release, not_dp_beside, program_code
+from dp_pipeline.publish.release_text import describe, write_card
 from dp_pipeline.publish.shelf import shelve
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -73,13 +74,13 @@ def _released(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDef
         deps=[_rows_of(spec, name)],
         partitions_def=common.partitions_of(spec, kind),
         check_specs=check_specs(key, kind),
-        description=kind.description(spec.widest, name),
+        description=describe(spec.widest, kind, name),
         group_name=common.group_name(spec, _side(kind, "release")),
         kinds={"parquet", "json"},
         tags=common.side_tags(spec, _side(kind, "release")),
         owners=list(spec.owners),
         metadata=static,
-        code_version=kind.code(spec.widest, name),
+        code_version=common.released_code(spec.widest, kind, name),
     )
 
     def made(
@@ -153,7 +154,7 @@ def _made(
         published = publish(release, new_draw=config.new_draw and not is_repeat)
         write_pointer(release, published)
         bundle = published.bundle
-        card = release.write_card(bundle, published.folder)
+        card = write_card(release, bundle, published.folder)
         beside = not_dp_beside(spec, pipeline.home.ledger, but=bundle.key)
         metadata = release_metadata(release, published, card, beside)
         if bundle.is_k_anonymous:
@@ -163,7 +164,11 @@ def _made(
         metadata=metadata,
         check_results=checks,
         data_version=common.data_version(bundle),
-        tags={common.CODE_TAG: kind.code(spec.widest, name, drawn=bundle.facts["code"])},
+        tags={
+            common.CODE_TAG: common.released_code(
+                spec.widest, kind, name, drawn=bundle.facts["code"]
+            )
+        },
     )
 
 

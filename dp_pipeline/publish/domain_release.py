@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
-from dp_pipeline.ledger import Charge
-from dp_pipeline.ledger.entries import DELTA
+from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.noisy_release import Counted, NoisyRelease, own
+from dp_pipeline.publish.noisy_drawing import Counted
+from dp_pipeline.publish.noisy_release import NoisyRelease
 from dp_pipeline.publish.publish import Published, publish
-from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
+from dp_pipeline.publish.release import ReleaseSpec
 from dp_pipeline.publish.replay import document, read_json, settled_bundle
 from dp_pipeline.publish.store import BundleStore, write_atomically
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparing
 from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.bundle import Bundle, Key, ReleaseKey
+from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import PURE, delta_text, epsilon_text, nano_epsilon
+from dp_pipeline.spec.amounts import PURE, delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovered import Discover, DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.spec.errors import Damaged, NotDiscovered, NotPrepared
-from dp_pipeline.spec.parameters import fact_text
 
 if TYPE_CHECKING:
     from dp_pipeline.raw.counters.undeclared import UndeclaredRows
@@ -49,12 +49,13 @@ DISCOVERED, NOTHING = "discovered", "not discovered"
 class DomainRelease(NoisyRelease):
     """The domain of one snapshot.
 
+    It names no window: nothing is discovered of rows that are cut (``spec.parser``), and their
+    account takes no charge without one.
+
     spec         as the file says it, with something left to be discovered
     noise_name   of the noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
     run          what the ledger notes of the run: run id, asset
     """
-
-    SYMBOL = "ε"
 
     spec: DatasetSpec
     home: Home
@@ -86,30 +87,13 @@ class DomainRelease(NoisyRelease):
         """The release of a data set's domain."""
         return cls(spec, home, noise, run or {}, name)
 
-    @classmethod
-    def description(cls, spec: DatasetSpec, name: str) -> str:  # noqa: ARG003
-        """What is discovered, for whom, and at which price."""
-        asked = declared_discovery(spec)
-        delta = "" if asked.delta is None else f" and δ={delta_text(asked.delta)}"
-        return (
-            f"{spec.title}: {', '.join(spec.to_discover)} as the rows have them, by noisy answers. "
-            f"Protected unit: {spec.protection}. The first run on a snapshot charges "
-            f"ε={epsilon_text(asked.epsilon)}{delta}; a re-run replays at cost 0, and "
-            "every release over that snapshot is made with it."
-        )
-
-    @property
-    def level(self) -> str:
-        """Its ε."""
-        return epsilon_text(self.epsilon)
-
     @property
     def asked(self) -> Discover:
         """What it may cost, as declared."""
         return declared_discovery(self.spec)
 
     @property
-    def epsilon(self) -> Fraction:
+    def epsilon(self) -> Fraction:  # type: ignore[override]
         """Of all looks together."""
         return self.asked.epsilon
 
@@ -124,6 +108,16 @@ class DomainRelease(NoisyRelease):
         return self.spec.currency.cost_of(self.epsilon, PURE)
 
     @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """The ε that was asked."""
+        return PrivacyGuarantee("dp", self.epsilon)
+
+    @property
+    def measuring(self) -> Mapping[str, str]:
+        """What may be paid for which look."""
+        return self.asked.to_facts()
+
+    @property
     def what(self) -> str:
         """The words for messages and the ledger."""
         delta = f", δ={delta_text(self.delta)}" if self.delta else ""
@@ -134,95 +128,9 @@ class DomainRelease(NoisyRelease):
         """What is discovered, in a line."""
         return f"{', '.join(self.spec.to_discover)}, discovered"
 
-    def marked(self, state: str) -> str:
-        """The state: its ε is the one that was asked."""
-        return state
-
-    @staticmethod
-    def version() -> str:
-        """Version of the code that measures, as it is now."""
-        return code_version()
-
-    @classmethod
-    def code(cls, spec: DatasetSpec, name: str, *, drawn: str | None = None) -> str:
-        """Digest of the code that measures and of what is declared."""
-        return digest_of(drawn or cls.version(), spec.digest, name)
-
-    @property
-    def postprocessing(self) -> dict[str, str]:
-        """Nothing: what the noisy answers say is the domain."""
-        return {}
-
-    def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
-        """The key of one draw on the snapshot of that name, made or not."""
-        return ReleaseKey(
-            population=self.spec.population,
-            dataset=self.spec.name,
-            snapshot=snapshot,
-            declaration=self.spec.digest,
-            model=NAME,
-            measuring=self.asked.to_facts(),
-            epsilon=self.epsilon,
-            evaluation=None,
-            noise=self.noise_name,
-            replicate=replicate,
-        )
-
-    def charge(self, key: Key, *, rows: str) -> Charge:
-        """Return what the ledger reserves: its ε, and its δ beside it.
-
-        It names no window: nothing is discovered of rows that are cut (``spec.parser``), and their
-        account takes no charge without one.
-        """
-        return Charge(
-            key=key.digest,
-            population=key.population,
-            kind="dp",
-            nano_epsilon=nano_epsilon(self.cost),
-            what=self.what,
-            facts={**self.facts(own(key)), **self.run, ROWS: rows},
-            currency=self.spec.currency,
-            delta=self.delta,
-        )
-
-    def facts(self, key: ReleaseKey) -> dict[str, str]:
-        """What is written into the ledger and the bundle: declarations and versions, no rows."""
-        spec, fit = self.spec, self.noise.fit_for_release
-        beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
-        return {
-            "population": spec.population,
-            "dataset": spec.name,
-            "model": NAME,
-            "epsilon": self.level,
-            "kind": "dp",
-            "composed": self.level,
-            "reason": "",
-            "evaluation": "none",
-            "snapshot": key.snapshot,
-            "replicate": str(key.replicate),
-            "measuring": fact_text(key.measuring),
-            "postprocessing": fact_text({}),
-            "declaration": key.declaration,
-            "unit": str(spec.protection),
-            "relation": spec.relation,
-            "purpose": spec.purpose,
-            "noise": self.noise_name,
-            "fit_for_release": "yes" if fit else "no",
-            "code": code_version(),
-            **({DELTA: str(self.delta)} if self.delta else {}),
-            **({BESIDE: "; ".join(beside)} if beside else {}),
-            **({} if spec.delta is None else {"delta": delta_text(spec.delta), "currency": "pure"}),
-        }
-
-    def with_noise(self, name: str) -> Self:
-        """The same release from another source of noise."""
-        return replace(self, noise_name=name)
-
-    def nobody(self) -> UndeclaredRows:
-        """The counter of an empty table."""
-        from dp_pipeline.raw.counters.undeclared import UndeclaredRows
-
-        return UndeclaredRows.empty(self.spec)
+    def questions(self, spec: ReleaseSpec) -> DomainQuestions:
+        """What is asked of the undeclared rows."""
+        return DomainQuestions(self.spec, spec, self.epsilon, self.delta)
 
     def counter(self, snapshot: Snapshot) -> UndeclaredRows:
         """The counter of its validated rows."""
@@ -230,13 +138,29 @@ class DomainRelease(NoisyRelease):
 
         return UndeclaredRows.open(self.spec, snapshot)
 
-    def drawn(
+
+@dataclass(frozen=True)
+class DomainQuestions:
+    """What the discovery of a domain asks of the rows."""
+
+    dataset: DatasetSpec
+    spec: ReleaseSpec
+    epsilon: Fraction
+    delta: Fraction
+
+    def nobody(self) -> UndeclaredRows:
+        """The counter of an empty table."""
+        from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+
+        return UndeclaredRows.empty(self.dataset)
+
+    def bundle(
         self,
-        key: ReleaseKey,
         counter: Counted | None,
         transcript: Transcript,
+        noise: NoiseSource,
         *,
-        as_begun: bool = True,  # noqa: ARG002
+        is_as_begun: bool = True,  # noqa: ARG002
     ) -> Bundle:
         """What was discovered, or by which noisy answers nothing was: both are paid for."""
         from dp_pipeline.gate.discovery import discover
@@ -244,21 +168,13 @@ class DomainRelease(NoisyRelease):
         rows = cast("UndeclaredRows | None", counter)
         paid = Accountant(self.epsilon, delta=self.delta)
         try:
-            domain = discover(self.spec, rows, paid, transcript, self.noise)
+            domain = discover(self.dataset, rows, paid, transcript, noise)
             found = {DISCOVERED: json.dumps(domain.to_facts(), ensure_ascii=False)}
         except NotDiscovered as refused:
             found = {NOTHING: str(refused)}
         paid.require_all_spent()
-        facts = {**self.facts(key), **found}
-        return Bundle(key.digest, facts, paid.spends, {}, {}, transcript.chain)
-
-    def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
-        """The card, made anew by every run, as the sum of all charges grows."""
-        from dp_pipeline.reporting.pages import card
-
-        path = self.home.reports / f"{self.spec.name}.cards" / f"{NAME}.{self.level}.md"
-        write_atomically(path, card(self.reported(bundle)).encode())
-        return path
+        facts = {**self.spec.facts, **found}
+        return Bundle(self.spec.key.digest, facts, paid.spends, {}, {}, transcript.chain)
 
 
 def declared_discovery(spec: DatasetSpec) -> Discover:

@@ -1,61 +1,41 @@
-"""A release at an ε: what makes it the same one, and how it is drawn.
-
-The model is fitted on a curator, then its private evaluation is paid for on another. What must hold
-before it is charged, or gone on with, declarations and ledger decide.
-"""
+"""A release at an ε: what makes it the same one, what it says of itself and what it costs."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
-import numpy as np
-
-from dp_pipeline.gate.curator import Answered, Curator
-from dp_pipeline.ledger import Charge
+from dp_pipeline.gate.curator import Answered
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import (
-    Ask,
+    Coarse,
     Fitted,
     Model,
     PrivacyGuarantee,
     declared_guarantee,
-    fit,
     price,
 )
 from dp_pipeline.publish.home import Home, engine_name
-from dp_pipeline.publish.noisy_release import TRANSCRIPT, Counted, NoisyDrawing, NoisyRelease, own
-from dp_pipeline.publish.refinement import (
-    PublicRows,
-    Refined,
-    asked_key,
-    earlier_tables,
-    learned_facts,
-    newest_key,
-    public_table,
-)
-from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
-from dp_pipeline.publish.replay import exact_rows, settled_entry
-from dp_pipeline.publish.store import write_atomically
+from dp_pipeline.publish.model_questions import ModelQuestions
+from dp_pipeline.publish.noisy_drawing import NoisyDrawing
+from dp_pipeline.publish.noisy_release import NoisyRelease, own
+from dp_pipeline.publish.refinement import Refined, newest_key, refined_by, require_refined_alike
+from dp_pipeline.publish.release import ReleaseSpec
+from dp_pipeline.publish.replay import pointer_path, settled_entry
+from dp_pipeline.publish.side_information import PublicRows, learned_bundle, learned_from
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, Key, ReleaseKey
-from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import delta_text, epsilon_text, nano_epsilon
+from dp_pipeline.release.bundle import LEARNED, PRIOR, Key, ReleaseKey
+from dp_pipeline.spec.amounts import delta_text, epsilon_text
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError
-from dp_pipeline.spec.parameters import fact_text, texts_of
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.parameters import texts_of
 from dp_pipeline.spec.windows import range_text
 
 if TYPE_CHECKING:
-    from dp_pipeline.raw.counters.fold import FoldCounter, NobodysRows
-    from dp_pipeline.reporting.releases import PrivateRelease
+    from dp_pipeline.raw.counters.fold import FoldCounter
 
 
 @dataclass(frozen=True)
@@ -75,8 +55,6 @@ class EpsilonRelease(NoisyRelease):
     neighbours differ in so many rows, in whichever of its windows. All rows of a person who is in m
     of them cost m times as much, which the ledger adds up (``ledger.entries.counted``).
     """
-
-    SYMBOL = "ε"
 
     spec: DatasetSpec
     name: str
@@ -116,24 +94,6 @@ class EpsilonRelease(NoisyRelease):
         epsilon, span = spec.partition(level), spec.span_of(name)
         return cls(spec, name, epsilon, home, noise, run or {}, span=span)
 
-    @classmethod
-    def description(cls, spec: DatasetSpec, name: str) -> str:
-        """What the model does, whom it protects, and what every ε costs."""
-        model = build_model(spec, name)
-        guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
-        kept = f"{spec.title}: {model.summary}. Protected unit: {spec.protection}."
-        if not guarantees[0].is_dp:
-            return f"{kept} Not differentially private: {guarantees[0].reason}; charges nothing."
-        if (span := spec.span_of(name)) > 1:
-            kept += f" Each release is of {span} {spec.cut.every}s, and is charged to all of them."
-        costs = ", ".join(spec.currency.text(price(spec, one)) for one in guarantees)
-        evaluated = " and its evaluation's" if spec.evaluation else ""
-        why = f": {guarantees[0].reason}" if guarantees[0].reason else ""
-        return (
-            f"{kept} A first run of a partition charges its ε{evaluated} ({costs}{why}); "
-            "a re-run replays at cost 0."
-        )
-
     @property
     def windows(self) -> tuple[str, ...]:
         """The windows whose rows it is of, oldest first; DeclarationError where there are not as
@@ -156,131 +116,20 @@ class EpsilonRelease(NoisyRelease):
             )
 
     @property
-    def level(self) -> str:
-        """Its ε, as the key of its partition."""
-        return epsilon_text(self.epsilon)
+    def where(self) -> str:
+        """Data set and model, for messages about what is declared."""
+        return "/".join(self.path)
 
     @property
     def summary(self) -> str:
         """What the model does, in a line."""
         return self.model.summary
 
-    def marked(self, state: str) -> str:
-        """A state, with what its guarantee is where that is not the ε that was asked."""
-        return self.guarantee.marked(state)
-
-    @staticmethod
-    def version() -> str:
-        """Version of the code that measures, as it is now."""
-        return code_version()
-
-    @classmethod
-    def code(cls, spec: DatasetSpec, name: str, *, drawn: str | None = None) -> str:
-        """Digest of the code that measures, what is declared, and the model's parameters."""
-        model = build_model(spec, name)
-        whole = [attribute.name for attribute in spec.domain if attribute.whole]
-        parameters = [*(texts_of(model, measuring=one) for one in (True, False)), whole]
-        return digest_of(drawn or cls.version(), spec.digest, spec.evaluation, *parameters)
-
-    @property
-    def is_fit_for_release(self) -> bool:
-        """Whether it may leave: noise that nobody can draw again, and the ε that was asked."""
-        return self.noise.fit_for_release and self.guarantee.is_plain
-
-    @cached_property
-    def model(self) -> Model:
-        """The declared model, checked."""
-        return build_model(self.spec, self.name)
-
-    @cached_property
-    def public_rows(self) -> PublicRows | None:
-        """Those of others that its model is declared to use."""
-        return PublicRows.of(self)
-
-    @cached_property
-    def guarantee(self) -> PrivacyGuarantee:
-        """What the model promises at this ε."""
-        return declared_guarantee(self.spec, self.model, self.epsilon)
-
-    @property
-    def evaluation(self) -> Fraction | None:
-        """ε of private quality numbers; none beside a release that has no ε itself."""
-        return self.spec.evaluation if self.guarantee.is_dp else None
-
-    def nano(self, key: ReleaseKey) -> int:
-        """Nano-ε, or nano-ρ, that a first draw charges, with its evaluation; 0 where no finite ε
-        holds. What a release has paid that it refines is not paid again.
-        """
-        asked = price(self.spec, self.guarantee)
-        return nano_epsilon(asked - self._coarse_amount(key))
-
-    def _coarse_amount(self, key: ReleaseKey) -> Fraction:
-        """What the model has spent, or would have, of the release that is refined; 0 of none."""
-        if not key.refines:
-            return Fraction(0)
-        coarse = Refined.by(self, key) if self.home.ledger.history(key.refines) else None
-        epsilon = self.refine if coarse is None else coarse.release.epsilon
-        assert epsilon is not None
-        return replace(self, epsilon=epsilon, refine=None).guarantee.amount
-
-    def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:
-        """The key of the refinement that is asked for; else of the newest draw of this release, or
-        with ``new_draw`` of one more, which refines nothing.
-        """
-        if self.refine is not None:
-            return asked_key(self, snapshot)
-        drawn = super().key(snapshot, new_draw=new_draw)
-        if new_draw or not self.model.refines:
-            return drawn
-        return newest_key(self, snapshot, drawn)
-
-    @property
-    def postprocessing(self) -> dict[str, str]:
-        """Parameters, and declarations of numbers that are whole, that need no further look."""
-        whole = ", ".join(attribute.name for attribute in self.spec.domain if attribute.whole)
-        declared = {"integer": whole} if whole else {}
-        return {**texts_of(self.model, measuring=False), **declared}
-
-    def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
-        """The key of one draw on the snapshot of that name, made or not."""
-        return ReleaseKey(
-            population=self.spec.population,
-            dataset=self.spec.name,
-            snapshot=snapshot,
-            declaration=self.spec.digest,
-            model=self.name,
-            measuring=texts_of(self.model, measuring=True),
-            epsilon=self.epsilon,
-            evaluation=self.evaluation,
-            noise=self.noise_name,
-            replicate=replicate,
-        )
-
-    def charge(self, key: Key, *, rows: str) -> Charge:
-        """What the ledger reserves: the cost of the release and of its evaluation, at once.
-
-        rows   fingerprint of the tables that its answers are of
-        """
-        return Charge(
-            key=key.digest,
-            population=key.population,
-            kind=self.guarantee.kind,
-            nano_epsilon=self.nano(own(key)),
-            what=self._what(own(key)),
-            facts={**self.facts(own(key)), **self.run, ROWS: rows},
-            currency=self.spec.currency,
-            blocks=self.windows,
-        )
-
     @property
     def what(self) -> str:
         """The words for messages and the ledger."""
         window = f" of {range_text(self.windows)}" if self.windows else ""
         return f"{self.spec.name}/{self.name}{window} at {self._price}"
-
-    def _what(self, key: ReleaseKey) -> str:
-        coarse = Refined.by(self, key)
-        return self.what if coarse is None else f"{self.what}, refined from {coarse.release.level}"
 
     @property
     def _price(self) -> str:
@@ -294,83 +143,187 @@ class EpsilonRelease(NoisyRelease):
         holds = f"composed ε={promised.composed}" if promised.is_dp else promised.kind
         return f"nominal ε={asked}, {holds}"
 
-    def generator(self, key: ReleaseKey) -> np.random.Generator:
-        """Post-processing randomness: fixed by public facts, so a replay gives the same bytes."""
-        text = f"{key.digest} {self.postprocessing}"
-        return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16]))
+    @cached_property
+    def model(self) -> Model:
+        """The declared model, checked."""
+        return build_model(self.spec, self.name)
 
-    def facts(self, key: ReleaseKey) -> dict[str, str]:
-        """What is written into the ledger and the bundle: declarations and versions, no rows."""
-        spec = self.spec
-        beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
-        facts = {
-            "population": spec.population,
-            "dataset": spec.name,
-            "model": key.model,
-            "epsilon": epsilon_text(self.epsilon),
-            "kind": self.guarantee.kind,
-            "composed": self.guarantee.composed,
-            "reason": self.guarantee.reason,
-            "evaluation": "none" if self.evaluation is None else epsilon_text(self.evaluation),
-            "snapshot": key.snapshot,
-            "replicate": str(key.replicate),
-            "measuring": fact_text(key.measuring),
-            "postprocessing": fact_text(self.postprocessing),
-            "declaration": key.declaration,
-            "unit": str(spec.protection),
-            "relation": spec.relation,
-            "purpose": spec.purpose,
-            "noise": self.noise_name,
-            "fit_for_release": "yes" if self.is_fit_for_release else "no",
-            "code": code_version(),
-            **({BESIDE: "; ".join(beside)} if beside else {}),
-        }
-        facts |= spec.discovered_fact | spec.constraints_fact
-        facts |= {WINDOW: range_text(self.windows)} if self.windows else {}
-        facts |= learned_facts(self, key)
-        coarse = Refined.by(self, key)
-        facts |= {} if coarse is None else coarse.facts
-        if spec.delta is None:
-            return facts
-        paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}
-        return {**facts, **paid}
+    @cached_property
+    def guarantee(self) -> PrivacyGuarantee:
+        """What the model promises at this ε."""
+        return declared_guarantee(self.spec, self.model, self.epsilon)
 
-    def require_as_begun(self, key: Key) -> None:
-        """DeclarationError for a release that was begun with another post-processing.
+    @cached_property
+    def public_rows(self) -> PublicRows | None:
+        """Those of others that its model is declared to use."""
+        return PublicRows.of(self.spec, self.model, self.home, what=self.where)
 
-        Its evaluation asks about its own centres or tables: other ones would be other
-        questions, of which the charge holds one set only. Settled, it may be changed for nothing.
+    @property
+    def measuring(self) -> Mapping[str, str]:
+        """Parameters that decide what is asked, as text."""
+        return texts_of(self.model, measuring=True)
+
+    @property
+    def postprocessing(self) -> dict[str, str]:
+        """Parameters, and declarations of numbers that are whole, that need no further look."""
+        whole = ", ".join(attribute.name for attribute in self.spec.domain if attribute.whole)
+        declared = {"integer": whole} if whole else {}
+        return {**texts_of(self.model, measuring=False), **declared}
+
+    @property
+    def evaluation(self) -> Fraction | None:
+        """ε of private quality numbers; none beside a release that has no ε itself."""
+        return self.spec.evaluation if self.guarantee.is_dp else None
+
+    @property
+    def cost(self) -> Fraction:
+        """What it costs by itself, with its evaluation; 0 where no finite ε holds."""
+        return price(self.spec, self.guarantee)
+
+    def cost_beside(self, refined: Fraction | None) -> Fraction:
+        """What it costs beside the release at a smaller ε that it refines, which is not paid
+        again.
         """
-        ledger, now = self.home.ledger, fact_text(self.postprocessing)
-        is_unfinished = ledger.state(key.digest) in ("reserved", "interrupted")
-        if self.evaluation is None or not is_unfinished:
-            return
-        begun = ledger.history(key.digest)[0].facts["postprocessing"]
-        if begun != now:
+        if refined is None:
+            return self.cost
+        return self.cost - replace(self, epsilon=refined, refine=None).guarantee.amount
+
+    def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:
+        """The key of the refinement that is asked for; else of the newest draw of this release, or
+        with ``new_draw`` of one more, which refines nothing.
+        """
+        if self.refine is not None:
+            self._require_refining(self.refine)
+            coarse = replace(self, epsilon=self.refine, refine=None).key(snapshot)
+            key = self.draw_key(snapshot.names).refining(coarse.digest)
+            require_refined_alike(key, self.home.ledger, what=self.where, asked=self.refine)
+            return key
+        drawn = super().key(snapshot, new_draw=new_draw)
+        if new_draw or not self.model.refines:
+            return drawn
+        return newest_key(drawn, self.home.ledger, self.spec.partitions)
+
+    def _require_refining(self, asked: Fraction) -> None:
+        """DeclarationError for a release that cannot refine another one, whatever was released."""
+        model, where = self.model, f"{self.where}: refine"
+        if not model.refines:
             raise DeclarationError(
-                f"{'/'.join(self.path)}: expected the parameters {begun} that the charged release "
-                f"was begun with, got {now}: finish it first"
+                f"{where}: expected a model that asks the same questions at every ε, got "
+                f"{self.name}"
+            )
+        if model.plans_from_earlier:
+            raise DeclarationError(
+                f"{where}: expected a model that plans from nothing, got one with "
+                "`plan_from: previous`: its numbers may be those of two windows"
+            )
+        if model.prior_name:
+            raise DeclarationError(f"{where}: expected a model without `prior`, got one")
+        if self.guarantee.currency != self.spec.currency:
+            raise DeclarationError(
+                f"{where}: expected a model that accounts in ρ, as its population has a declared "
+                f"δ, got {self.name}: what is between two ε is no difference there"
+            )
+        if not 0 < asked < self.epsilon:
+            raise DeclarationError(
+                f"{where}: expected a declared ε below {self.level}, got {epsilon_text(asked)}"
             )
 
-    def with_noise(self, name: str) -> Self:
-        """The same release from another source of noise."""
-        return replace(self, noise_name=name)
+    def refined(self, key: ReleaseKey) -> Refined | None:
+        """The release that the draw with this key refines; None where it refines none.
+        DeclarationError where nothing has that key.
+        """
+        asked = self.refine or Fraction(0)
+        return refined_by(key, self.home.ledger, what=self.where, asked=asked)
 
-    def nobody(self) -> NobodysRows:
-        """The counter of an empty table."""
-        from dp_pipeline.raw.counters.fold import NobodysRows
+    def resolve(self, key: Key) -> ReleaseSpec:
+        """The draw with this key, with what it refines and what it learns from elsewhere."""
+        spec, refined = super().resolve(key), self.refined(own(key))
+        facts = {**spec.facts, **self.spec.discovered_fact, **self.spec.constraints_fact}
+        facts |= {WINDOW: range_text(self.windows)} if self.windows else {}
+        facts |= self._learned(spec)
+        if refined is None:
+            return replace(spec, facts=facts)
+        return replace(
+            spec,
+            facts=facts | refined.facts,
+            what=f"{spec.what}, refined from {epsilon_text(refined.epsilon)}",
+            price=self.cost_beside(refined.epsilon),
+        )
 
-        return NobodysRows(self.spec.domain)
+    def _learned(self, spec: ReleaseSpec) -> dict[str, str]:
+        """Which release of a window and which public rows it uses; empty where it uses none.
+        DeclarationError where it was begun with other rows.
+        """
+        folder, public = self._learned_from(spec), self.public_rows
+        facts = {LEARNED: folder} if folder else {}
+        if public is None:
+            return facts
+        if spec.begun is not None and spec.begun.facts.get(PRIOR, public.fact) != public.fact:
+            raise DeclarationError(
+                f"{self.where}: prior: expected the public rows that it was begun with, got "
+                "others: only --new-draw goes on with these"
+            )
+        return {**facts, PRIOR: public.fact}
 
-    def open(self, key: Key, snapshot: Snapshot) -> NoisyDrawing:
+    def _learned_from(self, spec: ReleaseSpec) -> str:
+        """Where in the store the release lies that this one plans from: the one that belongs to
+        the window before at the same ε, if that was settled when this one was charged. Empty where
+        there was none, or nothing is planned from.
+
+        The ledger's row says it, and a key does not: else a window that is published later would
+        make another release, with another charge, of every one behind it.
+        """
+        if not self.model.plans_from_earlier or not self.spec.window:
+            return ""
+        if spec.begun is not None:
+            return spec.begun.facts.get(LEARNED, "")
+        before = self.spec.cut.preceding(self.spec.window)
+        if before is None or self.spec.cut.preceding(self.windows[0]) is None:
+            return ""
+        pointer = pointer_path(replace(self, spec=self.spec.at_window(before)))
+        return learned_from(own(spec.key), self.spec, self.home, pointer)
+
+    def questions(self, spec: ReleaseSpec) -> ModelQuestions:
+        """What its model and its evaluation ask."""
+        key, folder = own(spec.key), spec.facts.get(LEARNED)
+        refined, public = self.refined(key), self.public_rows
+        return ModelQuestions(
+            dataset=self.spec,
+            model=self.model,
+            guarantee=self.guarantee,
+            evaluation=self.evaluation,
+            postprocessing=self.postprocessing,
+            key=key,
+            facts=spec.facts,
+            earlier=learned_bundle(key, self.spec, self.home, folder).tables if folder else None,
+            public=None if public is None else public.table,
+            coarse=None if refined is None else partial(self._coarse, refined),
+        )
+
+    def _coarse(self, refined: Refined) -> tuple[Coarse, Answered]:
+        """What the release that is refined has released, and its answers; Damaged where they are
+        not those that were settled.
+        """
+        drawn = replace(self, epsilon=refined.epsilon, noise_name=refined.key.noise, refine=None)
+        fitted, answered = drawn.fitted(refined.key)
+        return Coarse(fitted.released, drawn.guarantee.amount), answered
+
+    def fitted(self, key: ReleaseKey) -> tuple[Fitted, Answered]:
+        """What a settled release was made of, from its stored answers; Damaged where they are not
+        those that were settled. No row is read.
+        """
+        settled = settled_entry(key.digest, key.population, self.home.ledger)
+        transcript = self.answers(key, settled)
+        return self.questions(self.resolve(key)).fitted(None, transcript, self.noise)
+
+    def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
         """The counter over its rows, before it is charged; DeclarationError where they are not
         those of the release that it refines, or that one is not finished.
         """
-        drawing = super().open(key, snapshot)
-        coarse = Refined.by(self, own(key))
-        if coarse is not None:
-            coarse.require_settled()
-            coarse.require_same_rows(drawing.rows)
+        drawing, refined = super().open(spec, snapshot), self.refined(own(spec.key))
+        if refined is not None:
+            refined.require_settled(self.home.ledger)
+            refined.require_same_rows(drawing.rows)
         return drawing
 
     def counter(self, snapshot: Snapshot) -> FoldCounter:
@@ -378,101 +331,3 @@ class EpsilonRelease(NoisyRelease):
         from dp_pipeline.raw.counters import open_counter
 
         return open_counter(self.spec, snapshot, engine_name())
-
-    def drawn(
-        self,
-        key: ReleaseKey,
-        counter: Counted | None,
-        transcript: Transcript,
-        *,
-        as_begun: bool = True,
-    ) -> Bundle:
-        """The bundle with its evaluation; spends exactly what it claims.
-
-        counter    None draws nothing: every answer must be in the transcript
-        as_begun   False for a settled release under another post-processing: the evaluation that
-                   was paid for was of other centres or tables, and is left out
-        """
-        fit_model, _ = self.fit_of(key, counter, transcript)
-        fitted = fit_model()
-        fitted.require_guaranteed(self.guarantee, what="/".join(self.path))
-        spends, quality, facts = fitted.spends, dict[str, NoisyNumber](), self.facts(key)
-        if self.evaluation is not None and as_begun:
-            paid = Accountant(self.evaluation)
-            from dp_pipeline.gate.quality import private_quality
-
-            quality = private_quality(
-                _curator(self, counter, transcript, {})(paid),
-                fitted.released,
-                epsilon=self.evaluation,
-                label=self.spec.label,
-                targets=self.spec.targets,
-            )
-            paid.require_all_spent()
-            spends += paid.spends
-        elif self.evaluation is not None:
-            facts = {**facts, EARLIER_EVALUATION: epsilon_text(self.evaluation)}
-        tables = fitted.released.tables()
-        return Bundle(key.digest, facts, spends, quality, tables, transcript.chain)
-
-    def told(self, key: ReleaseKey) -> tuple[Fitted, Answered]:
-        """What a settled release was made of, from its stored answers; Damaged where they are not
-        those that were settled. No row is read.
-        """
-        settled = settled_entry(key.digest, key.population, self.home.ledger)
-        transcript = Transcript(self.store.transcript_path(key)).rewind()
-        if transcript.chain != settled.facts[TRANSCRIPT]:
-            raise Damaged(f"transcript: expected that of {self.what} as settled, got another")
-        fit_model, answered = self.fit_of(key, None, transcript)
-        return fit_model(), answered
-
-    def fit_of(
-        self, key: ReleaseKey, counter: Counted | None, transcript: Transcript
-    ) -> tuple[Callable[[], Fitted], Answered]:
-        """The fit of its model, to be made, and where what is answered to it will be."""
-        refined = Refined.by(self, key)
-        coarse, answered = (None, {}) if refined is None else refined.told()
-        fit_model = partial(
-            fit,
-            self.model,
-            self.guarantee,
-            _curator(self, counter, transcript, answered),
-            epsilon=self.epsilon,
-            rng=self.generator(key),
-            earlier=earlier_tables(self, key),
-            coarse=coarse,
-            public=public_table(self, key),
-        )
-        return fit_model, answered
-
-    def reported(self, bundle: Bundle) -> PrivateRelease:
-        """Return the release as cards show it, with its quality where its rows are public."""
-        return replace(super().reported(bundle), exact=exact_rows(self, bundle))
-
-    def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
-        """The card, made anew by every run, as the sum of all charges grows."""
-        from dp_pipeline.reporting.pages import card
-
-        name = ".".join((self.name, *self.partition))
-        path = self.home.reports / f"{self.spec.name}.cards" / f"{name}.md"
-        write_atomically(path, card(self.reported(bundle)).encode())
-        return path
-
-
-def _curator(
-    release: EpsilonRelease, counter: Counted | None, transcript: Transcript, answered: Answered
-) -> Ask:
-    def ask(accountant: Accountant) -> Curator:
-        return Curator(
-            cast("FoldCounter | None", counter),
-            domain=release.spec.domain,
-            distance=release.spec.distance,
-            accountant=accountant,
-            transcript=transcript,
-            noise=release.noise,
-            benchmark=not release.spec.is_release,
-            relation=release.spec.relation,
-            answered=answered,
-        )
-
-    return ask

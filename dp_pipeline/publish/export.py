@@ -20,6 +20,7 @@ from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.release_text import reported, write_card
 from dp_pipeline.publish.replay import (
     FOLDER,
     level_facts,
@@ -115,6 +116,11 @@ class Found:
     def words(self) -> str:
         """For a person."""
         return f"{self.release.what}, snapshot {self.bundle.facts['snapshot']}"
+
+    @property
+    def standing(self) -> str:
+        """What it may be used for, in words."""
+        return str(reported(self.release, self.bundle).standing)
 
 
 def newest_settled(
@@ -229,11 +235,11 @@ def export(found: Found, target: Path, *, ending: str) -> Exported:
     ending   ``csv``, ``parquet`` or ``arrow``
     """
     release, bundle = found.release, found.bundle
-    reported = release.reported(bundle)
-    card = release.write_card(bundle, found.folder).read_text(encoding="utf-8")
+    of_reader = reported(release, bundle)
+    card = write_card(release, bundle, found.folder).read_text(encoding="utf-8")
 
     def write(folder: Path) -> None:
-        write_contents(folder, reported, card, ending)
+        write_contents(folder, of_reader, card, ending)
         bad = next((one for one in verified(folder) if not one.is_good), None)
         if bad is not None:
             raise PipelineError(f"{release.what}: expected an export that verifies, got {bad.line}")

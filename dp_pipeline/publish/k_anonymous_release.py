@@ -10,26 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from dp_pipeline.anonymity import METHODS, build_method
-from dp_pipeline.anonymity.method import Method, Recoded, sensitive_diversity
+from dp_pipeline.anonymity.method import Method, sensitive_diversity
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
-from dp_pipeline.ledger import Charge, Entry
+from dp_pipeline.ledger import Entry
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables, keeps_guarantee
-from dp_pipeline.publish.release import (
-    BESIDE,
-    ROWS,
-    Drawing,
-    Release,
-    code_version,
-    digest_of,
-    not_dp_beside,
-)
+from dp_pipeline.publish.release import BESIDE, Drawing, Release, ReleaseSpec, not_dp_beside
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import ALLOWED, K_ANONYMITY, Bundle, KAnonymousKey, Key
 from dp_pipeline.spec.amounts import epsilon_text
@@ -118,6 +109,7 @@ class KAnonymousRelease(Release):
 
     SYMBOL = "K"
     FOLDER = ("k_anonymous",)
+    ROOMS = ("anonymity", "metrics", "spec")
 
     spec: DatasetSpec
     name: str
@@ -149,18 +141,6 @@ class KAnonymousRelease(Release):
         """A declared release; DeclarationError for a K that is not declared. There is no noise."""
         return cls(spec, name, declared_k_anonymity(spec).partition(level), home, run or {})
 
-    @classmethod
-    def description(cls, spec: DatasetSpec, name: str) -> str:
-        """What the method does, and what it promises."""
-        method, declared = declared_method(spec, name), declared_k_anonymity(spec)
-        largest = guarantee_for(declared, name, k=declared.partitions[-1])
-        labels = f" and {largest.diversity} labels" if largest.diversity > 1 else ""
-        return (
-            f"{spec.title}: {method.summary}. Every row shares what is released of it with at "
-            f"least K − 1 others: K rows{labels} in every class. Not differentially private: "
-            f"{REASON}. The ledger notes it as not-dp before the first look; a re-run replays it."
-        )
-
     @property
     def level(self) -> str:
         """Its K, as the key of its partition."""
@@ -179,26 +159,6 @@ class KAnonymousRelease(Release):
     def marked(self, state: str) -> str:
         """A state, with that there is no ε in it: such a release is recorded and costs nothing."""
         return f"{'recorded' if state == 'charged' else state}, not-dp"
-
-    @staticmethod
-    def version() -> str:
-        """Version of the code that chooses and measures, as it is now."""
-        return code_version(("anonymity", "metrics", "spec"))
-
-    @classmethod
-    def code(cls, spec: DatasetSpec, name: str, *, drawn: str | None = None) -> str:
-        """Digest of the code that chooses and measures, what is declared, and the parameters."""
-        declared = declared_k_anonymity(spec)
-        asked = (
-            texts_of(declared_method(spec, name), measuring=True),
-            declared.attributes,
-            declared.sensitive_label,
-            declared.diversity,
-            declared.suppress,
-            declared.seed,
-            spec.label,
-        )
-        return digest_of(drawn or cls.version(), spec.digest, *asked)
 
     @cached_property
     def declared(self) -> KAnonymity:
@@ -263,20 +223,13 @@ class KAnonymousRelease(Release):
             "label": str(self.spec.label),
         }
 
-    def charge(self, key: Key, *, rows: str) -> Charge:
-        """What the ledger records before anyone looks: no ε, and that there is none."""
-        return Charge(
-            key=key.digest,
-            population=key.population,
-            kind="not-dp",
-            nano_epsilon=0,
-            what=self.what,
-            facts={**self.facts(key), **self.run, **({ROWS: rows} if rows else {})},
-            currency=self.spec.currency,
-        )
+    def resolve(self, key: Key) -> ReleaseSpec:
+        """The draw with this key: no ε, and that there is none."""
+        begun = next(iter(self.home.ledger.history(key.digest)), None)
+        facts, currency = self._facts(key), self.spec.currency
+        return ReleaseSpec(key=key, facts=facts, what=self.what, currency=currency, begun=begun)
 
-    def facts(self, key: Key) -> dict[str, str]:
-        """What is written into the ledger and the bundle: declarations and versions, no rows."""
+    def _facts(self, key: Key) -> dict[str, str]:
         spec, is_allowed = self.spec, "yes" if self.spec.allow_not_dp else "no"
         beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
         return {
@@ -297,31 +250,17 @@ class KAnonymousRelease(Release):
             **spec.constraints_fact,
         }
 
-    def open(self, key: Key, snapshot: Snapshot) -> KAnonymousDrawing:
+    def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> KAnonymousDrawing:  # noqa: ARG002
         """Its rows, which are read once the ledger knows of it."""
         # Imported late, as in ``coded_rows``.
         from dp_pipeline.raw.prepare import require_codes
 
         require_codes(self.spec, snapshot)
-        return KAnonymousDrawing(self, key, snapshot)
+        return KAnonymousDrawing(self.spec, self.method, self.promise, self.declared.seed, snapshot)
 
     def remade(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
         """Damaged: no answers are stored that a lost table could be made again from."""
         raise self.store.another(self.store.bundle_path(key, self.postprocessing))
-
-    def reported(self, bundle: Bundle) -> ReportedRelease:
-        """The release as its card shows it."""
-        return for_readers(self.spec, bundle, {})
-
-    def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
-        """The card, which was sealed with the bundle."""
-        return folder / CARD
-
-    def sealed_texts(self, bundle: Bundle) -> dict[str, str]:
-        """The card."""
-        from dp_pipeline.reporting.pages import card
-
-        return {CARD: card(for_readers(self.spec, bundle, {}))}
 
 
 def for_readers(spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float]) -> ReportedRelease:
@@ -345,8 +284,10 @@ def for_readers(spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float])
 class KAnonymousDrawing(Drawing):
     """The rows that a k-anonymous release will be made of."""
 
-    release: KAnonymousRelease
-    key: Key
+    dataset: DatasetSpec
+    method: Method
+    promise: KAnonymityGuarantee
+    seed: int
     snapshot: Snapshot
     rows: str = ""
 
@@ -355,33 +296,39 @@ class KAnonymousDrawing(Drawing):
         read.
         """
 
-    def draw(self, stored: Sequence[Bundle], *, begun: Entry | None) -> Bundle:  # noqa: ARG002
+    def draw(
+        self,
+        spec: ReleaseSpec,
+        stored: Sequence[Bundle],
+        *,
+        is_resumed: bool,  # noqa: ARG002
+    ) -> Bundle:
         """Read the rows, choose what is kept, and build what leaves; BoundaryViolation for a method
-        that does not keep its promise.
+        that does not keep its promise, TooFewRows says of which release.
         """
         if stored:
             return stored[0]
-        release = self.release
-        rows = coded_rows(release.spec, self.snapshot)
+        rows = coded_rows(self.dataset, self.snapshot)
+        try:
+            recoded = self.method.recode(rows, self.promise, seed=self.seed)
+        except TooFewRows as error:
+            raise TooFewRows(f"{spec.what}: {error}") from None
         tables = k_anonymous_tables(
             rows,
-            self._recoded(rows),
-            release.promise,
-            label=str(release.spec.label),
-            is_public=not release.spec.is_release,
+            recoded,
+            self.promise,
+            label=str(self.dataset.label),
+            is_public=not self.dataset.is_release,
         )
-        facts = release.facts(self.key)
-        bundle = Bundle(self.key.digest, facts, spends=(), quality={}, tables=tables, transcript="")
+        bundle = Bundle(spec.key.digest, spec.facts, (), quality={}, tables=tables, transcript="")
         if not keeps_guarantee(bundle):
             raise BoundaryViolation(
-                f"{release.what}: expected a table that keeps its promise, got another"
+                f"{spec.what}: expected a table that keeps its promise, got another"
             )
         return bundle
 
-    def _recoded(self, rows: CodedRows) -> Recoded:
-        """What the method makes of the rows; TooFewRows says of which release."""
-        release = self.release
-        try:
-            return release.method.recode(rows, release.promise, seed=release.declared.seed)
-        except TooFewRows as error:
-            raise TooFewRows(f"{release.what}: {error}") from None
+    def texts(self, bundle: Bundle) -> dict[str, str]:
+        """The card."""
+        from dp_pipeline.reporting.pages import card
+
+        return {CARD: card(for_readers(self.dataset, bundle, {}))}

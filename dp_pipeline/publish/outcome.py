@@ -21,6 +21,7 @@ from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_tables import TableFacts
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release, digest_of, not_dp_beside, program_code
+from dp_pipeline.publish.release_text import write_card
 from dp_pipeline.publish.replay import (
     document,
     evaluation_path,
@@ -164,7 +165,7 @@ def write_evaluation(request: RunRequest) -> list[QualityRow]:
     for one in releases:
         if one.name in bundles and not spec.is_release:
             # Its card shows these numbers.
-            one.write_card(bundles[one.name], home.released / pointers[one.name]["folder"])
+            write_card(one, bundles[one.name], home.released / pointers[one.name]["folder"])
     return rows
 
 

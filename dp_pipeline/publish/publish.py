@@ -26,6 +26,7 @@ from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.release import Drawing, Release
 from dp_pipeline.publish.replay import (
     facts_of,
+    level_facts,
     reserved_entry,
     restored,
     settled_bundle,
@@ -36,6 +37,7 @@ from dp_pipeline.release.bundle import Bundle, Key
 from dp_pipeline.release.transcript import AnswerCount, AnswersLost
 from dp_pipeline.spec.amounts import NANO
 from dp_pipeline.spec.errors import Damaged, DeclarationError, OtherQuestion
+from dp_pipeline.spec.parameters import fact_text
 
 State = Literal["charged", "resumed", "replayed"]
 
@@ -65,11 +67,10 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
     released, and the row of the ledger stays, as somebody looked.
     """
     release.require_allowed()
-    ledger = release.home.ledger
     snapshot = require_snapshot(release.spec, release.home, release.windows)
     key = release.key(snapshot, new_draw=new_draw)
     try:
-        return _publish(release, key, snapshot, ledger)
+        return _publish(release, key, snapshot)
     except Damaged:
         # What lies there may be whole, and of somebody who refined the same release first, at
         # another ε: whoever asks for the key once more is told so.
@@ -77,30 +78,55 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
         raise
 
 
-def _publish(release: Release, key: Key, snapshot: Snapshot, ledger: Ledger) -> Published:
+def _publish(release: Release, key: Key, snapshot: Snapshot) -> Published:
     """Replay, resume, or charge and draw the release with this key."""
+    store, ledger = release.store, release.home.ledger
     if ledger.state(key.digest) == "settled":
         return _replayed(release, key, ledger)
-    drawing = release.open(key, snapshot)
-    charge = release.charge(key, rows=drawing.rows)
-    if ledger.state(key.digest) is None:
+    spec = release.resolve(key)
+    drawing = release.open(spec, snapshot)
+    charge = spec.charge(release.run, rows=drawing.rows)
+    if spec.begun is None:
         _require_affordable(charge, ledger)
         drawing.dry_run()
         # Everything that a charged release must have on disk, before it is charged.
-        release.store.begin(release.store.folder(key), key.population)
+        store.begin(store.folder(key), key.population)
         drawing.begin()
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             return _replayed(release, key, ledger)
-        stored, begun = _left_behind(release, key, reservation)
-        with _answers_kept(release, reservation, drawing):
-            bundle = drawing.draw(stored, begun=begun)
-        path = _settle(release, key, bundle, reservation)
+        require_as_begun(release, key)
+        sweep(store.folder(key))
+        secret, is_resumed = ledger.key(key.population), reservation.state == "resumed"
+        stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
+        with _answers_kept(reservation, drawing, ledger):
+            # What is drawn is what the ledger's row says, whoever wrote it.
+            bundle = drawing.draw(release.resolve(key), stored, is_resumed=is_resumed)
+        path = store.bundle_path(key, release.postprocessing)
+        store.write(path, bundle, key=secret, texts=drawing.texts(bundle))
+        # One that was stored before a crash stays as it was written: that one is settled.
+        bundle = store.sealed(path, key=secret)
+        reservation.settle(spend_rows(bundle), facts=facts_of(bundle, path))
         drawing.end()
-    bundle = settled_bundle(release.store, path, ledger=ledger, population=key.population)
-    if reservation.state == "resumed":
+    bundle = settled_bundle(store, path, ledger=ledger, population=key.population)
+    if is_resumed:
         return Published(bundle, "resumed", 0, path)
     return Published(bundle, "charged", charge.counted, path)
+
+
+def require_as_begun(release: Release, key: Key) -> None:
+    """DeclarationError for an unfinished release that was begun with another post-processing.
+
+    Its evaluation asks about its own centres or tables: other ones would be other questions, of
+    which the charge holds one set only. Settled, it may be changed for nothing.
+    """
+    begun = reserved_entry(key.digest, key.population, release.home.ledger).facts
+    now = fact_text(release.postprocessing)
+    if begun.get("evaluation", "none") != "none" and begun["postprocessing"] != now:
+        raise DeclarationError(
+            f"{'/'.join(release.path)}: expected the parameters {begun['postprocessing']} that the "
+            f"charged release was begun with, got {now}: finish it first"
+        )
 
 
 def _require_affordable(charge: Charge, ledger: Ledger) -> None:
@@ -128,25 +154,15 @@ def _replayed(release: Release, key: Key, ledger: Ledger) -> Published:
     # Left behind by a run that was killed once it had settled.
     AnswerCount(release.home.answer_counts / key.digest).end()
     bundle = settled_bundle(store, path, ledger=ledger, population=key.population)
+    named = level_facts(type(release), release.level)
+    if not named.items() <= bundle.facts.items():
+        # All refinements of one release have one key, and somebody was first, at another ε.
+        raise store.another(path)
     return Published(bundle, "replayed", 0, path)
 
 
-def _left_behind(
-    release: Release, key: Key, reservation: Reservation
-) -> tuple[list[Bundle], Entry | None]:
-    """What an earlier run left that was killed: bundles, and the row that it charged."""
-    release.require_as_begun(key)
-    store, ledger = release.store, release.home.ledger
-    sweep(store.folder(key))
-    secret = ledger.key(key.population)
-    stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
-    if reservation.state != "resumed":
-        return stored, None
-    return stored, reserved_entry(key.digest, key.population, ledger)
-
-
 @contextmanager
-def _answers_kept(release: Release, reservation: Reservation, drawing: Drawing) -> Iterator[None]:
+def _answers_kept(reservation: Reservation, drawing: Drawing, ledger: Ledger) -> Iterator[None]:
     """Lost answers end the key for ever: they may have been seen."""
     try:
         yield
@@ -157,19 +173,8 @@ def _answers_kept(release: Release, reservation: Reservation, drawing: Drawing) 
     except OtherQuestion as other:
         # The answers are whole: only who asks has changed, and may change back.
         charge = reservation.charge
-        begun = reserved_entry(charge.key, charge.population, release.home.ledger)
-        raise OtherQuestion(f"{release.what}: {other}; {_way_out(begun)}") from None
-
-
-def _settle(release: Release, key: Key, bundle: Bundle, reservation: Reservation) -> Path:
-    """Store the bundle, then settle the charge; gives the folder of the bundle."""
-    store, secret = release.store, release.home.ledger.key(key.population)
-    path = store.bundle_path(key, release.postprocessing)
-    store.write(path, bundle, key=secret, texts=release.sealed_texts(bundle))
-    # One that was stored before a crash stays as it was written: that one is settled.
-    bundle = store.sealed(path, key=secret)
-    reservation.settle(spend_rows(bundle), facts=facts_of(bundle, path))
-    return path
+        begun = reserved_entry(charge.key, charge.population, ledger)
+        raise OtherQuestion(f"{charge.what}: {other}; {_way_out(begun)}") from None
 
 
 def _way_out(begun: Entry) -> str:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from dp_pipeline import __version__
 from dp_pipeline.ledger import Charge, Entry, Ledger
@@ -22,11 +24,9 @@ from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle, Key
+from dp_pipeline.spec.amounts import Currency, nano_epsilon
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.windows import range_text
-
-if TYPE_CHECKING:
-    from dp_pipeline.reporting.releases import ReportedRelease
 
 BESIDE = "not-dp beside it"
 """The fact of a bundle that names them."""
@@ -62,6 +62,8 @@ ROWS = "rows"
 """The fact of a ledger row that holds the keyed fingerprint of the tables that are counted; in no
 bundle, and never exported.
 """
+TRANSCRIPT = "transcript"
+"""The fact of a settled ledger row that holds the digest of the answers."""
 _MEASURING = ("gate", "inference", "models", "release", "spec", "raw/counters")
 
 
@@ -84,6 +86,46 @@ def program_code() -> str:
     return code_version(("raw", "metrics", "reporting", "ledger", "publish", "orchestration"))
 
 
+@dataclass(frozen=True)
+class ReleaseSpec:
+    """One draw of a release, as declarations and ledger say it when somebody asks for it.
+
+    facts    written into the ledger and the bundle: declarations and versions, no rows
+    what     the words for messages and the ledger
+    price    of a first draw, in the population's currency; 0 where no finite ε holds
+    delta    its own δ
+    windows  those that are charged, where rows are cut
+    begun    the row that charged it; None before
+    """
+
+    key: Key
+    facts: Mapping[str, str]
+    what: str
+    currency: Currency
+    price: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+    windows: tuple[str, ...] = ()
+    begun: Entry | None = None
+
+    def charge(self, run: Mapping[str, str], *, rows: str) -> Charge:
+        """What the ledger reserves or records before anyone looks.
+
+        run    what the ledger notes of the run: run id, asset
+        rows   fingerprint of the tables that its answers are of; may be empty
+        """
+        return Charge(
+            key=self.key.digest,
+            population=self.key.population,
+            kind=self.facts["kind"],
+            nano_epsilon=nano_epsilon(self.price),
+            what=self.what,
+            facts={**self.facts, **run, **({ROWS: rows} if rows else {})},
+            currency=self.currency,
+            delta=self.delta,
+            blocks=self.windows,
+        )
+
+
 class Drawing(ABC):
     """The rows of one release, opened before it is charged and drawn from afterwards.
 
@@ -101,14 +143,19 @@ class Drawing(ABC):
         """Make everything on disk that a charged release must have."""
 
     @abstractmethod
-    def draw(self, stored: Sequence[Bundle], *, begun: Entry | None) -> Bundle:
+    def draw(self, spec: ReleaseSpec, stored: Sequence[Bundle], *, is_resumed: bool) -> Bundle:
         """The bundle.
 
-        stored   bundles of it that a run left which was killed before it settled
-        begun    the row that an earlier run charged it with; None where this one does
+        spec         the release as it was charged
+        stored       bundles of it that a run left which was killed before it settled
+        is_resumed   whether an earlier run charged it
 
         AnswersLost where stored answers are missing, or are of other rows than these.
         """
+
+    def texts(self, bundle: Bundle) -> dict[str, str]:  # noqa: ARG002
+        """File name → what a person reads beside a bundle, sealed with it."""
+        return {}
 
     def end(self) -> None:  # noqa: B027
         """Take away what was kept for a run that goes on: it is settled, or dead."""
@@ -125,6 +172,8 @@ class Release(ABC):
     """What its level is called: ``ε`` or ``K``."""
     FOLDER: ClassVar[tuple[str, ...]] = ()
     """Between data set and name, in the released store and in asset keys."""
+    ROOMS: ClassVar[tuple[str, ...]] = _MEASURING
+    """Folders of the code that measures."""
 
     spec: DatasetSpec
     name: str
@@ -156,9 +205,9 @@ class Release(ABC):
         """A declared release; DeclarationError for a level that is not declared."""
 
     @classmethod
-    @abstractmethod
-    def description(cls, spec: DatasetSpec, name: str) -> str:
-        """What a model or method releases and what that costs, in a few sentences."""
+    def version(cls) -> str:
+        """Version of the code that measures, as it is now."""
+        return code_version(cls.ROOMS)
 
     @property
     @abstractmethod
@@ -201,6 +250,10 @@ class Release(ABC):
         return {}
 
     @abstractmethod
+    def marked(self, state: str) -> str:
+        """A state, with what a reader has to know of a release that has not the ε it names."""
+
+    @abstractmethod
     def require_allowed(self) -> None:
         """DeclarationError for what the data set file, or the noise, does not allow."""
 
@@ -209,55 +262,17 @@ class Release(ABC):
         """Its key: of the newest draw, or with ``new_draw`` of one more."""
 
     @abstractmethod
-    def charge(self, key: Key, *, rows: str) -> Charge:
-        """What the ledger reserves or records before anyone looks.
-
-        rows   fingerprint of the tables that its answers are of; may be empty
-        """
+    def resolve(self, key: Key) -> ReleaseSpec:
+        """The draw with this key, as declarations and ledger say it now."""
 
     @abstractmethod
-    def open(self, key: Key, snapshot: Snapshot) -> Drawing:
+    def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> Drawing:
         """Its rows, ready to be drawn from; NotPrepared where they are not prepared."""
-
-    def require_as_begun(self, key: Key) -> None:  # noqa: B027
-        """DeclarationError for a charged release that was begun otherwise than it is declared."""
 
     @abstractmethod
     def remade(self, key: Key, settled: Entry) -> Bundle:
         """A settled release, made again from what is stored of it without a look at the rows;
         Damaged where that cannot be.
-        """
-
-    @abstractmethod
-    def reported(self, bundle: Bundle) -> ReportedRelease:
-        """The release as cards show it, with what the account says of its population now."""
-
-    @abstractmethod
-    def write_card(self, bundle: Bundle, folder: Path) -> Path:
-        """The card of a release, in Markdown: written now, or as it lies with the bundle.
-
-        folder   where the bundle lies
-        """
-
-    def sealed_texts(self, bundle: Bundle) -> dict[str, str]:  # noqa: ARG002
-        """File name → what a person reads beside a bundle, sealed with it."""
-        return {}
-
-    @abstractmethod
-    def marked(self, state: str) -> str:
-        """A state, with what a reader has to know of a release that has not the ε it names."""
-
-    @staticmethod
-    @abstractmethod
-    def version() -> str:
-        """Version of the code that measures, as it is now."""
-
-    @classmethod
-    @abstractmethod
-    def code(cls, spec: DatasetSpec, name: str, *, drawn: str | None = None) -> str:
-        """Digest of what an answer depends on: code, declarations and parameters.
-
-        drawn   version of the code that a release was drawn with; None: as it is now
         """
 
 

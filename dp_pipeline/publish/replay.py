@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.ledger import Entry, Ledger, SpendRow
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.noisy_release import TRANSCRIPT
-from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.release import TRANSCRIPT, Release
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import (

@@ -18,11 +18,10 @@ from dp_pipeline.publish.account import declared_account, limits_word
 from dp_pipeline.publish.domain_release import DomainRelease, with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home, noise_name
-from dp_pipeline.publish.refinement import Refined
 from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
 from dp_pipeline.release.measurement import deviation, gaussian_moments
-from dp_pipeline.spec.amounts import NANO, epsilon_text
+from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 from dp_pipeline.spec.windows import MOST_TOGETHER
@@ -381,11 +380,13 @@ def _planned(
     earlier = [_snapshot(spec.at_window(one), release.home, "") for one in release.windows[:-1]]
     reads = replace(last, earlier=tuple(earlier))
     key = release.key(reads, new_draw=new_draw)
-    if release.refine is not None and not any(_refines(release, one) for one in beside):
+    refined = release.refine
+    if key.refines and not any(_refines(release, one) for one in beside):
         # Else what stands before it in the request would be charged, and the run would end here.
-        Refined.by(release, key)
+        coarse = release.refined(key)
+        refined = None if coarse is None else coarse.epsilon
     state = ledger.state(key.digest)
-    cost = Fraction(release.nano(key), NANO) if state is None else Fraction(0)
+    cost = release.cost_beside(refined) if state is None else Fraction(0)
     names = {None: "new", "settled": "settled", "dead": "dead"}
     words = release.guarantee.marked(names.get(state, "unfinished"))
     cells = _most_cells(release)

@@ -109,7 +109,7 @@ def _summed_boxes(releases: Sequence[EpsilonRelease]) -> SummedTable:
 def _counted(release: EpsilonRelease, bundle: Bundle) -> CountedBoxes:
     """The noisy counts of a settled release, from its stored answers."""
     key = own(key_of(release, bundle))
-    released = release.told(key)[0].released
+    released = release.fitted(key)[0].released
     synopsis = released.synopsis if isinstance(released, Clusters) else None
     if synopsis is None or synopsis.counted is None:
         raise DeclarationError(

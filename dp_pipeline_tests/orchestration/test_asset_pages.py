@@ -13,7 +13,7 @@ import pytest
 
 from dp_pipeline.orchestration.columns import LINEAGE, MOST_LEVELS, SCHEMA
 from dp_pipeline.orchestration.common import source_kind
-from dp_pipeline.publish import epsilon_release
+from dp_pipeline.publish import release as releasing
 from dp_pipeline.publish.home import Home
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
@@ -227,7 +227,7 @@ def test_code_that_measures_changes_the_models_and_nothing_else(
     homes: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     before = versions(homes)
-    monkeypatch.setattr(epsilon_release, "code_version", lambda: "dp_pipeline 0 other")
+    monkeypatch.setattr(releasing, "code_version", lambda *_: "dp_pipeline 0 other")
     assert changed(before, versions(homes)) == set(MODELS)
 
 

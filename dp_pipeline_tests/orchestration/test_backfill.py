@@ -16,7 +16,7 @@ from dp_pipeline.orchestration.jobs import (
     require_daemon,
     sweep_job_name,
 )
-from dp_pipeline.publish.noisy_release import NoisyDrawing
+from dp_pipeline.publish.noisy_drawing import NoisyDrawing
 from dp_pipeline.raw import prepare
 from dp_pipeline.raw.snapshot import forget_preparation
 from dp_pipeline.spec.dataset import DatasetSpec

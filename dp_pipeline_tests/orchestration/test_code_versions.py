@@ -9,7 +9,7 @@ from dagster._core.loader import LoadingContextForTest
 
 from dp_pipeline.orchestration import common
 from dp_pipeline.orchestration.common import CODE_TAG
-from dp_pipeline.publish import epsilon_release
+from dp_pipeline.publish import release as releasing
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
@@ -24,7 +24,7 @@ KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
 def newer_code(monkeypatch: pytest.MonkeyPatch) -> str:
     """Told as the version of the measuring code, once this is asked for."""
     version = "dp_pipeline 9.9.9 ffffffffffff"
-    for module in (common, epsilon_release):
+    for module in (common, releasing):
         monkeypatch.setattr(module, "code_version", lambda *_: version)
     return version
 

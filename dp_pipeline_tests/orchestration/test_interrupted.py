@@ -14,8 +14,8 @@ import pytest
 
 from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.noisy_release import NoisyDrawing
+from dp_pipeline.publish.model_questions import ModelQuestions
+from dp_pipeline.publish.noisy_drawing import NoisyDrawing
 from dp_pipeline.publish.release import ROWS
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.transcript import Transcript
@@ -75,7 +75,7 @@ def test_a_release_is_not_finished_over_rows_that_were_read_again(
     answers = transcript.read_bytes()
     change(project)
     prepared(project, spec)
-    words = r"rides/dpqt_kmeans: expected the rows of snapshot .* that this release was begun with"
+    words = r"rides/dpqt_kmeans at .*: expected the rows of snapshot .* that this release was begun"
     with pytest.raises(Damaged, match=words) as refused:
         project.publish(spec)
     assert "only --new-draw goes on" in str(refused.value)
@@ -210,7 +210,7 @@ def test_what_cannot_be_drawn_is_refused_before_it_is_charged(
         raise BoundaryViolation("a table of too many cells")
 
     with monkeypatch.context() as patch, pytest.raises(BoundaryViolation, match="too many cells"):
-        patch.setattr(EpsilonRelease, "drawn", impossible)
+        patch.setattr(ModelQuestions, "bundle", impossible)
         project.publish(spec)
     assert (project.spent(spec), project.ledger.unfinished()) == (0, ())
 
@@ -237,14 +237,14 @@ def test_what_lies_there_is_settled_whatever_newer_code_makes_of_the_answers(
     with monkeypatch.context() as patch, pytest.raises(Crash):
         patch.setattr("dp_pipeline.ledger.Reservation.settle", settle)
         project.publish(spec)
-    real = EpsilonRelease.drawn
+    real = ModelQuestions.bundle
 
     def newer(*arguments: Any, **named: Any) -> Bundle:
         made = real(*arguments, **named)
         return replace(made, facts={**made.facts, "title": "Otherwise"})
 
     with monkeypatch.context() as patch:
-        patch.setattr(EpsilonRelease, "drawn", newer)
+        patch.setattr(ModelQuestions, "bundle", newer)
         resumed = project.publish(spec)
     assert (resumed.state, "title" in resumed.bundle.facts) == ("resumed", False)
     assert project.publish(spec).state == "replayed"

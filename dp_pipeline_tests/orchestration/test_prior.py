@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dp_pipeline.publish.publish import publish
+from dp_pipeline.publish.release_text import write_card
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
@@ -54,7 +55,7 @@ def test_it_names_the_public_rows_and_costs_what_it_would_without(
     assert (name, len(digest)) == ("others", 32)
     assert not [one for one in made.bundle.spends if not one.what.startswith(("marg", "number"))]
     card = made.folder  # The card says it too.
-    text = project.release(spec, model="one_shot", epsilon="1").write_card(made.bundle, card)
+    text = write_card(project.release(spec, model="one_shot", epsilon="1"), made.bundle, card)
     assert "public rows of others" in " ".join(text.read_text(encoding="utf-8").split())
 
 

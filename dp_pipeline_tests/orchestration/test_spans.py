@@ -119,10 +119,10 @@ def test_what_a_person_did_in_one_window_is_hidden_by_the_noise_of_one(ran: Any)
     scales = []
     for windows in (WEEKS[1:2], WEEKS[:2]):
         snapshot = require_snapshot(release.spec, project.home, windows)
-        drawing = release.open(release.key(snapshot), snapshot)
-        drawing.dry_run()
+        resolved = release.resolve(release.key(snapshot))
+        release.open(resolved, snapshot).dry_run()
         counted = release.counter(snapshot)
-        bundle = release.drawn(release.key(snapshot), counted, Transcript())
+        bundle = release.questions(resolved).bundle(counted, Transcript(), release.noise)
         scales.append([spend.scale for spend in bundle.spends])
     assert scales[0] == scales[1]
     assert release.spec.distance == 2

@@ -14,7 +14,8 @@ import pytest
 
 from dp_pipeline.orchestration import checks
 from dp_pipeline.orchestration.checks import NOT_NEAR, PLAUSIBLE, SPENT, WITHIN, spent_check
-from dp_pipeline.publish import epsilon_release
+from dp_pipeline.publish import model_questions
+from dp_pipeline.publish import release as releasing
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.replay import key_of, require_remade, require_whole
@@ -208,7 +209,7 @@ def test_a_release_by_older_code_that_is_made_otherwise_is_a_warning(
     stored: Stored, monkeypatch: pytest.MonkeyPatch
 ):
     *_, release, published = stored
-    monkeypatch.setattr(epsilon_release, "code_version", lambda: "dp_pipeline 99")
+    monkeypatch.setattr(releasing, "code_version", lambda *_: "dp_pipeline 99")
     spends = published.bundle.spends[::-1]
     other = replace(published, bundle=replace(published.bundle, spends=spends))
     *_, warned = checks.release_checks(release, other)
@@ -248,7 +249,7 @@ def test_a_release_by_the_code_of_today_is_not_fitted_again_to_be_checked(
     def fitted(*_: object, **__: object) -> None:
         raise AssertionError("a model was fitted")
 
-    monkeypatch.setattr(epsilon_release, "fit", fitted)
+    monkeypatch.setattr(model_questions, "fit", fitted)
     *_, whole, replayed = checks.release_checks(release, published)
     assert whole.passed
     assert replayed.passed

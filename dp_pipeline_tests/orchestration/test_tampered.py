@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dp_pipeline
-from dp_pipeline.publish import epsilon_release
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
+from dp_pipeline.publish import model_questions
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.publish.model_questions import ModelQuestions
 from dp_pipeline.publish.outcome import outcomes
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.replay import MADE_AGAIN, pointed_bundle, read_json
@@ -260,7 +260,7 @@ def test_a_replay_fits_no_model_to_find_out(
     def fitted(*_: object, **__: object) -> None:
         raise AssertionError("a model was fitted")
 
-    monkeypatch.setattr(epsilon_release, "fit", fitted)
+    monkeypatch.setattr(model_questions, "fit", fitted)
     assert project.publish(spec).state == "replayed"
 
 
@@ -293,7 +293,7 @@ def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
     prepared_rides(project, spec)
     first = project.publish(spec)
     shutil.rmtree(first.folder)
-    real = EpsilonRelease.drawn
+    real = ModelQuestions.bundle
 
     def newer(*arguments: Any, **named: Any) -> Bundle:
         made = real(*arguments, **named)
@@ -305,7 +305,7 @@ def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
 
     with monkeypatch.context() as patch:
         # The same answers, and other numbers made of them.
-        patch.setattr(EpsilonRelease, "drawn", newer)
+        patch.setattr(ModelQuestions, "bundle", newer)
         again = project.publish(spec)
     assert again.bundle.to_json() != first.bundle.to_json()
     assert MADE_AGAIN in again.bundle.facts

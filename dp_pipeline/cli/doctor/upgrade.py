@@ -10,6 +10,7 @@ from dp_pipeline.cli.doctor.homes import Charged, charged_releases
 from dp_pipeline.files import is_locked
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.noisy_release import NoisyRelease
+from dp_pipeline.publish.publish import require_as_begun
 from dp_pipeline.publish.release import code_version
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.raw.snapshot import current_snapshot
@@ -134,11 +135,12 @@ def _refusal(one: Charged, spec: DatasetSpec, home: Home) -> str | None:
     if not isinstance(release, NoisyRelease) or not isinstance(key, ReleaseKey):
         return None
     try:
-        release.require_as_begun(key)
+        require_as_begun(release, key)
         path = release.store.transcript_path(key)
         if not path.is_file():
             return "its answers are lost: the next run says so, and only --new-draw goes on"
-        release.drawn(key, None, Transcript.peek(path))
+        questions = release.questions(release.resolve(key))
+        questions.bundle(None, Transcript.peek(path), release.noise)
     except NoAnswer:
         # Without rows the first answer that was never drawn ends it: that far it is the same.
         return None
