@@ -23,7 +23,7 @@ from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
 from dp_pipeline.models.base import Coarse, Fitted, Model, PrivacyGuarantee, fit
 from dp_pipeline.publish.home import find_home
-from dp_pipeline.publish.noisy_release import TRANSCRIPT
+from dp_pipeline.publish.release import TRANSCRIPT
 from dp_pipeline.raw.counters.fold import NobodysRows
 from dp_pipeline.release.accountant import Accountant, Spend, rho_costs
 from dp_pipeline.release.bundle import PRIOR

@@ -92,7 +92,7 @@ def drawn_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
     OpenDP takes a float, rounded up here; every other source takes the Fraction itself.
 
     >>> drawn_scale(OpenDPNoise(), Fraction(1, 3), 5) - Fraction(1, 3)
-    Fraction(1, 54043195528445952)
+    Fraction(1, 27021597764222976)
     """
     is_float = isinstance(source, OpenDPNoise) and size < MANY_CELLS
     return Fraction(float_at_least(scale)) if is_float else scale

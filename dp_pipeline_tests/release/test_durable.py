@@ -126,5 +126,7 @@ def test_every_temporary_name_of_the_package_is_known_to_who_sweeps() -> None:
     }
     # The ledger's own are swept by their age: see cli/doctor/homes.py.
     ledger = {"ledger/head.py", "ledger/sqlite.py"}
-    assert made - ledger == {"files.py"}
+    # It has no home: its file lies where the system keeps temporary ones.
+    fits = {"estimators/counted_fits.py"}
+    assert made - ledger - fits == {"files.py"}
     assert files.LEFT_SECONDS >= 60
