@@ -79,25 +79,17 @@ def arrow_batches(table: Columns) -> Iterator[Any]:
     """The same as tables of Arrow, of one schema; one without rows where there are none."""
     import pyarrow as pa
 
+    def stored(type_: Any, values: np.ndarray) -> Any:
+        # Text and what may be missing go through a list, which becomes what the type is.
+        return pa.array(values.tolist() if values.dtype.kind in "UO" else values, type_)
+
     schema = pa.schema([(name, _stored_type(_telling(table, name))) for name in table])
     if not len(table):
         yield schema.empty_table()
     # Column by column: as texts of NumPy, all of a batch are many times as large.
-    columns = [map(_stored_as(one.type), batches_of(table, one.name)) for one in schema]
+    columns = [map(partial(stored, one.type), batches_of(table, one.name)) for one in schema]
     for arrays in zip(*columns, strict=True):
         yield pa.table(list(arrays), schema=schema)
-
-
-def _stored_as(type_: Any) -> Callable[[np.ndarray], Any]:
-    """Values as an array of Arrow; text and what may be missing go through a list, which becomes
-    what the type is.
-    """
-    import pyarrow as pa
-
-    def stored(values: np.ndarray) -> Any:
-        return pa.array(values.tolist() if values.dtype.kind in "UO" else values, type_)
-
-    return stored
 
 
 def _stored_type(values: np.ndarray) -> Any:

@@ -58,7 +58,16 @@ class AssetColumn:
 def column_metadata(spec: DatasetSpec, columns: Iterable[AssetColumn]) -> dict[str, Any]:
     """Schema and lineage as Dagster shows them; no population where nothing is upstream."""
     listed = list(columns)
-    schema = dg.TableSchema([_shown(column) for column in listed])
+    shown = []
+    for column in listed:
+        # The open web server draws no population of columns, so their words name the sources too.
+        sources = [f"{stage}.{name}" for stage, name in column.sources[:MOST_SOURCES]]
+        more = len(column.sources) - len(sources)
+        made_from = f"; from {', '.join(sources)}" if sources else ""
+        words = f"{column.words}{made_from}{f' and {more} more' if more else ''}"
+        constraints = dg.TableColumnConstraints(nullable=column.nullable, other=list(column.rules))
+        shown.append(dg.TableColumn(column.name, column.type, words, constraints))
+    schema = dg.TableSchema(shown)
     lineage = dg.TableColumnLineage(
         {
             column.name: [
@@ -70,16 +79,6 @@ def column_metadata(spec: DatasetSpec, columns: Iterable[AssetColumn]) -> dict[s
         }
     )
     return {SCHEMA: schema, LINEAGE: lineage} if lineage.deps_by_column else {SCHEMA: schema}
-
-
-def _shown(column: AssetColumn) -> dg.TableColumn:
-    """The open web server draws no population of columns, so their words name the sources too."""
-    constraints = dg.TableColumnConstraints(nullable=column.nullable, other=list(column.rules))
-    told = [f"{stage}.{name}" for stage, name in column.sources[:MOST_SOURCES]]
-    more = len(column.sources) - len(told)
-    made_from = f"; from {', '.join(told)}" if told else ""
-    words = f"{column.words}{made_from}{f' and {more} more' if more else ''}"
-    return dg.TableColumn(column.name, column.type, words, constraints)
 
 
 def raw_columns(spec: DatasetSpec, stage: str) -> list[AssetColumn]:

@@ -203,11 +203,22 @@ def release_metadata(
 
 
 def _spent_metadata(published: Published) -> Metadata:
-    """The ε that holds, what this run charged, and every charge."""
+    """The ε that holds, and the ρ that was paid; what this run charged, and every charge."""
     bundle = published.bundle
     charged = bundle.currency.text(Fraction(published.nano, NANO))
+    exactly: Metadata = {"privacy/epsilon exactly": dg.MetadataValue.text(bundle.spent_text)}
+    told = exactly
+    # A number to plot only where there is one, and exactly where that number does not say it.
+    if bundle.is_dp:
+        plotted = number(float(bundle.epsilon))
+        told = {"privacy/epsilon": plotted}
+        if bundle.spent_text != epsilon_text(Fraction(str(plotted.value))):
+            told |= exactly
+        if bundle.currency.delta is not None:
+            told["privacy/rho"] = number(float(bundle.charged))
+            told["privacy/delta"] = dg.MetadataValue.text(delta_text(bundle.currency.delta))
     return {
-        **_epsilon_metadata(bundle),
+        **told,
         "privacy/charged by this run": dg.MetadataValue.text(charged),
         # What is short stands first: there may be a hundred charges.
         **table_metadata(bundle),
@@ -229,23 +240,6 @@ def beside_metadata(beside: Sequence[str]) -> Metadata:
         return {}
     text = f"not differentially private, of the same persons: {'; '.join(beside)}"
     return {"privacy/beside it": dg.MetadataValue.text(text)}
-
-
-def _epsilon_metadata(bundle: Bundle) -> Metadata:
-    """The ε that holds: a number to plot only where there is one, and exactly where that number
-    does not say it; and the ρ that was paid.
-    """
-    exactly: Metadata = {"privacy/epsilon exactly": dg.MetadataValue.text(bundle.spent_text)}
-    if not bundle.is_dp:
-        return exactly
-    plotted = number(float(bundle.epsilon))
-    told: Metadata = {"privacy/epsilon": plotted}
-    if bundle.spent_text != epsilon_text(Fraction(str(plotted.value))):
-        told |= exactly
-    if bundle.currency.delta is not None:
-        told["privacy/rho"] = number(float(bundle.charged))
-        told["privacy/delta"] = dg.MetadataValue.text(delta_text(bundle.currency.delta))
-    return told
 
 
 def spend_table(bundle: Bundle) -> dg.MetadataValue:

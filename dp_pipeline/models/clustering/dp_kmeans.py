@@ -14,7 +14,6 @@ from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
 from dp_pipeline.models.clustering.base import Clustering, lloyd_rounds, round_budgets
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.parameters import choice, integer, variant
 
 
@@ -58,21 +57,17 @@ class DpKMeans(Clustering):
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         """Centres (k, d) and their noisy sizes in the last round; spends exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
-        start = self._start(curator, columns, rng)
+        box = curator.domain.box(columns)
+        if self.variant == "sound":
+            start = (uniform_places if self.start == "uniform" else pack_spheres)(self.k, box, rng)
+        else:
+            salt, reason = int(rng.integers(1 << 63)), self.guarantee(epsilon).reason
+            records = curator.disclose_records(columns, self.k, salt, reason=reason)
+            places = [one.decode(records[:, axis]) for axis, one in enumerate(box)]
+            start = np.stack(places, axis=1)
         return lloyd_rounds(
             curator,
             columns,
             start[None],
             epsilons=round_budgets(epsilon, self.rounds, self.budgets),
         ).clusters()
-
-    def _start(
-        self, curator: Curator, columns: tuple[str, ...], rng: np.random.Generator
-    ) -> FloatArray:
-        """Initial centres (k, d) in data units: places in the box, or as published records."""
-        box = curator.domain.box(columns)
-        if self.variant == "sound":
-            return (uniform_places if self.start == "uniform" else pack_spheres)(self.k, box, rng)
-        salt, reason = int(rng.integers(1 << 63)), self.guarantee(Fraction(1)).reason
-        records = curator.disclose_records(columns, self.k, salt, reason=reason)
-        return np.stack([one.decode(records[:, axis]) for axis, one in enumerate(box)], axis=1)
