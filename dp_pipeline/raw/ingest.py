@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import dp_pipeline
 from dp_pipeline.files import sweep
 from dp_pipeline.raw.download import Located, forget_downloads, located
-from dp_pipeline.raw.fingerprints import fingerprints_of_whole
+from dp_pipeline.raw.fingerprints import fingerprints_of
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     anew,
@@ -178,7 +178,7 @@ def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
     files = {Path(spec.source.location) / name: print_ for name, print_ in known.items()}
     if not all(path.is_file() for path in files):
         raise _changed(snapshot)
-    found = fingerprints_of_whole(list(files), snapshot.secret)
+    found = fingerprints_of(list(files), snapshot.secret)
     if not all(map(hmac.compare_digest, files.values(), found)):
         raise _changed(snapshot)
     return list(files)
@@ -323,7 +323,7 @@ def _pin(snapshot: Snapshot, spec: DatasetSpec) -> None:
     """
     place = Path(spec.source.location)
     paths = [place] if place.is_file() else parquet_parts(place)
-    prints = fingerprints_of_whole(paths, snapshot.secret)
+    prints = fingerprints_of(paths, snapshot.secret)
     names = [str(path.relative_to(place)) for path in paths]
     in_place = dict(zip(names, prints, strict=True))
     snapshot.record(population=spec.population, in_place=in_place)

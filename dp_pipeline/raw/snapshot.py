@@ -35,12 +35,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dp_pipeline.files import locked, make_private, sync, write_whole
-from dp_pipeline.raw.fingerprints import (
-    Fingerprints,
-    fingerprint_of_content,
-    fingerprints_of,
-    is_as_stored,
-)
+from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.spec.formats import MANIFEST, SAMPLE, require_format
@@ -50,7 +45,6 @@ _MANIFEST = "manifest.json"
 CURRENT = "current"
 """The file beside the snapshots that names the one that is read."""
 _RETIRED = "retired"
-_RANGES = "fingerprints_by_ranges"
 
 
 def check_snapshot_id(text: str) -> str:
@@ -248,20 +242,25 @@ class Snapshot:
         # Asked first: nothing is ever written beside a manifest that says retired.
         known = self.manifest if self.exists() else {}
         write_private(self.table_path(stage), write)
-        found = fingerprints_of(self.table_path(stage), self.secret)
-        facts = {"fingerprints": {**known.get("fingerprints", {}), stage: found.whole}}
-        if found.ranges or stage in known.get(_RANGES, {}):
-            facts[_RANGES] = {**known.get(_RANGES, {}), stage: found.ranges}
-        self.record(**facts)
+        stored = fingerprint_of(self.table_path(stage), self.secret)
+        self.record(fingerprints={**known.get("fingerprints", {}), stage: stored})
 
     def fingerprint(self, stage: str) -> str:
         """Of the table of one stage, as the manifest has it: the table is not looked at."""
-        return self._expected(stage).whole
+        fingerprint = self.manifest.get("fingerprints", {}).get(stage)
+        if fingerprint is None:
+            raise NotPrepared(
+                f"{self!r}: expected the stage {stage!r}, got a snapshot without it: "
+                f"{preparing(self.dataset)}"
+            )
+        return str(fingerprint)
 
     def checked_path(self, stage: str) -> Path:
         """The stored table of one stage; Damaged if it is not what the manifest says."""
-        expected, path = self._expected(stage), self.table_path(stage)
-        if not is_as_stored(path, self.secret, expected):
+        expected, path = self.fingerprint(stage), self.table_path(stage)
+        if not path.is_file() or not hmac.compare_digest(
+            expected, fingerprint_of(path, self.secret)
+        ):
             raise self._another(stage)
         return path
 
@@ -269,22 +268,12 @@ class Snapshot:
         """The same table and its fingerprint. It is read once: what was compared is what is given,
         whoever puts another file in its place meanwhile.
         """
-        expected, path = self._expected(stage), self.table_path(stage)
+        expected, path = self.fingerprint(stage), self.table_path(stage)
         content = path.read_bytes() if path.is_file() else b""
         found = fingerprint_of_content(content, self.secret)
-        if not hmac.compare_digest(expected.whole, found):
+        if not hmac.compare_digest(expected, found):
             raise self._another(stage)
         return content, found
-
-    def _expected(self, stage: str) -> Fingerprints:
-        manifest = self.manifest
-        whole = manifest.get("fingerprints", {}).get(stage)
-        if whole is None:
-            raise NotPrepared(
-                f"{self!r}: expected the stage {stage!r}, got a snapshot without it: "
-                f"{preparing(self.dataset)}"
-            )
-        return Fingerprints(str(whole), str(manifest.get(_RANGES, {}).get(stage, "")))
 
     def _another(self, stage: str) -> Damaged:
         return Damaged(f"{self!r}: expected the table {stage!r} as it was stored, got another")

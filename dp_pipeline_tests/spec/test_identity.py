@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.spec.database import server_names
 from dp_pipeline.spec.source import Source, dataset_name, file_name, first_overlap
 from dp_pipeline.spec.url import host_names, is_allowed_url, is_host, url_names
 
@@ -115,24 +116,6 @@ def test_another_host_port_or_path_is_another_source(
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "https://localhost/a.csv",
-        "https://127.0.0.1/a.csv",
-        "https://127.9.9.9/a.csv",
-        "https://0.0.0.0/a.csv",
-        "https://0x7f.1/a.csv",
-        "https://017700000001/a.csv",
-        "https://[::1]/a.csv",
-        "https://[::ffff:7f00:1]/a.csv",
-        f"https://{socket.gethostname()}/a.csv",
-    ],
-)
-def test_this_machine_is_one_host_in_a_url_too(url: str) -> None:
-    assert "https://localhost/a.csv" in url_names(url)
-
-
-@pytest.mark.parametrize(
     "host", ["10.0.0.5%3a8443", "10.0.0.5%2eexample.org", "127.0.0.1%61", "[fe80::1%25lo]"]
 )
 def test_a_url_with_an_escaped_host_is_refused(host: str) -> None:
@@ -169,6 +152,7 @@ def test_a_file_with_a_declared_hash_is_the_same_wherever_it_lies() -> None:
     [
         *("localhost", "LocalHost.", "a.localhost", "127.1", "127.255.0.9", "0", "0.0.0.0"),
         *("2130706433", "0x7f000001", "0177.0.0.1", "::1", "::", "::ffff:127.0.0.1", "::1%lo"),
+        *("127.0.0.1", "127.9.9.9", "0x7f.1", "017700000001", "::ffff:7f00:1"),
         *("0:0:0:0:0:0:0:1", socket.gethostname(), socket.gethostname().upper()),
         *("localhost.localdomain", "LocalHost.LocalDomain.", "a.localhost.localdomain"),
         *("_outbound", "_localdnsstub", "_localdnsproxy", f"{socket.gethostname()}.local"),
@@ -179,6 +163,11 @@ def test_a_file_with_a_declared_hash_is_the_same_wherever_it_lies() -> None:
 def test_every_spelling_of_this_machine_is_known(host: str) -> None:
     assert is_host(host)
     assert "localhost" in host_names(host)
+    in_url = f"[{host}]" if ":" in host else host
+    assert "https://localhost/a.csv" in url_names(f"https://{in_url}/a.csv")
+    assert "sql:postgresql://localhost:5432/rides" in server_names(
+        f"postgresql://{host}:5432/rides"
+    )
 
 
 @pytest.mark.parametrize("host", ["example.org", "128.0.0.1", "192.0.2.77", "localhost.example"])

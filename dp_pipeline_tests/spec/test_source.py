@@ -192,17 +192,10 @@ def test_a_variable_names_the_database_and_its_password_goes_nowhere(
 @pytest.mark.parametrize(
     "url",
     [
-        "postgresql://localhost/rides",
         "postgresql+psycopg2://ana@127.0.0.1:5432/rides",
         "postgresql://bo:word@[::1]/rides",
         "postgresql://LOCALHOST/rides?connect_timeout=3",
-        "postgresql://0.0.0.0/rides",
-        "postgresql://127.1/rides",
-        "postgresql://2130706433/rides",
-        "postgresql://0x7f.0.0.1/rides",
-        "postgresql://localhost./rides",
         "postgresql://[::ffff:127.0.0.1]/Rides",
-        "postgresql://[::]/rides",
         f"postgresql://{socket.gethostname()}/rides",
     ],
 )
