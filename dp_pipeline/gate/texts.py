@@ -121,15 +121,16 @@ class TextRule:
         exact numbers.
         """
         texts, numbers = unpacked(exact)
-        scale = self.spend.scale
-        if self.spend.mechanism == GAUSSIAN_TEXTS:
-            noisy = noise.discrete_gaussian(numbers, scale)
-        else:
-            noisy = numbers + truncated(len(numbers), scale, self.threshold - 1, noise)
+        noisy = self._noisy(numbers, noise)
         passed = np.flatnonzero(noisy >= self.threshold)
         # The largest first; of equal ones that whose bytes come first.
         order = np.argsort(-noisy[passed], kind="stable")[: self.most]
         return packed(tuple(sorted(texts[at] for at in passed[order])))
+
+    def _noisy(self, numbers: IntArray, noise: NoiseSource) -> IntArray:
+        if self.spend.mechanism == GAUSSIAN_TEXTS:
+            return noise.discrete_gaussian(numbers, self.spend.scale)
+        return numbers + truncated(len(numbers), self.spend.scale, self.threshold - 1, noise)
 
 
 def truncated(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntArray:

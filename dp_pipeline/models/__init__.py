@@ -80,6 +80,11 @@ def _built(spec: DatasetSpec, name: str) -> Model:
             f"{spec.name}: {name}: expected a benchmark with relation replace_one and one row a "
             f"person, where the number of rows is public, got a {spec.purpose} with {spec.relation}"
         )
+    _require_plain(spec, name, model)
+    return model
+
+
+def _require_plain(spec: DatasetSpec, name: str, model: Model) -> None:
     guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
     reasons = [guarantee.reason for guarantee in guarantees if not guarantee.is_plain]
     if spec.is_release and reasons:
@@ -87,7 +92,6 @@ def _built(spec: DatasetSpec, name: str) -> Model:
             f"{spec.name}: {name}: expected a sound method for data to be released, "
             f"got one that is for benchmarks alone: {reasons[0]}"
         )
-    return model
 
 
 def _require_ceiling(spec: DatasetSpec) -> None:
