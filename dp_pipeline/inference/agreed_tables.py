@@ -37,9 +37,9 @@ class AgreedTables:
                 attributes is inside another one
     variances   attributes → of one cell, as it was measured, in squared rows
 
-    >>> from dp_pipeline.inference.consistency import Estimate
-    >>> tall = Estimate(("a", "b"), np.array([[9.0, 0.0], [1.0, -2.0]]), 1.0)
-    >>> wide = Estimate(("b", "c"), np.array([[6.0, 4.0], [-2.0, 0.0]]), 1.0)
+    >>> from dp_pipeline.inference.consistency import TableEstimate
+    >>> tall = TableEstimate(("a", "b"), np.array([[9.0, 0.0], [1.0, -2.0]]), 1.0)
+    >>> wide = TableEstimate(("b", "c"), np.array([[6.0, 4.0], [-2.0, 0.0]]), 1.0)
     >>> tables = AgreedTables.of([tall, wide], {"a": 2, "b": 2, "c": 2})
     >>> tables.one_way("b").round(2).tolist(), tables.pair("a", "c")
     ([8.0, 0.0], None)

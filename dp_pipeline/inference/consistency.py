@@ -149,8 +149,8 @@ def reconciled(
     least-squares solution for all tables together (Xiao, He, Zhang, Kifer, "ResidualPlanner",
     NeurIPS 2023, for measured tables of any kind). BoundaryViolation for no table.
 
-    >>> pair = Estimate(("a", "b"), np.array([[4.0, 1.0], [1.0, 4.0]]), 1.0)
-    >>> way = Estimate(("a",), np.array([9.0, 5.0]), 1.0)
+    >>> pair = TableEstimate(("a", "b"), np.array([[4.0, 1.0], [1.0, 4.0]]), 1.0)
+    >>> way = TableEstimate(("a",), np.array([9.0, 5.0]), 1.0)
     >>> rows, tables = reconciled([pair, way], {"a": 2, "b": 2})
     >>> round(rows, 2), tables["a", "b"].sum(axis=1).round(2).tolist()
     (12.67, [7.67, 5.0])

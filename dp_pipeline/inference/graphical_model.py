@@ -327,9 +327,9 @@ def fit_tree(
     marginals of noisy tables by graphical models, McKenna, Sheldon, Miklau, ICML 2019.
 
     >>> from dp_pipeline.inference.junction_tree import JunctionTree
-    >>> from dp_pipeline.inference.consistency import Estimate
+    >>> from dp_pipeline.inference.consistency import TableEstimate
     >>> model = GraphicalModel(JunctionTree((("a",),), ()), {"a": 2})
-    >>> table = Estimate(("a",), np.array([300.0, 100.0]), variance=1e-6)
+    >>> table = TableEstimate(("a",), np.array([300.0, 100.0]), variance=1e-6)
     >>> fit_tree(model, [table], start={"a": np.array([0.5, 0.5])})[0].round(3).tolist()
     [0.75, 0.25]
     """
