@@ -98,9 +98,7 @@ def laplace_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> Whole
 
     def attempt(proposals: int) -> WholeNumbers:
         magnitudes = _magnitudes(proposals, scale, uniform)
-        negative = uniform.below(2, magnitudes.size) == 1
-        kept = ~negative | (magnitudes > 0)
-        return np.where(negative[kept], -magnitudes[kept], magnitudes[kept])
+        return _signed(magnitudes, uniform.below(2, magnitudes.size) == 1)
 
     return _first_accepted(size, attempt)
 
@@ -297,6 +295,13 @@ def _successes(size: int, uniform: UniformIntegers) -> IntArray:
         running = running[np.flatnonzero(came_true)]
         counts[running] += 1
     return counts
+
+
+def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbers:
+    """Magnitudes with signs, without those that would be "−0"."""
+    kept = ~negative | (magnitudes > 0)
+    magnitudes = magnitudes[kept]
+    return np.where(negative[kept], -magnitudes, magnitudes)
 
 
 def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeNumbers:

@@ -142,18 +142,7 @@ def run_dataset(request: RunRequest, on_step: OnStep) -> Ran:
         all_stands = not levels and report_stands(request)
     if all_stands:
         return Ran()
-    spec, below = request.spec, "".join(f"{folder}/" for folder in request.kind.FOLDER)
-    drawn = {"config": _drawn(request)}
-    with _dagster(request, on_step) as runs:
-        failed = runs.prepare(request)
-        for level in levels:
-            names = [f"{below}{name}" for name in (*request.names, "evaluation")]
-            config = {} if below else dict.fromkeys(request.names, drawn)
-            runs.run(f"{request.kind.SYMBOL}={level}", names, config=config, partition=level)
-        # The report of releases with an ε has to say what was released beside them.
-        beside = ["comparison"] if below and spec.is_release else []
-        runs.run("report", [f"{below}comparison", "budget", *beside])
-    return Ran(tuple(levels), tuple(failed), runs.discovery)
+    return _run_levels(request, levels, on_step)
 
 
 def run_windows(requests: Sequence[RunRequest], on_step: OnStep) -> list[Ran]:
@@ -211,6 +200,21 @@ def _prepared_before(runs: DagsterRuns, request: RunRequest) -> Iterator[str]:
     for window in sorted(read - {request.spec.window}):
         own = replace(request.of_window(window), snapshot="")
         yield from runs.prepare(own, partition_key(request.spec.cut, window))
+
+
+def _run_levels(request: RunRequest, levels: Sequence[str], on_step: OnStep) -> Ran:
+    spec, below = request.spec, "".join(f"{folder}/" for folder in request.kind.FOLDER)
+    drawn = {"config": _drawn(request)}
+    with _dagster(request, on_step) as runs:
+        failed = runs.prepare(request)
+        for level in levels:
+            names = [f"{below}{name}" for name in (*request.names, "evaluation")]
+            config = {} if below else dict.fromkeys(request.names, drawn)
+            runs.run(f"{request.kind.SYMBOL}={level}", names, config=config, partition=level)
+        # The report of releases with an ε has to say what was released beside them.
+        beside = ["comparison"] if below and spec.is_release else []
+        runs.run("report", [f"{below}comparison", "budget", *beside])
+    return Ran(tuple(levels), tuple(failed), runs.discovery)
 
 
 def _drawn(request: RunRequest) -> dict[str, Any]:
