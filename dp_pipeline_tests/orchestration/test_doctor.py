@@ -360,18 +360,3 @@ def test_what_no_file_asks_for_any_more_stays_and_costs_nothing(rides: Project):
     told = about(rides, "releases")
     assert told[0].text == "1 stored, and not asked for by any file of today"
     assert {one.state for one in told} == {"ok"}
-
-
-# Dagster.
-
-
-def test_a_damaged_history_is_named_and_costs_no_budget(rides: Project):
-    folder = rides.folder / "dagster" / "history"
-    folder.mkdir(parents=True)
-    (rides.folder / "dagster").chmod(0o700)
-    (folder / "runs.db").write_bytes(b"no database" * 100)
-    (fault,) = faults(rides)
-    assert fault.text == (
-        f"{folder / 'runs.db'}: expected Dagster's history, got what is no whole database"
-    )
-    assert "no budget is lost" in fault.remedy

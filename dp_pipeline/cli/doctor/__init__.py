@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 @click.pass_context
 def doctor(context: click.Context, reader: Reader, sweep: bool, remake: bool) -> None:
-    """Look at formats, ledger, permissions, leftovers, Dagster's history, and at what this version
+    """Look at formats, ledger, permissions, leftovers, and at what this version
     would do with the releases that there are.
 
     Reads no row, shows no exact number and, without --sweep, writes nothing. Exit code 1 where
@@ -59,7 +59,6 @@ def findings(home: Home, *, remake: bool = False) -> list[Finding]:
         ledger_and_head,
         left_behind,
         private_places,
-        run_history,
         stored_formats,
     )
     from dp_pipeline.cli.doctor.upgrade import releases
@@ -70,7 +69,6 @@ def findings(home: Home, *, remake: bool = False) -> list[Finding]:
         *examined("ledger", partial(ledger_and_head, home)),
         *examined("permissions", partial(private_places, home)),
         *examined("leftovers", partial(left_behind, home)),
-        *examined("dagster", partial(run_history, home)),
         *examined("releases", partial(releases, home, remake=remake)),
     ]
 

@@ -1,5 +1,5 @@
-"""What the doctor looks at in a home: releases beside the declarations of today, Dagster's run
-history, what killed runs left behind, the ledger and its head, permissions, formats.
+"""What the doctor looks at in a home: releases beside the declarations of today, what killed
+runs left behind, the ledger and its head, permissions, formats.
 
 Only the leftovers are ever deleted. No Dagster is imported, and nothing is made.
 """
@@ -9,25 +9,19 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sqlite3
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from urllib.parse import quote
-
-from sqlalchemy import create_engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from dp_pipeline import __version__, files
 from dp_pipeline.cli.doctor import Finding, collected
 from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import blocks_of
 from dp_pipeline.ledger.head import Head
-from dp_pipeline.ledger.postgres import place, postgres_url
-from dp_pipeline.orchestration.instance import STORAGE_VARIABLE, dagster_folder
+from dp_pipeline.orchestration.instance import dagster_folder
 from dp_pipeline.publish.domain_release import NAME as DOMAIN
 from dp_pipeline.publish.domain_release import DomainRelease, with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
@@ -169,59 +163,6 @@ def _differences(stored: str, today: Mapping[str, str]) -> list[str]:
         for name in sorted({*before, *now})
         if before.get(name, "not there") != now.get(name, "not there")
     ]
-
-
-HISTORY = "dagster"
-_SECONDS = 5
-
-
-def run_history(home: Home) -> Iterator[Finding]:
-    """One line; with what to do where the history is damaged. No budget is in it."""
-    named = os.environ.get(STORAGE_VARIABLE)
-    if named:
-        yield _on_server(named)
-        return
-    folder = dagster_folder(home)
-    databases = sorted([*folder.glob("*.db"), *folder.glob("*/*.db"), *folder.glob("*/runs/*.db")])
-    broken = [path for path in databases if not _is_whole(path)]
-    for path in broken:
-        yield Finding(
-            HISTORY,
-            "fault",
-            f"{path}: expected Dagster's history, got what is no whole database",
-            f"move {folder} away: a new one is made, and no budget is lost with it",
-        )
-    if not broken:
-        many = f"{len(databases)} databases can be read" if databases else "no history yet"
-        yield Finding(HISTORY, "ok", f"{folder}: {many}")
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        # mode=rw makes no file; a reader of mode=ro would leave its own two behind.
-        connection = sqlite3.connect(
-            f"file:{quote(str(path.absolute()))}?mode=rw", uri=True, timeout=_SECONDS
-        )
-    except sqlite3.Error:
-        return False
-    try:
-        return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
-    except sqlite3.Error:
-        return False
-    finally:
-        connection.close()
-
-
-def _on_server(named: str) -> Finding:
-    url = postgres_url(named, of=STORAGE_VARIABLE)
-    engine = create_engine(url, connect_args={"connect_timeout": _SECONDS})
-    try:
-        engine.connect().close()
-    except SQLAlchemyError:
-        return Finding(HISTORY, "fault", f"{place(url)}: expected the run history, got no answer")
-    finally:
-        engine.dispose()
-    return Finding(HISTORY, "ok", f"{place(url)} answers")
 
 
 LEFTOVERS = "leftovers"
