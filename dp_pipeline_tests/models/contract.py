@@ -54,7 +54,7 @@ PUBLIC_ROWS: Mapping[str, Any] = {"benchmark": True, "relation": "replace_one"}
 """How a curator is made for models that read the number of rows."""
 
 STAND_IN: Row = (7.5, 0.9, "blue", "yes")
-"""Who is replaced, where neighbours have as many rows."""
+"""Who is replaced, where neighbours have as many rows and there is nobody else."""
 
 LOOSE = ("splits over", "residuals of", "clipped squared distance")
 """Questions whose proof bounds what a person loses without everybody reaching it."""
@@ -349,7 +349,8 @@ def neighbours(
     whose number of rows is public.
     """
     if model.needs_public_rows:
-        return (*rows, STAND_IN), (*rows, person[0])
+        others = tuple(rows) or (STAND_IN,)
+        return others, (person[0], *others[1:])
     return tuple(rows), (*rows, *person)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -20,14 +20,13 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, Independence
 from dp_pipeline.gate.selection import Candidates
 from dp_pipeline.models.base import Model, PrivacyGuarantee
-from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Accountant
+from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import Damaged, OtherQuestion
 from dp_pipeline_tests.gate.questions import people
-from dp_pipeline_tests.instruments import CheaperNoise, ForcedNoise
+from dp_pipeline_tests.instruments import ForcedNoise
 from dp_pipeline_tests.models.contract import (
     check_budget,
     check_loss,
@@ -35,6 +34,13 @@ from dp_pipeline_tests.models.contract import (
     check_valid,
     claimed,
     run,
+)
+from dp_pipeline_tests.models.mutants import (
+    WrongFit,
+    broken,
+    half_the_noise,
+    own_reach,
+    unpaid,
 )
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, Row
 
@@ -151,67 +157,23 @@ def test_a_model_without_a_delta_pays_in_epsilon_and_with_one_in_rho() -> None:
 # Mutants.
 
 
-@dataclass(frozen=True)
-class HalfTheNoise(AsksEverything):
-    """Draws at half the deviation that was charged."""
-
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        cheaper = CheaperNoise(curator._route.noise, Fraction(2))
-        curator._route = replace(curator._route, noise=cheaper)
-        return super().fit(curator, epsilon=epsilon, rng=rng)
+def unpaid_scores(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Look at all scores once more, past the accountant."""
+    pairs: list[tuple[str, ...]] = list(combinations(curator.domain.discrete, 2))
+    session = unpaid(curator).open_scores(dict.fromkeys(pairs, Independence()))
+    session.measure_all(amount=curator.accountant.left * 10)
+    return sound(curator, epsilon)
 
 
-@dataclass(frozen=True)
-class OwnReach(AsksEverything):
-    """Measures as if every person had one row."""
-
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        curator._distance = 1
-        return super().fit(curator, epsilon=epsilon, rng=rng)
-
-
-@dataclass(frozen=True)
-class UnpaidScores(AsksEverything):
-    """Looks at all scores once more, past the accountant."""
-
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        unpaid = Curator(
-            curator._route.counter,
-            domain=curator.domain,
-            distance=curator.distance,
-            accountant=Accountant(Fraction(10**9), curator.currency),
-            transcript=Transcript(),
-            noise=curator._route.noise,
-        )
-        pairs: list[tuple[str, ...]] = list(combinations(curator.domain.discrete, 2))
-        session = unpaid.open_scores(dict.fromkeys(pairs, Independence()))
-        session.measure_all(amount=curator.accountant.left * 10)
-        return super().fit(curator, epsilon=epsilon, rng=rng)
-
-
-@dataclass(frozen=True)
-class ReadsTheExactScores(AsksEverything):
-    """Draws as many rows as the first score says, without noise."""
-
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        names = curator.domain.discrete
-        session = curator.open_scores(
-            {names[:2]: Gap(np.zeros(curator.domain.shape(names[:2]), np.int64))}
-        )
-        exact = session._candidates.exact(curator._route.counter)
-        released = super().fit(curator, epsilon=epsilon, rng=rng)
-        codes = np.repeat(released.codes[:1], int(exact[0]) // UNIT, axis=0)
-        return SyntheticTable(
-            names, codes, released.measured, released.cliques, released.links, curator.domain, 1
-        )
+def exact_scores(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> SyntheticTable:
+    """Draw as many rows as the first score says, without noise."""
+    names = curator.domain.discrete
+    session = curator.open_scores(
+        {names[:2]: Gap(np.zeros(curator.domain.shape(names[:2]), np.int64))}
+    )
+    exact = session._candidates.exact(curator._route.counter)
+    released = sound(curator, epsilon)
+    return replace(released, codes=np.repeat(released.codes[:1], int(exact[0]) // UNIT, axis=0))
 
 
 def check_everything(model: object, *, delta: Fraction | None, distance: int = 1) -> None:
@@ -222,15 +184,14 @@ def check_everything(model: object, *, delta: Fraction | None, distance: int = 1
 
 @every_delta
 @pytest.mark.parametrize(
-    ("mutant", "distance"),
-    [(HalfTheNoise(), 1), (OwnReach(), 3), (UnpaidScores(), 1), (ReadsTheExactScores(), 1)],
-    ids=lambda one: type(one).__name__,
+    ("wrong", "distance"),
+    [(half_the_noise, 1), (own_reach, 3), (unpaid_scores, 1), (exact_scores, 1)],
 )
 def test_a_model_that_breaks_its_promise_is_caught(
-    mutant: object, distance: int, delta: Fraction | None
+    wrong: WrongFit, distance: int, delta: Fraction | None
 ) -> None:
     with pytest.raises((AssertionError, Damaged, OtherQuestion)):
-        check_everything(mutant, delta=delta, distance=distance)
+        check_everything(broken(AsksEverything, wrong)(), delta=delta, distance=distance)
 
 
 WRONG_GATES: dict[str, tuple[object, str, Callable[..., object]]] = {
