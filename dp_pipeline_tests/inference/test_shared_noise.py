@@ -56,9 +56,7 @@ TABLES = [("a", "b"), ("b", "c", "d")]
 
 @both_rates
 @pytest.mark.parametrize("weighs", [False, True])
-def test_the_error_that_is_left_is_that_of_what_would_be_measured(
-    rate: NoiseRate, *, weighs: bool
-) -> None:
+def test_the_error_left_is_that_of_what_is_measured(rate: NoiseRate, *, weighs: bool) -> None:
     for tables in (TABLES, []):
         problem = shared(rate, weighs=weighs)
         amounts = np.concatenate(problem.amounts(tables, 0.9))
@@ -68,9 +66,7 @@ def test_the_error_that_is_left_is_that_of_what_would_be_measured(
 
 @both_rates
 @pytest.mark.parametrize("weighs", [False, True])
-def test_how_fast_the_error_falls_is_its_derivative_but_for_one_factor(
-    rate: NoiseRate, *, weighs: bool
-) -> None:
+def test_how_fast_the_error_falls_is_its_derivative(rate: NoiseRate, *, weighs: bool) -> None:
     problem, amounts = shared(rate, weighs=weighs), np.array([0.2, 0.3, 0.05, 0.1, 0.15, 0.2])
     telling, shares = problem.telling(TABLES), amounts[None] / amounts.sum()
     falls = problem.falls(telling, shares, float(amounts.sum()))[0]
@@ -88,9 +84,7 @@ def test_how_fast_the_error_falls_is_its_derivative_but_for_one_factor(
 
 @both_rates
 @pytest.mark.parametrize("weighs", [False, True])
-def test_moving_a_part_of_any_amount_to_any_other_gains_next_to_nothing(
-    rate: NoiseRate, *, weighs: bool
-) -> None:
+def test_no_move_of_amounts_gains(rate: NoiseRate, *, weighs: bool) -> None:
     problem = shared(rate, weighs=weighs)
     tables, singles = problem.amounts(TABLES, 1.0)
     amounts = np.concatenate([tables, singles])
@@ -105,7 +99,7 @@ def test_moving_a_part_of_any_amount_to_any_other_gains_next_to_nothing(
             assert error(problem, TABLES, moved) > least * (1 - 1e-3)
 
 
-def test_a_table_that_tells_a_one_way_marginal_leaves_less_for_it() -> None:
+def test_a_table_that_tells_a_one_way_leaves_less_for_it() -> None:
     problem = shared(EPSILON, paid=1e-3)
     _, alone = problem.amounts([("c", "d")], 1.0)
     _, told = problem.amounts([("a", "b")], 1.0)

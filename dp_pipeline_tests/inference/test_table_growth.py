@@ -45,7 +45,7 @@ def bits(many: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("rate", [EPSILON, RHO], ids=["epsilon", "rho"])
-def test_a_pair_with_a_gap_far_above_the_noise_is_measured_together(rate: NoiseRate) -> None:
+def test_a_pair_with_a_large_gap_is_measured_together(rate: NoiseRate) -> None:
     sizes = dict.fromkeys("abcd", 9)
     tables = growth(sizes, {("a", "c"): 9_000.0}, amount=1.0, before=0.3, rate=rate).run()
     assert tables == (("a", "c"),)
@@ -55,7 +55,7 @@ def test_attributes_of_many_levels_that_do_not_depend_stay_apart() -> None:
     assert growth(dict.fromkeys("abcd", 9), {}).run() == ()
 
 
-def test_attributes_of_two_levels_are_packed_even_where_they_do_not_depend() -> None:
+def test_attributes_of_two_levels_are_packed() -> None:
     tables = growth(bits(6), {}, before=0.001).run()
     assert sorted(name for table in tables for name in table) == list("abcdef")
 
@@ -112,7 +112,7 @@ def test_no_table_is_worth_taking_away(
     gaps=st.lists(numbers, min_size=10, max_size=10),
     rate=st.sampled_from([EPSILON, RHO]),
 )
-def test_errors_of_many_candidates_at_once_are_those_of_each_by_itself(
+def test_errors_of_many_candidates_are_those_of_each(
     sizes: list[int], gaps: list[float], rate: NoiseRate
 ) -> None:
     names = dict(zip("abcde", sizes, strict=False))

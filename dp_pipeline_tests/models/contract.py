@@ -95,13 +95,12 @@ def clustering_cases(*, declared: int = 1000) -> dict[str, Model]:
     return {name: model for name, model in cases.items() if isinstance(model, Clustering)}
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(ForcedNoise):
     """The same answer to every question."""
 
-    answer: int
-    name: str = "constant"
-    fit_for_release: bool = False
+    def __init__(self, answer: int) -> None:
+        super().__init__(seed=0, name="constant")
+        self.answer = answer
 
     def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
         return np.full(counts.shape, self.answer, dtype=np.int64)
@@ -110,29 +109,15 @@ class Constant:
         kept = np.arange(cells if self.answer >= threshold else 0)
         return np.stack([kept, np.full(len(kept), self.answer)], axis=1)
 
-    def refined_laplace(
-        self, counts: IntArray, _: IntArray, scale: Fraction, __: Fraction
-    ) -> IntArray:
-        return self.discrete_laplace(counts, scale)
-
-    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        return self.discrete_laplace(counts, scale)
-
     def noisy_max(self, _: IntArray, __: Fraction) -> int:
         return 0
 
-    def discrete_gaussian(self, counts: IntArray, _: Fraction) -> IntArray:
-        return np.full(counts.shape, self.answer, dtype=np.int64)
 
-    def exponential_choice(self, _: IntArray, __: Fraction) -> int:
-        return 0
-
-
-@dataclass(frozen=True)
 class LargeAnswers(Constant):
     """Every box is split as often as it can be."""
 
-    answer: int = 2000
+    def __init__(self) -> None:
+        super().__init__(2000)
 
 
 @dataclass(frozen=True)
@@ -290,10 +275,9 @@ def privacy_loss(one: Run, other: Run) -> Fraction | float:
             bits -= log_probability_of_splits(there.exact, split, there.scale)
         elif here.mechanism in (LAPLACE, REFINED):
             total += spent_in(one.currency, int(difference.sum()) / here.scale)
-        elif here.mechanism == LINF:
-            total += spent_in(one.currency, int(difference.max(initial=0)) / here.scale)
-        elif here.mechanism == NOISY_MAX:
-            total += spent_in(one.currency, 2 * int(difference.max(initial=0)) / here.scale)
+        elif here.mechanism in (LINF, NOISY_MAX):
+            times = 2 if here.mechanism == NOISY_MAX else 1
+            total += spent_in(one.currency, times * int(difference.max(initial=0)) / here.scale)
         elif here.mechanism == GAUSSIAN:
             total += int((signed * signed).sum()) / (2 * here.scale)
         else:

@@ -18,7 +18,8 @@ from dp_pipeline_tests.models.contract import (
     Run,
     run,
 )
-from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, levels, table_of
+from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of
 
 ONE = Fraction(1)
 SILENT = Fraction(10**4)
@@ -43,7 +44,7 @@ def test_without_noise_the_pairs_that_depend_are_measured_first() -> None:
     assert first == {"marginal of a, b", "marginal of c, d", "marginal of e, f"}
 
 
-def test_without_noise_what_three_attributes_have_together_is_found() -> None:
+def test_what_three_attributes_have_together_is_seen() -> None:
     # c = a xor b: every pair is independent.
     people = tuple((a, b, "01"[a != b]) for a, b in product("01", repeat=2)) * 20
     domain = levels(a=2, b=2, c=2)
@@ -56,7 +57,7 @@ def test_without_noise_what_three_attributes_have_together_is_found() -> None:
     assert max(len(one.attributes) for one in pairs.measured) == 2
 
 
-def test_candidates_are_all_pairs_and_the_smallest_triples_under_the_cap() -> None:
+def test_candidates_are_pairs_and_the_smallest_triples() -> None:
     sizes = {"a": 2, "b": 3, "c": 5, "d": 40}
     pairs = list(combinations(sizes, 2))
     assert AimLike(candidates=1)._candidates(sizes) == pairs
@@ -85,7 +86,7 @@ def test_an_attribute_above_the_cap_is_refused_by_name() -> None:
 
 
 @every_delta
-def test_a_round_costs_the_same_or_twice_as_much_and_the_last_takes_what_is_left(
+def test_a_round_costs_the_same_or_twice_as_much(
     delta: Fraction | None,
 ) -> None:
     done = run(AimLike(), TWINS, domain=BITS, delta=delta)
@@ -98,7 +99,7 @@ def test_a_round_costs_the_same_or_twice_as_much_and_the_last_takes_what_is_left
     assert costs[-1] >= costs[-2]
 
 
-def test_a_model_that_never_moves_gets_larger_rounds_and_one_that_does_equal_ones() -> None:
+def test_patience_decides_how_large_rounds_become() -> None:
     # With everybody the same and no noise, a second table says nothing that is new.
     impatient = run(AimLike(patience=Fraction(4)), (), domain=BITS, epsilon=Fraction("0.1"))
     patient = run(AimLike(patience=Fraction(0)), TWINS, domain=BITS)
@@ -108,7 +109,7 @@ def test_a_model_that_never_moves_gets_larger_rounds_and_one_that_does_equal_one
     assert len(costs) <= 24
 
 
-def test_a_table_that_fits_no_clique_after_all_is_left_out_and_the_rest_is_still_spent(
+def test_a_table_that_fits_no_clique_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refused: list[tuple[str, ...]] = []

@@ -139,13 +139,13 @@ def fuzz_loss(model: object, *, distance: int, delta: Fraction | None) -> None:
 
 @every_delta
 @every_distance
-def test_along_any_answers_one_person_costs_at_most_what_is_claimed(
+def test_along_any_answers_a_person_costs_at_most_the_claim(
     delta: Fraction | None, distance: int
 ) -> None:
     fuzz_loss(MODEL, distance=distance, delta=delta)
 
 
-def test_a_model_without_a_delta_pays_in_epsilon_and_with_one_in_rho() -> None:
+def test_a_model_pays_in_epsilon_and_with_a_delta_in_rho() -> None:
     assert claimed(MODEL, ONE).amount == 1
     rho = claimed(MODEL, ONE, DELTA).amount
     assert 0 < rho < Fraction(1, 10)
@@ -258,7 +258,7 @@ class ReadsPublicRows(AsksEverything):
 
 
 @every_delta
-def test_a_model_that_reads_public_rows_is_checked_where_one_row_is_replaced(
+def test_public_rows_are_checked_where_a_row_is_replaced(
     delta: Fraction | None,
 ) -> None:
     model = ReadsPublicRows()

@@ -19,7 +19,8 @@ from dp_pipeline.release.accountant import NOISY_MAX
 from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.instruments import ForcedNoise
 from dp_pipeline_tests.models.contract import Run, run
-from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, levels, table_of
+from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter
 
 ONE = Fraction(1)
@@ -59,7 +60,7 @@ def test_a_threshold_is_that_of_the_paper_in_rows() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 30), min_size=6, max_size=6).filter(any))
-def test_what_passes_the_threshold_has_the_mutual_information_of_the_paper(
+def test_what_passes_has_the_information_of_the_paper(
     cells: list[int],
 ) -> None:
     # Pinsker: with θ as a mutual information in nats, U/n ≥ √(θ/2) needs I ≥ θ.
@@ -107,7 +108,7 @@ def test_no_table_has_more_cells_than_the_cap_or_than_is_useful() -> None:
 # What is paid.
 
 
-def test_every_draw_costs_its_share_and_the_tables_get_those_that_are_not_made() -> None:
+def test_every_draw_costs_its_share_and_tables_get_the_rest() -> None:
     done = run(JTree(nominal_rows=40), TWINS, domain=BITS, epsilon=SILENT)
     draws = draws_of(done)
     # Three edges, then twice none, of ⌈2 · 5⌉.

@@ -17,7 +17,8 @@ from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.models.contract import (
     run,
 )
-from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, levels, table_of
+from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of
 
 ONE = Fraction(1)
 SILENT = Fraction(10**4)
@@ -33,7 +34,7 @@ def pairs_of(table: SyntheticTable) -> set[frozenset[str]]:
 # What is measured.
 
 
-def test_without_noise_the_pairs_that_depend_are_edges_of_a_spanning_tree() -> None:
+def test_without_noise_pairs_that_depend_are_in_a_tree() -> None:
     table = table_of(run(Mst(), TWINS, domain=BITS, epsilon=SILENT))
     pairs = pairs_of(table)
     assert {frozenset("ab"), frozenset("cd"), frozenset("ef")} <= pairs
@@ -47,14 +48,14 @@ def test_no_edge_closes_a_ring_however_much_its_pair_depends() -> None:
     assert nx.is_tree(nx.Graph([tuple(pair) for pair in pairs_of(table)]))
 
 
-def test_without_noise_the_rows_have_the_pairs_that_were_measured() -> None:
+def test_without_noise_rows_have_the_measured_pairs() -> None:
     table = table_of(run(Mst(), TWINS, domain=BITS, epsilon=SILENT))
     for pair in ("a", "b"), ("c", "d"), ("e", "f"):
         assert np.abs(table.counts(pair) - [[20, 0], [0, 20]]).max() <= 1
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_pairs_over_the_cap_are_not_drawn_and_the_rest_is_a_forest(seed: int) -> None:
+def test_pairs_over_the_cap_are_not_drawn(seed: int) -> None:
     # Sizes 2, 3, 5, 40: only a with b, a with c and b with c have at most 15 cells.
     table = table_of(run(Mst(clique_cells=40), (), domain=MIXED, seed=seed))
     assert pairs_of(table) <= {frozenset("ab"), frozenset("ac"), frozenset("bc")}
@@ -67,7 +68,7 @@ def test_a_cap_that_an_attribute_passes_is_refused_by_name() -> None:
         Mst(clique_cells=32).check(MIXED)
 
 
-def test_levels_that_nobody_has_go_together_in_the_tables_of_pairs() -> None:
+def test_levels_that_nobody_has_go_together() -> None:
     domain = levels(a=2, d=40)
     people = tuple((x, y) for x, y in product("01", ("3", "20"))) * 50
     table = table_of(run(Mst(), people, domain=domain, epsilon=Fraction(10)))
@@ -81,7 +82,7 @@ def test_levels_that_nobody_has_go_together_in_the_tables_of_pairs() -> None:
 
 
 @every_delta
-def test_a_third_is_for_single_attributes_one_for_draws_and_one_for_pairs(
+def test_a_third_is_for_attributes_draws_and_pairs_each(
     delta: Fraction | None,
 ) -> None:
     done = run(Mst(), TWINS, domain=BITS, delta=delta)

@@ -27,7 +27,8 @@ from dp_pipeline_tests.models.contract import (
     check_budget,
     run,
 )
-from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, levels, table_of
+from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, table_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter
 from dp_pipeline_tests.spec.declarations import loaded
 
@@ -46,13 +47,13 @@ def bits(many: int) -> Domain:
 # What it costs.
 
 
-def test_as_published_it_composes_to_8_2_on_16_attributes_at_a_nominal_0_8() -> None:
+def test_as_published_it_composes_to_8_2_on_16_attributes() -> None:
     claim = guarantee_of(PrivHd(variant="published"), Fraction("0.8"), domain=bits(16))
     assert (claim.kind, claim.epsilon) == ("dp", Fraction("8.2"))
     assert "compose to more than ε" in claim.reason
 
 
-def test_as_published_every_pair_and_every_draw_costs_a_whole_share() -> None:
+def test_as_published_pairs_and_draws_cost_whole_shares() -> None:
     # ε1 = 0.1: 6 pairs and 6 draws at 0.05, and the tables at 0.7.
     domain, epsilon = bits(4), Fraction("0.8")
     done = run(PrivHd(variant="published"), (), domain=domain, epsilon=epsilon)
@@ -71,7 +72,7 @@ def test_where_no_pair_fits_the_claim_is_spent_too(variant: str, domain: Domain)
     check_budget(PrivHd(variant=variant), (), epsilon=ONE, distance=1, domain=domain)
 
 
-def test_what_a_draw_without_a_pair_that_fits_costs_is_lost_as_published_alone() -> None:
+def test_a_draw_without_a_pair_is_lost_as_published_alone() -> None:
     # 40 · 40 cells are above the cap: there is nothing to draw.
     for variant, draws in {"published": 2, "peeling": 0, "composed": 0, "tuned": 0}.items():
         done = run(PrivHd(variant=variant), (), domain=levels(a=40, b=40))
@@ -79,7 +80,7 @@ def test_what_a_draw_without_a_pair_that_fits_costs_is_lost_as_published_alone()
         assert set(table_of(done).cliques) == {("a",), ("b",)}
 
 
-def test_sound_variants_claim_what_is_asked_and_only_the_tuned_one_may_leave() -> None:
+def test_sound_variants_claim_what_is_asked() -> None:
     assert guarantee_of(PrivHd(), ONE) == PrivacyGuarantee("dp", ONE)
     for variant in ("composed", "peeling"):
         claim = guarantee_of(PrivHd(variant=variant), ONE, domain=BITS)
@@ -115,7 +116,7 @@ BINARY = "attributes:\n  colour: {levels: [red, green]}\n  size: {levels: [small
 
 @pytest.mark.parametrize(("name", "parameter", "model"), READERS, ids=lambda one: str(one)[:12])
 @pytest.mark.parametrize("why", REFUSED)
-def test_what_reads_public_rows_is_refused_at_load_but_on_benchmarks_that_replace_a_row(
+def test_public_rows_are_refused_but_on_benchmarks(
     name: str, parameter: str, model: Model, why: str, tmp_path: Path
 ) -> None:
     changes: dict[str, str | None] = {
@@ -135,7 +136,7 @@ def test_what_reads_public_rows_is_refused_at_load_but_on_benchmarks_that_replac
     assert build_model(loaded(tmp_path, **changes), name) == model
 
 
-def test_what_reads_no_public_rows_is_built_on_data_to_be_released(tmp_path: Path) -> None:
+def test_what_reads_no_public_rows_is_built_on_any_data(tmp_path: Path) -> None:
     models = "models:\n  privhd: {variant: tuned}\n  privbayes: {score: R}"
     spec = loaded(tmp_path, attributes=BINARY, models=models)
     assert build_model(spec, "privhd") == PrivHd()
@@ -143,7 +144,7 @@ def test_what_reads_no_public_rows_is_built_on_data_to_be_released(tmp_path: Pat
 
 
 @pytest.mark.parametrize("variant", OF_PUBLIC_ROWS)
-def test_the_gate_refuses_mutual_information_of_rows_to_be_protected(variant: str) -> None:
+def test_the_gate_refuses_mutual_information_of_other_rows(variant: str) -> None:
     curator = curator_over(TEN_PEOPLE)
     with pytest.raises(BoundaryViolation, match="replace_one"):
         PrivHd(variant=variant).fit(curator, epsilon=ONE, rng=np.random.default_rng(1))
@@ -262,7 +263,7 @@ def error(counter: MemoryCounter, table: SyntheticTable, domain: Domain) -> floa
 
 
 @every_variant
-def test_a_chain_is_kept_much_better_than_by_independent_attributes(variant: str) -> None:
+def test_a_chain_is_kept_better_than_by_independence(variant: str) -> None:
     # In 60 runs each errors were 0.005 to 0.011 with a deviation of at most 0.015, largest
     # 0.08, where one edge was missed: the bound takes three missed edges of seven.
     counter, domain = chained(5000, 8)

@@ -15,7 +15,8 @@ from dp_pipeline.release.accountant import LAPLACE
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.models.contract import run
-from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, levels, table_of
+from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
 
 ONE = Fraction(1)
@@ -49,7 +50,7 @@ def test_every_pair_is_in_a_view_and_all_views_share_epsilon(model, domain, rows
     assert sum(one.table.size for one in table_of(done).measured) == model.most_cells(domain)
 
 
-def test_eight_binary_attributes_are_one_view_and_sixteen_are_six() -> None:
+def test_eight_bits_are_one_view_and_sixteen_are_six() -> None:
     for many, views in ((8, 1), (9, 3), (16, 6)):
         bits = levels(**{f"x{at}": 2 for at in range(many)})
         assert len(PriView().views(bits)) == views
@@ -76,7 +77,7 @@ def test_without_noise_pairs_of_rows_are_those_of_the_people() -> None:
             assert table.counts(pair).tolist() == [[20, 0], [0, 20]]
 
 
-def test_without_noise_an_answer_from_the_views_is_the_marginal_that_they_leave() -> None:
+def test_without_noise_an_answer_is_what_the_views_leave() -> None:
     model = PriView(view_size=2)
     table = table_of(run(model, TWINS, domain=BITS, epsilon=SILENT))
     (exact,) = LoopCounter(TWINS, BITS).count([("f", "b", "c", "a", "e")])

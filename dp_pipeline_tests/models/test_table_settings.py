@@ -28,13 +28,14 @@ from dp_pipeline_tests.models.contract import (
     claimed,
     run,
 )
+from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.mutants import (
     broken,
     plans_by_rows,
     question_too_many,
     smaller_budget,
 )
-from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, levels, table_of, wide
+from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, table_of, wide
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
 
 DELTA = Fraction(1, 10**9)

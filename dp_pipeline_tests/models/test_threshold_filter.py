@@ -16,7 +16,8 @@ from dp_pipeline.release.measurement import codes_of_keys, threshold_for
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.gate.questions import ONE
 from dp_pipeline_tests.models.contract import Constant, run
-from dp_pipeline_tests.models.tables import BITS, TWINS, levels, table_of
+from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.tables import BITS, TWINS, table_of
 from dp_pipeline_tests.populations import NOBODY
 
 SILENT = Fraction(10**4)
@@ -58,7 +59,7 @@ def crowd(rows: int) -> MemoryCounter:
     return MemoryCounter(HUGE, coordinates={}, codes=codes, rows=rows)
 
 
-def test_of_a_table_larger_than_any_array_the_crowded_cell_is_kept() -> None:
+def test_of_a_huge_table_the_crowded_cell_is_kept() -> None:
     model = ThresholdFilter(empty_cells=1)
     fitted = model_on_huge(model, crowd(2000))
     crowded = (fitted.codes == 3).all(axis=1)
@@ -76,7 +77,7 @@ def model_on_huge(model: ThresholdFilter, counter: MemoryCounter):
     return fitted
 
 
-def test_a_threshold_is_of_the_noise_that_persons_with_more_rows_get() -> None:
+def test_a_threshold_is_of_the_noise_of_persons_rows() -> None:
     model = ThresholdFilter(empty_cells=1)
     scale = run(model, (), domain=BITS, distance=3).draws[1].scale
     threshold = threshold_for(64, scale, empty_cells=1)

@@ -53,7 +53,7 @@ print([one for one in ("sklearn", "pandas") if one in sys.modules])
 """
 
 
-def test_a_tree_is_fitted_without_scikit_learn_whose_import_takes_longer():
+def test_a_tree_is_fitted_without_scikit_learn():
     result = subprocess.run(
         [sys.executable, "-c", FITTED], capture_output=True, text=True, check=True
     )
