@@ -28,25 +28,25 @@ def shared(
 
 def error(problem: SharedNoise, tables, amounts) -> float:
     """Σ of all pairs' errors, by loops."""
-    names, total = list(SIZES), 0.0
-    paid = dict(problem.before)
-    for name, amount in zip(SIZES, amounts[len(tables) :], strict=True):
+    sizes, total = problem.sizes, 0.0
+    names, paid = list(sizes), dict(problem.before)
+    for name, amount in zip(names, amounts[len(tables) :], strict=True):
         paid[name] += amount
-    known = {n: 1 / (SIZES[n] * problem.rate.deviation(paid[n])) ** 2 for n in names}
+    known = {n: 1 / (sizes[n] * problem.rate.deviation(paid[n])) ** 2 for n in names}
     for table, amount in zip(tables, amounts, strict=False):
-        cells = np.prod([SIZES[n] for n in table])
+        cells = np.prod([sizes[n] for n in table])
         for n in table:
-            known[n] += 1 / (cells * SIZES[n] * problem.rate.deviation(amount) ** 2)
+            known[n] += 1 / (cells * sizes[n] * problem.rate.deviation(amount) ** 2)
     for pair in combinations(names, 2):
-        own = [problem.untold[0, 1] ** 2]
+        place = names.index(pair[0]), names.index(pair[1])
+        own = [problem.untold[place] ** 2]
         for table, amount in zip(tables, amounts, strict=False):
             if set(pair) <= set(table):
-                cells = np.prod([SIZES[n] for n in table])
-                free = (SIZES[pair[0]] - 1) * (SIZES[pair[1]] - 1)
+                cells = np.prod([sizes[n] for n in table])
+                free = (sizes[pair[0]] - 1) * (sizes[pair[1]] - 1)
                 own.append(cells * free * problem.rate.deviation(amount) ** 2)
         told = min(own[1:], default=own[0])
-        counts = problem.weights
-        counted = 1.0 if counts is None else counts[names.index(pair[0]), names.index(pair[1])]
+        counted = 1.0 if problem.weights is None else problem.weights[place]
         total += counted * np.sqrt(1 / known[pair[0]] + 1 / known[pair[1]] + told)
     return float(total)
 

@@ -8,6 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
@@ -33,6 +35,7 @@ from dp_pipeline.spec.amounts import PURE, Currency
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline_tests.gate.distributions import log_probability_of_splits
+from dp_pipeline_tests.gate.questions import people as populations
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
@@ -324,6 +327,36 @@ def check_loss(
     rounding = 0 if isinstance(loss, Fraction) else 1e-9
     assert loss <= claimed(model, epsilon, delta, domain).amount + rounding
     return loss
+
+
+def fuzz_loss(
+    model: Model,
+    *,
+    distance: int,
+    epsilon: Fraction = Fraction(1),
+    delta: Fraction | None = None,
+    examples: int = 8,
+) -> None:
+    """Fail if a population, a person and answers are found that lose more than is claimed."""
+
+    # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
+    @settings(
+        derandomize=True,
+        deadline=None,
+        max_examples=examples,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
+    @given(
+        rows=populations,
+        person=st.lists(populations.filter(bool).map(lambda rows: rows[0]), min_size=1, max_size=3),
+        seed=st.integers(0, 1000),
+    )
+    def loses_at_most_the_claim(rows: list[Row], person: list[Row], seed: int) -> None:
+        reached = person[:distance]
+        check_loss(model, rows, reached, epsilon=epsilon, distance=distance, seed=seed, delta=delta)
+
+    loses_at_most_the_claim()
 
 
 def neighbours(
