@@ -22,7 +22,7 @@ METHODS: Registry[type[Method]] = Registry(
         "impurity": "ranking:Impurity",
         "kjig": "kjig:Kjig",
         "mondrian": "mondrian:Mondrian",
-        "mutual_information": "ranking:MutualInformation",
+        "mutual_information": "ranking:InformationRanking",
         "rfka": "ranking:Rfka",
         "tree": "mondrian:Tree",
     },
