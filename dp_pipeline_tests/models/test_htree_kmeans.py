@@ -92,17 +92,6 @@ def test_after_an_earlier_release_the_same_is_asked(d: int) -> None:
         assert sum(spend.epsilon for spend in after.spends) == 1
 
 
-@pytest.mark.parametrize("d", [5, 8])
-def test_centres_that_cannot_be_moved_are_filled_up_to_k(d: int) -> None:
-    domain = space(d)
-    box = np.array([[one.lower, one.upper] for one in domain.box(domain.names)])
-    for people in (WEAK, STRONG):
-        centres = fitted(d, people).released.centres
-        assert centres.shape == (MODEL.k, d)
-        assert (box[:, 0] <= centres).all()
-        assert (centres <= box[:, 1]).all()
-
-
 @pytest.mark.parametrize(("answer", "kind"), [(1, "counts"), (100, "residuals")])
 def test_what_the_kept_share_is_for_follows_from_answers(answer: int, kind: str) -> None:
     for people in ((), two_groups(space(3), WEAK), two_groups(space(3), STRONG)):
