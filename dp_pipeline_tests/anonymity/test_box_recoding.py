@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dp_pipeline.anonymity.boxes import BoxRecoding, BoxTree, Fork, text_of, whole_box
 from dp_pipeline.anonymity.clustering import CentreRule
 from dp_pipeline.anonymity.method import Bit, Recoded, bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.partition import Column, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.partition import Column, KAnonymityGuarantee
 from dp_pipeline_tests.anonymity.boxes import BOXING, CUTTING, boxes_of, every_row, is_in, tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, rows_of
@@ -29,21 +29,8 @@ promises = st.builds(
 
 @each_method
 @settings(max_examples=40, deadline=None)
-@given(rows=coded_rows(), promise=promises)
-def test_every_class_has_its_rows_and_its_labels_and_no_row_is_left_out(method, rows, promise):
-    found = tried(method, rows, promise)
-    possible = len(rows) >= promise.k and len(set(rows.target.tolist())) >= promise.diversity
-    assert (found is not None) == (promise.is_empty or possible)
-    if found is not None:
-        released = found.release(rows)
-        assert kept_by(released, promise)
-        assert len(released) == len(rows)
-
-
-@each_method
-@settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(at_least=1), promise=promises)
-def test_every_row_there_could_be_has_a_released_code_and_features(method, rows, promise):
+def test_every_possible_row_has_a_code_and_features(method, rows, promise):
     found = tried(method, rows, promise)
     if found is None:
         return
@@ -85,7 +72,7 @@ def test_boxes_that_were_cut_hold_every_row_once(method, rows, promise):
 @each_method
 @settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(at_least=1), promise=promises, random=st.randoms(use_true_random=False))
-def test_neither_the_order_of_the_rows_nor_the_seed_changes_a_box(method, rows, promise, random):
+def test_neither_order_nor_seed_changes_a_box(method, rows, promise, random):
     order = list(range(len(rows)))
     random.shuffle(order)
     found = tried(method, rows, promise)
@@ -109,42 +96,10 @@ def test_k_of_nought_and_one_keep_all_distinct_values(method, rows):
 
 
 @each_method
-def test_less_rows_than_k_give_an_error_and_no_recoding(method):
-    with pytest.raises(TooFewRows, match="expected at least K=11 rows, got fewer"):
-        method.recode(TEN, KAnonymityGuarantee(11), seed=0)
-    assert len(method.recode(TEN, KAnonymityGuarantee(10), seed=0).release(TEN)) == 10
-
-
-@each_method
-def test_without_quasi_identifiers_all_rows_are_one_class(method):
-    rows = rows_of((0,), (1,), (1,), columns=())
-    found = method.recode(rows, KAnonymityGuarantee(3), seed=0)
-    assert found.release(rows).codes.shape == (3, 0)
-    assert found.recoding.features(rows).shape == (3, 0)
-
-
-@each_method
 def test_identical_rows_are_one_class(method):
     rows = rows_of(*[(1, 2, at % 2) for at in range(6)], columns=WARD)
     released = method.recode(rows, KAnonymityGuarantee(2), seed=0).release(rows)
     assert len(set(map(tuple, released.codes.tolist()))) == 1
-
-
-@each_method
-def test_a_constant_label_is_boxed_and_refused_under_two_diversity(method):
-    rows = replace(TEN, target=np.zeros(10, dtype=np.int64))
-    assert kept_by(
-        method.recode(rows, KAnonymityGuarantee(3), seed=0).release(rows), KAnonymityGuarantee(3)
-    )
-    with pytest.raises(TooFewRows, match="expected at least 2 different labels, got fewer"):
-        method.recode(rows, KAnonymityGuarantee(3, diversity=2), seed=0)
-
-
-@each_method
-def test_missing_everywhere_is_one_level_like_any_other(method):
-    rows = rows_of(*[(at % 2, 3, at % 2) for at in range(8)], columns=WARD)
-    found = method.recode(rows, KAnonymityGuarantee(3), seed=0)
-    assert len({tuple(codes) for codes in found.release(rows).codes.tolist()}) == 2
 
 
 THREE_BOXES = BoxRecoding(
@@ -166,7 +121,7 @@ def test_released_levels_are_the_sets_of_codes_that_boxes_have():
     assert THREE_BOXES.released(TEN).codes[[0, 5, 7]].tolist() == [[0, 1], [1, 0], [1, 2]]
 
 
-def test_a_set_of_missing_values_alone_is_the_missing_level_of_its_released_column():
+def test_missing_values_alone_are_the_missing_level():
     alone = CentreRule(WARD, ((0, 0), (0, 3)))
     recoding = BoxRecoding(WARD, (((0, 1), (0, 1, 2)), ((0, 1), (3,))), alone)
     assert recoding.columns[1] == Column("age", ("young to old", "missing"), missing=1)
@@ -174,8 +129,6 @@ def test_a_set_of_missing_values_alone_is_the_missing_level_of_its_released_colu
 
 
 def test_features_are_the_shares_of_a_box_where_bits_are_true():
-    names = [bit.name(WARD) for bit in cumulative_bits(WARD)]
-    assert names == ["sex=m", "age>=middle", "age>=old", "age=missing"]
     seen = THREE_BOXES.features(TEN)
     assert seen[0].tolist() == [0.0, 0.5, 0.25, 0.25]
     assert seen[5].tolist() == [1.0, 0.5, 0.0, 0.0]

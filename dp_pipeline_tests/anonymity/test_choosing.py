@@ -38,7 +38,7 @@ def ways_of(*recodes: Recode) -> list[Way]:
     return [Way(recode) for recode in recodes]
 
 
-def test_the_way_is_chosen_that_is_learned_most_from_and_the_first_of_equals():
+def test_the_way_that_is_learned_most_from_is_chosen():
     rows, promise = either_or(300), KAnonymityGuarantee(5)
     assert best_way(ways_of(nothing, told_columns), rows, promise).recoding.bits
     assert best_way(ways_of(told_columns, nothing), rows, promise).recoding.bits
@@ -53,7 +53,7 @@ def test_where_nothing_can_be_learned_the_first_way_is_taken():
     assert best_way(ways_of(told_columns, nothing), rows, KAnonymityGuarantee(5)).recoding.bits
 
 
-def test_folds_ask_for_classes_as_fine_as_those_of_all_rows_and_all_rows_for_the_promise():
+def test_folds_ask_for_classes_as_fine_as_all_rows_do():
     asked = []
 
     def noted(lined: LinedRows) -> Recoded:
@@ -97,7 +97,7 @@ def test_what_folds_say_is_weighed_against_what_is_usual(monkeypatch, ahead, beh
     assert bool(found.recoding.bits) == is_taken
 
 
-def test_sure_folds_outweigh_what_is_usual_and_unsure_ones_do_not():
+def test_sure_folds_outweigh_what_is_usual():
     usual = np.array([0.0, -0.1])
     sure = expected_ahead(np.array([[0.5, 0.5], [0.6, 0.6]]), usual, noise=1.0)
     unsure = expected_ahead(np.array([[0.5, 0.5], [0.1, 1.1]]), usual, noise=1.0)

@@ -57,7 +57,7 @@ def test_distances_and_nearest_centres_are_those_of_a_loop(rows, seed):
 
 @settings(max_examples=30, deadline=None)
 @given(rows=coded_rows(at_least=1, most=12), seed=st.integers(0, 1000))
-def test_middles_have_the_least_total_distance_of_all_rows_there_could_be(rows, seed):
+def test_middles_have_the_least_total_distance(rows, seed):
     rng = np.random.default_rng(seed)
     weights, keys = rng.integers(1, 4, len(rows)), np.sort(rng.integers(0, 2, len(rows)))
     two = Groups(rng.permutation(len(rows)), keys, 2)
@@ -74,7 +74,7 @@ def test_middles_have_the_least_total_distance_of_all_rows_there_could_be(rows, 
         )
 
 
-def test_missing_values_are_as_far_from_every_value_as_two_values_can_be():
+def test_missing_values_are_as_far_as_values_can_be():
     distance = Gower.of(WARD)
     rows = np.array([[0, 0], [0, 1], [0, 2], [0, 3], [1, 0]])
     young, missing = (np.array([[0, age]] * 5) for age in (0, 3))
@@ -92,7 +92,7 @@ def test_two_clumps_are_two_boxes_around_their_rows():
     assert recoding.released(asked).codes[:, 0].tolist() == [0, 1, 1]
 
 
-def test_a_cluster_of_more_than_twice_k_is_split_and_one_of_twice_k_is_not():
+def test_a_cluster_of_more_than_twice_k_is_split():
     four = rows_of(*[(value, 0) for value in (0, 1, 7, 8)], columns=(NUMBER,))
     five = rows_of(*[(value, 0) for value in (0, 1, 6, 7, 8)], columns=(NUMBER,))
     assert len(clustered(four, KAnonymityGuarantee(2)).boxes) == 1
@@ -104,7 +104,7 @@ def test_a_row_far_from_all_others_joins_the_nearest_cluster():
     assert clustered(rows, KAnonymityGuarantee(3)).columns[0].levels == ("0", "4 to 8")
 
 
-def test_a_cluster_of_less_than_k_rows_has_no_centre_that_would_tell_of_them():
+def test_a_cluster_of_less_than_k_rows_has_no_centre():
     rows = rows_of(*[(0, 0)] * 4, *[(4, 0)] * 7, (8, 0), columns=(NUMBER,))
     patterns = clustering._Patterns.of(rows)
     assert clustering._split(patterns, KAnonymityGuarantee(3)).tolist() == [[0], [4]]
@@ -151,7 +151,7 @@ def split_one_by_one(rows: CodedRows, promise: KAnonymityGuarantee) -> list[list
 
 @settings(max_examples=60, deadline=None)
 @given(rows=coded_rows(at_least=4), promise=promises, at_once=st.sampled_from([1, 1 << 22]))
-def test_clusters_split_side_by_side_are_those_split_one_after_the_other(rows, promise, at_once):
+def test_clusters_split_together_are_those_split_in_turn(rows, promise, at_once):
     if tried(ClusterKAnonymity(), rows, promise) is None:
         return
     with pytest.MonkeyPatch.context() as patch:
@@ -160,12 +160,12 @@ def test_clusters_split_side_by_side_are_those_split_one_after_the_other(rows, p
     assert found == split_one_by_one(rows, promise)
 
 
-def test_equal_rows_are_not_parted_though_they_are_more_than_twice_k():
+def test_equal_rows_are_not_parted():
     rows = rows_of(*[(0, 0)] * 50, *[(8, 0)] * 2, columns=(NUMBER,))
     assert clustered(rows, KAnonymityGuarantee(2)).columns[0].levels == ("0", "8")
 
 
-def test_clusters_of_one_label_are_merged_where_diversity_is_asked_for():
+def test_clusters_of_one_label_are_merged_for_diversity():
     rows = rows_of(*[(0, 0)] * 4, *[(1, 1)] * 4, *[(8, 0), (8, 1)] * 2, columns=(NUMBER,))
     assert clustered(rows, KAnonymityGuarantee(2)).columns[0].levels == ("0", "1", "8")
     assert clustered(rows, KAnonymityGuarantee(2, diversity=2)).columns[0].levels == ("0 to 1", "8")
@@ -189,7 +189,7 @@ def test_boxes_reach_no_farther_than_their_rows(rows, promise):
 
 @settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(at_least=1), promise=promises)
-def test_every_centre_is_the_nearest_of_a_class_that_keeps_the_promise(rows, promise):
+def test_every_centre_has_a_class_that_keeps_the_promise(rows, promise):
     if tried(ClusterKAnonymity(), rows, promise) is None:
         return
     finder = clustered(rows, promise).finder

@@ -79,7 +79,7 @@ def test_cuts_are_counted_as_by_masks(rows, promise, seed):
 
 @settings(max_examples=50, deadline=None)
 @given(rows=coded_rows(at_least=1), promise=promises, seed=st.integers(0, 1000))
-def test_the_best_cut_is_an_allowed_one_even_where_it_is_worth_nothing(rows, promise, seed):
+def test_the_best_cut_is_an_allowed_one(rows, promise, seed):
     if cumulative_bits(rows.columns):
         cuts = Cuts(_Line.of(rows), two_groups(rows, seed), promise)
         worth = np.random.default_rng(seed).integers(0, 3, cuts.allowed.shape)
@@ -97,13 +97,13 @@ def any_bit(at: int, cuts: Cuts) -> IntArray:
 
 @settings(max_examples=50, deadline=None)
 @given(rows=coded_rows(at_least=1), promise=promises, at=st.integers(0, 20))
-def test_a_cut_that_breaks_the_promise_is_not_made_whatever_is_chosen(rows, promise, at):
+def test_a_cut_that_breaks_the_promise_is_not_made(rows, promise, at):
     if len(rows) >= promise.k and len(set(rows.target)) >= promise.diversity:
         found = boxed(rows, promise, lambda cuts: any_bit(at, cuts))
         assert kept_by(found.release(rows), promise)
 
 
-def test_a_box_of_which_no_cut_is_chosen_stays_whole_and_its_neighbour_is_cut():
+def test_a_box_without_a_cut_stays_whole():
     # By the first flag first, then by the second, but only where the first is no.
     rows = rows_of(*[(one, two, 0) for one in (0, 1) for two in (0, 1)] * 3, columns=flags(2))
 

@@ -72,7 +72,7 @@ class InBands:
         return label_bands.label_bands(LinedRows(rows, promise), BANDS)
 
 
-def test_where_columns_add_up_few_bands_tell_more_than_as_many_boxes():
+def test_where_columns_add_up_bands_tell_more_than_boxes():
     bands, boxes = (
         evaluate(adding_up(400, 8), method, KAnonymityGuarantee(20), folds=3).aucs["logistic"]
         for method in (InBands(), Mondrian())
@@ -83,7 +83,7 @@ def test_where_columns_add_up_few_bands_tell_more_than_as_many_boxes():
 @pytest.mark.parametrize("stages", STAGES)
 @settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(at_least=4), k=st.integers(2, 4))
-def test_a_row_lies_in_its_box_and_rows_nobody_is_like_have_one_too(stages, rows, k):
+def test_a_row_lies_in_its_box_and_new_rows_have_one(stages, rows, k):
     recoding = banded(rows, k, stages)
     pairs = zip(rows.codes.tolist(), boxes_of(recoding, rows), strict=True)
     assert all(is_in(row, box) for row, box in pairs)
@@ -134,7 +134,7 @@ def test_bands_come_first_and_are_cut_along_columns_last():
             assert min(sides) >= (20 if is_last_resort else 40)
 
 
-def test_the_last_cuts_make_boxes_differ_where_all_levels_are_in_every_band():
+def test_the_last_cuts_make_boxes_differ():
     # Six flags add up: the boxes around a few bands are all flags, whatever the band.
     rng = np.random.default_rng(3)
     codes = rng.integers(0, 2, (200, 6))
@@ -153,7 +153,7 @@ def test_where_no_column_can_be_cut_a_line_is_cut_once_more():
     assert bands[0] > bands[1]
 
 
-def test_cuts_part_neighbouring_scores_and_are_the_roundest_that_do():
+def test_cuts_part_scores_and_are_the_roundest_that_do():
     scores = lined(adding_up(500)).scores[:, 0]
     cuts = ScoreLevels.of(lined(adding_up(500))).cuts[0]
     assert 40 <= len(cuts) <= 63
@@ -184,7 +184,7 @@ def test_the_rule_has_the_cuts_that_a_fork_asks_for_and_no_other(stages):
     assert finder.tree.places(codes).tolist() == finder.places(rows.codes).tolist()
 
 
-def test_a_level_without_an_order_that_few_rows_have_adds_nothing_to_a_score():
+def test_a_level_that_few_rows_have_adds_nothing():
     # Nobody else has the third job: its weight would tell that person's label.
     jobs = Column("job", ("baker", "cook", "smith"))
     records = [(at % 2, at % 2) for at in range(20)] + [(2, 1)]
@@ -206,7 +206,7 @@ def test_levels_are_the_cuts_that_a_score_reaches():
 
 
 @pytest.mark.parametrize("stages", STAGES)
-def test_without_columns_or_with_one_label_bands_still_keep_the_promise(stages):
+def test_bands_without_columns_still_keep_the_promise(stages):
     nobody_differs = rows_of(*[(0,)] * 3, (1,), columns=())
     assert banded(nobody_differs, 2, stages).boxes == ((),)
     one_label = rows_of(*[(at % 2, 0) for at in range(8)], columns=flags(1))
@@ -222,7 +222,7 @@ def test_three_labels_have_three_lines():
     assert np.bincount(places).min() >= 10
 
 
-def test_lines_of_many_labels_share_their_levels_but_for_sixteen_each():
+def test_lines_of_many_labels_share_their_levels():
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 9, (600, 6))
     for labels, most in ((2, 64), (3, 21), (6, 16)):

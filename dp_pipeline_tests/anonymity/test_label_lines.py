@@ -47,14 +47,14 @@ def test_a_label_between_two_others_is_likeliest_between_them():
     assert (chances[:, 3] < 1e-6).all()
 
 
-def test_rows_of_one_kind_and_of_one_label_have_the_overall_chances():
+def test_rows_of_one_kind_have_the_overall_chances():
     lines = LabelLines.of(np.array([[0.5, 1.0]]), np.array([[3, 1]]))
     assert np.allclose(lines.chances(np.array([[0.0, 7.0]])), [[0.75, 0.25]], atol=0.01)
     lines = LabelLines.of(np.zeros((2, 0)), np.array([[3, 0], [2, 0]]))
     assert lines.chances(np.zeros((1, 0)))[0, 0] > 0.999
 
 
-def test_large_tables_have_one_step_which_orders_rows_nearly_as_five(monkeypatch):
+def test_large_tables_have_one_step(monkeypatch):
     seen, counts = kinds_of_rows(2, 10)
     five = LabelLines.of(seen, counts).chances(seen)[:, 1]
     monkeypatch.setattr(label_lines, "_MOST_PRODUCTS", 1)
@@ -111,7 +111,7 @@ def test_a_level_that_few_rows_have_has_the_weight_of_others(column):
 
 @settings(max_examples=100, deadline=None)
 @given(rows=coded_rows(at_least=8), k=st.integers(2, 4), diversity=st.integers(1, 2))
-def test_levels_of_one_weight_are_of_as_many_rows_and_labels_as_a_class(rows, k, diversity):
+def test_levels_of_one_weight_are_as_many_as_a_class(rows, k, diversity):
     found = LabelScores.of(rows, KAnonymityGuarantee(k, diversity))
     for at, weights in enumerate(found.of_levels):
         if weights.any():
@@ -120,7 +120,7 @@ def test_levels_of_one_weight_are_of_as_many_rows_and_labels_as_a_class(rows, k,
             assert all(len(set(rows.target[groups == one])) >= diversity for one in set(groups))
 
 
-def test_where_levels_have_to_be_merged_the_most_telling_step_is_left():
+def test_merged_levels_leave_the_most_telling_step():
     # Ten rows of each level: with the step at the fourth there would be no place for the fifth's.
     codes = np.repeat(np.arange(9), 10)
     rows = CodedRows((STEPS,), codes[:, None], (codes >= 5) * 1, ("no", "yes"))

@@ -87,7 +87,7 @@ def used(monkeypatch) -> list[tuple[list[int], list[int]]]:
     return found
 
 
-def test_nested_selects_from_the_training_rows_alone_and_asks_the_same_k_of_them(used):
+def test_nested_selects_from_the_training_rows_alone(used):
     method = AsItIs()
     evaluate(NUMBERED, method, KAnonymityGuarantee(k=3))
     assert [promise for _, promise in method.asked] == [KAnonymityGuarantee(k=3)] * 5
@@ -97,7 +97,7 @@ def test_nested_selects_from_the_training_rows_alone_and_asks_the_same_k_of_them
     assert sorted(row for _, tested in used for row in tested) == list(range(20))
 
 
-def test_paper_selects_from_all_rows_once_and_tests_on_folds_of_the_release(used):
+def test_paper_selects_from_all_rows_once(used):
     method = AsItIs()
     evaluate(NUMBERED, method, KAnonymityGuarantee(k=3), protocol="paper")
     assert [len(rows) for rows, _ in method.asked] == [20]
@@ -106,13 +106,13 @@ def test_paper_selects_from_all_rows_once_and_tests_on_folds_of_the_release(used
     assert sorted(row for _, tested in used for row in tested) == list(range(20))
 
 
-def test_nested_learns_from_no_suppressed_row_but_tests_on_every_row(used):
+def test_nested_learns_from_no_suppressed_row(used):
     evaluate(NUMBERED, AsItIs(frozenset({4, 7})), EVERYTHING)
     assert all(not {4, 7} & set(learned) for learned, _ in used)
     assert sorted(row for _, tested in used for row in tested) == list(range(20))
 
 
-def test_paper_neither_learns_from_suppressed_rows_nor_tests_on_them(used):
+def test_paper_uses_no_suppressed_row(used):
     evaluate(NUMBERED, AsItIs(frozenset({4, 7})), EVERYTHING, protocol="paper")
     released = [row for row in range(20) if row not in (4, 7)]
     assert all(sorted(learned + tested) == released for learned, tested in used)
@@ -142,7 +142,7 @@ def test_of_three_classes_each_is_told_from_the_rest(protocol):
     assert dict(result.aucs) == dict.fromkeys(SCORERS, 1.0)
 
 
-def test_class_rates_are_those_of_released_codes_and_not_of_features():
+def test_class_rates_are_those_of_released_codes():
     class BlurredMethod(AsItIs):
         def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:
             found = super().recode(rows, promise, seed=seed)
@@ -204,9 +204,7 @@ def test_nested_finds_nothing_in_noise(method, bits, populations):
 
 
 @each_method_in_noise
-def test_paper_finds_something_in_noise_and_so_does_a_nested_that_selects_from_all_rows(
-    method, bits, populations
-):
+def test_paper_and_a_peeking_nested_see_something_in_noise(method, bits, populations):
     """The check of the test before, failing where it should."""
     paper = auc_of_noise("paper", lambda _: method, bits=bits, populations=populations)
     assert paper - 0.5 > four_deviations(populations)
@@ -229,7 +227,7 @@ class Counting(InformationRanking):
 
 
 @pytest.mark.parametrize(("protocol", "rankings"), [("nested", [48] * 5), ("paper", [60])])
-def test_a_ranking_is_made_once_a_fold_for_all_promises_and_counts_for_each(protocol, rankings):
+def test_a_ranking_is_made_once_a_fold(protocol, rankings):
     method, promises = Counting(), [KAnonymityGuarantee(k) for k in (0, 2, 15)]
     results = evaluate_over(TOLD, method, promises, protocol=protocol, scorers=SCORERS)
     assert method.ranked == rankings
@@ -245,7 +243,7 @@ def test_released_columns_are_counted():
     assert evaluate(TOLD, InformationRanking(), EVERYTHING).kept == 4
 
 
-def test_a_promise_that_one_training_fold_cannot_keep_is_refused_before_anything_is_ranked():
+def test_a_promise_no_fold_can_keep_is_refused_at_once():
     rows, method = TOLD.some(np.arange(10)), Counting()
     for promise in (KAnonymityGuarantee(k=9), KAnonymityGuarantee(k=2, diversity=3)):
         with pytest.raises(TooFewRows):
@@ -258,7 +256,7 @@ def test_a_promise_that_one_training_fold_cannot_keep_is_refused_before_anything
 
 @each_protocol
 @pytest.mark.parametrize("method", [Kjig(), InformationRanking()])
-def test_where_nothing_is_released_or_all_rows_are_alike_the_auc_is_a_half(protocol, method):
+def test_where_rows_are_alike_the_auc_is_a_half(protocol, method):
     bare = two_classes(population([[]] * 20, [0, 1] * 10))
     alike = two_classes(population([[1, 0]] * 20, [0, 1] * 10))
     for rows in (bare, alike):
@@ -271,13 +269,13 @@ def test_where_nothing_is_released_or_all_rows_are_alike_the_auc_is_a_half(proto
 @each_protocol
 @pytest.mark.parametrize("method", [Kjig(), InformationRanking()])
 @pytest.mark.parametrize("rows", [TOLD.some(TOLD.target == 1), TOLD.some(np.arange(0))])
-def test_where_all_rows_have_one_class_or_there_are_none_there_is_no_auc(protocol, method, rows):
+def test_where_rows_have_one_class_there_is_no_auc(protocol, method, rows):
     result = evaluate(rows, method, EVERYTHING, protocol=protocol, scorers=SCORERS)
     assert all(math.isnan(found) for found in result.aucs.values())
 
 
 @each_protocol
-def test_folds_without_rows_of_both_classes_are_left_out_of_the_mean(protocol):
+def test_folds_without_both_classes_are_left_out(protocol):
     rows = two_classes(population([[0], [1], [1], [0], [1], [1]], [0, 1, 1, 0, 1, 1]))
     result = evaluate(rows, AsItIs(), EVERYTHING, protocol=protocol)
     assert result.aucs == {"logistic": 1.0}

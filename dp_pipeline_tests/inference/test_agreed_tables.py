@@ -41,7 +41,7 @@ def test_exact_tables_stay_as_they_are() -> None:
     assert np.allclose(tables.one_way("b"), marginal_of(cells, tuple(SIZES), ("b",)), atol=0.01)
 
 
-def test_whatever_the_noise_no_cell_is_negative_and_all_have_one_total() -> None:
+def test_any_noise_gives_cells_of_one_total_and_none_negative() -> None:
     for seed in range(20):
         tables = AgreedTables.of(noisy(whole(seed, 20), 900.0, seed), SIZES)
         assert all((table >= 0).all() for table in tables.cells.values())
@@ -76,7 +76,7 @@ def test_a_noisy_table_counts_for_little_beside_a_better_one() -> None:
     assert np.allclose(tables.one_way("a"), [100, 100], atol=1)
 
 
-def test_what_a_pair_is_off_from_independence_is_shrunk_by_its_noise_alone() -> None:
+def test_what_a_pair_adds_is_shrunk_by_its_noise_alone() -> None:
     table = np.array([[110.0, 90.0], [90.0, 110.0]])
     kept = []
     for variance in (0.1, 200.0, 1e6):

@@ -18,7 +18,7 @@ def drawn(network: list[Conditional], rows: int, seed: int = 0) -> np.ndarray:
     return sample_network(network, rows, np.random.default_rng(seed), SIZES)
 
 
-def test_columns_are_in_the_order_of_the_sizes_and_counts_are_what_the_tables_say() -> None:
+def test_columns_are_in_order_and_counts_are_as_tables_say() -> None:
     codes = drawn([A, B, C], 24)
     table = np.zeros((3, 2, 2), dtype=int)
     np.add.at(table, tuple(codes.T), 1)
@@ -28,7 +28,7 @@ def test_columns_are_in_the_order_of_the_sizes_and_counts_are_what_the_tables_sa
 
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10**6), rows=st.integers(0, 400))
-def test_in_every_group_a_level_has_its_share_to_less_than_one_row(seed: int, rows: int) -> None:
+def test_in_every_group_a_level_has_its_share(seed: int, rows: int) -> None:
     rng = np.random.default_rng(seed)
     network = [
         Conditional("a", (), rng.random(2)),
@@ -45,7 +45,7 @@ def test_in_every_group_a_level_has_its_share_to_less_than_one_row(seed: int, ro
             assert (np.abs(np.bincount(group[:, 0], minlength=3) - expected) < 1 + 1e-9).all()
 
 
-def test_a_slice_of_nothing_is_drawn_from_the_whole_table_and_a_table_of_nothing_evenly() -> None:
+def test_a_slice_of_nothing_is_drawn_from_the_whole_table() -> None:
     nothing = Conditional("b", ("a",), np.array([[0.0, 0.0], [1.0, 3.0]]))
     codes = drawn([A, nothing, C], 400)
     assert np.bincount(codes[codes[:, 1] == 0, 2]).tolist() == [75, 225]
@@ -53,7 +53,7 @@ def test_a_slice_of_nothing_is_drawn_from_the_whole_table_and_a_table_of_nothing
     assert np.bincount(codes[:, 1]).tolist() == [200, 200]
 
 
-def test_given_their_parents_two_children_know_nothing_of_each_other() -> None:
+def test_given_their_parents_children_are_independent() -> None:
     # b and c halve 20,000 rows each: 5,000 have both, deviation 35; 7 of them in 10^-11.
     half = Conditional("b", (), np.ones(2))
     other = Conditional("c", (), np.array([1.0, 1.0, 0.0]))

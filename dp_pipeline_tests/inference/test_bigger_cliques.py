@@ -31,11 +31,6 @@ def test_the_worked_example_falls_from_1472_to_936() -> None:
     assert (expected_error(before, ONE), expected_error(after, ONE)) == (1472, 936)
 
 
-def test_the_printed_numbers_are_the_number_of_cliques_and_the_whole_domain() -> None:
-    whole = cell_count(tuple(FIGURE_SIZES), FIGURE_SIZES)
-    assert (4**2 * whole, 3**2 * whole) == (2304, 1296)
-
-
 def test_a_tenth_of_the_budget_has_a_hundred_times_the_error() -> None:
     assert expected_error([12, 4], Fraction(1, 10)) == 100 * expected_error([12, 4], ONE)
 
@@ -53,7 +48,7 @@ def test_the_best_merger_comes_first_and_the_cap_stops_them() -> None:
 
 @fuzz
 @given(case=graphs(), most_cells=st.sampled_from([4, 16, 64, 10**6]))
-def test_mergers_lower_the_error_keep_the_tree_and_respect_the_cap(
+def test_mergers_lower_the_error_and_respect_the_cap(
     case: tuple[nx.Graph, dict[str, int]], most_cells: int
 ) -> None:
     graph, sizes = case

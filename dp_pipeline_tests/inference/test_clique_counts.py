@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.clique_join import clique_counts
-from dp_pipeline.inference.consistency import make_consistent, marginal_of
+from dp_pipeline.inference.consistency import marginal_of
 from dp_pipeline.release.measurement import NoisyMarginal
 
 SIZES = {"a": 2, "b": 3, "c": 2}
@@ -47,7 +47,7 @@ def test_without_negative_cells_tables_agree_on_what_they_share() -> None:
         assert one == pytest.approx(other)
 
 
-def test_two_tables_over_the_same_attributes_count_by_their_noise() -> None:
+def test_two_tables_of_one_set_count_by_their_noise() -> None:
     exact, rough = np.array([10, 20]), np.array([1000, 2000])
     measured = [
         NoisyMarginal(("a",), exact, Fraction(1, 100)),
@@ -55,15 +55,6 @@ def test_two_tables_over_the_same_attributes_count_by_their_noise() -> None:
     ]
     (table,) = clique_counts(measured).values()
     assert table.round(3).tolist() == [10.0, 20.0]
-
-
-def test_a_table_with_little_noise_decides_what_others_agree_on() -> None:
-    tables = {("a",): np.array([6.0, 7.0]), ("a", "c"): np.array([[1.0, 3.0], [2.0, 3.0]])}
-    sure = make_consistent(tables, variances={("a",): 1e-12, ("a", "c"): 1.0})
-    assert sure["a", "c"].sum(axis=1).round(6).tolist() == [6.0, 7.0]
-    alike = make_consistent(tables, variances={("a",): 3.0, ("a", "c"): 3.0})
-    for names, table in make_consistent(tables).items():
-        assert alike[names] == pytest.approx(table)
 
 
 def test_noise_that_leaves_nothing_still_gives_one_row_of_counts() -> None:

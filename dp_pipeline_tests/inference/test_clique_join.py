@@ -109,7 +109,7 @@ def test_tables_of_nothing_give_equal_cells() -> None:
     assert counts(codes, ("a", "b", "c"), SIZES).sum(axis=0).tolist() == [[2, 2, 2], [2, 2, 2]]
 
 
-def test_attributes_without_levels_to_choose_from_and_no_attributes_at_all() -> None:
+def test_one_level_and_no_attribute_at_all_are_joined() -> None:
     rng = np.random.default_rng(0)
     alone = JunctionTree.of((("a",), ("b",)), {"a": 1, "b": 1})
     tables = {("a",): np.array([7.0]), ("b",): np.array([0.0])}
@@ -119,7 +119,7 @@ def test_attributes_without_levels_to_choose_from_and_no_attributes_at_all() -> 
 
 
 @pytest.mark.parametrize("sizes", [{"a": 2, "b": 2}, {"a": 2, "b": 2, "c": 3, "d": 2}, {}])
-def test_attributes_in_no_clique_and_cliques_without_sizes_are_refused(
+def test_attributes_without_clique_or_size_are_refused(
     sizes: dict[str, int],
 ) -> None:
     with pytest.raises(BoundaryViolation, match="got a, b, c"):
@@ -139,7 +139,7 @@ def test_cliques_that_share_nothing_are_independent() -> None:
     assert ((table - 4) ** 2 / 4).sum() < 140
 
 
-def test_given_its_separator_a_clique_knows_nothing_of_the_others() -> None:
+def test_given_its_separator_a_clique_is_independent() -> None:
     """b is constant, so a and c are independent: χ² of 81 degrees as above. Seeded."""
     sizes = {"a": 10, "b": 2, "c": 10}
     tables = {("a", "b"): np.ones((10, 2)), ("b", "c"): np.ones((2, 10))}
@@ -216,7 +216,7 @@ def test_groups_without_rows_use_up_no_golden_step() -> None:
         assert np.abs(drawn.sum(axis=0) - 100).max() < 3
 
 
-def test_the_sum_over_small_groups_sees_a_step_that_does_not_spread(
+def test_a_golden_step_that_does_not_spread_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(derived_attribute, "GOLDEN", 1.0)
@@ -224,7 +224,7 @@ def test_the_sum_over_small_groups_sees_a_step_that_does_not_spread(
         test_many_small_groups_add_up_to_nearly_the_marginal()
 
 
-def test_rounding_lies_closer_to_the_table_than_independent_draws() -> None:
+def test_rounding_is_closer_than_independent_draws() -> None:
     rng = np.random.default_rng(4)
     sizes = dict.fromkeys("abc", 6)
     table = rng.exponential(size=(6, 6, 6))

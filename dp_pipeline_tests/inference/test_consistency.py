@@ -57,7 +57,7 @@ def test_the_worked_example_has_its_numbers() -> None:
     assert large.round(2).tolist() == [[[0.67, 1.67], [1.67, 0.67]], [[3.67, 0.67], [0.67, 0.67]]]
 
 
-def test_the_order_is_small_to_large_and_begins_with_the_empty_set() -> None:
+def test_the_order_is_small_to_large_from_the_empty_set() -> None:
     cliques = [("a", "b", "c"), ("a", "b", "d"), ("b", "c", "d"), ("e",)]
     ordered = [set(shared) for shared in shared_sets(cliques)]
     assert ordered == [set(), {"b"}, {"a", "b"}, {"b", "c"}, {"b", "d"}]
@@ -65,7 +65,7 @@ def test_the_order_is_small_to_large_and_begins_with_the_empty_set() -> None:
 
 @fuzz
 @given(tables=noisy_tables())
-def test_the_shared_sets_are_a_linear_extension_of_all_intersections(
+def test_shared_sets_are_an_order_of_all_intersections(
     tables: dict[Names, np.ndarray],
 ) -> None:
     expected = {frozenset()}
@@ -146,7 +146,7 @@ def test_tables_that_agree_stay_as_they_are(tables: dict[Names, np.ndarray]) -> 
         assert np.allclose(table, agreed[names], atol=1e-9)
 
 
-def test_the_given_tables_are_left_alone_and_names_may_stand_in_any_order() -> None:
+def test_given_tables_are_left_alone_in_any_order_of_names() -> None:
     tables = {("a", "b"): np.array([[1, 2, 3], [4, 5, 6]]), ("b", "a"): np.zeros((3, 2))}
     agreed = make_consistent(tables)
     assert tables[("a", "b")].tolist() == [[1, 2, 3], [4, 5, 6]]

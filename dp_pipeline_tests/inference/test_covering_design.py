@@ -22,9 +22,7 @@ sizes_of = st.lists(st.integers(1, 50), min_size=1, max_size=12).map(
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(sizes=sizes_of, cells=st.integers(1, 2000), many=st.integers(2, 12))
-def test_every_pair_is_in_a_view_and_only_a_pair_may_have_more_cells(
-    sizes: dict[str, int], cells: int, many: int
-) -> None:
+def test_every_pair_is_in_a_view_of_few_cells(sizes: dict[str, int], cells: int, many: int) -> None:
     views = covering_design(sizes, most_cells=cells, most_attributes=many)
     held = {pair for view in views for pair in combinations(view, 2)}
     assert held == set(combinations(sizes, 2))
@@ -45,11 +43,6 @@ def test_small_designs_are_the_best_ones_known(many: int, size: int, views: int)
 def test_a_wide_design_is_near_the_least_that_there_could_be() -> None:
     # Schönheim: ⌈86/8 · ⌈85/7⌉⌉ = 140 views at least.
     assert 140 <= len(covering_design(bits(86), most_cells=256, most_attributes=86)) <= 190
-
-
-def test_a_design_is_a_function_of_the_sizes() -> None:
-    asked = {"most_cells": 64, "most_attributes": 20}
-    assert covering_design(bits(20), **asked) == covering_design(bits(20), **asked)
 
 
 def test_one_attribute_is_a_view_by_itself() -> None:

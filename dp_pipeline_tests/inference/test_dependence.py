@@ -53,7 +53,7 @@ def test_a_chain_tells_its_ends_and_is_taken_at_its_word() -> None:
     assert depends.untold(depends.paths([]))[0, 5] == ends
 
 
-def test_a_tree_says_the_product_of_its_strengths_of_every_pair_outside() -> None:
+def test_a_tree_says_the_product_of_its_strengths() -> None:
     gaps = {("a", "b"): 80.0, ("b", "c"): 60.0, ("a", "c"): 10.0, ("a", "d"): 90.0, ("c", "d"): 7.0}
     depends = Dependence.of("abcd", gaps, spread=dict.fromkeys("abcd", 0.5), rows=100.0)
     expected = {("a", "c"): 48.0, ("c", "d"): 43.2}
@@ -76,7 +76,7 @@ def test_attributes_that_depend_otherwise_are_told_by_no_path() -> None:
     assert depends.told < 0.3
 
 
-def test_where_no_strength_is_known_or_too_few_pairs_are_there_nothing_is_guessed() -> None:
+def test_where_too_little_is_known_nothing_is_guessed() -> None:
     gaps = dict.fromkeys(combinations("abcd", 2), 9.0)
     unknown = Dependence.of("abcd", gaps)
     assert (unknown.untold(unknown.paths(gaps)) == unknown.gaps).all()

@@ -72,7 +72,7 @@ def test_tables_that_are_disjoint_make_independent_attributes() -> None:
     assert np.abs(table.probabilities(("x1", "x2")) - product).sum() / 2 < 0.02
 
 
-def test_where_no_clique_may_hold_what_tables_need_rows_come_from_a_network() -> None:
+def test_where_no_clique_fits_rows_come_from_a_network() -> None:
     pairs = list(combinations(NAMES, 2))
     whole, capped = (
         drawn(FittedRows((COUNTED, *map(exact, pairs)), sizes_of(), cap=cap)) for cap in (48, 47)
@@ -83,7 +83,7 @@ def test_where_no_clique_may_hold_what_tables_need_rows_come_from_a_network() ->
         assert max(off(table, names) for names in pairs) < 0.03
 
 
-def test_an_attribute_of_no_table_has_its_one_way_marginal_without_a_tree_too() -> None:
+def test_an_attribute_of_no_table_has_its_one_way_marginal() -> None:
     pairs = list(combinations(NAMES[:3], 2))
     ways = OneWays.of([exact((name,)) for name in NAMES], COUNTED)
     table = drawn(FittedRows((COUNTED, *map(exact, pairs)), sizes_of(), ways, cap=12))

@@ -54,9 +54,7 @@ def marginal(table: FloatArray, names: tuple[str, ...]) -> FloatArray:
 
 @every_tree
 @pytest.mark.parametrize("seed", range(5))
-def test_every_pair_is_predicted_exactly_wherever_its_attributes_are(
-    cliques: tuple[tuple[str, ...], ...], seed: int
-) -> None:
+def test_every_pair_is_predicted_exactly(cliques: tuple[tuple[str, ...], ...], seed: int) -> None:
     fitted = drawn(cliques, seed=seed)
     whole = joint(fitted)
     assert np.isclose(whole.sum(), 100)
@@ -65,7 +63,7 @@ def test_every_pair_is_predicted_exactly_wherever_its_attributes_are(
 
 
 @every_tree
-def test_three_attributes_are_predicted_inside_a_clique_exactly_and_else_nearly(
+def test_three_attributes_are_predicted_nearly(
     cliques: tuple[tuple[str, ...], ...],
 ) -> None:
     fitted = drawn(cliques, seed=1)
@@ -91,7 +89,7 @@ def test_a_level_that_nobody_has_is_predicted_to_stay_so() -> None:
         assert np.isclose(fitted.predicted(pair).sum(), 100)
 
 
-def test_a_fit_to_tables_without_noise_predicts_them_and_draws_them() -> None:
+def test_tables_without_noise_are_predicted_and_drawn() -> None:
     sizes = {"a": 2, "b": 2, "c": 2}
     measured = [
         NoisyMarginal(("a", "b"), np.array([[30, 10], [0, 20]]), Fraction(1, 100)),

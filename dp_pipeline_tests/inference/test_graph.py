@@ -78,7 +78,7 @@ def test_min_fill_adds_no_edge_to_the_figure() -> None:
 
 @fuzz
 @given(case=graphs(), data=st.data())
-def test_the_cliques_are_those_of_the_graph_that_elimination_fills(
+def test_the_cliques_are_those_of_the_filled_graph(
     case: tuple[nx.Graph, dict[str, int]], data: st.DataObject
 ) -> None:
     graph, sizes = case
@@ -91,7 +91,7 @@ def test_the_cliques_are_those_of_the_graph_that_elimination_fills(
 
 @fuzz
 @given(case=graphs())
-def test_min_fill_takes_the_vertex_with_the_least_fill_and_then_the_fewest_cells(
+def test_min_fill_takes_the_least_fill_and_fewest_cells(
     case: tuple[nx.Graph, dict[str, int]],
 ) -> None:
     graph, sizes = case
@@ -139,6 +139,6 @@ def test_an_edge_of_an_attribute_to_itself_is_no_edge() -> None:
 
 
 @pytest.mark.parametrize("order", [["a"], ["a", "b", "b"], []])
-def test_an_order_without_some_vertex_or_with_one_twice_is_refused(order: list[str]) -> None:
+def test_an_order_that_misses_or_repeats_is_refused(order: list[str]) -> None:
     with pytest.raises(BoundaryViolation, match="expected each of 2 vertices once"):
         elimination_cliques(nx.Graph([("a", "b")]), order)

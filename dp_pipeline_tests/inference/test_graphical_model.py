@@ -15,38 +15,12 @@ fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 
 @fuzz
 @given(small=small_models())
-def test_marginals_and_the_log_total_are_those_of_the_full_joint_table(small: Small) -> None:
+def test_marginals_are_those_of_the_full_joint_table(small: Small) -> None:
     tables, log_total = small.model.marginals(small.potentials)
     expected, expected_total = small.marginals()
     assert log_total == pytest.approx(expected_total, rel=1e-12, abs=1e-9)
     for table, other, node in zip(tables, expected, small.model.nodes, strict=True):
         assert table.shape == node.shape
-        assert np.allclose(table, other, atol=1e-9)
-
-
-@fuzz
-@given(small=small_models())
-def test_tables_are_probabilities_that_agree_on_what_cliques_share(small: Small) -> None:
-    tables, _ = small.model.marginals(small.potentials)
-    for node, table in zip(small.model.nodes, tables, strict=True):
-        assert np.isfinite(table).all()
-        assert (table >= 0).all()
-        assert table.sum() == pytest.approx(1)
-        if node.parent is not None:
-            shared = node.names[: node.separator]
-            above = small.model.nodes[node.parent]
-            ours = summed(table, node.names, shared)
-            assert np.allclose(ours, summed(tables[node.parent], above.names, shared), atol=1e-9)
-
-
-@fuzz
-@given(small=small_models())
-def test_a_constant_on_the_potentials_moves_the_log_total_alone(small: Small) -> None:
-    moved = [table + 1000.0 for table in small.potentials]
-    tables, log_total = small.model.marginals(moved)
-    expected, before = small.model.marginals(small.potentials)
-    assert log_total == pytest.approx(before + 1000 * len(moved))
-    for table, other in zip(tables, expected, strict=True):
         assert np.allclose(table, other, atol=1e-9)
 
 
@@ -59,7 +33,7 @@ def chain(length: int, size: int = 2) -> GraphicalModel:
 
 
 @pytest.mark.parametrize("potential", [-1000.0, 1000.0])
-def test_a_thousand_cliques_of_huge_potentials_do_not_under_or_overflow(potential: float) -> None:
+def test_a_thousand_huge_potentials_do_not_overflow(potential: float) -> None:
     model = chain(1000)
     tables, log_total = model.marginals([np.full(node.shape, potential) for node in model.nodes])
     assert log_total == pytest.approx(1000 * potential + 1001 * np.log(2))
@@ -96,7 +70,7 @@ def test_tables_by_clique_have_the_axes_of_the_clique(small: Small) -> None:
 
 @fuzz
 @given(small=small_models(spread=(1.0,)))
-def test_the_home_of_attributes_is_a_smallest_clique_with_all_of_them(small: Small) -> None:
+def test_the_home_of_attributes_is_a_smallest_clique(small: Small) -> None:
     model = small.model
     assert model.cells == sum(table.size for table in model.zeros())
     for node in model.nodes:

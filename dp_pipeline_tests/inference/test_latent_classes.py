@@ -108,7 +108,7 @@ def test_classes_that_overlap_have_their_weights() -> None:
     assert found.weights.min() == pytest.approx(0.15, abs=0.04)
 
 
-def test_classes_begin_as_parts_along_what_attributes_have_in_common(
+def test_classes_begin_along_what_attributes_have_in_common(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(latent_classes, "STEPS", 0)
@@ -118,7 +118,7 @@ def test_classes_begin_as_parts_along_what_attributes_have_in_common(
 
 
 @pytest.mark.parametrize("most_dense", [500, 0])
-def test_the_sign_of_the_first_component_which_computers_choose_changes_nothing(
+def test_the_sign_of_the_first_component_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, most_dense: int
 ) -> None:
     eigh = np.linalg.eigh
@@ -164,7 +164,7 @@ def test_one_class_is_attributes_that_are_independent() -> None:
     assert np.allclose(found.table(("a", "b")), product, atol=1e-6)
 
 
-def test_tables_of_classes_are_probabilities_that_agree_with_each_other() -> None:
+def test_tables_of_classes_are_probabilities_that_agree() -> None:
     rng = np.random.default_rng(1)
     codes = rng.integers(0, [3, 2, 5], (300, 3))
     found = LatentClasses.of(codes, {"x": 3, "y": 2, "z": 5})
@@ -188,7 +188,7 @@ def test_fewer_rows_than_classes_do_no_harm(rows: int) -> None:
     assert found.table(("x", "y"))[0, 0] == pytest.approx(1, abs=1e-6)
 
 
-def test_noisy_views_of_attributes_that_share_a_cause_are_told_better_near_classes() -> None:
+def test_noisy_views_of_a_cause_are_told_better_near_classes() -> None:
     # Noise of a cell is a hundredth of the rows. Seeded: no false alarm.
     errors = [
         (off(together(tables)), off(alone(tables)))
@@ -198,7 +198,7 @@ def test_noisy_views_of_attributes_that_share_a_cause_are_told_better_near_class
     assert near < 0.9 * before
 
 
-def test_views_of_a_chain_which_has_no_few_classes_are_told_as_well_as_before() -> None:
+def test_views_of_a_chain_are_told_as_well_as_before() -> None:
     codes = chain()
     errors = [
         (off(together(tables, (), codes), codes), off(alone(tables, (), codes), codes))
@@ -227,7 +227,7 @@ def off_tree(tables: Sequence[FloatArray]) -> float:
     return float(np.mean([np.abs(a - b).sum() / 2 for a, b in zip(tables, exact, strict=True)]))
 
 
-def test_a_tree_of_attributes_that_share_a_cause_is_told_better_near_classes() -> None:
+def test_a_tree_of_a_cause_is_told_better_near_classes() -> None:
     # Noise of a cell is a fiftieth of the rows. Seeded: no false alarm.
     errors = [
         (off_tree(tables_of_tree(True, tables)), off_tree(tables_of_tree(False, tables)))
@@ -238,7 +238,7 @@ def test_a_tree_of_attributes_that_share_a_cause_is_told_better_near_classes() -
     assert near < 0.83 * before
 
 
-def test_where_nothing_is_measured_a_tree_has_the_tables_of_its_classes() -> None:
+def test_unmeasured_a_tree_has_the_tables_of_its_classes() -> None:
     model, classes = GraphicalModel(LINKED, SIZES), LatentClasses.of(CODES, SIZES)
     near = latent_classes._potentials(model, classes, start())
     for node, found in zip(
@@ -247,7 +247,7 @@ def test_where_nothing_is_measured_a_tree_has_the_tables_of_its_classes() -> Non
         assert np.allclose(found, classes.table(node.names), atol=1e-6)
 
 
-def test_classes_miss_nothing_of_what_they_have_made_and_all_of_it_where_they_are_one() -> None:
+def test_classes_miss_nothing_of_what_they_have_made() -> None:
     tables = measured(PAIRS, QUIET)
     two, one = (LatentClasses.of(CODES, SIZES, classes=many) for many in (2, 1))
     assert missed(two, tables, start()) == pytest.approx(0, abs=0.02)
@@ -278,7 +278,7 @@ def test_of_no_dependence_classes_miss_all() -> None:
     assert missed(LatentClasses.of(CODES, SIZES), pairs, exact) == 1
 
 
-def test_a_tree_of_what_few_classes_do_not_tell_is_fitted_as_without_them() -> None:
+def test_a_tree_without_few_classes_is_fitted_without_them() -> None:
     """Six attributes of sixteen levels, each one or two levels after the one before, in a ring."""
     rng, levels, names = np.random.default_rng(8), 16, NAMES[:6]
     codes = np.cumsum(rng.integers(1, 3, (ROWS, 6)), axis=1) + rng.integers(0, levels, (ROWS, 1))
@@ -298,13 +298,13 @@ def test_a_tree_of_what_few_classes_do_not_tell_is_fitted_as_without_them() -> N
     assert all((one == other).all() for one, other in zip(near, before, strict=True))
 
 
-def test_where_noise_is_little_the_fit_is_as_it_is_without_classes() -> None:
+def test_where_noise_is_little_classes_change_nothing() -> None:
     tables = measured(PAIRS, QUIET)
     assert doubt(tables, start()) < latent_classes.LEAST_DOUBT_OF_PAIRS
     assert (together(tables) == alone(tables)).all()
 
 
-def test_with_less_noise_all_pairs_of_a_clique_are_fitted_near_classes_and_a_tree_is_not() -> None:
+def test_with_less_noise_pairs_are_fitted_near_classes() -> None:
     pairs, inside = measured(PAIRS, 130.0**2), measured(INSIDE, 130.0**2)
     for tables in (pairs, inside):
         told = doubt(tables, start())

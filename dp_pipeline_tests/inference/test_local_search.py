@@ -69,7 +69,7 @@ def test_a_cost_never_rises(points: np.ndarray, weights: np.ndarray, k: int, see
     k=st.integers(2, 6),
     moves=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 11)), max_size=8),
 )
-def test_after_any_swaps_the_two_nearest_are_those_of_the_definition(
+def test_after_any_swaps_the_nearest_are_as_defined(
     points: np.ndarray, k: int, moves: list[tuple[int, int]]
 ) -> None:
     centres = points[:k].copy()

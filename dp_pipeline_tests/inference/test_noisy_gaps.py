@@ -67,7 +67,7 @@ def gaps_of(noisy: np.ndarray, noise: Uniform | Normal, beside: float = 0.0) -> 
 @fuzz
 @given(noisy=noisy_gaps, width=st.floats(1e-3, 1e6), beside=st.floats(0, 1e6))
 @both_noises
-def test_likely_gaps_are_none_below_zero_and_no_further_up_than_noise_reaches(
+def test_likely_gaps_are_within_the_reach_of_noise(
     noise, noisy: np.ndarray, width: float, beside: float
 ) -> None:
     found = gaps_of(noisy, noise(width), beside).likely()
@@ -99,7 +99,7 @@ def test_likely_gaps_are_nearer_than_noisy_ones_cut_at_zero(noise) -> None:
 
 
 @both_noises
-def test_what_the_noise_of_one_way_marginals_puts_into_gaps_is_taken_out(noise) -> None:
+def test_the_noise_of_one_way_marginals_is_taken_out(noise) -> None:
     # 20,000 gaps; a false alarm is less likely than 10⁻⁹.
     rng, noise = np.random.default_rng(9), noise(50.0)
     gaps = rng.exponential(100.0, 20_000)
@@ -112,7 +112,7 @@ def test_what_the_noise_of_one_way_marginals_puts_into_gaps_is_taken_out(noise) 
 
 
 @both_noises
-def test_a_gap_of_two_thousand_times_the_mean_is_taken_for_what_was_measured(noise) -> None:
+def test_a_gap_far_above_the_mean_is_taken_as_measured(noise) -> None:
     noisy = np.zeros(2000)
     noisy[0] = 1e6
     assert gaps_of(noisy, noise(20.0)).likely()[0] == pytest.approx(1e6, abs=2)
@@ -167,7 +167,7 @@ def test_what_is_said_is_not_believed_of_gaps_that_are_others(noise) -> None:
 
 
 @both_noises
-def test_what_is_said_is_not_believed_where_noise_hides_whether_it_is_so(noise) -> None:
+def test_what_is_said_is_not_believed_in_much_noise(noise) -> None:
     # 2,000 gaps that are as said, of deviation 290: noise of 1.6 times that hides it.
     said = np.random.default_rng(6).uniform(500.0, 1500.0, 2000)
     for times, is_seen in ((1.0, True), (1.6, False)):

@@ -98,7 +98,7 @@ def test_a_second_count_is_combined_by_inverse_variance() -> None:
     assert tree.counts(first=None, below=None) == pytest.approx([12, 6, 6])
 
 
-def test_leaves_are_the_nodes_without_children_in_the_order_that_they_came() -> None:
+def test_leaves_are_nodes_without_children_in_order() -> None:
     positions, nodes = five_nodes().leaves
     assert positions.tolist() == [2, 3, 4]
     assert nodes.depths.tolist() == [1, 2, 2]
@@ -226,7 +226,7 @@ def test_noise_beside_one_full_leaf_is_taken_for_empty() -> None:
     assert may_hold_rows(*leaves).tolist() == [True] + [False] * 11
 
 
-def test_a_leaf_far_above_the_noise_is_kept_however_many_are_empty() -> None:
+def test_a_leaf_far_above_the_noise_is_kept() -> None:
     emptied = 0
     for seed in range(40):
         noise = np.random.default_rng(seed).laplace(0, 1, 200)
@@ -237,7 +237,7 @@ def test_a_leaf_far_above_the_noise_is_kept_however_many_are_empty() -> None:
     assert emptied >= 28
 
 
-def test_many_leaves_of_few_rows_each_are_kept_for_what_they_have_together() -> None:
+def test_many_leaves_of_few_rows_are_kept_together() -> None:
     # Half a row each is less than the noise of one leaf, and far more than that of all.
     noise = np.random.default_rng(4).laplace(0, 1, 4000)
     assert may_hold_rows(*leaves_of(*(0.5 + noise))).all()
@@ -293,7 +293,7 @@ def test_far_leaves_that_are_not_mostly_empty_are_a_tail_of_rows() -> None:
     assert may_hold_rows(*beside(tail, ROWS)).all()
 
 
-def test_rows_are_where_certain_leaves_are_but_for_a_few_of_a_thousand_at_either_end() -> None:
+def test_rows_are_where_certain_leaves_are() -> None:
     lower = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1], [8, 0], [0, -9]])
     values = np.array([2000.0, 2000, 2000, 2000, 3, 9])
     away = widths_away(lower, lower + 1, values, np.full(6, 2.0))

@@ -50,7 +50,7 @@ def excluding() -> tuple[IntArray, dict[str, int]]:
     return np.stack(columns, axis=1).astype(np.int64), {f"x{at}": 2 for at in range(18)}
 
 
-def test_every_pair_fits_where_attributes_exclude_each_other_and_a_network_misses_them() -> None:
+def test_every_pair_fits_where_attributes_exclude_each_other() -> None:
     codes, sizes = excluding()
     paired, rng = PairedRows(tables_of(codes, sizes), sizes), np.random.default_rng(1)
     assert off(codes, paired.codes(ROWS, rng), sizes) < 0.002
@@ -78,7 +78,7 @@ def test_as_many_rows_as_are_asked_for_alike_for_one_seed(rows: int) -> None:
         assert off(codes, one[:ROWS], sizes) < 0.02  # In no order.
 
 
-def test_no_row_is_in_a_cell_without_mass_whatever_the_tables_say() -> None:
+def test_no_row_is_in_a_cell_without_mass() -> None:
     codes, sizes = excluding()
     never = np.array([[[True, True], [True, False]], [[True, False], [True, True]]])
     zeros = StructuralZeros((AllowedCells(("x12", "x17", "x14"), never),))

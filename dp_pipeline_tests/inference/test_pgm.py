@@ -58,7 +58,7 @@ def test_marginals_are_those_of_mbi_on_the_same_tree(model: GraphicalModel, widt
         assert np.allclose(table, theirs.project(node.names).datavector(flatten=False), atol=1e-9)
 
 
-def test_the_fit_is_that_of_mbi_where_the_noise_is_said_to_be_next_to_none(
+def test_the_fit_is_that_of_mbi_at_next_to_no_noise(
     model: GraphicalModel,
 ) -> None:
     # Cells far above the noise: both then minimise the same squares over the same polytope. A

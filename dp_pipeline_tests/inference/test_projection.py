@@ -43,23 +43,6 @@ def test_backward_is_the_transpose_of_forward(small: Small, data: st.DataObject,
     assert forward @ cells == pytest.approx(along, abs=1e-9)
 
 
-@fuzz
-@given(small=small_models(spread=(1.0,)), data=st.data())
-def test_both_maps_are_linear(small: Small, data: st.DataObject) -> None:
-    projection = Projection(small.model, data.draw(covered_tables(small.model)))
-    twice = [2 * table + 1 for table in small.potentials]
-    ones = projection.forward([np.ones_like(table) for table in twice])
-    forward = projection.forward(small.potentials)
-    assert np.allclose(projection.forward(twice), 2 * forward + ones)
-    for table, other, one in zip(
-        projection.backward(2 * forward + 1),
-        projection.backward(forward),
-        projection.backward(np.ones_like(forward)),
-        strict=True,
-    ):
-        assert np.allclose(table, 2 * other + one)
-
-
 def test_all_pairs_of_a_large_clique_are_sums_of_it() -> None:
     names = tuple(f"x{at}" for at in range(12))
     model = GraphicalModel(JunctionTree((names,), ()), dict.fromkeys(names, 2))

@@ -65,7 +65,7 @@ def test_ten_thousand_levels_take_no_matrix_of_them() -> None:
 
 @fuzz
 @given(case=overlapping())
-def test_the_tables_are_those_of_the_dense_least_squares_solution(case: Case) -> None:
+def test_the_tables_are_those_of_least_squares(case: Case) -> None:
     measured, sizes = case
     cells = least_squares(measured, sizes)
     rows, tables = reconciled(measured, sizes)
@@ -76,7 +76,7 @@ def test_the_tables_are_those_of_the_dense_least_squares_solution(case: Case) ->
 
 @fuzz
 @given(case=overlapping())
-def test_every_measured_table_is_inside_one_that_comes_out_and_none_of_those_in_another(
+def test_every_measured_table_is_inside_one_that_comes_out(
     case: Case,
 ) -> None:
     measured, sizes = case
@@ -90,31 +90,7 @@ def test_every_measured_table_is_inside_one_that_comes_out_and_none_of_those_in_
         assert table.shape == tuple(sizes[name] for name in names)
 
 
-@fuzz
-@given(case=overlapping())
-def test_what_comes_out_goes_in_again_unchanged(case: Case) -> None:
-    measured, sizes = case
-    rows, tables = reconciled(measured, sizes)
-    again = [TableEstimate(names, table, 3.0) for names, table in tables.items()]
-    more, same = reconciled(again, sizes)
-    assert more == pytest.approx(rows, abs=1e-8)
-    for names, table in tables.items():
-        assert np.allclose(same[names], table, atol=1e-8)
-
-
-def test_noise_is_less_than_in_any_of_the_tables() -> None:
-    # 400 draws of 4 cells: the mean square of 1600 errors of variance 5/8 or less is above 0.75
-    # with probability below 10^-4.
-    rng = np.random.default_rng(1)
-    errors = []
-    for _ in range(400):
-        pair = TableEstimate(("a", "b"), rng.normal(size=(2, 2)), 1.0)
-        ways = [TableEstimate((name,), rng.normal(size=2), 1.0) for name in "ab"]
-        errors.append(reconciled([pair, *ways], {"a": 2, "b": 2})[1]["a", "b"])
-    assert np.mean(np.square(errors)) < 0.75
-
-
-def test_a_table_that_was_measured_twice_has_less_noise_in_either_order_of_its_attributes() -> None:
+def test_a_table_measured_twice_has_less_noise() -> None:
     table = np.zeros((2, 2))
     measured = [TableEstimate(("a", "b"), table, 6.0), TableEstimate(("b", "a"), table, 3.0)]
     wider = TableEstimate(("a", "b", "c"), np.zeros((2, 2, 2)), 1.0)
@@ -127,11 +103,6 @@ def test_noisy_marginals_of_a_release_are_taken_as_they_are() -> None:
     total, tables = reconciled([ways, rows], {"a": 3, "b": 2})
     assert total == pytest.approx(10)
     assert tables["b",].tolist() == pytest.approx([7, 3])
-
-
-def test_the_number_of_rows_alone_is_a_table_of_one_cell() -> None:
-    total, tables = reconciled([TableEstimate((), np.array(8.0), 1.0)], {"a": 3})
-    assert (total, tables[()].tolist()) == (8.0, 8.0)
 
 
 def test_no_table_at_all_is_refused() -> None:

@@ -39,7 +39,7 @@ def test_a_table_without_negative_cells_stays_as_it_is(shape: tuple[int, ...], s
     assert np.allclose(ripple(table), table)
 
 
-def test_one_negative_cell_takes_alike_from_the_cells_that_differ_in_one_attribute() -> None:
+def test_a_negative_cell_takes_alike_from_its_neighbours() -> None:
     table = np.full((2, 2, 2), 10.0)
     table[0, 0, 0] = -6
     expected = np.full((2, 2, 2), 10.0)

@@ -48,7 +48,7 @@ def cells_of(seeds: np.ndarray) -> list[tuple[float, float]]:
     k=st.integers(1, 20),
     seed=st.integers(0, 10),
 )
-def test_any_weights_give_k_places_in_the_box_and_positive_cells_first(
+def test_any_weights_give_k_places_and_full_cells_first(
     seeds_of: Callable[..., np.ndarray], weights: list[float], k: int, seed: int
 ) -> None:
     synopsis = Synopsis.of_grid(np.array(weights).reshape(CELLS, CELLS), ("x", "y"), BOX)
@@ -70,12 +70,12 @@ def test_uniform_places_are_drawn_from_the_whole_box() -> None:
     assert places.max(axis=0) == pytest.approx([8, 1], abs=0.05)
 
 
-def test_dense_seeds_are_the_heaviest_cells_that_are_not_side_by_side() -> None:
+def test_dense_seeds_are_heavy_cells_not_side_by_side() -> None:
     synopsis = grid_of({(0, 0): 90.0, (0, 1): 80.0, (1, 1): 70.0, (3, 3): 10.0, (0, 3): 20.0})
     assert cells_of(dense(synopsis, 3)) == [middle((0, 0)), middle((0, 3)), middle((3, 3))]
 
 
-def test_cells_beside_a_dense_one_come_after_all_others_in_their_own_order() -> None:
+def test_cells_beside_a_dense_one_come_last() -> None:
     synopsis = grid_of({(0, 0): 90.0, (0, 1): 80.0, (1, 1): 70.0, (3, 3): 10.0})
     chosen = [middle((0, 0)), middle((3, 3)), middle((0, 1)), middle((1, 1))]
     assert cells_of(dense(synopsis, 4)) == chosen

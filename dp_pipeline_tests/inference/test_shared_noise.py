@@ -28,25 +28,25 @@ def shared(
 
 def error(problem: SharedNoise, tables, amounts) -> float:
     """Σ of all pairs' errors, by loops."""
-    names, total = list(SIZES), 0.0
-    paid = dict(problem.before)
-    for name, amount in zip(SIZES, amounts[len(tables) :], strict=True):
+    sizes, total = problem.sizes, 0.0
+    names, paid = list(sizes), dict(problem.before)
+    for name, amount in zip(names, amounts[len(tables) :], strict=True):
         paid[name] += amount
-    known = {n: 1 / (SIZES[n] * problem.rate.deviation(paid[n])) ** 2 for n in names}
+    known = {n: 1 / (sizes[n] * problem.rate.deviation(paid[n])) ** 2 for n in names}
     for table, amount in zip(tables, amounts, strict=False):
-        cells = np.prod([SIZES[n] for n in table])
+        cells = np.prod([sizes[n] for n in table])
         for n in table:
-            known[n] += 1 / (cells * SIZES[n] * problem.rate.deviation(amount) ** 2)
+            known[n] += 1 / (cells * sizes[n] * problem.rate.deviation(amount) ** 2)
     for pair in combinations(names, 2):
-        own = [problem.untold[0, 1] ** 2]
+        place = names.index(pair[0]), names.index(pair[1])
+        own = [problem.untold[place] ** 2]
         for table, amount in zip(tables, amounts, strict=False):
             if set(pair) <= set(table):
-                cells = np.prod([SIZES[n] for n in table])
-                free = (SIZES[pair[0]] - 1) * (SIZES[pair[1]] - 1)
+                cells = np.prod([sizes[n] for n in table])
+                free = (sizes[pair[0]] - 1) * (sizes[pair[1]] - 1)
                 own.append(cells * free * problem.rate.deviation(amount) ** 2)
         told = min(own[1:], default=own[0])
-        counts = problem.weights
-        counted = 1.0 if counts is None else counts[names.index(pair[0]), names.index(pair[1])]
+        counted = 1.0 if problem.weights is None else problem.weights[place]
         total += counted * np.sqrt(1 / known[pair[0]] + 1 / known[pair[1]] + told)
     return float(total)
 
@@ -56,9 +56,7 @@ TABLES = [("a", "b"), ("b", "c", "d")]
 
 @both_rates
 @pytest.mark.parametrize("weighs", [False, True])
-def test_the_error_that_is_left_is_that_of_what_would_be_measured(
-    rate: NoiseRate, *, weighs: bool
-) -> None:
+def test_the_error_left_is_that_of_what_is_measured(rate: NoiseRate, *, weighs: bool) -> None:
     for tables in (TABLES, []):
         problem = shared(rate, weighs=weighs)
         amounts = np.concatenate(problem.amounts(tables, 0.9))
@@ -68,9 +66,7 @@ def test_the_error_that_is_left_is_that_of_what_would_be_measured(
 
 @both_rates
 @pytest.mark.parametrize("weighs", [False, True])
-def test_how_fast_the_error_falls_is_its_derivative_but_for_one_factor(
-    rate: NoiseRate, *, weighs: bool
-) -> None:
+def test_how_fast_the_error_falls_is_its_derivative(rate: NoiseRate, *, weighs: bool) -> None:
     problem, amounts = shared(rate, weighs=weighs), np.array([0.2, 0.3, 0.05, 0.1, 0.15, 0.2])
     telling, shares = problem.telling(TABLES), amounts[None] / amounts.sum()
     falls = problem.falls(telling, shares, float(amounts.sum()))[0]
@@ -88,9 +84,7 @@ def test_how_fast_the_error_falls_is_its_derivative_but_for_one_factor(
 
 @both_rates
 @pytest.mark.parametrize("weighs", [False, True])
-def test_moving_a_part_of_any_amount_to_any_other_gains_next_to_nothing(
-    rate: NoiseRate, *, weighs: bool
-) -> None:
+def test_no_move_of_amounts_gains(rate: NoiseRate, *, weighs: bool) -> None:
     problem = shared(rate, weighs=weighs)
     tables, singles = problem.amounts(TABLES, 1.0)
     amounts = np.concatenate([tables, singles])
@@ -105,7 +99,7 @@ def test_moving_a_part_of_any_amount_to_any_other_gains_next_to_nothing(
             assert error(problem, TABLES, moved) > least * (1 - 1e-3)
 
 
-def test_a_table_that_tells_a_one_way_marginal_leaves_less_for_it() -> None:
+def test_a_table_that_tells_a_one_way_leaves_less_for_it() -> None:
     problem = shared(EPSILON, paid=1e-3)
     _, alone = problem.amounts([("c", "d")], 1.0)
     _, told = problem.amounts([("a", "b")], 1.0)

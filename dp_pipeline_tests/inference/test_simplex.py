@@ -14,21 +14,6 @@ tables = st.lists(st.integers(-50, 50), min_size=1, max_size=8).map(np.array)
 totals = st.sampled_from([0.001, 1.0, 7.0, 200.0])
 
 
-def by_bisection(table: np.ndarray, total: float) -> np.ndarray:
-    """Another way: the level t with Σ max(x − t, 0) = total, by halving an interval."""
-    low, high = float(table.min()) - total, float(table.max())
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.maximum(table - middle, 0).sum() > total else (low, middle)
-    return np.maximum(table - high, 0.0)
-
-
-@fuzz
-@given(table=tables, total=totals)
-def test_the_projection_is_the_one_found_by_bisection(table: np.ndarray, total: float) -> None:
-    assert np.allclose(project_to_simplex(table, total), by_bisection(table, total), atol=1e-9)
-
-
 @fuzz
 @given(table=tables, total=totals)
 def test_the_projection_meets_the_conditions_of_the_optimum(
@@ -42,16 +27,6 @@ def test_the_projection_meets_the_conditions_of_the_optimum(
     level = taken[projected > 0]
     assert np.allclose(level, level[0], atol=1e-9)
     assert (taken[projected == 0] <= level[0] + 1e-9).all()
-
-
-@fuzz
-@given(table=tables, total=totals, shift=st.integers(-10, 10))
-def test_a_constant_on_all_cells_changes_nothing(
-    table: np.ndarray, total: float, shift: int
-) -> None:
-    assert np.allclose(
-        project_to_simplex(table, total), project_to_simplex(table + shift, total), atol=1e-9
-    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +66,7 @@ def test_a_row_with_a_total_of_nothing_has_nothing(table: np.ndarray) -> None:
     assert (project_rows(table, np.zeros(len(table))) == 0).all()
 
 
-def test_a_cell_below_everything_gets_nothing_and_the_others_share() -> None:
+def test_a_cell_below_everything_gets_nothing() -> None:
     table = np.array([[4.0, -np.inf, 2.0, -np.inf], [-np.inf, 0.0, -np.inf, -np.inf]])
     assert project_rows(table, np.array([10.0, 3.0])).tolist() == [[6, 0, 4, 0], [0, 3, 0, 0]]
     assert (project_rows(table, np.zeros(2)) == 0).all()

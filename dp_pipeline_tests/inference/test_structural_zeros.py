@@ -43,7 +43,7 @@ def joint(tree: FittedTree) -> np.ndarray:
     return ab[:, :, None] * np.divide(bc, b[:, None], out=np.zeros_like(bc), where=b[:, None] > 0)
 
 
-def test_the_fit_has_exactly_no_mass_in_empty_cells_however_loud_the_noise_is_there() -> None:
+def test_the_fit_has_no_mass_in_empty_cells() -> None:
     loud = [
         TableEstimate(("a", "b"), np.array([[10.0, 900.0], [5.0, 20.0], [8.0, 9.0]]), 4.0),
         TableEstimate(("b", "c"), np.array([[30.0, 800.0], [700.0, 40.0]]), 4.0),
@@ -142,7 +142,7 @@ def test_the_noise_of_empty_cells_is_left_out_of_every_sum() -> None:
     assert ZEROS.cleared([other]) == (other,)
 
 
-def test_what_all_levels_of_another_attribute_exclude_is_empty_without_it() -> None:
+def test_what_all_levels_exclude_is_empty() -> None:
     both = StructuralZeros((entry("abc", (0, 0, 0), (0, 0, 1), (1, 1, 1)),))
     table = TableEstimate(("a", "b"), np.ones((3, 2)), 1.0)
     (cleared,) = both.cleared([table])
@@ -155,7 +155,7 @@ def test_a_group_may_be_where_its_levels_may_be() -> None:
     assert grouped.allowed[1] is not None
 
 
-def test_the_expected_table_has_both_marginals_and_its_empty_cells() -> None:
+def test_the_expected_table_has_margins_and_empty_cells() -> None:
     left, right = np.array([0.5, 0.3, 0.2]), np.array([0.8, 0.2])
     table = ZEROS.expected(("a", "b"), left, right)
     assert np.abs(table.sum(axis=1) - left).max() < 1e-6
@@ -180,7 +180,7 @@ def test_entries_that_exclude_each_other_leave_nothing() -> None:
 # Two attributes that say the same.
 
 
-def test_of_twins_one_is_left_and_what_was_said_of_the_other_is_said_of_it() -> None:
+def test_of_twins_one_is_left() -> None:
     sizes = {"a": 2, "b": 2, "c": 3}
     swapped = entry("ab", (0, 0), (1, 1), sizes=sizes)
     about = entry("bc", (0, 2), sizes=sizes)
@@ -232,7 +232,7 @@ def test_rows_that_do_not_hold_are_drawn_again() -> None:
     assert ZEROS.holds(dict(zip("abc", codes.T, strict=True))).all()
 
 
-def test_what_cannot_be_drawn_is_repeated_and_nothing_makes_no_row() -> None:
+def test_what_cannot_be_drawn_is_repeated() -> None:
     wrong = np.array([[0, 1, 1]])
     assert ZEROS.satisfying(lambda many: np.repeat(wrong, many, 0), 5, tuple("abc")).shape == (0, 3)
     first = iter([np.array([[0, 0, 0], [0, 1, 1]])])

@@ -14,6 +14,7 @@ from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.inference.table_growth import FIRST_STEPS, MOST_CELLS, TableGrowth
 from dp_pipeline.inference.table_sets import TableSearch
 from dp_pipeline.release.measurement import NoiseRate
+from dp_pipeline_tests.inference.test_shared_noise import error as error_of
 
 ROWS = 10_000.0
 EPSILON, RHO = NoiseRate(concentrated=False, distance=1), NoiseRate(concentrated=True, distance=1)
@@ -45,7 +46,7 @@ def bits(many: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("rate", [EPSILON, RHO], ids=["epsilon", "rho"])
-def test_a_pair_with_a_gap_far_above_the_noise_is_measured_together(rate: NoiseRate) -> None:
+def test_a_pair_with_a_large_gap_is_measured_together(rate: NoiseRate) -> None:
     sizes = dict.fromkeys("abcd", 9)
     tables = growth(sizes, {("a", "c"): 9_000.0}, amount=1.0, before=0.3, rate=rate).run()
     assert tables == (("a", "c"),)
@@ -55,7 +56,7 @@ def test_attributes_of_many_levels_that_do_not_depend_stay_apart() -> None:
     assert growth(dict.fromkeys("abcd", 9), {}).run() == ()
 
 
-def test_attributes_of_two_levels_are_packed_even_where_they_do_not_depend() -> None:
+def test_attributes_of_two_levels_are_packed() -> None:
     tables = growth(bits(6), {}, before=0.001).run()
     assert sorted(name for table in tables for name in table) == list("abcdef")
 
@@ -112,7 +113,7 @@ def test_no_table_is_worth_taking_away(
     gaps=st.lists(numbers, min_size=10, max_size=10),
     rate=st.sampled_from([EPSILON, RHO]),
 )
-def test_errors_of_many_candidates_at_once_are_those_of_each_by_itself(
+def test_errors_of_many_candidates_are_those_of_each(
     sizes: list[int], gaps: list[float], rate: NoiseRate
 ) -> None:
     names = dict(zip("abcde", sizes, strict=False))
@@ -121,43 +122,8 @@ def test_errors_of_many_candidates_at_once_are_those_of_each_by_itself(
     tried, _ = grown._tried([], grown._alone, candidates)
     errors, shares = grown._settled(tried, FIRST_STEPS)
     for candidate, error, share in zip(candidates, errors, shares, strict=True):
-        noise = SharedNoise(
-            names,
-            names,
-            grown.noise.before,
-            np.where(held(names, candidate), 0.0, grown.noise.untold),
-            rate,
-        )
-        amounts = share * grown.amount
-        assert error == pytest.approx(_error(noise, candidate, amounts), rel=1e-9)
-
-
-def held(names: dict[str, int], candidate: tuple[str, ...]) -> np.ndarray:
-    inside = np.array([name in candidate for name in names])
-    return np.outer(inside, inside)
-
-
-def _error(noise: SharedNoise, table: tuple[str, ...], amounts: np.ndarray) -> float:
-    """Of one table and all one-way marginals, by loops."""
-    names, total = list(noise.sizes), 0.0
-    squares = noise.squares(amounts[:1])[0]
-    known = {}
-    for at, name in enumerate(names):
-        paid = noise.before[name] + amounts[1 + at]
-        known[name] = 1 / (noise.sizes[name] ** 2 * noise.squares(np.array(paid)))
-        if name in table:
-            known[name] += 1 / (
-                np.prod([noise.sizes[n] for n in table]) * noise.sizes[name] * squares
-            )
-    for one, other in combinations(names, 2):
-        both = 1 / known[one] + 1 / known[other]
-        if {one, other} <= set(table):
-            cells = np.prod([noise.sizes[n] for n in table])
-            added = cells * max(1, (noise.sizes[one] - 1) * (noise.sizes[other] - 1)) * squares
-        else:
-            added = noise.untold[names.index(one), names.index(other)] ** 2
-        total += float(np.sqrt(both + added))
-    return total
+        expected = error_of(grown.noise, [candidate], share * grown.amount)
+        assert error == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_search_does_not_depend_on_rounding_of_gains() -> None:

@@ -52,7 +52,7 @@ def test_tables_of_several_attributes_keep_to_the_cap(problem: dict) -> None:
 
 @fuzz
 @given(problem=problems())
-def test_packing_has_no_more_error_than_one_table_an_attribute_and_no_two_tables_too_many(
+def test_packing_has_the_least_error_of_its_steps(
     problem: dict,
 ) -> None:
     tables = packed(**problem)
@@ -66,13 +66,13 @@ def test_packing_has_no_more_error_than_one_table_an_attribute_and_no_two_tables
             assert found <= error((joined, *rest), problem) + rounding
 
 
-def test_attributes_of_two_levels_share_tables_and_those_of_many_do_not() -> None:
+def test_attributes_of_two_levels_share_tables() -> None:
     sizes = {"a": 2, "b": 2, "c": 30, "d": 40}
     tables = packed(sizes, rate=LAPLACE, most_cells=10**4)
     assert tables == (("a", "b"), ("c",), ("d",))
     assert packed(sizes, rate=LAPLACE, most_cells=3) == (("a",), ("b",), ("c",), ("d",))
 
 
-def test_the_noise_of_one_way_marginals_is_that_of_the_cells_that_are_summed() -> None:
+def test_the_noise_of_one_ways_is_that_of_summed_cells() -> None:
     # Six cells: the marginal of a sums three of them in each of two cells, that of b two in three.
     assert one_way_noise(("a", "b"), {"a": 2, "b": 3}) == pytest.approx(2 * sqrt(3) + 3 * sqrt(2))

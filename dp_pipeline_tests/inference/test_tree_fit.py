@@ -47,7 +47,7 @@ def measured_over(
 
 @few
 @given(small=small_models(spread=(0.5, 2.0)))
-def test_as_noise_goes_away_the_fit_is_the_distribution_of_the_tables(small: Small) -> None:
+def test_without_noise_the_fit_is_the_distribution(small: Small) -> None:
     model = small.model
     exact, _ = model.marginals(small.potentials)
     cliques = [node.names for node in model.nodes]
@@ -58,9 +58,7 @@ def test_as_noise_goes_away_the_fit_is_the_distribution_of_the_tables(small: Sma
 
 @few
 @given(small=small_models(spread=(1.0,)), seed=st.integers(0, 99))
-def test_where_nothing_is_measured_the_fit_is_the_product_of_the_start(
-    small: Small, seed: int
-) -> None:
+def test_where_nothing_is_measured_the_fit_is_the_start(small: Small, seed: int) -> None:
     model, rng = small.model, np.random.default_rng(seed)
     start = {name: rng.dirichlet(np.ones(size)) for name, size in model.sizes.items()}
     for node, table in zip(model.nodes, fit_tree(model, [], start=start), strict=True):
@@ -72,7 +70,7 @@ def test_where_nothing_is_measured_the_fit_is_the_product_of_the_start(
 
 @few
 @given(small=small_models(spread=(1.0,)), data=st.data(), seed=st.integers(0, 99))
-def test_any_noise_leaves_probabilities_that_agree_on_what_cliques_share(
+def test_any_noise_leaves_probabilities_that_agree(
     small: Small, data: st.DataObject, seed: int
 ) -> None:
     model, rng = small.model, np.random.default_rng(seed)
@@ -160,7 +158,7 @@ def spread_out(table: np.ndarray, names: Sequence[str], model: GraphicalModel) -
     return in_order.reshape([size if n in names else 1 for n, size in model.sizes.items()])
 
 
-def test_what_the_fit_adds_to_the_start_is_in_proportion_to_what_the_tables_are_off_by(
+def test_what_the_fit_adds_is_in_proportion_to_the_misfit(
     triangle: tuple[Small, list[TableEstimate]],
 ) -> None:
     # Where ½ Σ ‖N μ − y‖² / σ² + w · KL(μ ‖ start) is least, log μ − log start is
@@ -185,7 +183,7 @@ def test_what_the_fit_adds_to_the_start_is_in_proportion_to_what_the_tables_are_
 
 @pytest.mark.parametrize("clique", [("a", "b"), ("b", "a")])
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-def test_one_table_of_all_attributes_is_projected_to_the_nearest_shares(
+def test_one_table_of_all_is_projected_to_nearest_shares(
     clique: tuple[str, str], names: tuple[str, str]
 ) -> None:
     model = GraphicalModel(JunctionTree((clique,), ()), {"a": 2, "b": 2})
@@ -196,7 +194,7 @@ def test_one_table_of_all_attributes_is_projected_to_the_nearest_shares(
     assert np.allclose(fitted, nearest if clique == names else nearest.T)
 
 
-def test_a_table_far_from_independence_is_left_nearer_to_its_counts_than_one_near_it() -> None:
+def test_a_table_far_from_independence_is_kept_nearer() -> None:
     # Both are off the product of their margins; in one cell of the first by 250 deviations.
     names = ("a", "b", "c")
     model, _ = model_over(dict.fromkeys(names, 2), combinations(names, 2))
@@ -232,7 +230,7 @@ def test_negative_cells_and_a_negative_number_of_rows_are_fitted() -> None:
         assert fitted.sum() == pytest.approx(1)
 
 
-def test_a_fit_uses_one_thread_whatever_the_program_around_it_does(
+def test_a_fit_uses_one_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Sums of more than 10,000 cells are shared among threads, and rounded otherwise by each number
@@ -251,7 +249,7 @@ def test_a_fit_uses_one_thread_whatever_the_program_around_it_does(
     assert threads == {1}
 
 
-def test_a_marginal_that_was_measured_well_stays_where_cells_around_it_are_noisy() -> None:
+def test_a_marginal_measured_well_stays() -> None:
     tree = JunctionTree((("a", "b"),), ())
     model = GraphicalModel(tree, {"a": 2, "b": 5})
     rng = np.random.default_rng(0)

@@ -32,7 +32,7 @@ def noisy_views(draw: st.DrawFn) -> list[NoisyMarginal]:
 
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(noisy_views())
-def test_whatever_the_noise_no_cell_is_negative_and_all_have_one_total(
+def test_any_noise_gives_cells_of_one_total_and_none_negative(
     measured: list[NoisyMarginal],
 ) -> None:
     tables = list(view_tables(measured).values())
@@ -70,7 +70,7 @@ def test_rows_of_a_network_with_room_for_a_view_have_its_table() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(noisy_views(), st.integers(1, 12))
-def test_every_attribute_comes_once_after_its_parents_and_within_its_cells(
+def test_every_attribute_comes_once_after_its_parents(
     measured: list[NoisyMarginal], cells: int
 ) -> None:
     network = view_network(view_tables(measured), SIZES, most_cells=cells)

@@ -65,7 +65,7 @@ def test_one_centre_is_the_weighted_mean_of_the_positive_boxes() -> None:
     assert np.allclose(centres_of(synopsis, 1)[0], expected)
 
 
-def test_the_same_generator_gives_the_same_bytes_on_any_number_of_threads() -> None:
+def test_any_number_of_threads_gives_the_same_bytes() -> None:
     rng = np.random.default_rng(3)
     synopsis = synopsis_of(rng.normal(size=3600).tolist(), cells=60)
     found = []
@@ -97,7 +97,7 @@ def test_one_start_finds_light_groups_that_are_far() -> None:
         assert found == pytest.approx(np.array([[0.5, 5.0], [0.5, 59.5], [59.5, 0.5]]))
 
 
-def test_of_many_boxes_a_few_are_searched_and_all_settle_the_centres(
+def test_of_many_boxes_a_few_are_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng = np.random.default_rng(3)

@@ -28,30 +28,14 @@ def by_pairs(scores: np.ndarray, positive: np.ndarray) -> float:
     return sum(pairs) / len(pairs) if pairs else float("nan")
 
 
-def test_pairs_are_counted_and_tied_pairs_count_half():
-    scores = np.array([1.0, 2.0, 2.0, 3.0])
-    assert auc(scores, np.array([False, False, True, True])) == 3.5 / 4
-    assert auc(scores, np.array([True, True, False, False])) == 0.5 / 4
-    assert auc(np.zeros(4), np.array([True, False, False, False])) == 0.5
-
-
 @given(scored)
 def test_it_is_the_share_of_pairs_in_the_right_order(rows):
     scores, labels = columns(rows)
     np.testing.assert_allclose(auc(scores, labels > 0), by_pairs(scores, labels > 0))
 
 
-@settings(deadline=None)
-@given(scored.filter(lambda rows: len({label > 0 for _, label in rows}) == 2))
-def test_it_agrees_with_scikit_learn(rows):
-    from sklearn.metrics import roc_auc_score
-
-    scores, labels = columns(rows)
-    assert auc(scores, labels > 0) == pytest.approx(roc_auc_score(labels > 0, scores), abs=1e-12)
-
-
 @given(scored, st.randoms(use_true_random=False))
-def test_neither_the_order_of_the_rows_nor_the_scale_of_the_scores_matters(rows, random):
+def test_neither_order_nor_scale_matters(rows, random):
     scores, labels = columns(rows)
     shuffled = rows.copy()
     random.shuffle(shuffled)
@@ -74,7 +58,7 @@ def test_without_rows_on_both_sides_there_is_no_number(positive):
 
 @settings(deadline=None)
 @given(scored.filter(lambda rows: len({label for _, label in rows}) == 3))
-def test_of_many_classes_it_is_the_mean_of_each_against_the_rest_as_in_scikit_learn(rows):
+def test_of_many_classes_it_is_that_of_scikit_learn(rows):
     from sklearn.metrics import roc_auc_score
 
     first, labels = columns(rows)

@@ -46,14 +46,6 @@ def test_the_gradient_is_what_a_small_part_of_a_row_changes(
         assert change == pytest.approx(found.gradient[cell], rel=1e-2, abs=1e-10)
 
 
-def test_two_labels_are_one_question() -> None:
-    counts = np.array([[2, 0], [1, 1], [0, 2]])
-    up = np.array([0.0, 0.5, 1.0])
-    assert ClassAuc.of(counts, np.stack([1 - up, up], axis=1)).value == pytest.approx(8.5 / 9)
-    assert ClassAuc.of(counts, np.stack([up, up], axis=1)).value == pytest.approx(8.5 / 9)
-    assert ClassAuc.of(counts, np.zeros((3, 2))).value == 0.5
-
-
 @pytest.mark.parametrize("counts", [np.zeros((2, 2), int), np.array([[3, 0], [1, 0]])])
 def test_without_two_labels_there_is_no_number(counts: np.ndarray) -> None:
     found = ClassAuc.of(counts, np.eye(2))

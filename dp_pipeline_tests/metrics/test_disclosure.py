@@ -121,9 +121,7 @@ def test_permuted_rows_give_the_same_measures(rows: list[Row], seed: int) -> Non
 
 @settings(deadline=None)
 @given(rows=populations, seed=st.integers(0, 999))
-def test_names_of_levels_and_of_labels_change_nothing_but_the_ordered_distance(
-    rows: list[Row], seed: int
-) -> None:
+def test_names_change_nothing_but_the_ordered_distance(rows: list[Row], seed: int) -> None:
     rng = np.random.default_rng(seed)
     levels, labels = rng.permutation(4) + 2, rng.permutation(5)
     renamed = [
@@ -314,7 +312,7 @@ def test_containment_says_nothing_of_what_is_no_answer() -> None:
     assert str({**others.facts(), "containment_k": 0.0}) == str(same)
 
 
-def test_containment_is_of_bits_and_of_so_many_different_rows_only(
+def test_containment_is_of_bits_and_of_few_different_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for other in (np.array([[2]]), np.array([[0.5]]), np.array([0, 1])):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 
 import numpy as np
@@ -76,7 +74,7 @@ def test_columns_without_room_in_one_key_still_tell_rows_apart() -> None:
     assert class_ids(np.vstack([many, many]))[1].tolist() == [2] * 300
 
 
-def test_keys_that_wrap_around_would_claim_anonymity_that_is_not_there(
+def test_keys_that_wrap_around_would_claim_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(equivalence_classes, "_MOST_KEYS", 1 << 200)
@@ -111,15 +109,7 @@ def test_what_is_no_table_of_codes_is_refused(codes: np.ndarray) -> None:
 @pytest.mark.parametrize(
     "target", [[0], [0, 1, 1], [[0, 1]], [0, 2], [0, -1], [0.0, np.nan]], ids=str
 )
-def test_labels_that_do_not_fit_the_rows_are_refused_without_showing_one(target: list) -> None:
+def test_labels_that_do_not_fit_are_refused(target: list) -> None:
     with pytest.raises(DeclarationError, match="equivalence classes: expected") as refused:
         EquivalenceClasses.of(np.array([[0], [1]]), np.array(target), labels=2)
     assert "-1" not in str(refused.value)
-
-
-def test_the_measures_load_nothing_heavier_than_numpy() -> None:
-    code = (
-        "import sys, dp_pipeline.metrics.disclosure, dp_pipeline.metrics.equivalence_classes;"
-        "assert not {'pandas', 'pyarrow', 'sklearn', 'scipy'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

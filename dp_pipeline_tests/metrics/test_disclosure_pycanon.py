@@ -61,7 +61,7 @@ def test_it_finds_the_same_measures(table: tuple[np.ndarray, np.ndarray]) -> Non
     assert checker.entropy_l_diversity(*theirs) in whole
 
 
-def test_its_c_is_the_next_whole_one_where_labels_are_equally_frequent() -> None:
+def test_its_c_is_the_next_whole_one_of_equal_labels() -> None:
     codes, target = np.repeat([[0, 0], [1, 0]], 6, axis=0), np.tile([0, 1, 2], 4)
     classes = EquivalenceClasses.of(codes, target, labels=3)
     theirs = checker.recursive_c_l_diversity(frame_of(codes, target), COLUMNS, ["label"])

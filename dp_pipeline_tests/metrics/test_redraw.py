@@ -10,7 +10,7 @@ def total(table: np.ndarray) -> float:
     return float(table.sum())
 
 
-def test_the_error_of_a_sum_of_noisy_cells_is_their_standard_deviation():
+def test_the_error_of_a_sum_is_its_standard_deviation():
     # √(2 · 9) · 5 = 21.2; the spread of 200 draws of a sum of nine is 6 %: four of those.
     assert redraw_error(total, np.zeros((3, 3)), scale=5.0) == pytest.approx(21.2, rel=0.24)
 

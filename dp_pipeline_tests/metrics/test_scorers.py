@@ -33,9 +33,7 @@ def noisy_rows(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
 @each_scorer
 @settings(deadline=None, max_examples=30)
 @given(learn=people, ask=people)
-def test_whatever_the_rows_every_one_gets_a_finite_score_a_class_and_nothing_is_warned_of(
-    scorer, learn, ask
-):
+def test_whatever_the_rows_scores_are_finite(scorer, learn, ask):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         told = scores(scorer, *table(learn), table(ask)[0], 3)
@@ -51,7 +49,7 @@ def test_what_follows_from_a_bit_is_learned(scorer):
 
 
 @each_scorer
-def test_without_anything_to_learn_from_the_overall_rates_are_the_score(scorer):
+def test_with_nothing_to_learn_overall_rates_are_the_score(scorer):
     ask, asked_target = table([(0, 1, 0), (1, 1, 1), (1, 0, 1)])
     one_class = scores(scorer, *table([(0, 1, 1), (1, 1, 1)]), ask, 2)
     assert one_class.tolist() == [[0, 1]] * 3
@@ -70,21 +68,21 @@ def test_features_that_are_the_same_everywhere_tell_nothing(scorer):
     assert macro_auc(scores(scorer, learn, target, learn, 2), target) == 0.5
 
 
-def test_class_rates_are_those_of_the_equal_rows_and_one_row_of_overall_rates():
+def test_class_rates_are_those_of_the_equal_rows():
     learn, target = table([(0, 0, 1), (0, 0, 1), (0, 0, 0), (1, 1, 0)])
     told = scores("class_rate", learn, target, np.array([[0, 0], [1, 1], [0, 1]]), 2)
     np.testing.assert_allclose(told[:, 1], [(2 + 0.5) / 4, (0 + 0.5) / 2, 0.5])
     np.testing.assert_allclose(told.sum(axis=1), 1)
 
 
-def test_class_rates_group_numbers_that_are_no_codes_by_equality_to_the_last_digit():
+def test_class_rates_group_numbers_to_the_last_digit():
     learn = np.array([[0.1 + 0.2], [0.3], [-1.0], [300.0]])
     told = scores("class_rate", learn, np.array([0, 1, 1, 0]), learn, 2)
     assert told[:, 1].tolist() == [0.25, 0.75, 0.75, 0.25]
 
 
 @each_scorer
-def test_a_class_that_was_not_learned_is_scored_the_same_everywhere(scorer):
+def test_a_class_that_was_not_learned_is_scored_alike(scorer):
     learn, target = noisy_rows(60, 2)
     told = scores(scorer, learn, target, learn, 4)
     assert np.unique(told[:, 2:]).size == 1
@@ -93,7 +91,7 @@ def test_a_class_that_was_not_learned_is_scored_the_same_everywhere(scorer):
 
 @each_scorer
 @pytest.mark.parametrize("classes", [2, 3])
-def test_equal_rows_have_equal_scores_and_the_order_of_rows_leaves_no_trace(scorer, classes):
+def test_equal_rows_have_equal_scores_in_any_order(scorer, classes):
     learn, target = noisy_rows(100, classes)
     told = scores(scorer, learn, target, learn, classes)
     _, groups = np.unique(learn, axis=0, return_inverse=True)
@@ -115,9 +113,7 @@ def with_every_row(scorer: str, learn: np.ndarray, target: np.ndarray) -> np.nda
 
 @each_solver
 @pytest.mark.parametrize("classes", [2, 3])
-def test_rows_that_are_alike_are_learned_from_once_with_the_result_of_learning_from_each(
-    scorer, classes, monkeypatch
-):
+def test_rows_that_are_alike_are_learned_from_once(scorer, classes, monkeypatch):
     learn, target = noisy_rows(300, classes)
     expected = with_every_row(scorer, learn, target)
     told = scores(scorer, learn, target, learn, classes)
@@ -133,7 +129,7 @@ def test_rows_that_are_alike_are_learned_from_once_with_the_result_of_learning_f
 
 
 @each_solver
-def test_of_too_many_different_rows_a_seeded_sample_is_learned_from(scorer, monkeypatch):
+def test_of_too_many_rows_a_seeded_sample_is_learned_from(scorer, monkeypatch):
     rng = np.random.default_rng(2)
     learn, target = rng.random((200, 2)), np.zeros(200, dtype=int)
     target[learn[:, 0] > 0.5] = 1

@@ -8,6 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
@@ -33,6 +35,7 @@ from dp_pipeline.spec.amounts import PURE, Currency
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline_tests.gate.distributions import log_probability_of_splits
+from dp_pipeline_tests.gate.questions import people as populations
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
@@ -54,7 +57,7 @@ PUBLIC_ROWS: Mapping[str, Any] = {"benchmark": True, "relation": "replace_one"}
 """How a curator is made for models that read the number of rows."""
 
 STAND_IN: Row = (7.5, 0.9, "blue", "yes")
-"""Who is replaced, where neighbours have as many rows."""
+"""Who is replaced, where neighbours have as many rows and there is nobody else."""
 
 LOOSE = ("splits over", "residuals of", "clipped squared distance")
 """Questions whose proof bounds what a person loses without everybody reaching it."""
@@ -95,13 +98,12 @@ def clustering_cases(*, declared: int = 1000) -> dict[str, Model]:
     return {name: model for name, model in cases.items() if isinstance(model, Clustering)}
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(ForcedNoise):
     """The same answer to every question."""
 
-    answer: int
-    name: str = "constant"
-    fit_for_release: bool = False
+    def __init__(self, answer: int) -> None:
+        super().__init__(seed=0, name="constant")
+        self.answer = answer
 
     def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
         return np.full(counts.shape, self.answer, dtype=np.int64)
@@ -110,29 +112,15 @@ class Constant:
         kept = np.arange(cells if self.answer >= threshold else 0)
         return np.stack([kept, np.full(len(kept), self.answer)], axis=1)
 
-    def refined_laplace(
-        self, counts: IntArray, _: IntArray, scale: Fraction, __: Fraction
-    ) -> IntArray:
-        return self.discrete_laplace(counts, scale)
-
-    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        return self.discrete_laplace(counts, scale)
-
     def noisy_max(self, _: IntArray, __: Fraction) -> int:
         return 0
 
-    def discrete_gaussian(self, counts: IntArray, _: Fraction) -> IntArray:
-        return np.full(counts.shape, self.answer, dtype=np.int64)
 
-    def exponential_choice(self, _: IntArray, __: Fraction) -> int:
-        return 0
-
-
-@dataclass(frozen=True)
 class LargeAnswers(Constant):
     """Every box is split as often as it can be."""
 
-    answer: int = 2000
+    def __init__(self) -> None:
+        super().__init__(2000)
 
 
 @dataclass(frozen=True)
@@ -290,10 +278,9 @@ def privacy_loss(one: Run, other: Run) -> Fraction | float:
             bits -= log_probability_of_splits(there.exact, split, there.scale)
         elif here.mechanism in (LAPLACE, REFINED):
             total += spent_in(one.currency, int(difference.sum()) / here.scale)
-        elif here.mechanism == LINF:
-            total += spent_in(one.currency, int(difference.max(initial=0)) / here.scale)
-        elif here.mechanism == NOISY_MAX:
-            total += spent_in(one.currency, 2 * int(difference.max(initial=0)) / here.scale)
+        elif here.mechanism in (LINF, NOISY_MAX):
+            times = 2 if here.mechanism == NOISY_MAX else 1
+            total += spent_in(one.currency, times * int(difference.max(initial=0)) / here.scale)
         elif here.mechanism == GAUSSIAN:
             total += int((signed * signed).sum()) / (2 * here.scale)
         else:
@@ -342,6 +329,36 @@ def check_loss(
     return loss
 
 
+def fuzz_loss(
+    model: Model,
+    *,
+    distance: int,
+    epsilon: Fraction = Fraction(1),
+    delta: Fraction | None = None,
+    examples: int = 8,
+) -> None:
+    """Fail if a population, a person and answers are found that lose more than is claimed."""
+
+    # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
+    @settings(
+        derandomize=True,
+        deadline=None,
+        max_examples=examples,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
+    @given(
+        rows=populations,
+        person=st.lists(populations.filter(bool).map(lambda rows: rows[0]), min_size=1, max_size=3),
+        seed=st.integers(0, 1000),
+    )
+    def loses_at_most_the_claim(rows: list[Row], person: list[Row], seed: int) -> None:
+        reached = person[:distance]
+        check_loss(model, rows, reached, epsilon=epsilon, distance=distance, seed=seed, delta=delta)
+
+    loses_at_most_the_claim()
+
+
 def neighbours(
     model: Model, rows: Sequence[Row], person: Sequence[Row]
 ) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
@@ -349,7 +366,8 @@ def neighbours(
     whose number of rows is public.
     """
     if model.needs_public_rows:
-        return (*rows, STAND_IN), (*rows, person[0])
+        others = tuple(rows) or (STAND_IN,)
+        return others, (person[0], *others[1:])
     return tuple(rows), (*rows, *person)
 
 

@@ -11,14 +11,19 @@ from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import Levels
 
 
-def domain_of(sizes: Sequence[int]) -> Domain:
-    """Attributes x0, x1, … with so many levels."""
+def levels(**sizes: int) -> Domain:
+    """Attributes of so many levels, "0", "1", …"""
     return Domain(
         tuple(
-            Attribute(f"x{at}", f"x{at}", "drop", cells=Levels(tuple(map(str, range(size)))))
-            for at, size in enumerate(sizes)
+            Attribute(name, name, "drop", cells=Levels(tuple(map(str, range(size)))))
+            for name, size in sizes.items()
         )
     )
+
+
+def domain_of(sizes: Sequence[int]) -> Domain:
+    """Attributes x0, x1, … with so many levels."""
+    return levels(**{f"x{at}": size for at, size in enumerate(sizes)})
 
 
 def dependent_rows(sizes: Sequence[int], rows: int, *, seed: int = 1) -> np.ndarray:

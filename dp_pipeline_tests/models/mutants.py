@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -18,21 +20,39 @@ from dp_pipeline.models.clustering.moved_centres import part_of_the_spread
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
 from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.parameters import integer
 from dp_pipeline_tests.instruments import CheaperNoise
 
+WrongFit = Callable[[Curator, Fraction, Callable[..., Any]], Any]
+"""A fit with a mistake. The sound fit that it is handed takes a curator, an ε and other values of
+the model's parameters.
+"""
+
+
+def broken(base: type, wrong: WrongFit) -> Any:
+    """Return the model that fits wrongly and is like ``base`` in everything else."""
+
+    @dataclass(frozen=True)
+    class Broken(base):  # type: ignore[misc]
+        def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Any:
+            def sound(curator: Curator, epsilon: Fraction, rng: Any = rng, **changes: Any) -> Any:
+                return base.fit(replace(self, **changes), curator, epsilon=epsilon, rng=rng)
+
+            return wrong(curator, epsilon, sound)
+
+    return Broken
+
 
 def unpaid(curator: Curator) -> Curator:
-    """A second door: the same rows and noise, another accountant."""
+    """Open a second door: the same rows and noise, another accountant."""
     return Curator(
         curator._route.counter,
         domain=curator.domain,
         distance=curator.distance,
-        accountant=Accountant(Fraction(10**9)),
+        accountant=Accountant(Fraction(10**9), curator.currency),
         transcript=Transcript(),
         noise=curator._route.noise,
     )
@@ -41,14 +61,70 @@ def unpaid(curator: Curator) -> Curator:
 # What costs more, or less, than it says.
 
 
-@dataclass(frozen=True)
-class UnpaidRound(EugKMeans):
-    """Draws noise for one more table, past the accountant."""
+def unpaid_round(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Draw noise for one more table, past the accountant."""
+    exact = curator._route.counter.grid(("x", "y"), 2).open_at_the_gate()
+    curator._route.noise.discrete_laplace(exact, 1 / epsilon)
+    return sound(curator, epsilon)
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        exact = curator._route.counter.grid(("x", "y"), 2).open_at_the_gate()
-        curator._route.noise.discrete_laplace(exact, 1 / epsilon)
-        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+def unpaid_recount(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Count boxes of the tree once more, past the accountant, with as much again."""
+    columns = curator.domain.names
+    tree = BitTree.over(columns, curator.domain.box(columns))
+    unpaid(curator).measure_boxes(tree, Prefixes.root().children(4), epsilon=epsilon / 4)
+    return sound(curator, epsilon)
+
+
+def unpaid_distance(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Ask past the accountant how far rows are from the middle of all."""
+    columns = curator.domain.names
+    ends = np.array([[one.lower, one.upper] for one in curator.domain.box(columns)])
+    whole = Synopsis(columns, ends[:, :1].T, ends[:, 1:].T, np.array([100.0]))
+    # Forced answers are small: they speak for nobody here, and for a person in the tree.
+    part_of_the_spread(unpaid(curator), whole, epsilon=10 * epsilon)
+    return sound(curator, epsilon)
+
+
+def half_the_noise(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Draw at half the deviation that was charged."""
+    cheaper = CheaperNoise(curator._route.noise, Fraction(2))
+    curator._route = replace(curator._route, noise=cheaper)
+    return sound(curator, epsilon)
+
+
+def refund(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Measure twice, and forget the first charge."""
+    sound(curator, epsilon)
+    curator.accountant._spends.clear()
+    return sound(curator, epsilon)
+
+
+def own_reach(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Measure as if every person had one row."""
+    curator._distance = 1
+    return sound(curator, epsilon)
+
+
+def unspent_rest(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Leave a tenth of ε unspent: a claim that is not what was done."""
+    return sound(curator, epsilon * Fraction(9, 10))
+
+
+def smaller_budget(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Leave a tenth of the budget, by which a model plans its rounds."""
+    curator.accountant.epsilon *= Fraction(9, 10)
+    released = sound(curator, epsilon)
+    curator.accountant.epsilon /= Fraction(9, 10)
+    return released
+
+
+def question_too_many(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Count the rows after everything was spent."""
+    amount = curator.accountant.left
+    released = sound(curator, epsilon)
+    curator.tabulate({(): amount / 100})
+    return released
 
 
 @dataclass(frozen=True)
@@ -82,74 +158,6 @@ class UnpaidStart(IdpKMeans):
 
 
 @dataclass(frozen=True)
-class UnpaidRecount(HTreeKMeans):
-    """Counts boxes of its tree once more, past the accountant, with as much again."""
-
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        columns = curator.domain.names
-        tree = BitTree.over(columns, curator.domain.box(columns))
-        nodes = Prefixes.root().children(4)
-        unpaid(curator).measure_boxes(tree, nodes, epsilon=epsilon / 4)
-        return super().fit(curator, epsilon=epsilon, rng=rng)
-
-
-@dataclass(frozen=True)
-class UnpaidDistance(HTreeKMeans):
-    """Asks past the accountant how far rows are from the middle of all."""
-
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        columns = curator.domain.names
-        ends = np.array([[one.lower, one.upper] for one in curator.domain.box(columns)])
-        whole = Synopsis(columns, ends[:, :1].T, ends[:, 1:].T, np.array([100.0]))
-        # Forced answers are small: they speak for nobody here, and for a person in the tree.
-        part_of_the_spread(unpaid(curator), whole, epsilon=10 * epsilon)
-        return super().fit(curator, epsilon=epsilon, rng=rng)
-
-
-@dataclass(frozen=True)
-class HalfTheNoise(Independent):
-    """Draws at half the scale that was charged."""
-
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        cheaper = CheaperNoise(curator._route.noise, Fraction(2))
-        curator._route = replace(curator._route, noise=cheaper)
-        return super().fit(curator, epsilon=epsilon, rng=rng)
-
-
-@dataclass(frozen=True)
-class Refund(Independent):
-    """Measures twice, and forgets the first charge."""
-
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        super().fit(curator, epsilon=epsilon, rng=rng)
-        curator.accountant._spends.clear()
-        return super().fit(curator, epsilon=epsilon, rng=rng)
-
-
-@dataclass(frozen=True)
-class OwnReach(Independent):
-    """Measures as if every person had one row."""
-
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        curator._distance = 1
-        return super().fit(curator, epsilon=epsilon, rng=rng)
-
-
-@dataclass(frozen=True)
-class UnspentRest(EugKMeans):
-    """Leaves a tenth of ε unspent: a claim that is not what was done."""
-
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        return super().fit(curator, epsilon=epsilon * Fraction(9, 10), rng=rng)
-
-
-@dataclass(frozen=True)
 class StopsEarly(DpqtKMeans):
     """Goes on only where there is something left to split: the levels without are not paid."""
 
@@ -166,77 +174,58 @@ class StopsEarly(DpqtKMeans):
 # What is not a function of the transcript.
 
 
-def true_rows(curator: Curator) -> int:
-    return int(curator._route.counter.count([()])[0].open_at_the_gate())
+def plans_by_rows(parameter: str, value: Callable[[int], int]) -> WrongFit:
+    """Return the fit with a parameter that follows from the true number of rows."""
+
+    def wrong(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+        counter = curator._route.counter
+        rows = 7 if counter is None else int(counter.count([()])[0].open_at_the_gate())
+        return sound(curator, epsilon, **{parameter: value(rows)})
+
+    return wrong
 
 
-@dataclass(frozen=True)
-class PeeksAtTheRowCount(EugKMeans):
-    """Plans with the true number of rows."""
-
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        planned = EugKMeans(k=self.k, starts=self.starts, nominal_rows=100 * true_rows(curator) + 1)
-        return planned.fit(curator, epsilon=epsilon, rng=rng)
-
-
-@dataclass(frozen=True)
-class DrawsAsManyRows(Independent):
-    """As many synthetic rows as there are true ones."""
-
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        exactly = Independent(synthetic_rows=true_rows(curator))
-        return exactly.fit(curator, epsilon=epsilon, rng=rng)
+def empty_quarter(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Clusters:
+    """Leave a centre without true rows in its quarter of the box where it started."""
+    clusters = sound(curator, epsilon)
+    counts = curator._route.counter.grid(("x", "y"), 2).open_at_the_gate().ravel()
+    empty = counts[: len(clusters.centres)] == 0
+    centres = np.where(empty[:, None], 0.0, clusters.centres)
+    return Clusters(clusters.columns, centres, clusters.synopsis)
 
 
-@dataclass(frozen=True)
-class KeepsTheCentreOfAnEmptyCluster(EugKMeans):
-    """A centre without true rows in its quarter of the box stays where it started."""
-
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        clusters = super().fit(curator, epsilon=epsilon, rng=rng)
-        empty = curator._route.counter.grid(("x", "y"), 2).open_at_the_gate().ravel()[: self.k] == 0
-        centres = np.where(empty[:, None], 0.0, clusters.centres)
-        return Clusters(clusters.columns, centres, clusters.synopsis)
-
-
-@dataclass(frozen=True)
-class KeepsTheStartOfAnEmptyCluster(DpKMeans):
-    """A centre that no true row is nearest to goes back to the middle of the box."""
-
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        clusters = super().fit(curator, epsilon=epsilon, rng=rng)
-        box = curator.domain.box(clusters.columns)
-        rule = NearestCentre.of(clusters.columns, clusters.centres, box)
-        sums = curator._route.counter.sum_by_centre([rule], salt=0).open_at_the_gate()
-        middle = [one.middle for one in box]
-        centres = np.where(sums[0, :, :1] == 0, middle, clusters.centres)
-        return Clusters(clusters.columns, centres, sizes=clusters.sizes)
+def empty_cluster(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Clusters:
+    """Put a centre that no true row is nearest to back to the middle of the box."""
+    clusters = sound(curator, epsilon)
+    box = curator.domain.box(clusters.columns)
+    rule = NearestCentre.of(clusters.columns, clusters.centres, box)
+    sums = curator._route.counter.sum_by_centre([rule], salt=0).open_at_the_gate()
+    middle = [one.middle for one in box]
+    centres = np.where(sums[0, :, :1] == 0, middle, clusters.centres)
+    return Clusters(clusters.columns, centres, sizes=clusters.sizes)
 
 
-@dataclass(frozen=True)
-class OwnRandomness(Independent):
-    """Ignores the generator that it was handed; a hundred rows agree by chance about never."""
-
-    def fit(
-        self,
-        curator: Curator,
-        *,
-        epsilon: Fraction,
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> SyntheticTable:
-        hundred = Independent(synthetic_rows=100)
-        return hundred.fit(curator, epsilon=epsilon, rng=np.random.default_rng())
+def own_randomness(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Ignore the generator that it was handed; a hundred rows agree by chance about never."""
+    return sound(curator, epsilon, np.random.default_rng(), synthetic_rows=100)
 
 
-@dataclass(frozen=True)
-class RemembersTheNoise(Independent):
-    """Keeps an answer of a second, unstored draw."""
+def remembered_noise(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Keep an answer of a second, unstored draw."""
+    more = unpaid(curator).measure((), epsilon=epsilon)
+    return sound(curator, epsilon, synthetic_rows=max(0, int(more.table)))
 
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        more = unpaid(curator).measure((), epsilon=epsilon)
-        exactly = Independent(synthetic_rows=max(0, int(more.table)))
-        return exactly.fit(curator, epsilon=epsilon, rng=rng)
+
+UnpaidRound = broken(EugKMeans, unpaid_round)
+UnpaidRecount = broken(HTreeKMeans, unpaid_recount)
+UnpaidDistance = broken(HTreeKMeans, unpaid_distance)
+HalfTheNoise = broken(Independent, half_the_noise)
+Refund = broken(Independent, refund)
+OwnReach = broken(Independent, own_reach)
+UnspentRest = broken(EugKMeans, unspent_rest)
+PeeksAtTheRowCount = broken(EugKMeans, plans_by_rows("nominal_rows", lambda n: 100 * n + 1))
+DrawsAsManyRows = broken(Independent, plans_by_rows("synthetic_rows", int))
+KeepsTheCentreOfAnEmptyCluster = broken(EugKMeans, empty_quarter)
+KeepsTheStartOfAnEmptyCluster = broken(DpKMeans, empty_cluster)
+OwnRandomness = broken(Independent, own_randomness)
+RemembersTheNoise = broken(Independent, remembered_noise)

@@ -8,21 +8,10 @@ import numpy as np
 
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Levels
+from dp_pipeline.spec.domain import Domain
 from dp_pipeline_tests.models.contract import Run
+from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.populations import AWKWARD
-
-
-def levels(**sizes: int) -> Domain:
-    """Attributes of so many levels, "0", "1", …"""
-    return Domain(
-        tuple(
-            Attribute(name, name, "drop", cells=Levels(tuple(map(str, range(size)))))
-            for name, size in sizes.items()
-        )
-    )
-
 
 BITS = levels(a=2, b=2, c=2, d=2, e=2, f=2)
 TWINS = tuple((x, x, y, y, z, z) for x, y, z in product("01", repeat=3)) * 5

@@ -164,7 +164,7 @@ def test_too_little_noise_and_an_unpaid_level_are_flagged(name: str) -> None:
 
 
 @pytest.mark.study
-def test_there_is_no_evidence_that_a_round_of_k_means_costs_more_than_it_says() -> None:
+def test_no_evidence_that_a_round_of_k_means_costs_more() -> None:
     assert certified(ROUND, TEN_PEOPLE[-1:], runs=ROUND_RUNS) <= CLAIM
 
 
@@ -181,7 +181,7 @@ def noisy_counts(count: int, *, seed: int, scale: Fraction = 1 / CLAIM) -> np.nd
     return SeededNoise(seed).discrete_laplace(np.full((RUNS, 1), count), scale).astype(float)
 
 
-def test_the_audit_certifies_most_of_what_a_plain_count_costs_and_not_more() -> None:
+def test_the_audit_certifies_most_of_what_a_count_costs() -> None:
     found = certified_epsilon(noisy_counts(1, seed=1), noisy_counts(0, seed=2))
     assert 0.9 * CLAIM < found <= CLAIM
 
@@ -190,7 +190,7 @@ def test_the_audit_certifies_nothing_where_nothing_differs() -> None:
     assert certified_epsilon(noisy_counts(0, seed=1), noisy_counts(0, seed=2)) <= 0
 
 
-def test_the_audit_certifies_an_exact_answer_at_a_loss_that_only_the_runs_bound() -> None:
+def test_the_audit_certifies_exact_answers_as_runs_allow() -> None:
     exact = np.zeros((RUNS, 1))
     found = certified_epsilon(exact + 1, exact)
     assert found == pytest.approx(math.log(RUNS / 2 / -math.log(ALPHA / 2)), rel=0.01)

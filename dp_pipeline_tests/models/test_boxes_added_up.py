@@ -94,7 +94,7 @@ def boxes(depths: list[int], bits: list[int], counts: list[float], variance: flo
     return CountedBoxes.of_tree(tree, nodes, BOX, np.array(counts), variance)
 
 
-def test_boxes_that_one_window_has_cut_further_are_added_up_first() -> None:
+def test_boxes_that_one_window_cut_further_are_summed_first() -> None:
     """The first has cut the left half, the second the right one, given in another order."""
     first = boxes([2, 2, 1], [0, 1, 1], [5, -1, 7], 2.0)
     second = boxes([2, 1, 2], [3, 0, 2], [10, 3, 20], 0.5)
@@ -126,14 +126,14 @@ def test_boxes_that_overlap_are_not_added_up() -> None:
     assert summed_boxes([counted(one) for one in grids]) is None
 
 
-def test_a_tree_that_grew_from_its_own_counts_tells_no_count_of_its_boxes() -> None:
+def test_a_tree_grown_from_its_counts_has_no_count_of_boxes() -> None:
     ran = run(HTreeKMeans(k=2, columns=PLACES, plan_from="previous"), PEOPLE, epsilon=EPSILON)
     assert isinstance(ran.released, Clusters)
     assert ran.released.synopsis is not None
     assert ran.released.synopsis.counted is None
 
 
-def test_boxes_of_a_quadtree_are_those_of_the_tree_that_halves_the_axes_in_turn() -> None:
+def test_boxes_of_a_quadtree_are_those_of_a_halving_tree() -> None:
     """Of three windows that grew as their noise had it, one box of each begins where a common one
     does.
     """
@@ -148,7 +148,7 @@ def test_boxes_of_a_quadtree_are_those_of_the_tree_that_halves_the_axes_in_turn(
         assert (inside.all(axis=2).sum(axis=1) == 1).all()
 
 
-def test_a_quadtree_around_the_rows_of_a_window_tells_no_count_of_its_boxes() -> None:
+def test_a_quadtree_around_the_rows_has_no_count_of_boxes() -> None:
     model = DpqtKMeans(**STARTS, nominal_rows=120, variant="published")
     curator = curator_over(LoopCounter(PEOPLE), epsilon=EPSILON, benchmark=True)
     released = model.fit(curator, epsilon=EPSILON, rng=np.random.default_rng(1))

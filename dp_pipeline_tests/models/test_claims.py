@@ -62,7 +62,7 @@ def spec(folder: Path, *names: str, total: str = "20", **changes: str | None) ->
     return loaded(folder, **{**declared, **changes})
 
 
-def test_a_concentrated_model_claims_its_epsilon_at_the_delta_and_spends_rho() -> None:
+def test_a_concentrated_model_claims_epsilon_and_spends_rho() -> None:
     claim = guarantee_of(Concentrated(), ONE, BILLIONTH)
     assert claim == PrivacyGuarantee("dp", ONE, currency=Currency(BILLIONTH))
     assert claim.amount == rho_of(ONE, BILLIONTH)
@@ -78,7 +78,7 @@ def test_without_a_delta_it_is_as_pure_as_any_other() -> None:
     assert PrivacyGuarantee("dp", ONE).amount == ONE
 
 
-def test_a_pure_model_stays_pure_under_a_delta_with_its_own_claim() -> None:
+def test_a_pure_model_stays_pure_under_a_delta() -> None:
     assert guarantee_of(EugKMeans(), ONE, BILLIONTH) == PrivacyGuarantee("dp", ONE)
     published = IdpKMeans(variant="published")
     claim = guarantee_of(published, ONE, BILLIONTH)
@@ -93,14 +93,14 @@ def test_a_model_that_needs_a_delta_is_refused_without_one(tmp_path: Path) -> No
         build_model(spec(tmp_path, "needs_delta", delta=None), "needs_delta")
 
 
-def test_a_delta_that_a_model_has_no_use_for_is_refused_where_it_is_asked_of_one_fit() -> None:
+def test_a_delta_without_use_is_refused_for_one_fit() -> None:
     assert guarantee_at(Concentrated(), ONE, BILLIONTH).amount == rho_of(ONE, BILLIONTH)
     assert guarantee_at(EugKMeans(), ONE, None) == PrivacyGuarantee("dp", ONE)
     with pytest.raises(DeclarationError, match="delta: expected none for a model of pure ε, got 1"):
         guarantee_at(EugKMeans(), ONE, BILLIONTH)
 
 
-def test_an_epsilon_that_buys_no_rho_is_refused_before_anything_is_planned(tmp_path: Path) -> None:
+def test_an_epsilon_that_buys_no_rho_is_refused_at_load(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match=r"buys a nano-ρ at δ=1e-9, got 0\.00001"):
         build_model(
             spec(tmp_path, "concentrated", partitions="partitions: [0.00001, 1]"), "concentrated"
@@ -125,7 +125,7 @@ def test_everything_costs_what_all_claims_add_up_to(tmp_path: Path) -> None:
     assert price_of_everything(declared) == own + 4 * BOUGHT
 
 
-def test_a_ceiling_that_all_models_do_not_fit_into_is_refused_at_load(tmp_path: Path) -> None:
+def test_a_ceiling_below_all_models_is_refused_at_load(tmp_path: Path) -> None:
     """Each model by itself would fit; the last millionth of ε decides."""
     names = ("concentrated", "eug_kmeans")
     needed = epsilon_of(price_of_everything(spec(tmp_path, *names)), BILLIONTH)

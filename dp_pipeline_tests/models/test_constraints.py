@@ -19,7 +19,8 @@ from dp_pipeline.spec.constraints import AllowedCells
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.models.contract import built, check_budget, check_loss, check_replay, run
-from dp_pipeline_tests.models.tables import levels, table_of
+from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.tables import table_of
 
 PLAIN = levels(a=3, b=3, c=4, d=12, e=3, f=2)
 SAID = {
@@ -95,7 +96,7 @@ def test_a_model_that_groups_what_differs_would_break_them(
 
 
 @every_model
-def test_without_noise_the_pairs_that_constraints_are_about_are_those_of_the_rows(
+def test_without_noise_constrained_pairs_are_those_of_rows(
     name: str,
 ) -> None:
     codes = keeping(3000)
@@ -140,9 +141,7 @@ FEW_PEOPLE = {
 
 @every_model
 @pytest.mark.parametrize("seed", range(3))
-def test_a_person_changes_no_answers_probability_by_more_than_was_paid(
-    name: str, seed: int
-) -> None:
+def test_a_person_loses_no_more_than_was_paid(name: str, seed: int) -> None:
     check_loss(
         built(KEEPING[name]),
         FEW_PEOPLE["ten people"],

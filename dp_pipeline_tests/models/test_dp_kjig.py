@@ -15,7 +15,6 @@ from dp_pipeline.models.tables.dp_kjig import DpKjig
 from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX, Accountant
 from dp_pipeline.release.bit_classes import CLASS, DeclaredBit
 from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
 from dp_pipeline.spec.errors import DeclarationError
@@ -67,7 +66,7 @@ def test_the_bits_that_decide_the_label_are_chosen_first() -> None:
     assert table.rates[:4, 1].round(1).tolist() == [0.5, 0, 1, 1]
 
 
-def test_bins_are_split_at_thresholds_and_missing_ages_are_a_level_of_their_own() -> None:
+def test_bins_have_thresholds_and_missing_is_a_level() -> None:
     age = Attribute(
         "age",
         "age",
@@ -100,7 +99,7 @@ def test_bits_of_levels_that_are_spelled_alike_are_all_on_offer() -> None:
     assert again.classes == table.classes
 
 
-def test_what_chosen_bits_decide_is_not_on_offer_and_costs_nothing() -> None:
+def test_what_bits_decide_is_not_on_offer_and_is_free() -> None:
     # Three levels are told apart by two bits; the second of them is the last that splits a class
     # only while there are two to choose from.
     table, accountant = fitted(
@@ -112,7 +111,7 @@ def test_what_chosen_bits_decide_is_not_on_offer_and_costs_nothing() -> None:
     assert whats == ["bit 1", "bit 2", f"marginal of x0, {CLASS}"]
 
 
-def test_with_one_bit_there_is_nothing_to_choose_and_all_of_epsilon_is_for_the_counts() -> None:
+def test_with_one_bit_all_of_epsilon_is_for_the_counts() -> None:
     table, accountant = fitted(OF_X0, domain_of([2, 2]), [(0, 0), (1, 1)], epsilon=Fraction(1))
     assert names_of(table) == ["x1=1"]
     assert [(one.what, one.epsilon) for one in accountant.spends] == [
@@ -210,21 +209,14 @@ def share_published(model: DpKjig, *, rows: int, tables: int = 3000) -> float:
     counter = counter_of(domain, np.array([(0, 0)] * rows))
     noise, found = SeededNoise(3), 0
     for _ in range(tables):
-        curator = Curator(
-            counter,
-            domain=domain,
-            distance=1,
-            accountant=Accountant(Fraction(1)),
-            transcript=Transcript(),
-            noise=noise,
-        )
+        curator = curator_over(counter, domain=domain, epsilon=Fraction(1), noise=noise)
         table = model.fit(curator, epsilon=Fraction(1), rng=np.random.default_rng(0))
         found += 0 in table.published.tolist()
     return found / tables
 
 
 @pytest.mark.chain
-def test_a_class_of_fewer_than_k_rows_is_published_as_seldom_as_claimed() -> None:
+def test_a_small_class_is_published_as_seldom_as_claimed() -> None:
     # P = .036 by convolution: of 3000 tables more than .05 with probability 4e-5. The mutant's
     # is .998.
     model = replace(OF_X0, k=12)
@@ -245,14 +237,14 @@ def test_k_is_of_persons_where_a_person_has_several_rows() -> None:
     assert of_three.promise.scale == 3 * alone.promise.scale
 
 
-def test_another_k_or_beta_is_another_release_and_nothing_shapes_a_bundle_afterwards() -> None:
+def test_another_k_or_beta_is_another_release() -> None:
     # Else a smaller K would publish, from the same noise, what the first bundle has withheld.
     assert texts_of(OF_SMOKES, measuring=False) == {}
     measured = {"k": "5", "beta": "1/20"}
     assert measured.items() <= texts_of(OF_SMOKES, measuring=True).items()
 
 
-def test_a_class_that_is_withheld_alone_cannot_be_computed_from_the_released_tables() -> None:
+def test_a_class_withheld_alone_cannot_be_computed() -> None:
     # Two ill in a class of their own; all others are 200 of every kind.
     domain = domain_of([2, 3])
     codes = [(y, x) for x in (0, 1) for y in (0, 1) for _ in range(200)] + [(1, 2)] * 2
@@ -319,7 +311,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_fit_the_declaration_is_refused_in_one_line(name: str) -> None:
+def test_what_does_not_fit_the_declaration_is_refused(name: str) -> None:
     model, why = REFUSED[name]
     with pytest.raises(DeclarationError, match=why) as refused:
         model.check(TOWN)

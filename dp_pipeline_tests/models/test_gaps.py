@@ -10,15 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.one_shot.gaps import GapQuestions, _InCube
 from dp_pipeline.models.tables.one_shot.plan import Plan
 from dp_pipeline.models.tables.one_shot.round import Round
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import Currency
+from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 
 DELTA = Fraction(1, 10**9)
@@ -37,12 +35,11 @@ def asking(
 ) -> GapQuestions:
     """After one-way marginals for a fifth of the amount."""
     domain, currency = domain_of(sizes), Currency(delta)
-    curator = Curator(
+    curator = curator_over(
         counter_of(domain, codes),
         domain=domain,
-        distance=1,
-        accountant=Accountant(currency.amount_of(Fraction(epsilon)), currency),
-        transcript=Transcript(),
+        epsilon=currency.amount_of(Fraction(epsilon)),
+        currency=currency,
         noise=SeededNoise(seed),
     )
     round_ = OneShot()._begun(curator)
@@ -114,7 +111,7 @@ def test_picked_pairs_are_those_with_large_gaps_and_no_circle(delta: Fraction | 
 
 
 @both_currencies
-def test_pairs_that_were_not_picked_are_taken_for_what_is_left_of_the_mean(
+def test_pairs_not_picked_have_the_rest_of_the_mean(
     delta: Fraction | None,
 ) -> None:
     codes = dependent_rows(SIZES, 30_000)
@@ -128,7 +125,7 @@ def test_pairs_that_were_not_picked_are_taken_for_what_is_left_of_the_mean(
 
 
 @both_currencies
-def test_tables_that_one_way_marginals_would_pay_too_much_for_are_left_out(
+def test_tables_that_one_way_marginals_pay_for_are_left_out(
     delta: Fraction | None,
 ) -> None:
     # Independent rows at a small ε: the error of all pairs is least without any table.
@@ -174,7 +171,7 @@ def chain_of(rows: int) -> np.ndarray:
 
 
 @both_currencies
-def test_gaps_of_a_chain_are_near_to_what_its_strongest_tree_says(delta: Fraction | None) -> None:
+def test_gaps_of_a_chain_are_near_what_its_tree_says(delta: Fraction | None) -> None:
     # The mean over ten releases of 55 pairs: less than half the square of the error.
     codes, near, alone = chain_of(20_000), [], []
     for seed in range(10):

@@ -68,9 +68,7 @@ def losses(name: str, windows: list[list[Row]], others: list[list[Row]], seed: i
 @every_model
 @settings(derandomize=True, deadline=None, max_examples=6)
 @given(seed=st.integers(0, 1000), who=st.integers(0, 9))
-def test_a_person_in_every_window_loses_the_sum_and_one_of_one_window_that_windows_alone(
-    name: str, seed: int, who: int
-) -> None:
+def test_a_person_loses_in_the_windows_that_she_is_in(name: str, seed: int, who: int) -> None:
     """Exact, along any answers: releases of other windows read none of her rows, though what is
     asked of them follows from what was answered before.
     """
@@ -100,19 +98,19 @@ def test_a_person_counted_every_time_uses_all_of_three_windows(name: str) -> Non
 
 
 @every_model
-def test_what_is_planned_from_another_window_spends_all_of_epsilon_on_this_one(name: str) -> None:
+def test_what_is_planned_from_another_window_spends_it_all(name: str) -> None:
     for one in in_turn(name, [list(TEN_PEOPLE)] * 2, lambda _: None, Fraction(2)):
         assert sum(spend.epsilon for spend in one.spends) == 2
 
 
 @pytest.mark.parametrize("name", [one for one in MODELS if MODELS[one].learns])
-def test_numbers_are_smoothed_only_where_the_same_ones_are_counted_again(name: str) -> None:
+def test_only_the_same_numbers_are_smoothed(name: str) -> None:
     model = MODELS[name](smooth="true")
     with pytest.raises(DeclarationError, match="smooth: expected `plan_from: previous` beside it"):
         model.check(TOWN)
 
 
-def test_nothing_is_spent_on_finding_what_the_window_before_has_found() -> None:
+def test_nothing_is_spent_on_what_the_window_before_knows() -> None:
     name, rows = "one_shot, small cliques", list(TEN_PEOPLE) * 40
     cold, again = in_turn(name, [rows] * 2, lambda _: None, Fraction(2))
     finding = [one.what for one in cold.spends if not one.what.startswith(MEASURING)]
@@ -125,7 +123,7 @@ def test_nothing_is_spent_on_finding_what_the_window_before_has_found() -> None:
 MEASURING = ("number of rows", "marginal of")
 
 
-def test_no_one_way_marginal_is_measured_for_next_to_nothing_beside_tables_that_tell_it() -> None:
+def test_no_one_way_marginal_is_measured_for_next_to_nothing() -> None:
     """The fit begins at one-way marginals: pure noise there is not mended by any table."""
     sizes = (4,) * 8
     domain, rows = domain_of(sizes), dependent_rows(sizes, 20_000)
@@ -157,7 +155,7 @@ def test_tables_that_leave_an_attribute_out_are_not_planned_from() -> None:
     assert {name for one in known.measured for name in one.attributes} == {"x0", "x1", "x2", "x3"}
 
 
-def test_where_the_world_stands_still_smoothing_gathers_what_every_window_says() -> None:
+def test_a_world_that_stands_still_is_smoothed() -> None:
     """The mean of ten windows has a tenth of one's variance; chance differences that look like
     drift cost up to half as much again. 400 cells, so that the mean square error is within a third
     of what is stated, with a false alarm below 1e-4.
@@ -171,7 +169,7 @@ def test_where_the_world_stands_still_smoothing_gathers_what_every_window_says()
     assert error == pytest.approx(spread, rel=0.33)
 
 
-def test_where_everything_has_moved_smoothing_keeps_the_new_numbers() -> None:
+def test_a_world_that_has_moved_keeps_the_new_numbers() -> None:
     rng, now = np.random.default_rng(4), np.linspace(0, 500, 400)
     noisy = now + rng.normal(0, 10, 400)
     estimate, spread = smoothed(noisy, 100.0, now[::-1].copy(), 100.0)
@@ -246,9 +244,7 @@ def test_the_mass_of_released_boxes_is_that_of_their_nodes(seed: int, depth: int
 
 @settings(derandomize=True, deadline=None, max_examples=20)
 @given(seed=st.integers(0, 10_000), rate=st.sampled_from([0.01, 0.3, 5.0]))
-def test_the_new_leaves_cover_the_box_once_and_are_small_where_many_rows_were(
-    seed: int, rate: float
-) -> None:
+def test_new_leaves_cover_the_box_and_are_small_where_rows_were(seed: int, rate: float) -> None:
     rng = np.random.default_rng(seed)
     tree, nodes = grown(6, rng)
     weights = rng.pareto(1.0, len(nodes)) * 20

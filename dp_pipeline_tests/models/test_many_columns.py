@@ -44,7 +44,7 @@ def over_two_places(columns: int) -> Curator:
 
 
 @pytest.mark.parametrize("name", sorted(GRIDS))
-def test_a_model_with_a_grid_takes_32_columns_and_refuses_more_in_one_line(name: str) -> None:
+def test_a_grid_takes_32_columns_and_refuses_more(name: str) -> None:
     model = built(MODELS[name], nominal_rows=1000)
     model.check(wide(MOST_GRID_AXES))
     released = model.fit(

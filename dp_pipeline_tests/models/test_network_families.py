@@ -67,7 +67,7 @@ def test_where_there_are_few_families_all_of_them_are_candidates() -> None:
     assert set(families) == {Family("c", ("a",)), Family("c", ("b",))}
 
 
-def test_where_there_are_many_families_a_sample_is_drawn_that_a_seed_repeats() -> None:
+def test_of_many_families_a_seeded_sample_is_drawn() -> None:
     placed = list(BITS)[:5]
     assert 3 * comb(5, 2) == 30
     every = candidate_families(BITS, placed, cells=8, most=30, rng=np.random.default_rng(1))
@@ -112,6 +112,6 @@ def test_a_network_of_degree_k_is_measured_by_d_less_k_tables() -> None:
         assert {len(one) for one in sets} == {degree + 1}
 
 
-def test_sets_are_linked_to_the_earlier_one_that_they_share_most_with() -> None:
+def test_sets_are_linked_to_the_one_they_share_most_with() -> None:
     sets = (("a",), ("b", "c"), ("d", "c", "b"), ("e", "d"), ("f",))
     assert overlap_links(sets) == ((0, 1), (1, 2), (2, 3), (0, 4))

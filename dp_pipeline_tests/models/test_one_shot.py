@@ -29,11 +29,11 @@ from dp_pipeline.models.tables.one_shot.plan import (
 )
 from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX
 from dp_pipeline.release.measurement import NoiseRate
-from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.amounts import Currency
 from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline_tests.models.contract import Run, check_valid, run
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.models.tables import table_of
 
 DELTA = Fraction(1, 10**9)
 SMALL, BITS, WIDE = (3, 2, 4), (2,) * 10, (20,) * 8
@@ -62,11 +62,6 @@ def made(
     done = run(model, counter, epsilon=Fraction(epsilon), domain=domain, delta=delta)
     check_valid(model, done.released, domain=domain)
     return done
-
-
-def table_of(done: Run) -> SyntheticTable:
-    assert isinstance(done.released, SyntheticTable)
-    return done.released
 
 
 def tables_of(done: Run) -> list[tuple[str, ...]]:
@@ -108,7 +103,7 @@ def test_at_a_tiny_epsilon_nothing_is_asked_about_pairs(
     assert hold_each_attribute_once(tables_of(done), sizes)
 
 
-def test_attributes_of_few_levels_are_packed_and_of_many_levels_are_not() -> None:
+def test_attributes_of_few_levels_are_packed() -> None:
     bits, wide = (tables_of(made(sizes, 3000, "0.005")) for sizes in ((2,) * 6, WIDE))
     assert min(len(table) for table in bits) > 1
     assert {len(table) for table in wide} == {1}
@@ -118,7 +113,7 @@ def test_attributes_of_few_levels_are_packed_and_of_many_levels_are_not() -> Non
 
 
 @both_currencies
-def test_where_one_clique_holds_all_every_pair_is_measured_and_none_is_looked_for(
+def test_where_one_clique_holds_all_every_pair_is_measured(
     delta: Fraction | None,
 ) -> None:
     done = made(SMALL, 3000, "5", delta=delta)
@@ -129,7 +124,7 @@ def test_where_one_clique_holds_all_every_pair_is_measured_and_none_is_looked_fo
 
 
 @both_currencies
-def test_all_pairs_of_binary_attributes_are_measured_under_the_cap(delta: Fraction | None) -> None:
+def test_all_pairs_of_bits_are_measured_under_the_cap(delta: Fraction | None) -> None:
     done = made(BITS, 3000, "50", delta=delta, model=OneShot(clique_cells=BITS_CAP))
     assert questions(done) == ["number"]
     assert hold_every_pair(tables_of(done), BITS)
@@ -142,7 +137,7 @@ def test_all_pairs_of_binary_attributes_are_measured_under_the_cap(delta: Fracti
 # A few pairs, or many.
 
 
-def test_where_gaps_of_all_pairs_would_drown_in_noise_those_of_picked_ones_are_measured() -> None:
+def test_where_gaps_drown_in_noise_those_of_picked_ones_count() -> None:
     # Every attribute is the same: pairs tell far more than picking them costs.
     codes = np.random.default_rng(0).integers(0, 4, (5000, 1)).repeat(len(MORE), axis=1)
     done = made(MORE, 5000, "3", codes=codes)
@@ -158,7 +153,7 @@ def test_where_gaps_of_all_pairs_would_drown_in_noise_those_of_picked_ones_are_m
     assert getattr(planned(MORE, "3", rows=5000.0, delta=DELTA)._found, "picks", None) == 0
 
 
-def test_pairs_are_picked_where_the_mean_of_all_gaps_says_that_they_tell_enough() -> None:
+def test_pairs_are_picked_where_the_mean_gap_is_large() -> None:
     sizes, rows = (4,) * 20, 5000
     one = np.random.default_rng(0).integers(0, 4, (rows, 1))
     for codes, picks in (
@@ -170,14 +165,14 @@ def test_pairs_are_picked_where_the_mean_of_all_gaps_says_that_they_tell_enough(
         assert (choices(done) > 0) == picks
 
 
-def test_before_the_mean_of_gaps_one_way_marginals_cost_a_fifth_at_most() -> None:
+def test_before_the_mean_of_gaps_little_is_spent() -> None:
     for epsilon in ("0.5", "0.8", "1"):
         plan = planned((4,) * 20, epsilon, rows=5_000.0)._found
         assert plan is not None
         assert (plan.early <= Fraction(1, 5)) == (plan.mean_gap > 0)
 
 
-def test_of_very_many_attributes_pairs_are_picked_without_the_mean_of_all_gaps() -> None:
+def test_of_many_attributes_pairs_are_picked_without_a_mean() -> None:
     # Tables are put together in time with the square of the pairs: 160 s of 86 attributes.
     for many, has_mean in ((50, True), (51, False)):
         plan = planned((4,) * many, "4", rows=5_000.0)._found
@@ -187,13 +182,13 @@ def test_of_very_many_attributes_pairs_are_picked_without_the_mean_of_all_gaps()
     assert planned((4,) * 51, "1.8", rows=5_000.0)._found is None
 
 
-def test_a_mean_of_gaps_has_to_be_the_larger_the_more_attributes_there_are() -> None:
+def test_the_mean_gap_must_grow_with_the_attributes() -> None:
     few, many = (planned((4,) * d, "2", rows=9000.0) for d in (30, 60))
     noise = [float(one.one_way_noise) for one in (few, many)]
     assert many.least_mean_gap / few.least_mean_gap == pytest.approx(2 * noise[1] / noise[0])
 
 
-def test_few_pairs_are_picked_only_where_tables_of_several_attributes_would_save_little() -> None:
+def test_few_pairs_are_picked_where_tables_save_little() -> None:
     # Eight levels: a table of two attributes has more noise in each than one table for each.
     for sizes, epsilon, picks in (
         ((8,) * 30, "0.45", True),
@@ -223,7 +218,7 @@ def test_no_pair_is_picked_that_closes_a_circle(monkeypatch: pytest.MonkeyPatch)
 
 
 @both_currencies
-def test_many_pairs_are_found_by_one_ways_that_are_measured_before(delta: Fraction | None) -> None:
+def test_many_pairs_are_chosen_by_earlier_one_ways(delta: Fraction | None) -> None:
     done = made(WIDE, 3000, "20", delta=delta)
     tables = tables_of(done)
     assert tables[:8] == [(f"x{at}",) for at in range(8)]
@@ -309,7 +304,7 @@ def test_one_attribute_leaves_nothing_to_plan() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "knows_gaps"), [("0.2", False), ("0.8", True)])
-def test_views_have_to_tell_more_where_the_gaps_of_all_pairs_can_be_measured(
+def test_views_must_tell_more_where_gaps_can_be_measured(
     epsilon: str, knows_gaps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning = planned((2,) * 24, epsilon, rows=10_000.0)
@@ -323,16 +318,14 @@ def test_views_have_to_tell_more_where_the_gaps_of_all_pairs_can_be_measured(
 
 
 @pytest.mark.parametrize(("attributes", "most"), [(16, 0.02), (17, 0.04)])
-def test_where_no_clique_holds_all_twice_the_noise_leaves_nothing_to_ask(
-    attributes: int, most: float
-) -> None:
+def test_twice_the_noise_leaves_nothing_to_ask(attributes: int, most: float) -> None:
     for rows in (5_000.0, 10_000.0, 15_000.0, 20_000.0):
         planning = planned((2,) * attributes, "0.5", rows=rows)
         noise = planning._view_noise(planning.views) / len(planning.pairs) / rows
         assert planning.knows_all_pairs == (noise <= most)
 
 
-def test_where_no_clique_holds_all_less_is_paid_to_ask_whether_pairs_depend() -> None:
+def test_less_is_paid_where_no_clique_holds_all() -> None:
     class Asked(Exception): ...
 
     def price(attributes: int) -> float:
@@ -358,7 +351,7 @@ def test_where_no_clique_holds_all_less_is_paid_to_ask_whether_pairs_depend() ->
 
 @both_currencies
 @pytest.mark.parametrize(("mean", "takes_views"), [(0.0, False), (0.9, True)])
-def test_all_pairs_of_binary_attributes_are_measured_where_they_depend_on_each_other(
+def test_all_pairs_are_measured_where_they_depend(
     mean: float, takes_views: bool, delta: Fraction | None
 ) -> None:
     # 24 bits in 9,000 rows: a pair in views would be off by a tenth of the rows.
@@ -388,7 +381,7 @@ CAPS = {
     ("quality", "delta"), [("best", None), ("best", DELTA), ("best_plus", DELTA)]
 )
 @pytest.mark.parametrize("case", CAPS)
-def test_cliques_keep_to_the_cap_and_all_cells_to_what_was_said_before(
+def test_cliques_keep_to_the_cap_and_cells_to_the_plan(
     case: str, quality: str, delta: Fraction | None
 ) -> None:
     sizes, cap = CAPS[case]
@@ -409,7 +402,7 @@ def test_cliques_keep_to_the_cap_and_all_cells_to_what_was_said_before(
     cap=st.sampled_from([16, 100, 5000]),
     concentrated=st.booleans(),
 )
-def test_views_by_either_kind_of_noise_are_in_what_was_said_before(
+def test_views_by_either_noise_are_as_said_before(
     sizes: list[int], cap: int, concentrated: bool
 ) -> None:
     names = {f"x{at}": size for at, size in enumerate(sizes)}
@@ -426,7 +419,7 @@ def test_views_by_either_kind_of_noise_are_in_what_was_said_before(
 # Its better quality.
 
 
-def test_best_plus_takes_rounds_with_gaussian_noise_where_not_every_pair_fits() -> None:
+def test_best_plus_takes_rounds_where_not_every_pair_fits() -> None:
     done = made(WIDE, 2000, "2", delta=DELTA, model=OneShot(quality="best_plus"))
     assert "next table" in questions(done)
     domain, counter = domain_of(WIDE), counter_of(domain_of(WIDE), dependent_rows(WIDE, 2000))
@@ -436,9 +429,7 @@ def test_best_plus_takes_rounds_with_gaussian_noise_where_not_every_pair_fits() 
 
 
 @pytest.mark.parametrize(("sizes", "delta"), [(WIDE, None), (SMALL, DELTA), (BITS, DELTA)])
-def test_best_plus_is_best_in_pure_epsilon_or_where_every_pair_can_be_measured(
-    sizes: Sizes, delta: Fraction | None
-) -> None:
+def test_best_plus_is_best_where_every_pair_fits(sizes: Sizes, delta: Fraction | None) -> None:
     model = OneShot(clique_cells=400)
     best = made(sizes, 500, "2", delta=delta, model=model)
     plus = made(sizes, 500, "2", delta=delta, model=replace(model, quality="best_plus"))

@@ -96,7 +96,7 @@ def test_a_person_loses_no_more_than_epsilon(seed: int) -> None:
     assert privacy_loss(*runs) <= 1
 
 
-def test_few_rows_are_known_better_beside_public_ones_of_such_persons() -> None:
+def test_few_rows_are_known_better_beside_public_ones() -> None:
     """Seeded: .24 in place of .41 at ε = 0.2."""
     alone, beside = (
         np.mean(
@@ -110,7 +110,7 @@ def test_few_rows_are_known_better_beside_public_ones_of_such_persons() -> None:
     assert beside < 0.7 * alone
 
 
-def test_where_public_rows_are_of_quite_other_persons_they_are_not_believed() -> None:
+def test_public_rows_of_other_persons_are_not_believed() -> None:
     """Of many rows: the tables of the others are measured, and what was noisy is kept."""
     ours, others = dependent_rows(SIZES, 30_000, seed=1), OTHERS.copy()
     others[:, 0] = 3 - others[:, 0]
@@ -119,7 +119,7 @@ def test_where_public_rows_are_of_quite_other_persons_they_are_not_believed() ->
     assert beside < 2 * alone
 
 
-def test_shares_are_positive_and_margins_are_those_that_are_asked_for() -> None:
+def test_shares_are_positive_and_have_the_margins_asked_for() -> None:
     table = public(OTHERS)
     pair = table.shares(("x0", "x1"))
     assert pair.shape == (4, 4)

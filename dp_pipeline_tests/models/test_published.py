@@ -8,7 +8,6 @@ population, so what happens on them happens with positive probability.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -16,20 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, node_around
 from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
-from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
-from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
-from dp_pipeline_tests.models.contract import check_loss
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.models.contract import Constant, check_loss
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
 pytestmark = pytest.mark.chain
@@ -47,25 +44,6 @@ PUBLISHED: dict[str, Model] = {
 """Without any ε."""
 
 
-def curator_of(
-    rows: Sequence[Row] | None,
-    *,
-    budget: Fraction,
-    noise: NoiseSource | None = None,
-    transcript: Transcript | None = None,
-) -> Curator:
-    """A curator over public rows, or a transcript alone."""
-    return Curator(
-        None if rows is None else LoopCounter(rows),
-        domain=TOWN,
-        distance=1,
-        accountant=Accountant(budget),
-        transcript=Transcript() if transcript is None else transcript,
-        noise=SeededNoise(1) if noise is None else noise,
-        benchmark=True,
-    )
-
-
 def fitted(
     model: Model,
     rows: Sequence[Row] | None,
@@ -75,26 +53,12 @@ def fitted(
 ) -> Clusters:
     """One release at ε = 1, after which everything that was claimed is spent."""
     budget = guarantee_of(model, ONE).epsilon
-    curator = curator_of(rows, budget=budget, noise=noise, transcript=transcript)
+    curator = curator_over(rows, epsilon=budget, noise=noise, transcript=transcript, benchmark=True)
     released = model.fit(curator, epsilon=ONE, rng=np.random.default_rng(7))
     curator.accountant.require_all_spent()
     assert curator.accountant.kind == guarantee_of(model, ONE).kind
     assert isinstance(released, Clusters)
     return released
-
-
-@dataclass(frozen=True)
-class Zeros:
-    """Forced answers that are all zero."""
-
-    name: str = "zeros"
-    fit_for_release: bool = False
-
-    def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
-        return np.zeros(counts.shape, dtype=np.int64)
-
-    def noisy_max(self, _: IntArray, __: Fraction) -> int:
-        return 0
 
 
 def covered(clusters: Clusters) -> tuple[list[float], list[float]]:
@@ -113,7 +77,7 @@ def places(rows: Sequence[Row]) -> set[tuple[float, ...]]:
     }
 
 
-def test_every_default_is_sound_and_claims_the_epsilon_that_is_asked() -> None:
+def test_every_default_claims_the_epsilon_that_is_asked() -> None:
     for model_type in MODELS.values():
         assert guarantee_of(model_type(), Fraction(1, 3)) == PrivacyGuarantee("dp", Fraction(1, 3))
 
@@ -124,7 +88,7 @@ def test_a_claim_of_no_epsilon_has_a_reason() -> None:
 
 
 @pytest.mark.parametrize("model", PUBLISHED.values(), ids=PUBLISHED.keys())
-def test_a_method_that_reads_the_rows_without_noise_claims_no_epsilon(model: Model) -> None:
+def test_a_method_that_reads_rows_exactly_claims_no_epsilon(model: Model) -> None:
     claim = guarantee_of(model, ONE)
     assert (claim.kind, claim.composed, claim.is_plain) == ("not-dp", "none", False)
     assert claim.marked("new") == "new, not-dp"
@@ -132,9 +96,7 @@ def test_a_method_that_reads_the_rows_without_noise_claims_no_epsilon(model: Mod
 
 @pytest.mark.parametrize("people", AWKWARD)
 @pytest.mark.parametrize("model", PUBLISHED.values(), ids=PUBLISHED.keys())
-def test_its_noisy_answers_spend_epsilon_and_its_centres_are_valid_whatever_the_rows(
-    model: Model, people: str
-) -> None:
+def test_noisy_answers_spend_epsilon_and_centres_are_valid(model: Model, people: str) -> None:
     clusters = fitted(model, AWKWARD[people])
     assert clusters.centres.shape == (3, 2)
     assert np.isfinite(clusters.centres).all()
@@ -155,7 +117,7 @@ def test_it_is_replayed_from_its_transcript_without_rows(model: Model) -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10**6))
-def test_one_person_switches_the_released_boxes_whatever_is_drawn(seed: int) -> None:
+def test_one_person_switches_the_released_boxes(seed: int) -> None:
     model = PUBLISHED["dpqt_kmeans"]
     without, with_one = (
         covered(fitted(model, rows, noise=ForcedNoise(seed)))
@@ -180,7 +142,7 @@ def test_a_centre_of_no_noisy_size_is_a_record_whatever_is_drawn(seed: int) -> N
     assert {tuple(one) for one in stayed.tolist()} <= places(people)
 
 
-def test_one_person_is_released_to_the_last_digit_with_positive_probability() -> None:
+def test_one_person_may_be_released_to_the_last_digit() -> None:
     # “A centre whose size is below 1 lies at this place”: by the test above only where
     # somebody is there, so probability 0 without the person …
     model = DpKMeans(k=5, rounds=1, variant="published")
@@ -188,12 +150,12 @@ def test_one_person_is_released_to_the_last_digit_with_positive_probability() ->
     assert person not in places(IN_A_CORNER)
     assert person not in {tuple(one) for one in fitted(model, IN_A_CORNER).centres.tolist()}
     # … and with the person at least that of drawing zeros.
-    clusters = fitted(model, (*IN_A_CORNER, FAR_AWAY), noise=Zeros())
+    clusters = fitted(model, (*IN_A_CORNER, FAR_AWAY), noise=Constant(0))
     assert person in {tuple(one) for one in clusters.centres.tolist()}
 
 
 @pytest.mark.parametrize("model", [DpqtKMeans(k=3, starts=2, nominal_rows=1000), DpKMeans(k=3)])
-def test_on_the_sound_variant_the_same_person_changes_no_released_value(model: Model) -> None:
+def test_on_the_sound_variant_the_person_changes_nothing(model: Model) -> None:
     for seed in range(5):
         check_loss(model, IN_A_CORNER, (FAR_AWAY,), epsilon=ONE, distance=1, seed=seed)
 
@@ -203,13 +165,11 @@ def test_on_the_sound_variant_the_same_person_changes_no_released_value(model: M
 
 @pytest.mark.parametrize("rounds", [1, 3, 7])
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction("0.3"), Fraction(1, 7)])
-def test_the_scales_of_an_uncharged_round_compose_to_more_than_was_asked(
-    rounds: int, epsilon: Fraction
-) -> None:
+def test_an_uncharged_round_composes_to_more_than_was_asked(rounds: int, epsilon: Fraction) -> None:
     model = IdpKMeans(k=3, rounds=rounds, variant="published")
     composed = epsilon * (rounds + 1) / rounds
     noise = RecordingNoise()
-    curator = curator_of(TEN_PEOPLE, budget=composed, noise=noise)
+    curator = curator_over(TEN_PEOPLE, epsilon=composed, noise=noise)
     model.fit(curator, epsilon=epsilon, rng=np.random.default_rng(7))
     curator.accountant.require_all_spent()
     sizes, totals = noise.draws[::2], noise.draws[1::2]
@@ -221,14 +181,14 @@ def test_the_scales_of_an_uncharged_round_compose_to_more_than_was_asked(
     assert not model.guarantee(epsilon).is_plain
 
 
-def test_a_round_that_is_not_charged_does_not_fit_into_what_was_asked() -> None:
+def test_an_uncharged_round_does_not_fit_into_what_was_asked() -> None:
     model = IdpKMeans(k=3, rounds=3, variant="published")
     with pytest.raises(BudgetExceeded):
-        model.fit(curator_of(TEN_PEOPLE, budget=ONE), epsilon=ONE, rng=np.random.default_rng(7))
+        model.fit(curator_over(TEN_PEOPLE, epsilon=ONE), epsilon=ONE, rng=np.random.default_rng(7))
 
 
 def test_the_sound_variant_charges_its_initial_round() -> None:
-    curator = curator_of(TEN_PEOPLE, budget=ONE)
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE)
     IdpKMeans(k=3, rounds=3).fit(curator, epsilon=ONE, rng=np.random.default_rng(7))
     curator.accountant.require_all_spent()
 

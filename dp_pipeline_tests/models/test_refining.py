@@ -111,7 +111,7 @@ def test_all_steps_together_cost_what_the_last_one_costs_alone(
 
 @every_model
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_person_loses_no_more_by_both_than_what_the_second_costs(name: str, seed: int) -> None:
+def test_a_person_loses_no_more_than_the_second_costs(name: str, seed: int) -> None:
     """Exact, along any answers: of a refined answer what is added is read off its two scales, as
     the two answers together have the ratio of the second one's noise (``gate.mechanisms.refine``).
     """
@@ -134,7 +134,7 @@ def test_a_person_uses_all_of_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["independent", "independent, equal", "priview"])
-def test_the_second_has_the_noise_of_one_that_was_drawn_at_its_epsilon(name: str) -> None:
+def test_the_second_has_the_noise_of_its_epsilon(name: str) -> None:
     *_, refined = in_steps(name, rows_of(name), [SeededNoise(1), SeededNoise(2)])
     (alone,) = in_steps(name, rows_of(name), [SeededNoise(3)], levels=[SECOND])
     scales = [{n: one.scale for n, one in measured(run).items()} for run in (refined, alone)]
@@ -143,7 +143,7 @@ def test_the_second_has_the_noise_of_one_that_was_drawn_at_its_epsilon(name: str
 
 @both_currencies
 @pytest.mark.parametrize("name", [one for one in TABLES if one.startswith("one_shot")])
-def test_one_shot_measures_the_tables_of_the_first_with_less_noise_and_looks_for_none(
+def test_one_shot_measures_the_same_tables_with_less_noise(
     name: str, delta: Fraction | None
 ) -> None:
     first, second = in_steps(name, rows_of(name), [SeededNoise(1), SeededNoise(2)], delta=delta)

@@ -33,6 +33,9 @@ WRONG = {
     "no starts": ({"starts": "0"}, "starts: expected a whole number"),
     "another number of no centres": ({"recluster": "0"}, "recluster: expected a whole number"),
     "no levels": ({"levels": "0"}, "levels: expected a whole number"),
+    "other budgets": ({"budgets": "thirds"}, "budgets: expected one of"),
+    "another start": ({"start": "records"}, "start: expected one of"),
+    "one subset": ({"subsets": "1"}, "subsets: expected a whole number"),
     "a variant of its own": ({"variant": "improved"}, "variant: expected one of sound, published"),
 }
 ATTRIBUTES = "attributes:\n  x: {{bounds: {0}}}\n  y: {{bounds: [0, 1]}}"
@@ -67,9 +70,7 @@ def test_a_wrong_parameter_is_refused_in_one_line_that_names_it(
 
 @every_model
 @pytest.mark.parametrize("bounds", ["[1, 1]", "[8, 0]", "[.nan, 1]", "[0, nan]", "[0, .inf]"])
-def test_bounds_that_are_no_interval_are_refused_before_there_is_a_model(
-    name: str, bounds: str, tmp_path: Path
-) -> None:
+def test_bounds_that_are_no_interval_are_refused(name: str, bounds: str, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"bounds: expected .*got") as refused:
         loaded(tmp_path, attributes=ATTRIBUTES.format(bounds), models=f"models: {{{name}: }}")
     assert len(str(refused.value).splitlines()) == 1

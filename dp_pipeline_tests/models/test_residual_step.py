@@ -275,7 +275,7 @@ def test_centres_beside_moved_ones_go_as_far_as_these_tell() -> None:
         assert one == pytest.approx(moved[nearest] + kept * (centres[0] - begun[nearest]))
 
 
-def test_too_few_moved_centres_tell_nothing_so_half_of_the_way_is_taken() -> None:
+def test_too_few_moved_centres_go_half_of_the_way() -> None:
     synopsis = corners(1, 5, 0, 4)
     begun, moved = np.array([[2.0], [6.0]]), np.array([[2.0], [7.0]])
     centres = np.array([[1.0], [3.0], [7.0]])

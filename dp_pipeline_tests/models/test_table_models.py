@@ -81,7 +81,7 @@ def fitted(
 @pytest.mark.parametrize(
     ("rows", "epsilons"), [(0, ["2"]), (1, ["0.05"]), (300, ["0.05", "2", "20"])]
 )
-def test_any_number_of_rows_of_any_levels_gives_a_valid_table_of_the_cells_said_before(
+def test_any_rows_of_any_levels_give_a_valid_table(
     name: str, delta: Fraction | None, shape: str, rows: int, epsilons: list[str]
 ) -> None:
     for epsilon in epsilons:
@@ -120,14 +120,14 @@ def test_as_many_rows_are_drawn_as_were_declared(
     check_valid(model, released)
 
 
-def test_the_estimate_is_rounded_and_capped_where_no_rows_are_declared() -> None:
+def test_the_estimate_of_rows_is_rounded_and_capped() -> None:
     model = Independent()
     drawn = [model.rows_to_draw(one) for one in (-5.0, 0.4, 7.6, 1e30)]
     assert drawn == [0, 0, 8, MOST_ESTIMATED_ROWS]
     assert Independent(synthetic_rows=10**9).rows_to_draw(3.0) == 10**9
 
 
-def test_an_estimate_that_is_all_noise_draws_no_more_than_the_cap() -> None:
+def test_an_estimate_of_noise_draws_no_more_than_the_cap() -> None:
     model = Independent(attributes=("smokes",))
     # Of three totals of scale 10^9 and two cells each, one is above the cap.
     drawn = [
@@ -178,11 +178,6 @@ def test_a_cap_below_every_pair_leaves_tables_of_one_attribute(
     assert {len(clique) for clique in released.cliques} == {1}
 
 
-def test_priview_refuses_a_cap_below_a_pair_and_names_it() -> None:
-    with pytest.raises(DeclarationError, match="at most 8 cells, got x0, x1 with 12"):
-        built(MODELS["priview"], clique_cells=8).check(domain_of((4, 3, 2)))
-
-
 # Refusals.
 
 
@@ -205,7 +200,7 @@ def test_declarations_that_do_not_fit_are_refused_in_one_line(name: str) -> None
 
 
 @every_model
-def test_only_the_attributes_named_are_released_in_the_order_named(name: str) -> None:
+def test_only_the_named_attributes_are_released(name: str) -> None:
     model = built(MODELS[name], attributes=("smokes", "colour"))
     released = run(model, epsilon=Fraction(10)).released
     assert released.attributes == ("smokes", "colour")
@@ -226,7 +221,7 @@ def every_release() -> Iterator[str]:
 
 
 @pytest.mark.chain
-def test_another_process_asks_the_same_questions_and_gives_the_same_rows() -> None:
+def test_another_process_asks_and_gives_the_same() -> None:
     # What was stored is replayed in another process, where sets of texts come in another order.
     there = subprocess.run(
         [
@@ -248,7 +243,7 @@ def test_another_process_asks_the_same_questions_and_gives_the_same_rows() -> No
 
 
 @pytest.mark.parametrize(("name", "delta"), [one for one in CASES if one[0] != "independent"])
-def test_rows_at_a_large_epsilon_have_the_dependence_of_the_true_ones(
+def test_at_a_large_epsilon_rows_have_the_true_dependence(
     name: str, delta: Fraction | None
 ) -> None:
     sizes = (3, 3, 3)
@@ -258,7 +253,7 @@ def test_rows_at_a_large_epsilon_have_the_dependence_of_the_true_ones(
     assert np.abs(released.probabilities(("x0", "x1")) - exact).sum() < 0.05
 
 
-def test_a_curator_that_is_grouped_for_a_model_is_charged_to_the_same_accountant() -> None:
+def test_a_grouped_curator_charges_the_same_accountant() -> None:
     domain = domain_of((30, 2))
     rows = counter_of(domain, dependent_rows((30, 2), 400))
     curator = curator_over(rows, epsilon=Fraction(1), domain=domain)

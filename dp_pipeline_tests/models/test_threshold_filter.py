@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 import pytest
@@ -16,16 +15,14 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.measurement import codes_of_keys, threshold_for
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.gate.questions import ONE
-from dp_pipeline_tests.models.contract import Constant, check_budget, check_loss, check_replay, run
-from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, levels, table_of
-from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN
+from dp_pipeline_tests.models.contract import Constant, run
+from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.tables import BITS, TWINS, table_of
+from dp_pipeline_tests.populations import NOBODY
 
 SILENT = Fraction(10**4)
 HUGE = levels(**{f"x{at}": 7 for at in range(22)})
 """7^22 cells, a little below 2^62."""
-
-MODELS = {"a hundred": ThresholdFilter(), "one": ThresholdFilter(empty_cells=1)}
-every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 
 
 # What is kept.
@@ -62,7 +59,7 @@ def crowd(rows: int) -> MemoryCounter:
     return MemoryCounter(HUGE, coordinates={}, codes=codes, rows=rows)
 
 
-def test_of_a_table_larger_than_any_array_the_crowded_cell_is_kept() -> None:
+def test_of_a_huge_table_the_crowded_cell_is_kept() -> None:
     model = ThresholdFilter(empty_cells=1)
     fitted = model_on_huge(model, crowd(2000))
     crowded = (fitted.codes == 3).all(axis=1)
@@ -80,7 +77,7 @@ def model_on_huge(model: ThresholdFilter, counter: MemoryCounter):
     return fitted
 
 
-def test_a_threshold_is_of_the_noise_that_persons_with_more_rows_get() -> None:
+def test_a_threshold_is_of_the_noise_of_persons_rows() -> None:
     model = ThresholdFilter(empty_cells=1)
     scale = run(model, (), domain=BITS, distance=3).draws[1].scale
     threshold = threshold_for(64, scale, empty_cells=1)
@@ -110,61 +107,3 @@ def test_a_table_of_too_many_cells_is_refused_by_name() -> None:
     with pytest.raises(DeclarationError, match=r"at most 2\^62 cells together, got x0, x1, .*x22"):
         ThresholdFilter().check(wider)
     ThresholdFilter(attributes=("x1", "x22")).check(wider)
-
-
-# What is paid.
-
-
-@every_model
-@pytest.mark.parametrize("distance", [1, 3])
-@pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction(5, 7)], ids=str)
-def test_the_scales_drawn_prove_exactly_what_was_asked(
-    model: ThresholdFilter, distance: int, epsilon: Fraction
-) -> None:
-    for domain, rows in ((BITS, TWINS), (TOWN, TEN_PEOPLE)):
-        check_budget(model, rows, epsilon=epsilon, distance=distance, domain=domain)
-
-
-people = st.lists(st.sampled_from(list(product("01", repeat=6))), max_size=12)
-
-
-@every_model
-@settings(derandomize=True, deadline=None, max_examples=30)
-@given(rows=people, person=st.sampled_from(TWINS), seed=st.integers(0, 1000))
-def test_along_any_answers_a_person_uses_all_of_epsilon_and_no_more(
-    model: ThresholdFilter, rows: list[tuple], person: tuple, seed: int
-) -> None:
-    loss = check_loss(model, rows, (person,) * 2, epsilon=ONE, distance=2, seed=seed, domain=BITS)
-    assert loss == ONE
-
-
-@every_model
-def test_recorded_answers_replayed_over_nobody_give_the_same_bytes(model: ThresholdFilter) -> None:
-    check_replay(model, TWINS, domain=BITS, elsewhere=[()])
-    check_replay(model, TEN_PEOPLE, elsewhere=[None])
-
-
-# Any rows, any ε.
-
-
-@pytest.mark.parametrize("people_in", FEW)
-@pytest.mark.parametrize("epsilon", ["0.001", "1000"])
-@every_model
-def test_whoever_the_people_are_the_codes_are_declared_ones(
-    model: ThresholdFilter, epsilon: str, people_in: str
-) -> None:
-    table = table_of(run(model, FEW[people_in], epsilon=Fraction(epsilon)))
-    assert table.codes.dtype == np.int8
-    assert ((table.codes >= 0) & (table.codes < TOWN.shape(TOWN.discrete))).all()
-    assert {len(column) for column in table.tables()["codes"].values()} == {len(table.codes)}
-
-
-def test_one_attribute_of_one_level_is_all_right() -> None:
-    table = table_of(run(ThresholdFilter(synthetic_rows=7), (), domain=levels(a=1)))
-    assert table.codes.tolist() == [[0]] * 7
-
-
-def test_a_tiny_epsilon_ends() -> None:
-    for epsilon in (Fraction(1, 1000), Fraction(1, 10**6)):
-        table = table_of(run(ThresholdFilter(), TWINS, domain=BITS, epsilon=epsilon))
-        assert table.codes.shape[1] == 6

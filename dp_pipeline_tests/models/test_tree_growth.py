@@ -109,14 +109,14 @@ def test_a_plan_is_of_rows_times_epsilon_by_clusters() -> None:
     assert len(plans) == 1
 
 
-def test_the_sparsity_of_a_plan_is_one_deviation_less_for_the_rest() -> None:
+def test_sparsity_is_one_deviation_less_for_the_rest() -> None:
     assert GrowthPlan.of(10**6, clusters=1, rate=1.0).below == Sparsity(one=3.0, rest=2.0)
 
 
 # Generations.
 
 
-def test_the_first_generation_is_sixteen_boxes_for_a_fifth_of_epsilon() -> None:
+def test_the_first_generation_is_sixteen_boxes() -> None:
     for d in (1, 2, 3, 8):
         _, draws = grown(SeededNoise(1), d=d)
         assert draws[0].exact.shape == (1, 16)
@@ -128,7 +128,7 @@ def test_people_with_more_rows_get_more_noise() -> None:
     assert draws[0].scale == 6 * Fraction(SHARES, FIRST)
 
 
-def test_boxes_of_a_few_rows_are_counted_again_with_all_that_is_left() -> None:
+def test_boxes_of_a_few_rows_are_counted_again() -> None:
     # One deviation at a fifth of ε is 7 rows.
     result, draws = grown(Constant(6))
     assert shapes(draws) == [(1, 16), (16, 1)]
@@ -147,9 +147,7 @@ def test_boxes_of_a_few_rows_are_counted_again_with_all_that_is_left() -> None:
         (8, 20, 4),
     ],
 )
-def test_boxes_of_some_rows_end_in_leaves_as_fine_as_a_grid_of_their_own(
-    d: int, answer: int, bits: int
-) -> None:
+def test_boxes_of_some_rows_end_in_leaves_of_a_grid(d: int, answer: int, bits: int) -> None:
     result, draws = grown(Constant(answer), d=d)
     assert shapes(draws) == [(1, 16), (16, 1 << bits)]
     assert shares(draws) == [FIRST, SHARES - FIRST]

@@ -38,7 +38,7 @@ def test_any_other_text_is_refused_in_one_line(said: str) -> None:
         from_text(OneShot, {"workload": said}, of="town")
 
 
-def test_a_name_that_is_not_modelled_is_refused_before_anything_is_asked() -> None:
+def test_a_name_that_is_not_modelled_is_refused() -> None:
     with pytest.raises(DeclarationError, match="expected names of modelled attributes, got 'x9'"):
         OneShot(workload="x9 2").check(domain_of((2, 2)))
     OneShot(workload="x1 2").check(domain_of((2, 2)))

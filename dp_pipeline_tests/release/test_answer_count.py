@@ -63,7 +63,7 @@ def cut(path: Path, answers: int) -> None:
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: 1 + answers]))
 
 
-def test_the_count_is_on_disk_after_the_answer_and_before_it_is_seen(
+def test_the_count_is_on_disk_after_the_answer(
     path: Path, count: AnswerCount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[tuple[str, bytes]] = []
@@ -81,9 +81,7 @@ def test_the_count_is_on_disk_after_the_answer_and_before_it_is_seen(
 
 
 @pytest.mark.parametrize("kept", range(3))
-def test_answers_that_were_cut_off_at_the_end_of_a_line_are_noticed(
-    kept: int, path: Path, count: AnswerCount
-) -> None:
+def test_answers_that_were_cut_off_are_noticed(kept: int, path: Path, count: AnswerCount) -> None:
     draw(path, count, [], many=3)
     cut(path, kept)
     with pytest.raises(Damaged, match=f"expected the 3 answers that were counted .*, got {kept}"):
@@ -99,9 +97,7 @@ def test_a_last_answer_that_was_seen_and_then_torn_is_noticed(
         opened(path, count)
 
 
-def test_a_last_answer_that_was_torn_before_it_was_counted_is_drawn_for_the_first_time(
-    path: Path, count: AnswerCount
-) -> None:
+def test_a_torn_answer_that_was_not_counted_is_drawn_anew(path: Path, count: AnswerCount) -> None:
     draw(path, count, [], many=2)
     path.write_bytes(path.read_bytes() + b'{"chain": "0')
     draw(path, count, [])
@@ -172,7 +168,7 @@ CRASHES: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int]] = {
 
 @pytest.mark.parametrize("done", range(3))
 @pytest.mark.parametrize("crash", CRASHES)
-def test_after_a_crash_at_any_point_every_question_has_one_answer_that_anybody_saw(
+def test_after_a_crash_every_question_has_one_seen_answer(
     crash: str, done: int, path: Path, count: AnswerCount
 ) -> None:
     seen: list[tuple[str, int]] = []
@@ -189,9 +185,7 @@ def test_after_a_crash_at_any_point_every_question_has_one_answer_that_anybody_s
     assert count.read() == len(QUESTIONS) == len(Transcript(path)) - 1
 
 
-def test_an_answer_that_only_a_resumed_run_saw_is_counted_before_it_is_seen(
-    path: Path, count: AnswerCount
-) -> None:
+def test_an_answer_a_resumed_run_saw_is_counted_first(path: Path, count: AnswerCount) -> None:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
         crash_between_answer_and_count(patch)
         draw(path, count, [])
@@ -202,9 +196,7 @@ def test_an_answer_that_only_a_resumed_run_saw_is_counted_before_it_is_seen(
         opened(path, count)
 
 
-def test_begin_keeps_a_count_leaves_nothing_beside_it_and_opens_it_to_nobody(
-    path: Path, count: AnswerCount
-) -> None:
+def test_begin_keeps_a_count_and_opens_it_to_nobody(path: Path, count: AnswerCount) -> None:
     draw(path, count, [], many=2)
     count.begin()
     assert count.read() == 2

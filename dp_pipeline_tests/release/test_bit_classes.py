@@ -61,7 +61,7 @@ def test_bits_are_counted_without_making_them(nullable: bool) -> None:
     assert bit_count(PEOPLE, PEOPLE.names) == len(BITS)
 
 
-def test_every_bit_has_a_key_of_its_own_however_levels_are_spelled() -> None:
+def test_every_bit_has_a_key_of_its_own() -> None:
     assert len({bit.key for bit in BITS}) == len(BITS)
     alike = tuple(DeclaredBit("age>=20", "age", codes) for codes in ((1, 2), (2,), (3,)))
     assert len({bit.key for bit in alike}) == 3
@@ -72,7 +72,7 @@ bits = st.lists(st.sampled_from(BITS), min_size=1, max_size=6, unique=True)
 
 @settings(derandomize=True, deadline=None, max_examples=80)
 @given(bits)
-def test_a_class_for_every_set_of_answers_that_some_row_could_give(kept: list[DeclaredBit]) -> None:
+def test_every_set_of_possible_answers_is_a_class(kept: list[DeclaredBit]) -> None:
     classes = BitClasses(tuple(kept), PEOPLE)
     rows = itertools.product(*(range(size) for size in PEOPLE.shape(PEOPLE.names)))
     codes = dict(zip(PEOPLE.names, np.array(list(rows)).T, strict=True))
@@ -100,7 +100,7 @@ def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]) 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
 @given(bits, st.sampled_from(BITS))
-def test_a_bit_splits_classes_if_and_only_if_there_are_more_with_it(
+def test_a_bit_splits_classes_where_there_are_more_with_it(
     kept: list[DeclaredBit], other: DeclaredBit
 ) -> None:
     classes = BitClasses(tuple(kept), PEOPLE)

@@ -79,9 +79,7 @@ def test_the_epsilon_of_a_scale_is_what_the_mechanism_proves() -> None:
     ("fan", "factor"),
     [(2, Fraction(3)), (4, Fraction(7, 3)), (8, Fraction(15, 7)), (16, Fraction(31, 15))],
 )
-def test_biased_splits_cost_the_factor_of_their_number_of_children(
-    fan: int, factor: Fraction
-) -> None:
+def test_biased_splits_cost_the_factor_of_their_children(fan: int, factor: Fraction) -> None:
     splits = Spend("splits", biased_splits(fan), Fraction(1), 5, 5 * factor)
     assert splits.epsilon_of_scale == 1
     Accountant(Fraction(1)).charge(splits)
@@ -92,9 +90,7 @@ def test_biased_splits_cost_the_factor_of_their_number_of_children(
 
 @fuzz
 @given(epsilon=epsilons, weights=weights)
-def test_shares_of_a_budget_spend_it_all_and_nothing_more_is_left(
-    epsilon: Fraction, weights: list[int | Fraction]
-) -> None:
+def test_shares_of_a_budget_spend_it_all(epsilon: Fraction, weights: list[int | Fraction]) -> None:
     accountant = Accountant(epsilon)
     charges = [laplace(share) for share in split(epsilon, weights)]
     for charge in charges:
@@ -143,7 +139,7 @@ UNPROVEN = {
 
 
 @pytest.mark.parametrize("name", UNPROVEN)
-def test_a_charge_whose_scale_does_not_prove_its_epsilon_is_refused(name: str) -> None:
+def test_a_charge_that_its_scale_does_not_prove_is_refused(name: str) -> None:
     accountant = Accountant(Fraction(1))
     with pytest.raises(BoundaryViolation, match="cells: expected"):
         accountant.charge(UNPROVEN[name])
@@ -163,7 +159,7 @@ def test_charges_made_together_are_recorded_all_or_none() -> None:
     assert accountant.spends == (half, half)
 
 
-def test_a_charge_that_says_it_is_not_spent_yet_keeps_the_release_from_ending() -> None:
+def test_a_charge_not_spent_yet_keeps_the_release_open() -> None:
     left = [2, 1]
 
     def settled() -> None:

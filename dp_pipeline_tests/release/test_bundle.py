@@ -76,7 +76,7 @@ def test_what_is_not_fit_to_leave_is_never_exported_and_says_why(why: str) -> No
 K_ANONYMITY = {**NOT_DP, "promise": "k-anonymity", "model": "kjig", "fit_for_release": "yes"}
 
 
-def test_a_syntactic_release_leaves_where_its_data_set_file_allows_it_by_name() -> None:
+def test_a_syntactic_release_leaves_where_it_is_allowed() -> None:
     allowed = replace(BUNDLE, facts={**BUNDLE.facts, **K_ANONYMITY, "allow_not_dp": "yes"})
     allowed.require_exportable()
     assert allowed.model == "kjig", "nobody published it with another ε"
@@ -97,20 +97,20 @@ def test_a_syntactic_release_that_is_not_allowed_stays(change: dict) -> None:
         replace(BUNDLE, facts={**BUNDLE.facts, **K_ANONYMITY, **change}).require_exportable()
 
 
-def test_a_permission_by_name_lets_no_other_release_without_epsilon_leave() -> None:
+def test_a_permission_by_name_lets_no_other_release_leave() -> None:
     facts = {**BUNDLE.facts, **NOT_DP, "fit_for_release": "yes", "allow_not_dp": "yes"}
     with pytest.raises(BoundaryViolation):
         replace(BUNDLE, facts=facts).require_exportable()
 
 
 @pytest.mark.parametrize("facts", [NOT_DP, COMPOSED])
-def test_a_fitness_that_was_written_by_mistake_lets_no_other_epsilon_leave(facts: dict) -> None:
+def test_a_fitness_by_mistake_lets_no_other_epsilon_leave(facts: dict) -> None:
     bundle = replace(BUNDLE, facts={**BUNDLE.facts, **facts, "fit_for_release": "yes"})
     with pytest.raises(BoundaryViolation):
         bundle.require_exportable()
 
 
-def test_a_release_from_before_there_were_kinds_is_private_and_may_leave() -> None:
+def test_a_release_without_a_kind_is_private() -> None:
     assert (BUNDLE.kind, BUNDLE.caveat, BUNDLE.spent_text) == ("dp", "", "0.5")
     BUNDLE.require_exportable()
 

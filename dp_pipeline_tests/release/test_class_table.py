@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 from math import ceil, log
 
 import numpy as np
@@ -17,6 +16,7 @@ from dp_pipeline.release.bit_classes import BitClasses, declared_bits, margin_of
 from dp_pipeline.release.class_table import ClassPromise, ClassTable
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline_tests.models.discrete import domain_of
+from dp_pipeline_tests.release.test_laplace_sum import convolved
 
 BETA = Fraction(1, 20)
 DOMAIN = domain_of([2, 2, 3])
@@ -36,20 +36,8 @@ NOISY = [[3, 4], [20, 7], [-2, 9], [8, 0], [30, -9], [4, 3]]
 
 def chance_of(rows: int, least: int, promise: ClassPromise) -> float:
     """P(a class of so many rows is published), by summing the products of all noises."""
-    total = noise_of_sums(promise.labels, promise.scale)
-    return float(total[len(total) // 2 + least - rows :].sum())
-
-
-@cache
-def noise_of_sums(labels: int, scale: Fraction) -> np.ndarray:
-    """P(the noises of a class add up to this), zero in the middle."""
-    end = ceil(60 * scale) + 10
-    q = np.exp(-1 / float(scale))
-    one = (1 - q) / (1 + q) * q ** np.abs(np.arange(-end, end + 1))
-    total = np.array([1.0])
-    for _ in range(labels):
-        total = np.convolve(total, one)
-    return total
+    total, zero = convolved(promise.labels, promise.scale)
+    return float(total[zero + least - rows :].sum())
 
 
 def promises() -> list[ClassPromise]:
@@ -70,7 +58,7 @@ def check_second_claim(least_size: Callable[[ClassPromise], int]) -> None:
         assert chance_of(most_rows, least_size(promise), promise) <= promise.beta
 
 
-def test_a_class_of_fewer_than_k_persons_is_published_with_probability_beta_at_most() -> None:
+def test_a_small_class_is_published_with_at_most_beta() -> None:
     check_second_claim(lambda promise: promise.least_size)
 
 
@@ -136,7 +124,7 @@ def test_the_claims_say_what_holds_and_what_does_not() -> None:
 # What is published.
 
 
-def test_classes_of_the_least_size_are_published_and_no_smaller_ones() -> None:
+def test_classes_of_the_least_size_are_published() -> None:
     assert PROMISE.least_size == 8
     table = table_of(NOISY)
     assert table.published.tolist() == [1, 3, 4]
@@ -175,7 +163,7 @@ ONE_WITHHELD = [[9, 4], [20, 7], [5, 2], [8, 9], [30, -9], [14, 3]]
 """All but the third class reach the least size of 8."""
 
 
-def test_of_a_class_that_is_withheld_alone_no_count_is_left_by_subtraction() -> None:
+def test_no_count_of_a_withheld_class_is_left_by_subtraction() -> None:
     assert table_of(ONE_WITHHELD).published.tolist() == [0, 1, 3, 4, 5]
     check_nothing_is_told_of_withheld_classes(ONE_WITHHELD, tables_of)
 
@@ -221,7 +209,7 @@ def test_rates_are_shares_whatever_the_noise(values: list[int]) -> None:
     assert np.allclose(rates.sum(axis=1), 1)
 
 
-def test_a_rate_is_of_the_class_and_one_row_of_the_published_and_of_these_if_withheld() -> None:
+def test_a_rate_is_of_the_class_and_one_row_of_all() -> None:
     # Of the second level there are −2 in all, by noise.
     rates, overall = table_of(NOISY).rates, np.array([1, 0])
     assert rates[0] == pytest.approx((np.array([20, 7]) + overall) / 28)

@@ -42,7 +42,7 @@ def pure(epsilon: Fraction, mechanism: str = LAPLACE, factor: Fraction = ONE) ->
 
 @fuzz
 @given(rhos=st.lists(amounts, min_size=1, max_size=5), epsilons=st.lists(amounts, max_size=5))
-def test_rho_adds_up_and_a_pure_epsilon_enters_as_half_its_square(
+def test_rho_adds_up_and_epsilon_enters_as_half_its_square(
     rhos: list[Fraction], epsilons: list[Fraction]
 ) -> None:
     budget = sum(rhos) + sum(epsilon**2 / 2 for epsilon in epsilons)
@@ -85,9 +85,7 @@ def test_a_budget_of_pure_epsilon_pays_for_no_rho(spend: Spend) -> None:
     assert (accountant.spends, accountant.currency) == ((), PURE)
 
 
-def test_an_exponential_mechanism_may_cost_a_millionth_less_than_its_charge_and_never_more() -> (
-    None
-):
+def test_an_exponential_mechanism_costs_no_more_than_charged() -> None:
     rho = Fraction(1, 2)
     exact = Fraction(3)  # 3²/(2·3²) = 1/2
     Accountant(rho, ZCDP).charge(exponential(rho, scale=exact))

@@ -39,7 +39,7 @@ def bundle(*spends: Spend, evaluation: str = "none", **facts: str) -> Bundle:
 
 @exactly
 @given(shares)
-def test_the_shares_of_a_pure_budget_are_half_the_square_of_its_whole(
+def test_shares_of_a_pure_budget_are_half_its_square(
     epsilons: list[Fraction],
 ) -> None:
     costs = rho_costs([pure(one) for one in epsilons], budget=PURE)
@@ -48,7 +48,7 @@ def test_the_shares_of_a_pure_budget_are_half_the_square_of_its_whole(
 
 @exactly
 @given(shares, shares)
-def test_the_costs_in_a_budget_of_rho_are_what_its_accountant_charged(
+def test_costs_in_rho_are_what_the_accountant_charged(
     epsilons: list[Fraction], rhos: list[Fraction]
 ) -> None:
     spends = [*map(pure, epsilons), *map(gaussian, rhos)]

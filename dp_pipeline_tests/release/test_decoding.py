@@ -50,7 +50,7 @@ def encoded(attribute: Attribute, values: np.ndarray) -> list[int]:
     return codes
 
 
-def test_every_column_comes_back_with_its_source_name_type_and_codes() -> None:
+def test_every_column_comes_back_with_name_type_and_codes() -> None:
     table = columns(HOMES, (0, 0, 0, 0, 0), (1, 2, 1, 1, 2), (0, 1, 1, 0, 1))
     assert list(table) == ["Sex", "Work", "age", "rent", "spell"]
     assert table["Sex"].tolist() == ["f", "m", "f"]
@@ -63,7 +63,7 @@ def test_every_column_comes_back_with_its_source_name_type_and_codes() -> None:
     assert encoded(SPELL, table["spell"]) == [0, 2, 1]
 
 
-def test_a_nullable_column_without_a_missing_value_has_its_plain_type() -> None:
+def test_a_nullable_column_without_missing_has_a_plain_type() -> None:
     table = columns(HOMES, (0, 0, 0, 0, 0), (1, 1, 1, 1, 1))
     assert [one.dtype.kind for one in table.values()] == ["U", "U", "i", "f", "i"]
 
@@ -74,7 +74,7 @@ def test_no_rows_are_columns_of_their_types() -> None:
     assert {len(one) for one in table.values()} == {0}
 
 
-def test_columns_come_in_declared_order_whatever_the_order_of_the_codes() -> None:
+def test_columns_come_in_declared_order() -> None:
     codes = np.array([[1, 1], [0, 0]])
     table = decoded(codes, ("age", "sex"), HOMES, np.random.default_rng(1))
     assert list(table) == ["Sex", "age"]
@@ -96,7 +96,7 @@ def test_the_name_of_one_attribute_may_be_the_column_of_another() -> None:
     assert list(columns(Domain((coarse, fine, odd)), (0, 0, 0))) == ["coarse", "fine", "odd"]
 
 
-def test_the_same_seed_draws_the_same_numbers_and_another_one_others() -> None:
+def test_the_seed_decides_the_numbers() -> None:
     rows = [(0, 0, 0, 1, 1)] * 50
     one, same, other = (columns(HOMES, *rows, seed=seed) for seed in (1, 1, 2))
     assert all(np.array_equal(one[name], same[name]) for name in one)
@@ -114,7 +114,7 @@ def test_whole_numbers_of_a_bin_are_drawn_equally_often() -> None:
     assert (np.abs(counts[3:] - 1000) < 6 * math.sqrt(1000)).all()
 
 
-def test_the_last_bin_reaches_its_upper_edge_and_no_other_bin_does() -> None:
+def test_the_last_bin_alone_reaches_its_upper_edge() -> None:
     dice = numeric("dice", 0.0, 3.0, 6.0, whole=True)
     drawn = columns(Domain((dice,)), *[(0,), (1,)] * 200)["dice"]
     assert set(drawn[::2].tolist()) == {0, 1, 2}
@@ -125,7 +125,7 @@ def test_the_last_bin_reaches_its_upper_edge_and_no_other_bin_does() -> None:
     ("edges", "nearest"),
     [((0.2, 0.8, 4.0), 1), ((1.5, 1.6, 3.0), 2), ((1.0, 2.5, 2.9), 2), ((-3.0, 0.1, 0.9, 2.0), 0)],
 )
-def test_a_bin_without_a_whole_number_takes_the_nearest_inside_the_bounds(edges, nearest) -> None:
+def test_a_bin_without_a_whole_number_takes_the_nearest(edges, nearest) -> None:
     empty = next(
         code
         for code, (low, high) in enumerate(pairwise(edges))
@@ -159,9 +159,7 @@ def test_numbers_are_encoded_to_the_codes_they_came_from(edges, nullable, seed) 
 
 @fuzz
 @given(edges=bins(), nullable=st.booleans(), seed=st.integers(0, 99))
-def test_whole_numbers_are_encoded_to_their_codes_wherever_a_bin_has_one(
-    edges, nullable, seed
-) -> None:
+def test_whole_numbers_are_encoded_to_their_codes(edges, nullable, seed) -> None:
     assume(math.ceil(edges[0]) <= math.floor(edges[-1]))
     attribute = numeric("x", *edges, whole=True, nullable=nullable)
     codes = [(code,) for code in range(attribute.size)] * 5
@@ -207,14 +205,14 @@ def test_numbers_are_drawn_where_the_rows_of_their_bin_are() -> None:
     assert 400 <= high.min() <= high.max() <= 500
 
 
-def test_a_piece_across_an_edge_belongs_to_both_bins_by_its_parts() -> None:
+def test_a_piece_across_an_edge_belongs_to_both_bins() -> None:
     low, high = with_pieces(RENT, (0.0, 0.0), (0.4, 100.0), (0.6, 300.0))
     assert 0.4 <= low.min() <= low.max() < 0.5
     # Half of the first piece is 50 rows, beside 300.
     assert (high < 0.6).mean() == pytest.approx(50 / 350, abs=0.04)
 
 
-def test_whole_numbers_are_drawn_by_pieces_too_and_stay_in_their_bins() -> None:
+def test_whole_numbers_are_drawn_by_pieces_too() -> None:
     young, old = with_pieces(AGE, (0.0, 0.0), (17.0, 5.0), (18.0, 0.0), (60.0, 5.0), (61.0, 0.0))
     assert set(young.tolist()) == {17}
     assert set(old.tolist()) == {60}
@@ -229,9 +227,7 @@ def test_a_bin_without_rows_is_filled_evenly() -> None:
 
 @fuzz
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.integers(0, 2**20))
-def test_whatever_the_pieces_every_number_has_the_code_it_came_from(
-    rows: list[float], seed: int
-) -> None:
+def test_whatever_the_pieces_numbers_keep_their_codes(rows: list[float], seed: int) -> None:
     starts = np.linspace(0, 800, len(rows) + 1)[:-1].tolist()
     attribute = replace(RENT, pieces=tuple(zip(starts, rows, strict=True)))
     domain = Domain((attribute,))

@@ -117,7 +117,7 @@ def test_folders_below_are_swept_where_that_is_asked(tmp_path: Path) -> None:
     assert swept.parent == deep
 
 
-def test_every_temporary_name_of_the_package_is_known_to_who_sweeps() -> None:
+def test_every_temporary_name_is_known_to_who_sweeps() -> None:
     package = Path(str(resources.files("dp_pipeline")))
     made = {
         str(path.relative_to(package))

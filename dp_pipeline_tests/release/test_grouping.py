@@ -24,9 +24,7 @@ def colours(*groups: int) -> Grouping:
 
 @fuzz
 @given(levels=shares, least=least)
-def test_every_level_has_a_group_and_the_groups_are_numbered_in_order(
-    levels: list[float], least: float
-) -> None:
+def test_every_level_has_a_group_numbered_in_order(levels: list[float], least: float) -> None:
     grouping = Grouping.by_share(np.array(levels), least=least)
     assert len(grouping.groups) == len(levels)
     assert grouping.groups[0] == 0
@@ -37,9 +35,7 @@ def test_every_level_has_a_group_and_the_groups_are_numbered_in_order(
 
 @fuzz
 @given(levels=shares, least=least)
-def test_a_level_with_the_share_is_alone_and_no_group_could_do_without_one_of_its_levels(
-    levels: list[float], least: float
-) -> None:
+def test_a_level_with_the_share_is_alone(levels: list[float], least: float) -> None:
     grouping = Grouping.by_share(np.array(levels), least=least)
     for group in range(grouping.size):
         inside = [level for level, at in zip(levels, grouping.groups, strict=True) if at == group]
@@ -49,7 +45,7 @@ def test_a_level_with_the_share_is_alone_and_no_group_could_do_without_one_of_it
 
 @fuzz
 @given(levels=shares, least=least)
-def test_neighbouring_groups_of_rare_levels_have_the_share_but_for_the_last(
+def test_neighbouring_groups_of_rare_levels_have_the_share(
     levels: list[float], least: float
 ) -> None:
     grouping = Grouping.by_share(np.array(levels), least=least)
@@ -71,7 +67,7 @@ def test_sums_over_groups_keep_the_total() -> None:
     assert colours(0, 0, 0).summed(np.array([0.5, 0.25, 0.25])).tolist() == [1.0]
 
 
-def test_an_attribute_of_groups_has_its_name_and_source_and_as_many_levels_as_groups() -> None:
+def test_an_attribute_of_groups_keeps_its_name_and_source() -> None:
     coarse = colours(0, 1, 1).of(TOWN["colour"])
     assert (coarse.name, coarse.column, coarse.size) == ("colour", "colour", 2)
     assert not coarse.is_numeric
@@ -94,7 +90,7 @@ def test_a_level_drawn_for_a_group_is_one_of_its_own(
     assert grouping.labels[levels].tolist() == codes.tolist()
 
 
-def test_levels_inside_a_group_have_their_shares_and_are_even_where_there_are_none() -> None:
+def test_levels_inside_a_group_have_their_shares() -> None:
     grouping = Grouping((0, 1, 1, 2, 2))
     codes = np.repeat([0, 1, 2], 1000)
     levels = grouping.expanded(

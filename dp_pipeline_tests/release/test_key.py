@@ -46,7 +46,7 @@ def test_every_field_changes_the_digest(field: str) -> None:
     assert len(digests | {KEY.digest}) == 1 + len(CHANGES[field])
 
 
-def test_equal_keys_have_equal_digests_whatever_the_order_of_parameters() -> None:
+def test_equal_keys_have_equal_digests_in_any_order() -> None:
     swapped = dict(reversed(KEY.measuring.items()))
     assert replace(KEY, measuring=swapped, epsilon=Fraction("0.50")).digest == KEY.digest
 
@@ -70,6 +70,6 @@ class LaterKey(ReleaseKey):
     sampled: str = field(default="no", metadata={AS_BEFORE: "no"})
 
 
-def test_a_field_that_is_added_leaves_all_earlier_keys_as_they_were() -> None:
+def test_a_field_that_is_added_leaves_earlier_keys() -> None:
     assert LaterKey(**vars(KEY)).digest == KEY.digest
     assert LaterKey(**vars(KEY), sampled="half").digest != KEY.digest

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, floor, log
+from functools import cache
+from math import ceil
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ TERMS = [1, 2, 3, 10, 30]
 BETA = Fraction(1, 20)
 
 
+@cache
 def convolved(terms: int, scale: Fraction) -> tuple[np.ndarray, int]:
     """Probabilities of the sum, by summing products, and the place of 0; what is cut off has
     probability below 1e-20.
@@ -41,7 +43,7 @@ def test_the_tail_is_that_of_the_convolution(terms: int, scale: Fraction) -> Non
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 @pytest.mark.parametrize("beta", [Fraction(1, 2), BETA, Fraction(1, 1000)], ids=str)
-def test_the_margin_is_the_smallest_one_that_the_convolution_allows(
+def test_the_margin_is_the_smallest_that_is_allowed(
     terms: int, scale: Fraction, beta: Fraction
 ) -> None:
     probabilities, zero = convolved(terms, scale)
@@ -49,14 +51,6 @@ def test_the_margin_is_the_smallest_one_that_the_convolution_allows(
     margin = margin_of_sum(terms, scale, most=beta)
     assert tails[margin + 1] <= beta
     assert margin == 0 or tails[margin] > beta
-
-
-def test_twice_the_margin_of_one_number_is_too_little_for_many() -> None:
-    # 2·b·ln(1/β), which is enough for one label or two.
-    wrong = {terms: floor(20 * log(20)) for terms in (2, 10)}
-    assert tail_of_sum(2, Fraction(10), wrong[2]) < 0.006
-    assert tail_of_sum(10, Fraction(10), wrong[10]) > 0.088
-    assert margin_of_sum(10, Fraction(10), most=BETA) > wrong[10]
 
 
 @pytest.mark.parametrize(("terms", "scale"), [(2, Fraction(3)), (10, Fraction(7, 3))])
@@ -85,10 +79,3 @@ def test_noise_of_our_own_passes_the_margin_as_often_as_it_may(terms: int, scale
 )
 def test_no_scale_is_too_small_or_too_large(terms: int, scale: Fraction, margin: int) -> None:
     assert margin_of_sum(terms, scale, most=BETA) == pytest.approx(margin, abs=1, rel=1e-8)
-
-
-def test_the_tail_falls_from_below_a_half() -> None:
-    for terms in (1, 4):
-        tails = [tail_of_sum(terms, Fraction(5), above) for above in range(100)]
-        assert 0.3 < tails[0] < 0.5
-        assert (np.diff(tails) < 0).all()

@@ -91,9 +91,7 @@ def columns(codes: np.ndarray) -> tuple[Columns, float]:
 
 @fuzz
 @given(rows=st.integers(0, 25), seed=st.integers(0, 9), size=st.integers(1, 30))
-def test_columns_in_batches_have_the_values_that_they_have_at_once(
-    rows: int, seed: int, size: int
-) -> None:
+def test_columns_in_batches_have_the_same_values(rows: int, seed: int, size: int) -> None:
     at_once, drawn_next = columns(form(rows, seed))
     digest = table_digest(at_once)
     with pytest.MonkeyPatch.context() as patch:
@@ -110,7 +108,7 @@ def test_columns_in_batches_have_the_values_that_they_have_at_once(
 
 
 @pytest.mark.usefixtures("_few")
-def test_a_value_missing_in_one_batch_makes_a_column_of_objects_in_all() -> None:
+def test_a_missing_value_makes_a_column_of_objects() -> None:
     codes = np.zeros((20, len(FORM.names)), dtype=np.int8)
     codes[17, :] = [2, 0, 2, 2, 0, 2, 0]
     some, _ = columns(codes)
@@ -134,7 +132,7 @@ def test_a_file_written_in_batches_is_read_as_the_table(ending: str, tmp_path: P
 
 
 @pytest.mark.usefixtures("_few")
-def test_a_parquet_file_of_many_rows_says_of_every_batch_what_it_says_of_all() -> None:
+def test_a_parquet_file_says_of_batches_what_it_says_of_all() -> None:
     table = {
         "nobody": np.full(20, None, dtype=object),
         "late": np.array([None] * 19 + [7], dtype=object),

@@ -17,9 +17,7 @@ weights = st.lists(st.floats(0.5, 1e4), min_size=1, max_size=6)
 
 @both
 @pytest.mark.parametrize("distance", [1, 7])
-def test_deviation_and_variance_are_those_of_a_table_that_costs_as_much(
-    concentrated: bool, distance: int
-) -> None:
+def test_deviation_and_variance_are_those_of_a_table(concentrated: bool, distance: int) -> None:
     amount = Fraction(1, 5000)
     scale = Fraction(distance**2) / (2 * amount) if concentrated else distance / amount
     table = NoisyMarginal(("a",), np.zeros(2, np.int64), scale, gaussian=concentrated)

@@ -42,18 +42,18 @@ def test_every_pool_has_one_thread_in_a_new_process(how, libraries):
 FITTED = """
 import sys
 import numpy as np
-from dp_pipeline.inference.consistency import Estimate
+from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree
 model = GraphicalModel(JunctionTree((("a", "b"),), ()), {"a": 2, "b": 2})
 shares = np.array([0.5, 0.5])
-ways = [Estimate((name,), 10 * shares, 1.0) for name in "ab"]
+ways = [TableEstimate((name,), 10 * shares, 1.0) for name in "ab"]
 fit_tree(model, ways, start={"a": shares, "b": shares})
 print([one for one in ("sklearn", "pandas") if one in sys.modules])
 """
 
 
-def test_a_tree_is_fitted_without_scikit_learn_whose_import_takes_longer():
+def test_a_tree_is_fitted_without_scikit_learn():
     result = subprocess.run(
         [sys.executable, "-c", FITTED], capture_output=True, text=True, check=True
     )

@@ -45,11 +45,6 @@ def overlap(sets: list[set[tuple[int, ...]]]) -> bool:
     return any(a & b for a, b in itertools.combinations(sets, 2))
 
 
-def test_the_root_is_the_whole_box() -> None:
-    assert Nodes.root().positions(3).tolist() == [[0, 0, 0]]
-    assert len(Nodes.root()) == 1
-
-
 @fuzz
 @given(case=any_nodes())
 def test_a_position_is_the_unravelled_cell(case: tuple[int, Nodes]) -> None:
@@ -75,7 +70,7 @@ def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]) -> Non
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-def test_child_j_takes_the_lower_half_of_axis_t_where_bit_t_of_j_is_0(dimensions: int) -> None:
+def test_child_j_is_in_the_half_that_its_bits_say(dimensions: int) -> None:
     positions = Nodes.root().children(dimensions).positions(dimensions)
     assert positions.tolist() == [
         [j >> t & 1 for t in range(dimensions)] for j in range(1 << dimensions)
@@ -113,7 +108,7 @@ def test_the_leaves_of_any_tree_are_disjoint_and_cover_the_box(case: tuple[int, 
         nodes_of((2, 5), (2, 5)),
     ],
 )
-def test_nodes_that_are_no_cells_of_the_tree_or_overlap_are_not_disjoint(nodes: Nodes) -> None:
+def test_nodes_that_overlap_or_do_not_exist_are_not_disjoint(nodes: Nodes) -> None:
     assert nodes.are_disjoint(2, 2) is False
 
 

@@ -47,7 +47,7 @@ def test_the_boxes_of_a_grid_are_those_of_its_cells() -> None:
     assert synopsis.middles.tolist() == [[2, -0.5], [2, 0.5], [6, -0.5], [6, 0.5]]
 
 
-def test_a_grid_and_a_tree_of_the_same_cells_are_the_same_synopsis() -> None:
+def test_a_grid_and_a_tree_of_equal_cells_are_the_same() -> None:
     level = Nodes.root().children(2).children(2)
     order = np.argsort(level.cells)
     of_tree = Synopsis.of_nodes(

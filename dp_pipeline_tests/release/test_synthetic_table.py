@@ -80,7 +80,7 @@ def test_cliques_are_stored_with_their_parent_and_separator() -> None:
     assert cliques["separator"].tolist() == ["", "colour"]
 
 
-def test_measured_tables_are_stored_with_their_noise_and_cell_by_cell() -> None:
+def test_measured_tables_are_stored_with_their_noise() -> None:
     tables = table_of(ROWS).tables()
     assert tables["measured"]["marginal"].tolist() == ["", "colour, smokes"]
     assert tables["measured"]["cells"].tolist() == [1, 6]
@@ -120,7 +120,7 @@ def test_the_seed_alone_decides_the_numbers_inside_the_bins() -> None:
     assert first["colour"].tolist() == other["colour"].tolist()
 
 
-def test_nullable_and_whole_attributes_come_back_as_they_were_declared() -> None:
+def test_nullable_and_whole_attributes_come_back() -> None:
     age = Attribute(
         "age", "Age", "clip", Coordinate(0.0, 90.0), Bins((0.0, 30.0, 90.0)), whole=True
     )

@@ -1,0 +1,191 @@
+"""What the contract says of models of tables, at settings that are not the default ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.models.tables.aim_like import AimLike
+from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.models.tables.jtree import JTree
+from dp_pipeline.models.tables.mst import Mst
+from dp_pipeline.models.tables.privbayes import PrivBayes
+from dp_pipeline.models.tables.privhd import PrivHd
+from dp_pipeline.models.tables.priview import PriView
+from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
+from dp_pipeline.spec.errors import BudgetExceeded, Damaged, OtherQuestion
+from dp_pipeline_tests.models.contract import (
+    check_budget,
+    check_loss,
+    check_replay,
+    check_valid,
+    claimed,
+    run,
+)
+from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.mutants import (
+    broken,
+    plans_by_rows,
+    question_too_many,
+    smaller_budget,
+)
+from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, table_of, wide
+from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
+
+DELTA = Fraction(1, 10**9)
+SETTINGS: dict[str, TableModel] = {
+    "aim_like, one round": AimLike(rounds=1),
+    "aim_like, pairs": AimLike(candidates=1),
+    "aim_like, few fit": AimLike(clique_cells=8, rounds=2),
+    "aim_like, none fits": AimLike(clique_cells=5),
+    "mst, all pairs": Mst(),
+    "mst, few pairs fit": Mst(clique_cells=6),
+    "mst, none fits": Mst(clique_cells=4),
+    "jtree, rows paid": JTree(),
+    "jtree, rows declared": JTree(nominal_rows=300),
+    "jtree, nothing fits": JTree(nominal_rows=1),
+    "jtree, one table": JTree(nominal_rows=10**9, edges=Fraction(9)),
+    "jtree, no edges": JTree(edges=Fraction(0)),
+    "privbayes, rows paid": PrivBayes(),
+    "privbayes, rows declared": PrivBayes(nominal_rows=300),
+    "privbayes, no pair fits": PrivBayes(nominal_rows=1),
+    "privbayes, all in one table": PrivBayes(nominal_rows=10**9),
+    "privbayes, few candidates": PrivBayes(nominal_rows=300, candidates=3, negatives="clipped"),
+    "privhd, tuned": PrivHd(),
+    "privhd, published": PrivHd(variant="published"),
+    "privhd, composed": PrivHd(variant="composed"),
+    "privhd, peeling": PrivHd(variant="peeling"),
+    "priview, by cells": PriView(),
+    "priview, small views": PriView(view_cells=8),
+    "priview, pairs": PriView(view_size=2),
+    "priview, three at a time": PriView(view_size=3, family_cells=8),
+    "threshold_filter, a hundred": ThresholdFilter(),
+    "threshold_filter, one": ThresholdFilter(empty_cells=1),
+}
+CASES = {
+    f"{name}{' in rho' if delta else ''}": (model, delta)
+    for name, model in SETTINGS.items()
+    for delta in (None, DELTA)
+    if delta is None or model.accounts_in_rho
+}
+every_case = pytest.mark.parametrize(("model", "delta"), CASES.values(), ids=CASES.keys())
+every_domain = pytest.mark.parametrize(
+    ("domain", "rows"), [(BITS, TWINS), (TOWN, TEN_PEOPLE)], ids=["bits", "town"]
+)
+BIT_ROWS = list(product("01", repeat=6))
+
+
+@every_case
+@every_domain
+@pytest.mark.parametrize("distance", [1, 3])
+def test_the_scales_drawn_prove_what_was_asked(
+    model: TableModel, delta: Fraction | None, domain, rows: Sequence[tuple], distance: int
+) -> None:
+    for epsilon in (Fraction("0.1"), Fraction(5, 7)):
+        check_budget(model, rows, epsilon=epsilon, distance=distance, domain=domain, delta=delta)
+
+
+@every_case
+@settings(derandomize=True, deadline=None, max_examples=12)
+@given(
+    rows=st.lists(st.sampled_from(BIT_ROWS), min_size=1, max_size=12),
+    person=st.sampled_from(BIT_ROWS),
+    seed=st.integers(0, 1000),
+)
+def test_along_any_answers_a_person_loses_no_more_than_claimed(
+    model: TableModel, delta: Fraction | None, rows: list[tuple], person: tuple, seed: int
+) -> None:
+    how = {"epsilon": Fraction(1), "domain": BITS, "delta": delta}
+    loss = check_loss(model, rows, (person,) * 2, distance=2, seed=seed, **how)
+    if isinstance(model, PriView | ThresholdFilter):
+        assert loss == claimed(model, **how).amount, "no share of ε protects nobody"
+
+
+@every_case
+@every_domain
+def test_stored_answers_replayed_over_nobody_give_the_same_bytes(
+    model: TableModel, delta: Fraction | None, domain, rows: Sequence[tuple]
+) -> None:
+    check_replay(model, rows, domain=domain, elsewhere=[(), None], delta=delta)
+
+
+@every_case
+@pytest.mark.parametrize("people_in", FEW)
+def test_whoever_the_people_are_the_table_is_a_valid_one(
+    model: TableModel, delta: Fraction | None, people_in: str
+) -> None:
+    for epsilon in (Fraction(1, 1000), Fraction(1000)):
+        check_valid(model, run(model, FEW[people_in], epsilon=epsilon, delta=delta).released)
+
+
+@every_case
+def test_one_level_and_a_declared_number_of_rows_are_all_right(
+    model: TableModel, delta: Fraction | None
+) -> None:
+    for domain in (levels(a=1), levels(a=1, b=2)):
+        seven = replace(model, synthetic_rows=7)
+        table = table_of(run(seven, (), domain=domain, delta=delta))
+        assert len(table.codes) == 7
+        check_valid(model, table, domain=domain)
+
+
+# Mutants.
+
+
+@pytest.mark.parametrize(
+    ("mutant", "refusal"),
+    [
+        (broken(AimLike, smaller_budget)(), AssertionError),
+        (broken(Mst, question_too_many)(), BudgetExceeded),
+    ],
+    ids=["a smaller budget", "a question too many"],
+)
+def test_a_budget_that_is_not_the_claim_is_caught(
+    mutant: TableModel, refusal: type[Exception]
+) -> None:
+    with pytest.raises(refusal):
+        check_budget(mutant, TWINS, epsilon=Fraction(1), distance=1, domain=BITS)
+
+
+@pytest.mark.parametrize(
+    ("base", "parameter", "value"),
+    [
+        (AimLike, "rounds", lambda rows: min(16, rows + 1)),
+        (Mst, "synthetic_rows", int),
+        (PrivBayes, "nominal_rows", lambda rows: 10 * rows + 1),
+    ],
+)
+def test_a_parameter_of_the_true_number_of_rows_is_caught(
+    base: type[TableModel], parameter: str, value: Callable[[int], int]
+) -> None:
+    mutant = broken(base, plans_by_rows(parameter, value))()
+    with pytest.raises((AssertionError, Damaged, OtherQuestion)):
+        check_replay(mutant, TWINS, domain=BITS, elsewhere=[()])
+
+
+WIDE: dict[str, TableModel] = {
+    "mst": Mst(),
+    "jtree": JTree(),
+    "privbayes": PrivBayes(candidates=20),
+    "privhd": PrivHd(),
+    "aim_like": AimLike(rounds=1),
+    "priview": PriView(),
+}
+SLOW = ("aim_like", "priview")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.chain] if one in SLOW else []) for one in WIDE]
+)
+def test_forty_attributes_are_released_at_a_tiny_epsilon(name: str) -> None:
+    domain, counter = wide(40, 1000)
+    for epsilon in (Fraction(1, 1000), Fraction(10))[: 1 if name in SLOW else 2]:
+        table = table_of(run(WIDE[name], counter, domain=domain, epsilon=epsilon))
+        assert table.codes.shape[1] == 40
+        assert sum(one.table.size for one in table.measured) <= WIDE[name].most_cells(domain)
