@@ -15,7 +15,7 @@ from jinja2 import DictLoader, UndefinedError
 from dp_pipeline import files
 from dp_pipeline.publish.release import code_version
 from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Spend
-from dp_pipeline.reporting import pages
+from dp_pipeline.reporting import pages, rendering
 from dp_pipeline.reporting.figures import utility_plot
 from dp_pipeline.reporting.figures.picture import encode_png
 from dp_pipeline.reporting.figures.seen import Picture
@@ -404,11 +404,11 @@ def test_no_markdown_template_prints_a_text_whose_spaces_at_the_ends_would_be_lo
 def test_a_fact_that_is_misspelt_in_a_template_is_an_error_and_no_empty_place(monkeypatch):
     loader = DictLoader({"planted.md.j2": "{{ release.nmae }}", "planted.html.j2": "{{ tilte }}"})
     for is_markdown in (True, False):
-        monkeypatch.setattr(pages._environment(is_markdown=is_markdown), "loader", loader)
+        monkeypatch.setattr(rendering._environment(is_markdown=is_markdown), "loader", loader)
     with pytest.raises(UndefinedError, match="nmae"):
-        pages.render("planted.md.j2", release=release())
+        rendering.render("planted.md.j2", release=release())
     with pytest.raises(UndefinedError, match="tilte"):
-        pages.render("planted.html.j2", title="Squares")
+        rendering.render("planted.html.j2", title="Squares")
 
 
 def test_another_sentence_of_a_template_is_another_version_of_the_code_of_reports(

@@ -12,8 +12,9 @@ from dp_pipeline.ledger import Balance
 from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
 from dp_pipeline.reporting.figures import utility_plot
 from dp_pipeline.reporting.figures.seen import Picture, utility_seen
-from dp_pipeline.reporting.pages import card_page, write_report
+from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.prices import Outlook
+from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline_tests.raw.written import ingested, written_spec
 from dp_pipeline_tests.reporting.golden_pages import BESIDE, PEOPLE, golden_texts
 from dp_pipeline_tests.reporting.samples import (
