@@ -5,16 +5,14 @@ Facts go in; every sentence is in ``templates/``.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dp_pipeline.release.bundle import REFINES, Bundle
-from dp_pipeline.reporting.figures.picture import SIGNATURE, is_tall
-from dp_pipeline.reporting.figures.seen import Picture
+from dp_pipeline.reporting.figures import Picture
 from dp_pipeline.reporting.metrics import (
     FIGURES,
     QualityRow,
@@ -86,8 +84,7 @@ def write_report(  # noqa: PLR0913
         spec=spec,
         releases=releases,
         warnings=_grouped((text, one.name) for one in releases for text in one.warnings),
-        pictures=[_embedded(one) for one in pictures],
-        has_tall_picture=any(is_tall(one.png) for one in pictures),
+        pictures=pictures,
         beside=beside,
         outlook=outlook,
         written=written or datetime.now(UTC),
@@ -206,13 +203,3 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     for text, name in pairs:
         groups.setdefault(text, []).append(name)
     return groups
-
-
-def _embedded(picture: Picture) -> Mapping[str, str]:
-    """A picture as the page itself holds it."""
-    if not picture.png.startswith(SIGNATURE):
-        raise BoundaryViolation(
-            f"picture {picture.caption[:60]!r}: expected a PNG, got another format"
-        )
-    data = base64.b64encode(picture.png).decode()
-    return {"caption": picture.caption, "data": data, "seen": picture.seen}

@@ -9,6 +9,7 @@ read with the few rules that a card needs: nothing in it can become a link, a pi
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache
 from html.parser import HTMLParser
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 _MARKDOWN = ".md.j2"
 _FILTERS: Mapping[str, Any] = {
+    "base64": lambda content: b64encode(content).decode(),
     "cost": cost_text,
     "count": lambda number: f"{number:,.0f}",
     "delta": delta_text,
