@@ -14,7 +14,7 @@ from benchmarks.papers.claims import PaperClaim, Verdict
 from benchmarks.papers.results import Factors, Mean, Place, Row, Summary, summary_rows
 from dp_pipeline.files import plain_cells, write_whole
 from dp_pipeline.reporting.figures import picture
-from dp_pipeline.reporting.figures.lines import Across, Line, Point, Up, line_chart
+from dp_pipeline.reporting.figures.lines import Across, Line, Panel, Point, Up, line_chart
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.errors import PipelineError
 
@@ -199,15 +199,14 @@ def _draw_curve(
     title = dataset + curve.title
     levels = sorted({point.at for line in lines for point in line.points})
     texts = {float(level): level for level in summary.levels(dataset)}
-    content = line_chart(
-        lines,
-        across=replace(report.across, ticks={level: texts[level] for level in levels}),
-        up=replace(curve.up, references=references),
+    across = replace(report.across, ticks={level: texts[level] for level in levels})
+    drawn = line_chart(
+        [Panel(lines, across, replace(curve.up, references=references))],
         title=title,
         footnote=f"Bars: ± one standard error of the mean. {curve.footnote}",
         width=_WIDTH,
     )
-    return Picture(dataset, f"{dataset}_{curve.file}.png", title, content)
+    return Picture(dataset, f"{dataset}_{curve.file}.png", title, drawn.png)
 
 
 def _draw_bars(summary: Summary, dataset: str, cost: Cost) -> Iterator[Picture]:

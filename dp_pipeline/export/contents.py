@@ -27,13 +27,13 @@ from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Columns
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.reporting.metrics import bought_rows, sort_rows
-from dp_pipeline.reporting.pages import card_page
 from dp_pipeline.reporting.releases import (
     PrivateRelease,
     ReportedRelease,
     mechanisms_of,
     standing_of,
 )
+from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline.reporting.text import cost_text, plain
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec

@@ -34,7 +34,7 @@ from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
 from dp_pipeline.release.clusters import Columns
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
-from dp_pipeline.reporting.pages import says_the_same
+from dp_pipeline.reporting.rendering import says_the_same
 from dp_pipeline.spec.amounts import PURE
 from dp_pipeline.spec.errors import Damaged, PipelineError
 from dp_pipeline.spec.formats import EXPORT, require_format

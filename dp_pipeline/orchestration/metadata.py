@@ -25,12 +25,21 @@ from dp_pipeline.publish.shelf import Shelved
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import LEARNED, Bundle
 from dp_pipeline.release.clusters import rows_in_batches
-from dp_pipeline.reporting.figures import budget_staircase
-from dp_pipeline.reporting.figures.curves import BudgetHistory
-from dp_pipeline.reporting.figures.seen import window_strip
+from dp_pipeline.reporting.figures import (
+    BudgetHistory,
+    Picture,
+    budget_staircase,
+    window_costs,
+)
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.releases import steps_of
-from dp_pipeline.reporting.text import cost_text, count_text, number_text, question_words
+from dp_pipeline.reporting.text import (
+    cost_text,
+    count_text,
+    number_text,
+    plain,
+    question_words,
+)
 from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.windows import Windows
 
@@ -90,9 +99,10 @@ def number(value: float) -> dg.MetadataValue:
     return dg.MetadataValue.float(float(f"{value:.4g}"))
 
 
-def picture(png: bytes) -> dg.MetadataValue:
+def picture(shown: Picture) -> dg.MetadataValue:
     """A small PNG, opened by a click in the UI."""
-    return dg.MetadataValue.md(f"![](data:image/png;base64,{base64.b64encode(png).decode()})")
+    data = base64.b64encode(shown.png).decode()
+    return dg.MetadataValue.md(f"![{plain(shown.alt_text)}](data:image/png;base64,{data})")
 
 
 def line_table(
@@ -293,7 +303,7 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
     history = BudgetHistory.of(population, entries, balance.currency)
     strip: Metadata = {}
     if windows is not None:
-        shown = window_strip(
+        shown = window_costs(
             ledger.blocks(population),
             windows,
             ceiling=balance.window_ceiling,

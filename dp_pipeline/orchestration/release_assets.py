@@ -257,7 +257,7 @@ def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             metadata={
                 "summary": dg.MetadataValue.md(compared.summary or "No quality numbers yet."),
-                **{one.caption: picture(one.png) for one in compared.pictures},
+                **{one.caption: picture(one) for one in compared.pictures},
                 "report": dg.MetadataValue.path(compared.path),
             },
         )

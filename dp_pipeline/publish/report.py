@@ -19,26 +19,24 @@ from dp_pipeline.publish.release import not_dp_beside
 from dp_pipeline.publish.replay import pointed_bundle
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures import (
+    Picture,
     cluster_maps,
-    k_anonymity_plot,
+    line_chart,
     marginal_bars,
     model_graph,
-    utility_panels,
-    utility_plot,
 )
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
-from dp_pipeline.reporting.figures.seen import (
-    Noisy,
-    Picture,
-    cliques_seen,
-    k_anonymity_seen,
-    maps_seen,
-    marginals_seen,
-    over_windows,
-    utility_seen,
-    windows_seen,
+from dp_pipeline.reporting.figures.curves import (
+    EXACT_OVER_K,
+    NOISE_BARS,
+    WindowNumber,
+    k_anonymity_panel,
+    utility_footnote,
+    utility_panels,
+    window_panel,
 )
-from dp_pipeline.reporting.figures.tables import MOST_PANELS, attributes_of
+from dp_pipeline.reporting.figures.lines import Up
+from dp_pipeline.reporting.figures.marginals import MOST_PANELS, attributes_of
 from dp_pipeline.reporting.metrics import (
     QualityRow,
     from_documents,
@@ -123,22 +121,21 @@ def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
     """One picture of the clusterings' metric that says most, one of each kind of the tables'."""
     metrics = metrics_of(rows)
     first = [one for one in _TITLES if one in metrics][:1]
-    pictures = [
-        Picture(
-            "utility over ε",
-            utility_plot(rows, metric=one, title=_TITLES[one]),
-            utility_seen(rows, [one]),
-        )
-        for one in first
-    ]
+    chosen = [("utility over ε", _TITLES[one], [one]) for one in first]
     for kind, (caption, title) in _PANELS.items():
         shown = [one for one in metrics if one.startswith(kind)]
         # What is said of one attribute stands side by side.
-        shown.sort(key=lambda one: one.partition("/")[2])
-        if shown:
-            panels = utility_panels(rows, metrics=shown, title=title)
-            pictures.append(Picture(caption, panels, utility_seen(rows, shown)))
-    return pictures
+        chosen.append((caption, title, sorted(shown, key=lambda one: one.partition("/")[2])))
+    return [
+        line_chart(
+            utility_panels(rows, names),
+            title=title,
+            footnote=utility_footnote([row for row in rows if row.metric in names]),
+            caption=caption,
+        )
+        for caption, title, names in chosen
+        if names
+    ]
 
 
 def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
@@ -160,15 +157,14 @@ def _marginals(bundles: Sequence[Bundle]) -> Iterator[Picture]:
     for first in range(0, max(1, many), MOST_PANELS):
         # The first one is called alike however many there are.
         caption = title if first == 0 else f"{title}, from attribute {first + 1}"
-        bars = marginal_bars(shown, first=first, title=caption)
-        yield Picture(caption, bars, marginals_seen(shown, first=first))
+        yield marginal_bars(shown, first=first, title=caption)
 
 
 def _graphs(bundles: Sequence[Bundle]) -> list[Picture]:
     """A picture of every table that has cliques of several attributes."""
     titles = {f"Cliques of {_title(one)}": one.tables.get("cliques") for one in bundles}
     return [
-        Picture(title, model_graph(cliques, title=title), cliques_seen(cliques))
+        model_graph(cliques, title=title)
         for title, cliques in titles.items()
         if cliques is not None and any(", " in text for text in cliques["attributes"].tolist())
     ]
@@ -178,18 +174,14 @@ def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
     """One picture of the clusterings, if there are any."""
     if not bundles:
         return []
-    views = [
-        ClusterView.of(
-            name,
-            bundle.tables,
-            spec.domain.box(tuple(bundle.tables["centres"])),
-            spec.point,
-            dates_of(spec.domain),
-        )
-        for name, bundle in zip(_names(bundles), bundles, strict=True)
-    ]
-    title = _title_of(bundles, "Centres")
-    return [Picture(title, cluster_maps(views, title=title), maps_seen(views))]
+    named = zip(_names(bundles), bundles, strict=True)
+    views = [_view(spec, name, bundle) for name, bundle in named]
+    return [cluster_maps(views, title=_title_of(bundles, "Centres"))]
+
+
+def _view(spec: DatasetSpec, name: str, bundle: Bundle) -> ClusterView:
+    box, dates = spec.domain.box(tuple(bundle.tables["centres"])), dates_of(spec.domain)
+    return ClusterView.of(name, bundle.tables, box, spec.point, dates)
 
 
 def _names(bundles: Sequence[Bundle]) -> list[str]:
@@ -261,38 +253,46 @@ def _compared(evaluated: Mapping[str, Any], model: str) -> tuple[ComparedTable, 
     return from_compared(evaluated.get("compared", {}).get(model, []))
 
 
-def _totals(names: Sequence[str], evaluations: Mapping[str, Any]) -> dict[str, list[Noisy]]:
+def _totals(names: Sequence[str], evaluations: Mapping[str, Any]) -> dict[str, list[WindowNumber]]:
     """Model → its noisy number of rows of each window."""
-    totals: dict[str, list[Noisy]] = {}
+    totals: dict[str, list[WindowNumber]] = {}
     for name in names:
         for model, total in evaluations[name].get("totals", {}).items():
-            totals.setdefault(model, []).append(Noisy(name, *total))
+            totals.setdefault(model, []).append(WindowNumber(name, *total))
     return totals
 
 
 def _over_time(
     spec: DatasetSpec,
     quality: Mapping[str, Sequence[QualityRow]],
-    totals: Mapping[str, Sequence[Noisy]],
+    totals: Mapping[str, Sequence[WindowNumber]],
 ) -> list[Picture]:
     """The noisy totals, and each metric, over all windows."""
     pictures = []
     if totals:
         title = "Noisy number of rows"
-        picture = over_windows(totals, spec.cut, label="rows", title=title)
-        pictures.append(Picture(f"{title} over time", picture, windows_seen(title, totals)))
+        pictures.append(_windows_picture(spec, totals, Up("rows", floor=0.0), title, title))
     for metric in metrics_of(row for rows in quality.values() for row in rows):
-        about, found = metric_named(metric), dict[str, list[Noisy]]()
+        about, numbers = metric_named(metric), dict[str, list[WindowNumber]]()
         for name, rows in quality.items():
             for row in rows:
                 if row.metric == metric:
-                    one = Noisy(name, row.value, row.deviation or 0.0)
-                    found.setdefault(row.model, []).append(one)
-        label = f"{about.short}\n{about.better}"
-        picture = over_windows(found, spec.cut, label=label, title=about.title)
-        seen = windows_seen(about.short, found)
-        pictures.append(Picture(f"{about.short} over time", picture, seen))
+                    number = WindowNumber(name, row.value, row.deviation or 0.0)
+                    numbers.setdefault(row.model, []).append(number)
+        up = Up(about.short, floor=0.0, reading=about.better)
+        pictures.append(_windows_picture(spec, numbers, up, about.title, about.short))
     return pictures
+
+
+def _windows_picture(
+    spec: DatasetSpec,
+    numbers: Mapping[str, Sequence[WindowNumber]],
+    up: Up,
+    title: str,
+    short: str,
+) -> Picture:
+    panel = window_panel(numbers, spec.cut, up)
+    return line_chart([panel], title=title, footnote=NOISE_BARS, caption=f"{short} over time")
 
 
 def _last_maps(spec: DatasetSpec, newest: Sequence[PrivateRelease]) -> list[Picture]:
@@ -301,22 +301,15 @@ def _last_maps(spec: DatasetSpec, newest: Sequence[PrivateRelease]) -> list[Pict
     shown = [one for one in maps if one.bundle.model == maps[0].bundle.model][:_MAPS]
     if not shown:
         return []
-    views = [
-        ClusterView.of(
-            one.spec.window,
-            one.bundle.tables,
-            spec.domain.box(tuple(one.bundle.tables["centres"])),
-            spec.point,
-            dates_of(spec.domain),
-        )
-        for one in reversed(shown)
-    ]
+    views = [_view(spec, one.spec.window, one.bundle) for one in reversed(shown)]
     title = f"Centres of {shown[0].bundle.model}, the last windows"
-    return [Picture(title, cluster_maps(views, title=title), maps_seen(views))]
+    return [cluster_maps(views, title=title)]
 
 
 def _timeline(
-    names: Sequence[str], spent: Mapping[str, Fraction], totals: Mapping[str, Sequence[Noisy]]
+    names: Sequence[str],
+    spent: Mapping[str, Fraction],
+    totals: Mapping[str, Sequence[WindowNumber]],
 ) -> Timeline:
     """One line a window: what everything ever released of it has cost, and its noisy totals."""
     by_window = {
@@ -354,10 +347,11 @@ def compare_k_anonymous(
     ledger = open_population(spec, home)
     releases = list(_releases(spec, home, evaluations))
     pictures = tuple(
-        Picture(
-            caption,
-            k_anonymity_plot(values, figure=name, title=f"{spec.title}: {caption}"),
-            k_anonymity_seen(values, figure=name),
+        line_chart(
+            [k_anonymity_panel(values, figure=name)],
+            title=f"{spec.title}: {caption}",
+            footnote=EXACT_OVER_K,
+            caption=caption,
         )
         for name, caption in _PICTURES.items()
         if (values := figure_over_k(releases, name))

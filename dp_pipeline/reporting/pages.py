@@ -1,51 +1,31 @@
 """Cards, reports and summaries of releases, of an ε or of a K, from templates.
 
-Facts go in, and nothing of them becomes markup: every sentence is in ``templates/``, and a value is
-escaped where it is printed, for HTML by Jinja2, for Markdown by ``plain``. A name that no fact has
-is an error, not an empty place.
-
-A card as an HTML page: the same sentences as its Markdown, without a second set of templates.
-
-Only the Markdown that ``pages.card`` makes is read: titles, points, tables and paragraphs of one
-line each, strong words, and a backslash before every sign that is none of markup.
+Facts go in; every sentence is in ``templates/``.
 """
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cache
-from html.parser import HTMLParser
-from itertools import groupby, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from dp_pipeline.files import make_private, write_whole
 from dp_pipeline.release.bundle import REFINES, Bundle
-from dp_pipeline.reporting.figures.picture import SIGNATURE, is_tall
-from dp_pipeline.reporting.figures.seen import Picture
+from dp_pipeline.reporting.figures import Picture
 from dp_pipeline.reporting.metrics import (
     FIGURES,
     QualityRow,
     SummaryTable,
-    measure_text,
     metrics_of,
     pivot,
     sample_words,
-    share_text,
 )
 from dp_pipeline.reporting.prices import Outlook, Prices, prices_of
 from dp_pipeline.reporting.releases import KAnonymousRelease, Level, ReportedRelease, Standing
-from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain, times_text
-from dp_pipeline.spec.amounts import delta_text, epsilon_text
+from dp_pipeline.reporting.rendering import render, write_page
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import BoundaryViolation
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 class Timeline(NamedTuple):
@@ -104,8 +84,7 @@ def write_report(  # noqa: PLR0913
         spec=spec,
         releases=releases,
         warnings=_grouped((text, one.name) for one in releases for text in one.warnings),
-        pictures=[_embedded(one) for one in pictures],
-        has_tall_picture=any(is_tall(one.png) for one in pictures),
+        pictures=pictures,
         beside=beside,
         outlook=outlook,
         written=written or datetime.now(UTC),
@@ -224,169 +203,3 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     for text, name in pairs:
         groups.setdefault(text, []).append(name)
     return groups
-
-
-def _embedded(picture: Picture) -> Mapping[str, str]:
-    """A picture as the page itself holds it."""
-    if not picture.png.startswith(SIGNATURE):
-        raise BoundaryViolation(
-            f"picture {picture.caption[:60]!r}: expected a PNG, got another format"
-        )
-    data = base64.b64encode(picture.png).decode()
-    return {"caption": picture.caption, "data": data, "seen": picture.seen}
-
-
-_TEMPLATES = Path(__file__).parent / "templates"
-_MARKDOWN = ".md.j2"
-_FILTERS: Mapping[str, Any] = {
-    "cost": cost_text,
-    "count": lambda number: f"{number:,.0f}",
-    "delta": delta_text,
-    "epsilon": epsilon_text,
-    "measure": measure_text,
-    "number": lambda number: number_text(float(number)),
-    "parameters": parameter_words,
-    "share": share_text,
-    "times": times_text,
-}
-
-
-def write_page(path: Path, template: str, **facts: Any) -> Path:
-    """Write one self-contained HTML page to ``path``, for its owner only, and return it; an older
-    one is replaced whole.
-    """
-    content = render(template, **facts)
-    make_private(path.parent)
-    write_whole(path, lambda file: file.write(f"{content}\n".encode()))
-    return path
-
-
-def render(template: str, **facts: Any) -> str:
-    """The text of a template of ``templates/`` with these facts in it."""
-    is_markdown = template.endswith(_MARKDOWN)
-    text = _environment(is_markdown=is_markdown).get_template(template).render(facts)
-    return _unwrapped(text) if is_markdown else " ".join(text.split())
-
-
-@cache
-def _environment(*, is_markdown: bool) -> Environment:
-    """Jinja2 is imported by whoever writes a page: the command line starts without it."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    def as_markdown(value: Any) -> Markup:
-        return value if isinstance(value, Markup) else Markup(plain(str(value)))
-
-    environment = Environment(
-        autoescape=True,
-        finalize=as_markdown if is_markdown else None,
-        loader=FileSystemLoader(_TEMPLATES),
-        lstrip_blocks=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.filters |= _FILTERS
-    return environment
-
-
-def _unwrapped(text: str) -> str:
-    """Markdown in which a paragraph, a point and a line of a table are one line each, however they
-    are wrapped in the template, and headings stand apart. No value can look like the beginning of
-    one of them: it is escaped already.
-    """
-    lines = [""]
-    for line in map(str.strip, text.splitlines()):
-        if line.startswith("#"):
-            lines += ["", line, ""]
-        elif not line or not lines[-1] or line.startswith(("- ", "|")):
-            lines.append(line)
-        else:
-            lines[-1] += f" {line}"
-    kept = [line for before, line in pairwise(lines) if before or line]
-    return "\n".join(kept).strip() + "\n"
-
-
-Cell = list[tuple[bool, str]]
-"""Pieces of text, each with whether it is strong."""
-
-_KINDS = (("# ", "title"), ("## ", "heading"), ("- ", "points"), ("|", "table"))
-_RULE = re.compile(r"\|( :?-+:? \|)+")
-"""The line under the head of a table."""
-_BAR = re.compile(r"(?<!\\)\|")
-_STRONG = re.compile(r"(?<!\\)\*\*")
-_ESCAPED = re.compile(r"\\(.)")
-
-
-class Block(NamedTuple):
-    """What stands together on a page.
-
-    kind    ``title``, ``heading``, ``paragraph``, ``points`` or ``table``
-    lines   one a point or row, one cell each but in tables
-    """
-
-    kind: str
-    lines: list[list[Cell]]
-
-    @property
-    def text(self) -> str:
-        """Its words."""
-        return " ".join(
-            "".join(text for _, text in cell).strip() for line in self.lines for cell in line
-        )
-
-
-def card_page(markdown: str) -> str:
-    """The page of a card in Markdown; it asks nothing of the network."""
-    return render("card.html.j2", blocks=list(_blocks(markdown))) + "\n"
-
-
-def says_the_same(page: str, markdown: str) -> bool:
-    """Whether the words of a page and those of a card in Markdown are the same, in their order."""
-    told = " ".join(block.text for block in _blocks(markdown))
-    seen = _Words()
-    seen.feed(page)
-    return "".join("".join(seen.found).split()) == "".join(told.split())
-
-
-def _blocks(markdown: str) -> Iterable[Block]:
-    lines = [(_kind(line), line) for line in markdown.splitlines()]
-    for kind, found in groupby(lines, key=lambda one: one[0]):
-        together = [_cells(kind, line) for _, line in found if not _RULE.fullmatch(line)]
-        if kind in ("points", "table"):
-            yield Block(kind, together)
-        elif kind:
-            yield from (Block(kind, [line]) for line in together)
-
-
-def _kind(line: str) -> str:
-    if not line.strip():
-        return ""
-    return next((kind for sign, kind in _KINDS if line.startswith(sign)), "paragraph")
-
-
-def _cells(kind: str, line: str) -> list[Cell]:
-    signs = {kind: sign for sign, kind in _KINDS if kind != "table"}
-    if kind == "table":
-        return [_cell(text.strip()) for text in _BAR.split(line)[1:-1]]
-    return [_cell(line.removeprefix(signs.get(kind, "")))]
-
-
-def _cell(text: str) -> Cell:
-    pieces = _STRONG.split(text)
-    return [(at % 2 == 1, _ESCAPED.sub(r"\1", piece)) for at, piece in enumerate(pieces)]
-
-
-class _Words(HTMLParser):
-    """The words that a browser shows of the body of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self._is_shown = False
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
-        self._is_shown = self._is_shown or tag == "body"
-
-    def handle_data(self, data: str) -> None:
-        if self._is_shown:
-            self.found.append(data)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dp_pipeline.reporting.noisy_answers import MeasuredTable, named
+from dp_pipeline.reporting.rendering import render
 from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.spec.encoding import Names
 
@@ -259,8 +260,6 @@ class QualityReport:
 
     def _repr_html_(self) -> str:
         """The tables that a report shows, for notebooks."""
-        from dp_pipeline.reporting.pages import render
-
         return render("quality.html.j2", report=self, note=self.note)
 
 
@@ -350,6 +349,4 @@ class ClusteringQuality:
         )
 
     def _repr_html_(self) -> str:
-        from dp_pipeline.reporting.pages import render
-
         return render("quality_centres.html.j2", report=self, note=NOT_FOR_PUBLICATION)

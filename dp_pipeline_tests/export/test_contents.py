@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from dp_pipeline.export.folder import files_of
-from dp_pipeline.reporting.pages import card, card_page, says_the_same
+from dp_pipeline.reporting.pages import card
+from dp_pipeline.reporting.rendering import card_page, says_the_same
 from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.export.samples import STRANGE, exported, map_release, table_release
 from dp_pipeline_tests.orchestration.patients import PATIENTS
@@ -180,3 +181,10 @@ def test_a_phone_shows_each_number_of_a_card_under_the_name_of_its_column() -> N
     page = card_page("| Noise | Scale < 1 |\n| --- | ---: |\n| discrete Laplace | 400 |\n")
     assert '<td data-label="Noise">discrete Laplace</td>' in page
     assert '<td data-label="Scale &lt; 1">400</td>' in page
+
+
+def test_no_markdown_of_a_card_becomes_a_link_or_a_picture() -> None:
+    tags = Tags()
+    text = "# a\n\n[b](javascript:x) ![c](d) <e> <https://f.g>\n\n> h\n\n```\ni\n```\n"
+    tags.feed(card_page(text))
+    assert not {"a", "img", "e", "blockquote", "pre", "code"} & set(tags.found)

@@ -1,53 +1,50 @@
 """Charts over K: small, drawn for anything, the same look of a method in all of them."""
 
-import io
 import math
 
-import matplotlib.image as mpimg
 import numpy as np
 import pytest
 
-from dp_pipeline.reporting.figures import k_anonymity_plot
-from dp_pipeline.reporting.figures.picture import MOST_BYTES
+from dp_pipeline.reporting.figures import Picture, line_chart
+from dp_pipeline.reporting.figures.curves import k_anonymity_panel
 from dp_pipeline.reporting.releases import figure_over_k
 from dp_pipeline_tests.reporting.samples import k_anonymous, measures
+from dp_pipeline_tests.reporting.test_charts import looks, pixels
 
 pytestmark = pytest.mark.chain
 
 NAN = math.nan
 
 
-def pixels(png: bytes) -> np.ndarray:
-    assert png.startswith(b"\x89PNG")
-    assert len(png) < MOST_BYTES
-    return mpimg.imread(io.BytesIO(png))
+def plot(values: dict[str, dict[int, float]], figure: str = "auc", title: str = "t") -> Picture:
+    return line_chart([k_anonymity_panel(values, figure=figure)], title=title, footnote="")
 
 
-def auc(**values: dict[int, float]) -> bytes:
-    return k_anonymity_plot(values, figure="auc", title="t")
+def auc(**values: dict[int, float]) -> Picture:
+    return plot(values)
 
 
 def test_a_plot_shows_its_numbers():
     flat, steep = {2: 0.9, 50: 0.9}, {2: 0.9, 50: 0.8}
     drawn = [auc(a=flat, b=steep), auc(a=steep, b=steep), auc(b=flat, a=steep)]
-    assert len(set(drawn)) == 3
-    assert auc(a=flat, b=steep) == drawn[0]
+    assert looks(*drawn) == 3
+    assert looks(drawn[0], auc(a=flat, b=steep)) == 1
 
 
 def test_k_of_zero_has_a_place_of_its_own():
-    assert auc(a={0: 0.9, 2: 0.8}) != auc(a={1: 0.9, 2: 0.8})
-    assert auc(a={0: 0.9, 2: 0.8}) != auc(a={2: 0.8})
+    assert looks(auc(a={0: 0.9, 2: 0.8}), auc(a={1: 0.9, 2: 0.8})) == 2
+    assert looks(auc(a={0: 0.9, 2: 0.8}), auc(a={2: 0.8})) == 2
 
 
 def test_a_k_without_a_number_breaks_the_line():
     whole = {0: 0.9, 2: 0.85, 5: 0.8}
-    assert auc(a=whole, b={0: 0.9, 2: NAN, 5: 0.8}) == auc(a=whole, b={0: 0.9, 5: 0.8})
-    assert auc(a=whole, b={0: 0.9, 2: 0.85, 5: 0.8}) != auc(a=whole, b={0: 0.9, 5: 0.8})
+    assert looks(auc(a=whole, b={0: 0.9, 2: NAN, 5: 0.8}), auc(a=whole, b={0: 0.9, 5: 0.8})) == 1
+    assert looks(auc(a=whole, b={0: 0.9, 2: 0.85, 5: 0.8}), auc(a=whole, b={0: 0.9, 5: 0.8})) == 2
 
 
 def test_a_method_keeps_its_look_when_another_one_has_no_numbers():
     lines = {"b": {2: 0.9, 5: 0.8}}
-    assert auc(a={2: NAN}, **lines) != auc(**lines)
+    assert looks(auc(a={2: NAN}, **lines), auc(**lines)) == 2
 
 
 @pytest.mark.parametrize("figure", ["auc", "seconds", "kept"])
@@ -67,13 +64,13 @@ def test_a_method_keeps_its_look_when_another_one_has_no_numbers():
 )
 @pytest.mark.usefixtures("coarse")
 def test_a_plot_is_drawn_for_awkward_numbers(values, figure: str):
-    pixels(k_anonymity_plot(values, figure=figure, title=r"$\frac{<script>$"))
+    pixels(plot(values, figure, r"$\frac{<script>$"))
 
 
 def test_ten_methods_at_six_k_are_one_small_picture():
     rng = np.random.default_rng(7)
     values = {f"method_{at}": {k: rng.random() for k in (0, 2, 5, 10, 20, 50)} for at in range(10)}
-    height, width = pixels(k_anonymity_plot(values, figure="auc", title="t")).shape[:2]
+    height, width = pixels(plot(values)).shape[:2]
     assert height < width
 
 

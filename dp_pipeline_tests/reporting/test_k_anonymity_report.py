@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.reporting.figures import k_anonymity_plot
-from dp_pipeline.reporting.figures.seen import Picture
+from dp_pipeline.reporting.figures import Picture, line_chart
+from dp_pipeline.reporting.figures.curves import k_anonymity_panel
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.releases import Standing
 from dp_pipeline.spec.errors import BoundaryViolation
@@ -29,8 +29,9 @@ def written(folder: Path, **changes) -> str:
     return path.read_text(encoding="utf-8").replace("> <", "><")
 
 
-def picture() -> bytes:
-    return k_anonymity_plot({"kjig": {2: 0.9}}, figure="auc", title="t")
+def picture() -> Picture:
+    panel = k_anonymity_panel({"kjig": {2: 0.9}}, figure="auc")
+    return line_chart([panel], title="t", footnote="f")
 
 
 def cells(page: str, caption: str) -> dict[str, list[str]]:
@@ -47,7 +48,7 @@ def cells(page: str, caption: str) -> dict[str, list[str]]:
 
 def test_a_page_is_well_formed_and_asks_nothing_of_the_network(tmp_path):
     releases = [k_anonymous(figures={"auc": 0.9})]
-    pictures = [Picture("AUC", picture(), "seen")]
+    pictures = [picture()]
     text = written(tmp_path, releases=releases, pictures=pictures)
     assert not re.search(r"https?:|url\(|@import|//\w", re.sub(r"base64,[\w+/=]+", "", text))
     assert "default-src 'none'" in text
@@ -56,8 +57,8 @@ def test_a_page_is_well_formed_and_asks_nothing_of_the_network(tmp_path):
         assert not any(name.startswith("on") for name in attributes)
         for name in ("src", "href"):
             assert (attributes.get(name) or "data:").startswith("data:")
-    (source,) = re.findall(r'src="data:image/png;base64,([^"]+)"', text)
-    assert base64.b64decode(source) == pictures[0][1]
+    (source,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', text)
+    assert base64.b64decode(source) == pictures[0].svg
 
 
 def test_a_page_says_in_big_letters_what_its_releases_are_not(tmp_path):
@@ -140,7 +141,7 @@ def test_numbers_pictures_and_left_out_labels_of_sensitive_rows_are_refused(tmp_
     labelled = k_anonymous(**SENSITIVE, left_out=[("a", 1, 1.0)])
     with pytest.raises(BoundaryViolation, match="no labels of sensitive rows that were left out"):
         written(tmp_path, **{**arguments, "releases": [labelled]})
-    pictures = [Picture("AUC", picture(), "seen")]
+    pictures = [picture()]
     with pytest.raises(BoundaryViolation, match="no pictures of sensitive rows, got 1"):
         written(tmp_path, **arguments, pictures=pictures)
     assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.reporting.figures.tables import ModelGraph
+from dp_pipeline.reporting.figures.model_graph import ModelGraph
 from dp_pipeline_tests.reporting.samples import cliques
 
 

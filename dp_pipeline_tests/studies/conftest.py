@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -75,5 +76,5 @@ def prepared_of(finished_of: FolderOf, tmp_path: Path) -> FolderOf:
 @pytest.fixture(autouse=True)
 def empty_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are drawn by the finished studies alone; elsewhere they are empty files."""
-    monkeypatch.setattr(report, "line_chart", lambda *_, **__: b"")
+    monkeypatch.setattr(report, "line_chart", lambda *_, **__: Mock(png=b""))
     monkeypatch.setattr(report, "bar_chart", lambda *_, **__: b"")

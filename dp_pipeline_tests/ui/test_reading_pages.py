@@ -10,10 +10,11 @@ import pytest
 
 from dp_pipeline.ledger import Balance
 from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
-from dp_pipeline.reporting.figures import utility_plot
-from dp_pipeline.reporting.figures.seen import Picture, utility_seen
-from dp_pipeline.reporting.pages import card_page, write_report
+from dp_pipeline.reporting.figures import line_chart
+from dp_pipeline.reporting.figures.curves import NOISE_BARS, utility_panels
+from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.prices import Outlook
+from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline_tests.raw.written import ingested, written_spec
 from dp_pipeline_tests.reporting.golden_pages import BESIDE, PEOPLE, golden_texts
 from dp_pipeline_tests.reporting.samples import (
@@ -38,14 +39,14 @@ pytestmark = pytest.mark.ui
 def report(folder: Path) -> Path:
     """A report with an alarm, two models, a picture, charges, and an account."""
     rows = [bought(model, one, 1.0 + one, 0.1) for model in "ab" for one in (HALF, ONE)]
-    png = utility_plot(rows, metric="nicv", title="NICV")
+    panels = utility_panels(rows, ["nicv"])
     return write_report(
         folder / "report.html",
         level="epsilon",
         spec=PEOPLE,
         releases=[release(spec=PEOPLE), release(spec=PEOPLE, **SEEDED)],
         rows=rows,
-        pictures=[Picture("NICV over ε", png, utility_seen(rows, ["nicv"]))],
+        pictures=[line_chart(panels, title="NICV over ε", footnote=NOISE_BARS)],
         beside=BESIDE,
         outlook=Outlook(Balance(ceiling=TEN, spent=ONE, currency=PEOPLE.currency), price=HALF),
         written=WRITTEN,

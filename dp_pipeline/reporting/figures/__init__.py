@@ -1,22 +1,21 @@
-"""The charts that reports and Dagster show, as PNG: below 50 kB; graphs and marginals 100 kB, maps
-200 kB.
+"""The charts that reports and Dagster show: lines, bars, maps and graphs, with what they show in
+words.
 """
 
+from dp_pipeline.reporting.figures.budget import BudgetHistory, budget_staircase, window_costs
 from dp_pipeline.reporting.figures.cluster_map import cluster_maps
-from dp_pipeline.reporting.figures.curves import (
-    budget_staircase,
-    k_anonymity_plot,
-    utility_panels,
-    utility_plot,
-)
-from dp_pipeline.reporting.figures.tables import marginal_bars, model_graph
+from dp_pipeline.reporting.figures.lines import line_chart
+from dp_pipeline.reporting.figures.marginals import marginal_bars
+from dp_pipeline.reporting.figures.model_graph import model_graph
+from dp_pipeline.reporting.figures.picture import Picture
 
 __all__ = [
+    "BudgetHistory",
+    "Picture",
     "budget_staircase",
     "cluster_maps",
-    "k_anonymity_plot",
+    "line_chart",
     "marginal_bars",
     "model_graph",
-    "utility_panels",
-    "utility_plot",
+    "window_costs",
 ]

@@ -14,6 +14,8 @@ import numpy as np
 
 from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, rows_text
+from dp_pipeline.reporting.figures.picture import Picture, list_first
+from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.encoding import Coordinate, FloatArray
 
 if TYPE_CHECKING:
@@ -95,9 +97,6 @@ def _on_few_edges(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, Flo
 MOST_OUTLINES = 2500
 """Boxes that an eye still tells apart by their outlines, in a picture of one panel."""
 
-MOST_MAP_BYTES = 200_000
-"""Many panels are worth a larger picture than one chart is."""
-
 MOST_NUMBERS = 36
 """Centres whose numbers can be told apart in a picture of one panel; of many panels a third."""
 
@@ -107,9 +106,12 @@ _MARGIN = 0.15
 _SHADES = ("#ffffff", "#d6e8f5", "#94c3e4", "#4594cb", "#1a659e", "#0c2c52")
 _CENTRE = "#d55e00"
 
+_PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
+"""Behind a text that stands on the map."""
 
-def cluster_maps(views: Sequence[ClusterView], *, title: str) -> bytes:
-    """PNG of less than ``MOST_MAP_BYTES``: one panel a clustering, all with the same shades.
+
+def cluster_maps(views: Sequence[ClusterView], *, title: str) -> Picture:
+    """Draw one panel a clustering, all with the same shades.
 
     Negative weights are white. Where there are more than two columns the two with the widest
     declared intervals are shown, or those that are a place, and boxes are summed over the others;
@@ -125,7 +127,7 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> bytes:
         panel.set_axis_off()
     if not views:
         picture.say_nothing_to_show(panels[0], "no centres yet")
-        return picture.png(figure, most=MOST_MAP_BYTES)
+        return Picture(title, figure, list_first(()))
     densities = [Density.of_synopsis(view.columns, view.table, view.box) for view in views]
     highest = max(1.0, *(density.highest for density in densities))
     is_shared = len({view.axes for view in views}) == 1
@@ -139,7 +141,24 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> bytes:
     if across == 1 and len(views[0].table["weight"]):
         _explain_shades(figure, panels[0], highest)
     picture.set_footnote(figure, _footnote(views))
-    return picture.png(figure, most=MOST_MAP_BYTES)
+    x, y = views[0].columns
+    axes = f"{x} runs to the right" + (f", {y} upwards" if y else "")
+    words = f"Map of released centres: {axes}. {list_first(map(_view_text, views))}"
+    return Picture(title, figure, words)
+
+
+def _view_text(view: ClusterView) -> str:
+    """How many centres there are, and where the largest one is."""
+    many = f"{view.name}: {len(view.centres)} centres"
+    if view.sizes is None or not len(view.sizes):
+        return many
+    at = int(np.argmax(view.sizes))
+    columns = view.columns[:1] if view.is_strip else view.columns
+    place = ", ".join(
+        f"{name} = {view.dates.get(name, number_text)(float(number))}"
+        for name, number in zip(columns, view.centres[at], strict=False)
+    )
+    return f"{many}, the largest at {place} with {number_text(view.sizes[at])} noisy rows"
 
 
 def draw_map(axes: Axes, view: ClusterView) -> None:
@@ -173,7 +192,9 @@ def _draw(
         )
     )
     shades = LinearSegmentedColormap.from_list("density", _SHADES)
-    axes.pcolormesh(x, y, density.cells.T, cmap=shades, norm=_norm(highest), linewidth=0)
+    axes.pcolormesh(
+        x, y, density.cells.T, cmap=shades, norm=_norm(highest), linewidth=0, rasterized=True
+    )
     if not is_small:
         _outline(axes, view)
     _mark_centres(axes, view, is_small=is_small)
@@ -207,6 +228,7 @@ def _outline(axes: Axes, view: ClusterView) -> None:
             edgecolors="#10243a",
             linewidths=0.3,
             alpha=0.28,
+            rasterized=True,
         ),
         autolim=False,
     )
@@ -236,8 +258,6 @@ def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
 
 def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
     """The noisy rows of every centre beside it, or of none where they would cover each other."""
-    from matplotlib.patheffects import withStroke
-
     if view.sizes is None or len(view.sizes) > (MOST_NUMBERS // 3 if is_small else MOST_NUMBERS):
         return
     for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
@@ -250,7 +270,7 @@ def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
             ha="right" if is_left else "left",
             fontsize=6 if is_small else 7.5,
             color=picture.INK,
-            path_effects=[withStroke(linewidth=1.6, foreground="white")],
+            bbox=_PAPER,
             zorder=6,
         )
 
@@ -290,7 +310,7 @@ def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
         ha="center",
         fontsize=7,
         color=picture.INK,
-        path_effects=[withStroke(linewidth=1.6, foreground="white")],
+        bbox=_PAPER,
         zorder=7,
     )
 

@@ -8,29 +8,43 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from dp_pipeline.reporting.figures import picture
+from dp_pipeline.reporting.figures.picture import Picture, list_first
 from dp_pipeline.reporting.text import number_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LOG_FROM = 8.0
 """A largest value this many times the smallest is drawn on a log axis."""
 
 _STEP_ASIDE, _WIDEST_ASIDE = 0.03, 0.12
-_LINE, _AROUND = 0.19, 1.1
-"""Inches from one name to the next, and above and below the axes."""
+_LINE, _AROUND, _PANEL = 0.19, 1.1, 2.0
+"""Inches from one name to the next, above and below the axes, and of one of several axes."""
+
+EPOCH = datetime(1970, 1, 1)
+
+
+def day_of(moment: datetime) -> float:
+    """What a clock shows, in any zone, as Matplotlib counts it: days since 1970.
+
+    >>> day_of(datetime(1970, 1, 2, 12))
+    1.5
+    """
+    return (moment.replace(tzinfo=None) - EPOCH) / timedelta(days=1)
 
 
 class Point(NamedTuple):
     """One number.
 
-    at      ε, K or time in days (``matplotlib.dates.date2num``)
+    at      ε, K or time in days (``day_of``)
     value   NaN breaks the line
     bar     half of the length of its error bar; 0: none
     """
@@ -81,9 +95,10 @@ class Line:
 class Across:
     """The horizontal axis.
 
+    symbol  of a number in words: ε, K; none of a time
     kind    ``log``: numbers above 0; ``apart``: numbers side by side, a step apart, which is nearly
             log and has room for 0; ``time``: days
-    ticks   every number → its text, ascending; none of a time
+    ticks   every number → its text, ascending; of a time for words alone
     span    first and last moment of a time
     """
 
@@ -91,6 +106,7 @@ class Across:
     kind: Literal["log", "apart", "time"]
     ticks: Mapping[float, str] = field(default_factory=dict)
     span: tuple[float, float] = (0.0, 1.0)
+    symbol: str = ""
 
     def place(self, at: float) -> float:
         """Where a number stands, in the units of the axis.
@@ -100,11 +116,21 @@ class Across:
         """
         return float(list(self.ticks).index(at)) if self.kind == "apart" else float(at)
 
+    def text(self, at: float) -> str:
+        """A number in words.
+
+        >>> Across("", "log", {0.5: "1/2"}, symbol="ε").text(0.5), Across("", "time").text(1.5)
+        ('ε = 1/2', '1970-01-02')
+        """
+        tick = self.ticks.get(at, f"{EPOCH + timedelta(days=at):%Y-%m-%d}")
+        return f"{self.symbol} = {tick}" if self.symbol else tick
+
 
 @dataclass(frozen=True)
 class Up:
     """The vertical axis.
 
+    reading      unit, and which values are better, in words
     kind         ``auto``: log where lines of small values would be flat, else linear;
                  ``signed log``: linear from −100 to 100, log beyond
     floor        value that a linear axis begins with, or below; None: with the lowest one
@@ -115,70 +141,149 @@ class Up:
     kind: Literal["auto", "log", "linear", "signed log"] = "auto"
     floor: float | None = None
     references: Sequence[tuple[float, str]] = ()
+    reading: str = ""
 
-    def is_log(self, lines: Sequence[Line]) -> bool:
-        """Whether the lines are drawn over a log axis."""
-        values = [point.value for point in _finite(lines)]
+    def is_log(self, values: Sequence[float]) -> bool:
+        """Whether the values are drawn over a log axis."""
         is_wide = min(values) > 0 and max(values) > LOG_FROM * min(values)
         return self.kind == "log" or (self.kind == "auto" and is_wide)
 
-    def heading(self, lines: Sequence[Line]) -> str:
-        """The label, which says so where nobody else has decided on a log scale."""
-        is_found = self.kind == "auto" and self.is_log(lines)
-        return f"{self.label}, log scale" if is_found else self.label
+
+class Bar(NamedTuple):
+    """A bar behind the lines: where it begins and ends, and how high it is."""
+
+    first: float
+    last: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    lines   those without a number are not drawn
+    """
+
+    lines: Sequence[Line]
+    across: Across
+    up: Up
+    bars: Sequence[Bar] = ()
+
+    @property
+    def points(self) -> list[Point]:
+        """Every number that is drawn; the heights of bars among them."""
+        points = [point for line in self.lines for point in line.points]
+        points += [Point(bar.first, bar.height) for bar in self.bars]
+        return [point for point in points if math.isfinite(point.value)]
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the vertical axis is a log axis."""
+        return self.up.is_log([point.value for point in self.points])
+
+    @property
+    def heading(self) -> str:
+        """The name of the vertical axis, which says so where nobody else decided on a log scale."""
+        return (
+            f"{self.up.label}, log scale"
+            if self.up.kind == "auto" and self.is_log
+            else self.up.label
+        )
+
+    @property
+    def alt_text(self) -> str:
+        """What it shows in words: where every line begins and ends, or how high every bar is."""
+        reading = f" ({self.up.reading})" if self.up.reading else ""
+        texts = [text for line in self.lines if (text := self._line_text(line))]
+        texts = texts or [
+            f"{self.across.text(bar.first)}: {number_text(bar.height)}" for bar in self.bars
+        ]
+        over = self.across.symbol or "time"
+        return f"{self.up.label} over {over}{reading}. {list_first(texts)}"
+
+    def _line_text(self, line: Line) -> str:
+        joined = [(at, value) for at, value in line.joined if math.isfinite(value)]
+        if not joined:
+            return ""
+        texts = [f"{number_text(value)} at {self.across.text(at)}" for at, value in joined]
+        is_one = joined[0][0] == joined[-1][0]
+        return f"{line.name}: {texts[-1] if is_one else f'from {texts[0]} to {texts[-1]}'}"
 
 
 def line_chart(
-    lines: Sequence[Line],
+    panels: Sequence[Panel],
     *,
-    across: Across,
-    up: Up,
     title: str,
     footnote: str,
+    caption: str = "",
     width: float = picture.WIDTH,
-) -> bytes:
-    """PNG of all lines in one pair of axes, as high as the names at their ends need; a picture that
-    says so where there is no number.
+) -> Picture:
+    """Draw one pair of axes, each line named at its end, or several small ones with a list of
+    names; where there is no number a picture says so.
 
-    width   in inches
+    caption   the title where it is empty
+    width     in inches, of one pair of axes
     """
-    height = max(3.5, _AROUND + 1.4 * _LINE * len(lines))
+    shown = [panel for panel in panels if panel.points]
+    words = " ".join(panel.alt_text for panel in panels)
+    if len(shown) == 1:
+        figure = _draw_one(shown[0], title, width)
+    else:
+        figure = _draw_several(shown, title)
+        footnote = f"Across: {shown[0].across.label}.\n{footnote}" if shown else ""
+    picture.set_footnote(figure, footnote)
+    return Picture(caption or title, figure, words or list_first(()))
+
+
+def _draw_one(panel: Panel, title: str, width: float) -> Figure:
+    """As high as the names at the ends of lines need."""
+    height = max(3.5, _AROUND + 1.4 * _LINE * len(panel.lines))
     figure = picture.new_figure(width, height)
     axes = figure.add_subplot()
     picture.set_title(figure, title)
-    if not _finite(lines):
-        picture.say_nothing_to_show(axes, "no numbers yet")
-        return picture.png(figure)
-    draw_lines(axes, lines, across, up)
-    axes.set_xlabel(across.label)
-    axes.set_ylabel(up.heading(lines))
-    name_ends(axes, lines, across, gap=_LINE / (height - _AROUND))
-    picture.set_footnote(figure, footnote)
-    return picture.png(figure)
+    draw_panel(axes, panel)
+    axes.set_xlabel(panel.across.label)
+    axes.set_ylabel("\n".join(filter(None, (panel.heading, panel.up.reading))))
+    _name_ends(axes, panel, gap=_LINE / (height - _AROUND))
+    return figure
 
 
-def draw_lines(axes: Axes, lines: Sequence[Line], across: Across, up: Up) -> None:
-    """Lines over both scales, at least one number among them; axes without labels."""
-    for index, line in enumerate(lines):
-        _draw(axes, line, across, _aside(lines, across, index))
-    _scale_across(axes, across)
-    _scale_up(axes, lines, up)
-    for value, name in up.references:
+def _draw_several(panels: Sequence[Panel], title: str) -> Figure:
+    """Two beside each other; a line has the same look in all of them."""
+    names = dict(sorted((line.place, line.name) for panel in panels for line in panel.lines))
+    figure, grid = picture.new_panels(
+        len(panels), inches=_PANEL, title=title, names=list(names.values())
+    )
+    for axes, panel in zip(grid, panels, strict=True):
+        draw_panel(axes, panel)
+        axes.tick_params(labelsize=7.5)
+        heading = picture.plain(panel.heading, width=36)
+        axes.set_title(heading, loc="left", fontsize=9, color=picture.INK, pad=6)
+    return figure
+
+
+def draw_panel(axes: Axes, panel: Panel) -> None:
+    """Draw bars and lines over both scales, at least one number among them; axes without labels."""
+    for bar in panel.bars:
+        axes.fill_between(
+            [bar.first, bar.last], 0, bar.height, color=picture.COLOURS[4], alpha=0.35, linewidth=0
+        )
+    for index, line in enumerate(panel.lines):
+        _draw(axes, line, panel.across, _aside(panel, index))
+    _scale_across(axes, panel.across)
+    _scale_up(axes, panel)
+    for value, name in panel.up.references:
         _draw_reference(axes, value, name)
     axes.grid(axis="y", color=picture.RULE, linewidth=0.7)
     picture.quiet(axes)
 
 
-def _finite(lines: Sequence[Line]) -> list[Point]:
-    return [point for line in lines for point in line.points if math.isfinite(point.value)]
-
-
-def _aside(lines: Sequence[Line], across: Across, index: int) -> float:
+def _aside(panel: Panel, index: int) -> float:
     """Error bars of several lines would hide each other: each steps a little to the side."""
-    if across.kind != "log" or not any(point.bar for point in _finite(lines)):
+    if panel.across.kind != "log" or not any(point.bar for point in panel.points):
         return 1.0
-    step = min(_STEP_ASIDE, _WIDEST_ASIDE / max(1, len(lines) - 1))
-    return math.exp(step * (index - (len(lines) - 1) / 2))
+    last = len(panel.lines) - 1
+    return math.exp(min(_STEP_ASIDE, _WIDEST_ASIDE / max(1, last)) * (index - last / 2))
 
 
 def _draw(axes: Axes, line: Line, across: Across, aside: float) -> None:
@@ -240,15 +345,15 @@ def _on_two_lines(texts: Sequence[str], at: Sequence[float]) -> list[str]:
     return moved
 
 
-def _scale_up(axes: Axes, lines: Sequence[Line], up: Up) -> None:
+def _scale_up(axes: Axes, panel: Panel) -> None:
     """From the floor to a little above the highest bar; log where a line would be flat."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-    points, extra = _finite(lines), [value for value, _ in up.references]
+    up, points = panel.up, panel.points
+    extra = [value for value, _ in up.references]
     low = min([*(point.value - point.bar for point in points), *extra])
     high = max([*(point.value + point.bar for point in points), *extra])
-    is_log = up.is_log(lines)
-    if is_log:
+    if panel.is_log:
         lowest = min([point.value for point in points] + [one for one in extra if one > 0])
         axes.set_yscale("log")
         subs = (1.0,) if high > 100 * lowest else (1.0, 2.0, 5.0)
@@ -306,11 +411,12 @@ def _draw_reference(axes: Axes, value: float, name: str) -> None:
     )
 
 
-def name_ends(axes: Axes, lines: Sequence[Line], across: Across, *, gap: float) -> None:
+def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:
     """The names of lines beside their ends, pushed ``gap`` (a share of the height) apart where ends
     are close.
     """
-    named = [(line, line.end) for line in lines if line.name and line.end is not None]
+    across = panel.across
+    named = [(line, line.end) for line in panel.lines if line.name and line.end is not None]
     if not named:
         return
     is_stepped = across.kind == "time"

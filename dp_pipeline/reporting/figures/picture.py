@@ -1,4 +1,5 @@
-"""Pictures: figures without global state, small PNGs, colours that everybody can tell apart.
+"""Pictures: figures without global state, as SVG and as small PNG, in colours that everybody can
+tell apart.
 
 Matplotlib and Pillow are imported late: whoever only reads tables does not wait for them.
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +25,47 @@ if TYPE_CHECKING:
 
 Pixels = NDArray[np.uint8]
 
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
+@dataclass(frozen=True)
+class Picture:
+    """One picture: SVG on a page, PNG in Dagster.
 
-def is_tall(png: bytes) -> bool:
-    """Whether a PNG is higher than wide.
-
-    >>> is_tall(encode_png(np.zeros((3, 2, 3), dtype=np.uint8)))
-    True
+    caption    stands below it
+    alt_text   what it shows, in words: for whoever hears a page or gets it without its pictures
     """
-    from PIL import Image
 
-    width, height = Image.open(io.BytesIO(png), formats=["PNG"]).size
-    return height > width
+    caption: str
+    figure: Figure
+    alt_text: str
+
+    @property
+    def png(self) -> bytes:
+        """Its PNG of less than ``MOST_BYTES``."""
+        return png(self.figure)
+
+    @property
+    def svg(self) -> bytes:
+        """Its SVG; texts are texts, drawn in the reader's fonts."""
+        return svg(self.figure)
+
+    @property
+    def is_tall(self) -> bool:
+        """Whether it is higher than wide."""
+        width, height = self.figure.get_size_inches()
+        return bool(height > width)
+
+
+MOST_ITEMS = 8
+"""Lines, attributes or maps of one alternative text."""
+
+
+def list_first(items: Iterable[str]) -> str:
+    """Return the first items in words, and how many more there are: tables have all of them."""
+    every = list(items)
+    if not every:
+        return "Nothing to show yet."
+    more = len(every) - MOST_ITEMS
+    return "; ".join(every[:MOST_ITEMS]) + (f"; and {more} more." if more > 0 else ".")
 
 
 def encode_png(pixels: Pixels) -> bytes:
@@ -53,8 +83,8 @@ def encode_png(pixels: Pixels) -> bytes:
     return encoded.getvalue()
 
 
-MOST_BYTES = 50_000
-"""Dagster shows a picture inside markdown; above this it gets slow."""
+MOST_BYTES = 100_000
+"""Of a PNG: Dagster shows it inside markdown; above this it gets slow."""
 
 WIDTH = 5.4
 """Inches: half a page shows letters of 9 points at their own size, a phone still legibly."""
@@ -85,6 +115,10 @@ _RESOLUTIONS = (160, 128, 100, 80, 64, 48, 32, 16)
 """The first makes 864 pixels of WIDTH: Dagster cuts off what is wider than its dialog."""
 
 
+_IMAGES = 96
+"""Resolution of images inside an SVG: they hold rectangles of one colour."""
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty white figure, in inches, drawn by Agg and known to nobody else."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -98,12 +132,13 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plain(text: str, *, width: int = 64) -> str:
-    """One short line in which no character is a formula.
+    """One short line in which no character is a formula, or none of XML.
 
     >>> plain("a  title with $x$")
     'a title with \\\\$x\\\\$'
     """
     line = " ".join(text.split())
+    line = "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
     short = line if len(line) <= width else line[: width - 1].rstrip() + "…"
     return short.replace("$", r"\$")
 
@@ -142,21 +177,46 @@ def say_nothing_to_show(axes: Axes, why: str) -> None:
     axes.text(0.5, 0.5, why, ha="center", va="center", color=MUTED, transform=axes.transAxes)
 
 
-def png(figure: Figure, *, most: int = MOST_BYTES) -> bytes:
-    """The figure as PNG of less than ``most`` bytes, as sharp as fits.
+def png(figure: Figure) -> bytes:
+    """The figure as PNG of less than ``MOST_BYTES``, as sharp as fits.
 
     The same figure gives the same bytes: no time and no version is written into it.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+    _lay_out(figure)
     for resolution in _RESOLUTIONS:
         figure.set_dpi(resolution)
         canvas: Any = FigureCanvasAgg(figure)
         canvas.draw()
         encoded = encode_png(np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3])
-        if len(encoded) < most:
+        if len(encoded) < MOST_BYTES:
             return encoded
-    raise ValueError(f"picture: expected less than {most} bytes, got {len(encoded)}")
+    raise ValueError(f"picture: expected less than {MOST_BYTES} bytes, got {len(encoded)}")
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place axes once: each drawing with a layout would move them by a little."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure.set_dpi(_RESOLUTIONS[0])
+    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+
+
+def svg(figure: Figure) -> bytes:
+    """The figure as SVG, the same bytes for the same figure; many small parts are one image."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    _lay_out(figure)
+    figure.set_dpi(_IMAGES)
+    encoded = io.BytesIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dp_pipeline"}):
+        unsaid = {"Date": None, "Creator": None}
+        FigureCanvasSVG(figure).print_svg(encoded, metadata=unsaid)  # type: ignore[no-untyped-call]
+    return encoded.getvalue()
 
 
 _AROUND, _LINE = 0.9, 0.21

@@ -1,0 +1,181 @@
+"""What a population has spent: charge by charge below its ceiling, and window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from itertools import accumulate, pairwise
+
+from dp_pipeline.ledger import Entry
+from dp_pipeline.reporting.figures.curves import first_day, over_windows
+from dp_pipeline.reporting.figures.lines import (
+    Across,
+    Bar,
+    Line,
+    Panel,
+    Point,
+    Up,
+    day_of,
+    line_chart,
+)
+from dp_pipeline.reporting.figures.picture import Picture
+from dp_pipeline.spec.amounts import NANO, PURE, Currency, epsilon_text
+from dp_pipeline.spec.windows import Windows
+
+_UNLIMITED = "none"
+
+
+@dataclass(frozen=True)
+class BudgetHistory:
+    """One account in the order of its rows, all amounts in its currency.
+
+    population the population
+    charges    (time, amount) of every charge that has an ε
+    ceilings   (time, ceiling from then on); None where there is none
+    limits     (time, most of a calendar month from then on); None where there is none
+
+    >>> history = BudgetHistory("trips", ((datetime(2026, 1, 5), Fraction(1, 2)),), (), ())
+    >>> history.months
+    {datetime.datetime(2026, 1, 1, 0, 0): Fraction(1, 2)}
+    """
+
+    population: str
+    charges: tuple[tuple[datetime, Fraction], ...]
+    ceilings: tuple[tuple[datetime, Fraction | None], ...]
+    limits: tuple[tuple[datetime, Fraction | None], ...]
+    currency: Currency = PURE
+
+    @classmethod
+    def of(cls, population: str, entries: Sequence[Entry], currency: Currency) -> BudgetHistory:
+        """The history that the ledger's rows of one population tell."""
+        declared = [one for one in entries if one.event in ("account", "raise")]
+        charged = [one for one in entries if one.is_charge and one.nano_epsilon]
+        return cls(
+            population=population,
+            charges=tuple((_time(one), Fraction(one.counted, NANO)) for one in charged),
+            ceilings=tuple((_time(one), _amount(one, "limit", "ceiling")) for one in declared),
+            limits=tuple(
+                (_time(one), _amount(one, "month_limit", "per_month")) for one in declared
+            ),
+            currency=currency,
+        )
+
+    @property
+    def sums(self) -> tuple[Fraction, ...]:
+        """What had been spent after every charge."""
+        return tuple(accumulate(amount for _, amount in self.charges))
+
+    @property
+    def months(self) -> dict[datetime, Fraction]:
+        """First moment of a calendar month with charges → their sum."""
+        sums: dict[datetime, Fraction] = {}
+        for time, amount in self.charges:
+            month = time.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+            sums[month] = sums.get(month, Fraction(0)) + amount
+        return sums
+
+
+def _time(entry: Entry) -> datetime:
+    return datetime.fromisoformat(entry.time).astimezone(UTC)
+
+
+def _amount(entry: Entry, *names: str) -> Fraction | None:
+    """The first of some facts that the row has: an account in pure ε writes no limit beside its
+    ceiling.
+    """
+    text = next((entry.facts[name] for name in names if name in entry.facts), _UNLIMITED)
+    return None if text == _UNLIMITED else Fraction(text)
+
+
+_SHORTEST = timedelta(hours=1)
+"""Of the axis of time: charges of one minute would stand on its edge."""
+
+
+def budget_staircase(history: BudgetHistory) -> Picture:
+    """Draw the sum of all charges over time, with the ceiling as it was raised; where a month has a
+    limit, bars of what each month has cost, and the limit.
+    """
+    many = len(history.charges)
+    footnote = f"{many} charge{'s' * (many != 1)}; nothing is ever refunded."
+    if _has_months(history):
+        footnote += " Bars: what each month has cost."
+    return line_chart(
+        [_staircase(history)] if many else [],
+        title=f"Spent on {history.population}, for ever",
+        footnote=footnote,
+    )
+
+
+def _staircase(history: BudgetHistory) -> Panel:
+    start, end = map(day_of, _span(history))
+    bars = [
+        Bar(max(day_of(month), start), min(day_of(_next(month)), end), float(spent))
+        for month, spent in history.months.items()
+        if _has_months(history)
+    ]
+    across = Across("time of the charge (UTC)", "time", span=(start, end))
+    up = Up(f"{history.currency.symbol}, sum of all charges", "linear", floor=0.0)
+    return Panel(_budget_lines(history), across, up, bars)
+
+
+def _budget_lines(history: BudgetHistory) -> list[Line]:
+    """What was spent, from nothing on, and what was allowed."""
+    spent = [Point(day_of(_span(history)[0]), 0.0)]
+    for (time, _), total in zip(history.charges, history.sums, strict=True):
+        spent.append(Point(day_of(time), float(total)))
+    lines = [Line(f"spent {epsilon_text(history.sums[-1])}", 0, spent, "steps")]
+    allowed = (("ceiling", history.ceilings), ("limit of a month", history.limits))
+    for place, (name, levels) in enumerate(allowed, 1):
+        points = [Point(day_of(time), float(one)) for time, one in levels if one is not None]
+        if points:
+            lines += [Line(f"{name} {points[-1].value:.4g}", place, points, "dashed steps")]
+    return lines
+
+
+def _has_months(history: BudgetHistory) -> bool:
+    """Whether a month ever had a limit."""
+    return any(limit is not None for _, limit in history.limits)
+
+
+def _span(history: BudgetHistory) -> tuple[datetime, datetime]:
+    """First and last moment that is drawn, with a little room after the last step."""
+    times = [time for time, _ in (*history.charges, *history.ceilings)]
+    first, last = min(times), max(times)
+    if _has_months(history):
+        first = min(first, *history.months)
+        last = max(last, *(_next(month) for month in history.months))
+    room = max(last - first, _SHORTEST)
+    return first - room * 0.02, last + room * 0.08
+
+
+def _next(month: datetime) -> datetime:
+    """The first moment of the month after."""
+    return (month + timedelta(days=32)).replace(day=1)
+
+
+def window_costs(
+    spent: Mapping[str, Fraction], windows: Windows, *, ceiling: Fraction | None, symbol: str
+) -> Picture:
+    """Draw what every window has cost below its ceiling.
+
+    spent   window → the sum of its charges
+    """
+    title = f"Spent on each {windows.every}"
+    if not spent:
+        return line_chart([], title=title, footnote="")
+    names = sorted(spent, key=windows.start)
+    places = [first_day(windows, name) for name in names]
+    last = first_day(windows, windows.following(names[-1]))
+    bars = [
+        Bar(at, at + 0.86 * (after - at), float(spent[name]))
+        for name, (at, after) in zip(names, pairwise([*places, last]), strict=True)
+    ]
+    ceilings = () if ceiling is None else ((float(ceiling), "ceiling of each"),)
+    across = over_windows(windows, dict(zip(places, names, strict=True)), last=last)
+    panel = Panel((), across, Up(symbol, "linear", floor=0.0, references=ceilings), bars)
+    most = "no ceiling" if ceiling is None else f"ceiling {epsilon_text(ceiling)} each"
+    fullest = epsilon_text(max(spent.values()))
+    footnote = f"{len(names)} charged, the fullest {fullest}; {most}."
+    return line_chart([panel], title=title, footnote=footnote)

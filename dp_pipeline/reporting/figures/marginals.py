@@ -1,0 +1,153 @@
+"""Small multiples of released one-way marginals: one panel an attribute, one line a level."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dp_pipeline.reporting.figures import picture
+from dp_pipeline.reporting.figures.picture import Picture, list_first
+from dp_pipeline.spec.encoding import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_LEVELS = 10
+"""Levels of one panel that have room for their names."""
+
+_HEIGHT = 1.7
+"""Inches of one panel."""
+
+MOST_PANELS = 12
+"""Attributes of one picture; of more, a table has more pictures."""
+
+_APART = 0.6
+"""Levels' distance is 1: so far apart are the dots of the first and the last model."""
+
+Marginals = Mapping[str, np.ndarray]
+
+
+def attributes_of(tables: Mapping[str, Marginals]) -> list[str]:
+    """Every attribute of some releases, in their order."""
+    return list(
+        dict.fromkeys(name for one in tables.values() for name in one["attribute"].tolist())
+    )
+
+
+def marginal_bars(tables: Mapping[str, Marginals], *, first: int = 0, title: str) -> Picture:
+    """Draw the one-way marginals of ``MOST_PANELS`` attributes: bars of one release, dots of
+    several.
+
+    tables   release → ``SyntheticTable.tables()["marginals"]``: attribute, level, probability
+    first    place of the first attribute that is shown
+
+    An attribute with many levels shows its largest; one with many levels that have an order shows
+    all in that order, and names some.
+    """
+    every = attributes_of(tables)
+    shown = every[first : first + MOST_PANELS]
+    names = list(tables) if len(tables) > 1 else []
+    figure, panels = picture.new_panels(len(shown), inches=_HEIGHT, title=title, names=names)
+    for panel, name in zip(panels, shown, strict=True):
+        _draw(panel, name, [_shares(one, name) for one in tables.values()])
+    picture.set_footnote(figure, _marginal_footnote(first, len(shown), len(every)))
+    many = f"of {len(tables)} releases" if len(tables) > 1 else "of the released rows"
+    words = list_first(_largest_share(tables, name) for name in shown)
+    return Picture(title, figure, f"Shares of levels {many}. {words}")
+
+
+def _largest_share(tables: Mapping[str, Marginals], name: str) -> str:
+    """Its most frequent level in the first release that has the attribute."""
+    shares = next(shares for table in tables.values() if (shares := _shares(table, name)))
+    level = max(shares, key=shares.__getitem__)
+    return f"{name}: most often {level}, {100 * shares[level]:.3g} %"
+
+
+def _shares(marginals: Marginals, name: str) -> dict[str, float]:
+    """Level → share; none for an attribute that is not in the release."""
+    here = marginals["attribute"] == name
+    levels, shares = marginals["level"][here], marginals["probability"][here]
+    return dict(zip(levels.tolist(), shares.tolist(), strict=True))
+
+
+def _draw(axes: Axes, name: str, releases: Sequence[Mapping[str, float]]) -> None:
+    levels = list(next(shares for shares in releases if shares))
+    values = np.array([[shares.get(level, np.nan) for level in levels] for shares in releases])
+    kept = _kept(levels, values)
+    places = np.arange(len(kept))
+    if len(releases) == 1:
+        axes.barh(places, values[0, kept], height=0.78, color=picture.COLOURS[0])
+    else:
+        _draw_dots(axes, values[:, kept])
+    named = places[:: math.ceil(len(kept) / MOST_LEVELS)]
+    labels = [picture.plain(levels[kept[place]], width=19) for place in named]
+    axes.set_yticks(named, labels)
+    axes.set_ylim(len(kept) - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    heading = picture.plain(name, width=24)
+    if len(kept) < len(levels):
+        heading = f"{picture.plain(name, width=18)}, top {len(kept)}"
+    axes.set_title(heading, loc="left", fontsize=9, color=picture.INK, pad=5)
+    _quiet_panel(axes)
+
+
+def _kept(levels: Sequence[str], values: FloatArray) -> np.ndarray:
+    """Places of the levels that are drawn: all that have an order, else the largest ones."""
+    if len(levels) <= MOST_LEVELS or has_order(levels):
+        return np.arange(len(levels))
+    return np.argsort(-np.nanmean(values, axis=0), kind="stable")[:MOST_LEVELS]
+
+
+_UNORDERED = 2
+"""Levels beside those of an order: a missing value, and all other texts."""
+
+_IN_ORDER = re.compile(r"\[|[-+]?\d")
+"""How a bin, a number or a date begins."""
+
+
+def has_order(levels: Sequence[str]) -> bool:
+    """Whether levels are bins, numbers or dates, but for a missing value and ``other``.
+
+    >>> has_order(["[0, 5)", "[5, 9]", "missing"]), has_order(["1", "2"]), has_order(["red", "1"])
+    (True, True, False)
+    """
+    apart = sum(_IN_ORDER.match(level) is None for level in levels)
+    return apart <= min(_UNORDERED, (len(levels) - 1) // 2)
+
+
+def _draw_dots(axes: Axes, values: FloatArray) -> None:
+    """One dot a release and level; releases step aside, for their dots would hide each other."""
+    steps = np.linspace(-_APART / 2, _APART / 2, len(values))
+    for at, (shares, step) in enumerate(zip(values, steps, strict=True)):
+        axes.plot(
+            shares,
+            np.arange(len(shares)) + step,
+            picture.MARKERS[at % len(picture.MARKERS)],
+            color=picture.COLOURS[at % len(picture.COLOURS)],
+            markersize=3.6,
+            markeredgewidth=0,
+            clip_on=False,
+        )
+
+
+def _quiet_panel(axes: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    picture.quiet(axes)
+    axes.tick_params(axis="both", labelsize=7.5)
+    axes.tick_params(axis="y", length=0, labelcolor=picture.INK)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g}%"))
+    axes.grid(axis="x", color=picture.RULE, linewidth=0.6)
+    axes.spines["left"].set_visible(False)
+
+
+def _marginal_footnote(first: int, shown: int, every: int) -> str:
+    text = "Share of the released rows."
+    if shown == every:
+        return text
+    return f"{text} Attributes {first + 1} to {first + shown} of {every}."

@@ -1,0 +1,169 @@
+"""Text from templates, and a card's Markdown as an HTML page.
+
+Nothing of a fact becomes markup: a value is escaped where it is printed, for HTML by Jinja2, for
+Markdown by ``plain``. A name that no fact has is an error, not an empty place.
+
+A card's page has the sentences of its Markdown, without a second set of templates. The Markdown is
+read with the few rules that a card needs: nothing in it can become a link, a picture or HTML.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import cache
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dp_pipeline.files import make_private, write_whole
+from dp_pipeline.reporting.metrics import measure_text, share_text
+from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain, times_text
+from dp_pipeline.spec.amounts import delta_text, epsilon_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markdown_it.token import Token
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_MARKDOWN = ".md.j2"
+_FILTERS: Mapping[str, Any] = {
+    "base64": lambda content: b64encode(content).decode(),
+    "cost": cost_text,
+    "count": lambda number: f"{number:,.0f}",
+    "delta": delta_text,
+    "epsilon": epsilon_text,
+    "measure": measure_text,
+    "number": lambda number: number_text(float(number)),
+    "parameters": parameter_words,
+    "share": share_text,
+    "times": times_text,
+}
+
+
+def write_page(path: Path, template: str, **facts: Any) -> Path:
+    """Write one self-contained HTML page to ``path``, for its owner only, and return it; an older
+    one is replaced whole.
+    """
+    content = render(template, **facts)
+    make_private(path.parent)
+    write_whole(path, lambda file: file.write(f"{content}\n".encode()))
+    return path
+
+
+def render(template: str, **facts: Any) -> str:
+    """The text of a template of ``templates/`` with these facts in it."""
+    is_markdown = template.endswith(_MARKDOWN)
+    text = _environment(is_markdown=is_markdown).get_template(template).render(facts)
+    return _unwrapped(text) if is_markdown else " ".join(text.split())
+
+
+@cache
+def _environment(*, is_markdown: bool) -> Environment:
+    """Jinja2 is imported by whoever writes a page: the command line starts without it."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def as_markdown(value: Any) -> Markup:
+        return value if isinstance(value, Markup) else Markup(plain(str(value)))
+
+    environment = Environment(
+        autoescape=True,
+        finalize=as_markdown if is_markdown else None,
+        loader=FileSystemLoader(_TEMPLATES),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= _FILTERS
+    return environment
+
+
+def _unwrapped(text: str) -> str:
+    """Markdown in which a paragraph, a point and a line of a table are one line each, however they
+    are wrapped in the template, and headings stand apart. No value can look like the beginning of
+    one of them: it is escaped already.
+    """
+    lines = [""]
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("#"):
+            lines += ["", line, ""]
+        elif not line or not lines[-1] or line.startswith(("- ", "|")):
+            lines.append(line)
+        else:
+            lines[-1] += f" {line}"
+    kept = [line for before, line in pairwise(lines) if before or line]
+    return "\n".join(kept).strip() + "\n"
+
+
+_RULES = ("heading", "list", "table", "emphasis", "escape")
+"""Rules of Markdown beyond paragraphs; links, pictures and HTML stay text."""
+
+
+def card_page(markdown: str) -> str:
+    """Return the page of a card in Markdown; it asks nothing of the network."""
+    from markupsafe import Markup
+
+    title, body = _html_of(markdown)
+    return render("card.html.j2", title=title, body=Markup(body)) + "\n"
+
+
+def says_the_same(page: str, markdown: str) -> bool:
+    """Return whether a page and a card in Markdown have the same words in the same order."""
+    return _words_of(page) == _words_of(f"<body>{_html_of(markdown)[1]}")
+
+
+def _html_of(markdown: str) -> tuple[str, str]:
+    """Return the first line of a card, and its HTML."""
+    from markdown_it import MarkdownIt
+
+    reader = MarkdownIt("zero").enable(_RULES)
+    reader.add_render_rule("table_open", lambda *_: '<div class="wide" tabindex="0"><table>')
+    reader.add_render_rule("table_close", lambda *_: "</table></div>")
+    tokens = reader.parse(markdown)
+    _label_cells(tokens)
+    title = next((_text_of(token) for token in tokens if token.type == "inline"), "")
+    return title, reader.renderer.render(tokens, reader.options, {})
+
+
+def _label_cells(tokens: list[Token]) -> None:
+    """Name the column in every cell of a table: on a phone each row is a list."""
+    heads: list[str] = []
+    column = 0
+    for token, content in pairwise(tokens):
+        if token.type == "table_open":
+            heads = []
+        elif token.type == "tr_open":
+            column = 0
+        elif token.type == "th_open":
+            token.attrs = {"scope": "col"}
+            heads.append(_text_of(content))
+        elif token.type == "td_open":
+            token.attrs = {"data-label": heads[column]}
+            column += 1
+
+
+def _text_of(token: Token) -> str:
+    return "".join(child.content for child in token.children or ())
+
+
+def _words_of(page: str) -> str:
+    """Return what a browser shows of the body of a page, without white space."""
+    reader = _Words()
+    reader.feed(page)
+    return "".join("".join(reader.texts).split())
+
+
+class _Words(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self._is_body = False
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
+        self._is_body = self._is_body or tag == "body"
+
+    def handle_data(self, data: str) -> None:
+        if self._is_body:
+            self.texts.append(data)

@@ -1,0 +1,97 @@
+"""What a picture shows, in words, for whoever does not see it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dp_pipeline.reporting.figures import (
+    cluster_maps,
+    line_chart,
+    marginal_bars,
+    model_graph,
+    window_costs,
+)
+from dp_pipeline.reporting.figures.cluster_view import ClusterView
+from dp_pipeline.reporting.figures.curves import (
+    WindowNumber,
+    k_anonymity_panel,
+    utility_panels,
+    window_panel,
+)
+from dp_pipeline.reporting.figures.lines import Panel, Up
+from dp_pipeline.reporting.figures.marginals import MOST_PANELS
+from dp_pipeline.reporting.figures.picture import MOST_ITEMS
+from dp_pipeline.spec.clock import Clock
+from dp_pipeline.spec.windows import Windows
+from dp_pipeline_tests.reporting.samples import HALF, ONE, SQUARE, cliques, exact, marginals
+
+WEEKS = Windows("day", "week", Clock("date"), "2026-W01")
+
+
+def words(*panels: Panel) -> str:
+    return line_chart(panels, title="t", footnote="f").alt_text
+
+
+def test_lines_are_described_by_where_they_begin_and_end():
+    rows = [exact("a", HALF, 3.0), exact("a", ONE, 1.0), exact("a", ONE, 2.0), exact("b", ONE, 5.0)]
+    assert words(*utility_panels(rows, ["nicv"])) == (
+        "NICV over ε (square metres; lower is better). "
+        "a: from 3.00 at ε = 0.5 to 1.50 at ε = 1; b: 5.00 at ε = 1."
+    )
+    assert words(k_anonymity_panel({"kjig": {5: 0.5, 2: 0.75}}, figure="auc")) == (
+        "AUC over K (0.5 = guessing; higher is better). "
+        "kjig: from 0.750 at K = 2 to 0.500 at K = 5."
+    )
+    assert words() == "Nothing to show yet."
+
+
+def test_lines_over_windows_name_their_first_and_last_window():
+    numbers = {"a": [WindowNumber(f"2026-W0{at}", 10.0 * at, 1.0) for at in (1, 2)], "b": []}
+    assert words(window_panel(numbers, WEEKS, Up("rows"))) == (
+        "rows over time. a: from 10.0 at 2026-W01 to 20.0 at 2026-W02."
+    )
+    spent = {"2026-W02": ONE, "2026-W01": HALF}
+    picture = window_costs(spent, WEEKS, ceiling=ONE, symbol="ε")
+    assert picture.alt_text == "ε over time. 2026-W01: 0.500; 2026-W02: 1.00."
+    assert len(picture.figure.axes[0].collections) == 2
+
+
+def test_of_many_lines_the_first_are_described_and_the_others_counted():
+    rows = [exact(f"m{at}", ONE, 1.0) for at in range(MOST_ITEMS + 2)]
+    text = words(*utility_panels(rows, ["nicv"]))
+    assert text.endswith("m7: 1.00 at ε = 1; and 2 more.")
+
+
+def test_marginals_are_described_by_the_most_frequent_levels():
+    tables = {"a": marginals(x=[1, 3], y=[9, 1]), "b": marginals(z=[1, 0])}
+    assert marginal_bars(tables, title="t").alt_text == (
+        "Shares of levels of 2 releases. x: most often 1, 75 %; y: most often 0, 90 %; "
+        "z: most often 0, 100 %."
+    )
+    many = {"a": marginals(**{f"x{at}": [1, 3] for at in range(MOST_PANELS + 1)})}
+    rest = marginal_bars(many, first=MOST_PANELS, title="t").alt_text
+    assert rest.endswith(f". x{MOST_PANELS}: most often 1, 75 %.")
+
+
+def test_cliques_are_described_with_the_largest_table_first():
+    table = cliques(("a, b", -1, ""), ("b, c", 0, "b"))
+    table["cells"] = np.array([4, 6000])
+    assert (
+        model_graph(table, title="t").alt_text
+        == "2 cliques of attributes. b, c: 6,000 cells; a, b: 4 cells."
+    )
+
+
+def test_a_map_is_described_by_its_axes_and_its_largest_centre():
+    centres = {"x": np.array([1.0, 3.0]), "y": np.array([2.0, 2.5])}
+    sized = {"centres": centres, "sizes": {"size": np.array([7.0, 1234.0])}}
+    views = [ClusterView.of("a", sized, SQUARE), ClusterView.of("b", {"centres": centres}, SQUARE)]
+    assert cluster_maps(views, title="t").alt_text == (
+        "Map of released centres: x runs to the right, y upwards. "
+        "a: 2 centres, the largest at x = 3.00, y = 2.50 with 1,230 noisy rows; b: 2 centres."
+    )
+    strip = ClusterView.of("c", {"centres": {"x": np.array([1.0])}}, SQUARE[:1])
+    assert (
+        cluster_maps([strip], title="t").alt_text
+        == "Map of released centres: x runs to the right. c: 1 centres."
+    )
