@@ -16,6 +16,7 @@ import numpy as np
 
 from dp_pipeline import __version__
 from dp_pipeline.estimators.discovery import widest
+from dp_pipeline.estimators.parameters import is_fit_for_release
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
@@ -202,7 +203,7 @@ def require_account(
             f"population {account.population}: expected an account that protects {unit} under "
             f"{relation}, got {account.unit} under {account.relation}"
         )
-    if account.purpose == "release" and type(noise) not in FIT_FOR_RELEASE:
+    if account.purpose == "release" and not is_fit_for_release(noise):
         raise DeclarationError(
             f"population {account.population}: noise: expected a source fit for sensitive data "
             f"({' or '.join(source.name for source in FIT_FOR_RELEASE)}), got another"
@@ -281,7 +282,7 @@ def charge_of(
             "relation": account.relation,
             "purpose": account.purpose,
             "noise": noise.name,
-            "fit_for_release": "yes" if noise.fit_for_release else "no",
+            "fit_for_release": "yes" if is_fit_for_release(noise) else "no",
             "code": f"dp_pipeline {__version__}",
             **({} if of.public is None else {PRIOR: f"frame {of.public.digest}"}),
             **facts,

@@ -51,7 +51,6 @@ def test_some_bounds_may_be_declared():
     assert fitted.spends_[0].what == "bounds of y"
 
 
-@pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
 def test_declared_bounds_are_told_as_they_were():
     assert private().fit(villages() / 20).bounds_.tolist() == [[0, 8], [0, 8]]
 

@@ -33,8 +33,6 @@ from dp_pipeline_tests.estimators.households import (
 )
 from dp_pipeline_tests.instruments import RecordingNoise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
-"""Few rows are no news here."""
 DELTA = Fraction(1, 10**9)
 PURE_METHODS = [name for name in METHODS if name not in CONCENTRATED]
 
