@@ -179,7 +179,9 @@ def declared_model(
     arguments = {"nominal_rows": "nominal_rows", "plan_from": "plan_from", "prior": "prior of fit"}
     for name, where in {**elsewhere, **arguments}.items():
         if name in texts:
-            raise DeclarationError(f"method_params: {name} is set by {where}, got it here")
+            raise DeclarationError(
+                f"method_params: expected no {name}: it is set by {where}, got one"
+            )
     if estimator.nominal_rows is not None and "nominal_rows" in _parameters_of(method):
         texts["nominal_rows"] = str(estimator.nominal_rows)
     return from_text(MODELS[method], {**texts, **learned, **own}, of=method)

@@ -116,11 +116,11 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
         OTHERS,
         "expected no `plan_from` beside it",
     ),
-    "a name": ({"method_params": {"prior": "census"}}, None, "prior is set by prior of fit"),
+    "a name": ({"method_params": {"prior": "census"}}, None, "no prior: it is set by prior of fit"),
     "the window before": (
         {"method_params": {"plan_from": "previous"}},
         None,
-        "plan_from is set by plan_from, got it here",
+        "no plan_from: it is set by plan_from, got one",
     ),
     "columns to discover": (DISCOVERED, OTHERS, "prior: expected declared columns"),
 }
