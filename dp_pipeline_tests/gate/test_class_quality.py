@@ -100,7 +100,7 @@ def with_one_withheld(rows: int, at_most: int = 1) -> NoisyNumber:
     return number
 
 
-def test_a_class_of_fewer_than_k_persons_that_is_withheld_alone_is_not_in_the_number() -> None:
+def test_a_small_class_that_is_withheld_alone_is_in_no_number() -> None:
     for at_most in (1, 3):
         without, most = with_one_withheld(0, at_most), 19 * at_most
         assert all(with_one_withheld(rows, at_most) == without for rows in (1, 7, 19, most))
