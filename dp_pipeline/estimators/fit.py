@@ -24,7 +24,6 @@ from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
 from dp_pipeline.models.base import Coarse, Fitted, Model, PrivacyGuarantee, fit
 from dp_pipeline.publish.home import find_home
-from dp_pipeline.publish.noisy_release import TRANSCRIPT
 from dp_pipeline.raw.counters.fold import NobodysRows
 from dp_pipeline.release.accountant import Accountant, Spend, rho_costs
 from dp_pipeline.release.bundle import PRIOR
@@ -172,7 +171,7 @@ def run_charged(
             reservation.die(f"the fit ended in {type(error).__name__}")
             raise
         rows = _rows(fitted.spends, charge.currency, paid_in=of.guarantee.currency)
-        reservation.settle(rows, facts={TRANSCRIPT: transcript.chain})
+        reservation.settle(rows, facts={"transcript": transcript.chain})
     return fitted
 
 
