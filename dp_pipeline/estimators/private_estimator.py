@@ -92,10 +92,12 @@ class PrivateEstimator(CountedFits):
         rows = prepared_rows(fit.spec.domain, values, refuse=refuse) if is_early else None
         if refines is not None:
             fit = refines.refined_by(fit, self.noise)
-        promise = self._counted(self._promise(fit), fit)
+        promise = self._promise(fit)
 
         def run(transcript: Transcript) -> Fitted:
-            nonlocal fit
+            nonlocal fit, promise
+            # What was refused before has cost nothing, and is no fit.
+            promise = self._counted(promise, fit)
             looks: tuple[Spend, ...] = ()
             if fit.spec.to_discover:
                 spec, looks = find_domain(fit.spec, values, noise)

@@ -441,3 +441,13 @@ def test_a_fit_of_another_home_is_not_known(
     with pytest.raises(InvalidParameter, match="refines: expected a fit that the ledger in"):
         synthesizer("2", **PAID).fit(PEOPLE, refines=first)
     assert ledger.balance("pure").spent == Fraction("0.5")
+
+
+def test_a_refinement_that_is_refused_is_not_counted_as_a_fit() -> None:
+    first, second = synthesizer().fit(PEOPLE), synthesizer("2")
+    with pytest.raises(InvalidParameter, match="X: expected the very rows"):
+        second.fit(PEOPLE[1:], refines=first)
+    assert "in all" not in repr(second.fit(PEOPLE, refines=first))
+    with pytest.warns(UserWarning, match=r"2 fits of it and its clones cost ε=3\.5") as caught:
+        second.fit(PEOPLE)
+    assert caught[0].filename == __file__
