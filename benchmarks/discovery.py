@@ -22,7 +22,7 @@ from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import Found
+from dp_pipeline.spec.discovered import DiscoveredAttribute
 from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.errors import NotDiscovered
 from dp_pipeline.spec.parser import load_spec
@@ -59,7 +59,7 @@ DISTRIBUTIONS: Mapping[str, tuple[Draw, tuple[float, float]]] = {
 """Name → rows and the bounds that somebody might declare."""
 
 
-def found(spec: DatasetSpec, values: FloatArray, seed: int) -> Found | None:
+def found(spec: DatasetSpec, values: FloatArray, seed: int) -> DiscoveredAttribute | None:
     """What is discovered of x; None where it was refused."""
     assert spec.discover is not None
     counter = UndeclaredRows.of_table(spec, pa.table({"x": values}), KEY)

@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Iterable, Sequence
 
-from dp_pipeline.raw.counters.batch import Question
+from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import Partial
 from dp_pipeline.raw.counters.stream import StoredRows
 
@@ -17,7 +17,7 @@ from dp_pipeline.raw.counters.stream import StoredRows
 class DiesOnce(StoredRows):
     """Its worker kills itself when it is first asked."""
 
-    def answered(self, batches: Iterable[int], questions: Sequence[Question]) -> Partial:
+    def answered(self, batches: Iterable[int], questions: Sequence[BatchQuery]) -> Partial:
         """The answers, of every worker but the first."""
         mark = self.pairs[0][0].with_suffix(".died")
         if not mark.exists():

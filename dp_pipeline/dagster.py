@@ -19,7 +19,7 @@ from dp_pipeline.orchestration.dataset import chains_of
 from dp_pipeline.orchestration.renewal import own_renewal_sensor
 from dp_pipeline.publish.home import find_home, home_in, noise_name
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import Refused, load_dataset, refused_alone
+from dp_pipeline.spec.discovery import Refusals, load_dataset, refused_alone
 from dp_pipeline.spec.errors import DeclarationError
 
 __all__ = ["RESOURCE", "DataSets", "dataset_definitions", "pipeline_resource"]
@@ -56,7 +56,7 @@ def dataset_definitions(
 
 def _definitions(datasets: Iterable[str | Path]) -> dg.Definitions:
     """Everything of the data sets but the resources."""
-    refused: Refused = {}
+    refused: Refusals = {}
     specs: dict[str, DatasetSpec] = {}
     for dataset in datasets:
         with refused_alone(Path(dataset).stem, refused):

@@ -7,12 +7,12 @@ import gc
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.instance import keep_files_private
-from dp_pipeline.spec.discovery import Refused, discover
+from dp_pipeline.spec.discovery import Refusals, discover
 
 # A process that loads it runs assets, or starts the processes that do.
 keep_files_private()
 
-refused: Refused = {}
+refused: Refusals = {}
 defs = pipeline_definitions(discover(refused), Pipeline.from_environment(), refused)
 
 # It stays as long as this process: no collection has to walk through it again.

@@ -1,8 +1,5 @@
-"""Clustering-based k-anonymity: rows that are alike are released as the box around them.
-
-Gower: how far coded rows are from one another, as whole numbers.
-
-NearestCentre: which of some typical rows a row is most like.
+"""Clustering-based k-anonymity: rows that are alike are released as the box around them, and which
+of some typical rows another row is most like, by Gower's distance in whole numbers.
 """
 
 from __future__ import annotations
@@ -68,7 +65,10 @@ class Gower:
         found = np.zeros(len(codes), dtype=np.int64)
         for first in range(0, len(codes), _ROWS_AT_ONCE):
             some = slice(first, first + _ROWS_AT_ONCE)
-            found[some] = np.argmin(self._one_hot(codes[some]) @ by_level, axis=1)
+            places = self._line(codes[some])
+            bits = np.zeros((len(places), self.starts[-1]), dtype=np.float32)
+            np.put_along_axis(bits, places, 1.0, axis=1)
+            found[some] = np.argmin(bits @ by_level, axis=1)
         return found
 
     def middles(self, codes: NDArray[np.integer], weights: IntArray, groups: Groups) -> IntArray:
@@ -109,11 +109,6 @@ class Gower:
         """Places of codes (n, d) in the line of all levels."""
         return np.asarray(codes + self.starts[:-1], dtype=np.int64)
 
-    def _one_hot(self, codes: NDArray[np.integer]) -> NDArray[np.float32]:
-        bits = np.zeros((len(codes), self.starts[-1]), dtype=np.float32)
-        np.put_along_axis(bits, self._line(codes), 1.0, axis=1)
-        return bits
-
 
 def _between_levels(column: Column) -> FloatArray:
     codes = np.arange(column.size)
@@ -126,7 +121,7 @@ def _between_levels(column: Column) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class NearestCentre:
+class CentreRule:
     """The rule of a clustering, for rows that it was made of and for others alike.
 
     source    the columns
@@ -183,7 +178,7 @@ class ClusterKAnonymity:
             return kept
         patterns = _Patterns.of(rows)
         centres = _merged(patterns, _split(patterns, promise), promise)
-        finder = NearestCentre(rows.columns, tuple(map(tuple, centres.tolist())))
+        finder = CentreRule(rows.columns, tuple(map(tuple, centres.tolist())))
         classes = Groups.of(finder.places(patterns.codes), len(centres))
         boxes = boxes_around(patterns.codes, rows.columns, classes)
         nobody = np.zeros(len(rows), dtype=np.bool_)

@@ -29,7 +29,7 @@ from dp_pipeline.anonymity.partition import (
     RareRows,
     Splits,
 )
-from dp_pipeline.anonymity.ranking import MutualInformation, Started
+from dp_pipeline.anonymity.ranking import InformationRanking, Started
 from dp_pipeline.anonymity.telling_boxes import Worth, telling_boxes
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.parameters import choice, later
@@ -117,7 +117,7 @@ def clusters(lined: LinedRows) -> Recoded:
 
 def selected(lined: LinedRows) -> Recoded:
     """The levels of ``mutual_information``."""
-    return MutualInformation().recode(lined.rows, lined.promise, seed=0)
+    return InformationRanking().recode(lined.rows, lined.promise, seed=0)
 
 
 _BANDS_AND_BOXES = (

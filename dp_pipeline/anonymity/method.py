@@ -1,10 +1,5 @@
-"""Method: what a way to a k-anonymous table is, and what it gives back.
-
-Recoding: a public rule from rows to what is released of them. It holds no row.
-
-Unchanged: the recoding of a promise that promises nothing.
-
-Bit: a question with the answers yes and no about one column. What global recoding keeps.
+"""A way to a k-anonymous table, what it gives back, and the rule by which rows become released
+ones.
 """
 
 from __future__ import annotations
@@ -86,7 +81,7 @@ def bit_matrix(
 _NO_YES = ("0", "1")
 
 
-class Recoding(Protocol):
+class RowRule(Protocol):
     """What becomes of a row depends on that row and on the rule alone."""
 
     @property
@@ -152,7 +147,7 @@ class Recoded:
     suppressed   (n,) which of the rows must be left out for the promise to hold
     """
 
-    recoding: Recoding
+    recoding: RowRule
     suppressed: NDArray[np.bool_]
 
     def release(self, rows: CodedRows) -> CodedRows:

@@ -1,16 +1,9 @@
-"""KAnonymityGuarantee: what every equivalence class of a release has to have. It is syntactic, not
-differential.
+"""Rows as codes of declared levels, in equivalence classes that are refined bit by bit, and what
+every class of a release has to have: a syntactic promise, not a differential one.
 
-ClassPartition: rows in equivalence classes, refined bit by bit. No sort, no hash.
-
-A bit splits every class in two. The rows of its rarer side are counted by class, those of the
-other side follow by subtraction: a test costs as much as there are rows on the rarer side.
-
-CodedRows: rows as codes of declared levels, with the class of each. Rows live here.
-
-Patterns: the different rows, and how often each occurs. What is counted once is counted fast.
-
-RareRows: the rows on one side of each of many bits, which is all that classes are made from.
+A bit splits every class in two. The rows of its rarer side are counted by class, those of the other
+side follow by subtraction, without a sort or a hash: a test costs as much as there are rows on the
+rarer side.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Literal, TypeGuard
 
 import numpy as np
 
-from dp_pipeline.anonymity.method import Method, Ranked, Recoded, Recoding
+from dp_pipeline.anonymity.method import Method, Ranked, Recoded, RowRule
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.classification import Features, Scorer, scores, stratified_folds
@@ -142,7 +142,7 @@ class _Selection:
     rows   those that are not left out of the release, not yet recoded
     """
 
-    recoding: Recoding
+    recoding: RowRule
     rows: CodedRows
     seconds: float
 

@@ -1,12 +1,5 @@
-"""RankedSearch: rank bits by what they tell about the label, then keep what the promise allows.
-
-Rankings of bits that need no forest: what one bit alone tells about the label.
-
-One pass over ranked bits: each is kept that the promise allows beside those before it.
-
-A random forest over bits, and how many more rows it gets wrong when one bit is shuffled.
-
-RFKA: k-anonymous feature selection in the order of a forest's importances.
+"""Bits ranked by what they tell about the label, alone or to a random forest, and one pass over
+them that keeps each one that the promise allows beside those before it.
 """
 
 from __future__ import annotations
@@ -132,7 +125,7 @@ class RankedSearch(ABC):
 
 
 @dataclass(frozen=True)
-class MutualInformation(RankedSearch):
+class InformationRanking(RankedSearch):
     """RFKA's search in the order of I(bit; label), in bits: no forest, the same kind of table."""
 
     summary: ClassVar[str] = "one pass over one-hot bits, by mutual information with the label"
@@ -220,7 +213,9 @@ class _Judged:
         """R_k − R_k^a for every bit used. Only rows whose bit the shuffle has changed are asked
         again: of all others the tree says what it said.
         """
-        rows, places = self._changed(used, rng)
+        chosen = self.bits[:, used].T
+        changed = rng.permuted(chosen, axis=1) != chosen
+        places, rows = np.nonzero(changed)
         lost = np.zeros(len(used))
         for start in range(0, len(rows), _MOST_ROWS_AT_ONCE):
             here = slice(start, start + _MOST_ROWS_AT_ONCE)
@@ -231,13 +226,6 @@ class _Judged:
             worse = self.right[some].astype(np.int64) - right
             lost += np.bincount(place, weights=worse, minlength=len(used))
         return lost
-
-    def _changed(self, used: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """Row and place in ``used`` wherever a shuffled bit is another than it was."""
-        chosen = self.bits[:, used].T
-        changed = rng.permuted(chosen, axis=1) != chosen
-        places, rows = np.nonzero(changed)
-        return rows, places
 
 
 @dataclass(frozen=True)
@@ -260,7 +248,9 @@ class Rfka(RankedSearch):
         """Permutation importance of every bit, in rows a tree."""
         if not bits or not len(rows):
             return np.zeros(len(bits))
-        matrix, target = _in_order(rows, bits)
+        order = np.lexsort((rows.target, *rows.codes.T[::-1]))
+        codes, target = rows.codes[order], rows.target[order]
+        matrix = np.ascontiguousarray(bit_matrix(bits, codes, rows.columns), dtype=np.float32)
         forest = fitted_forest(matrix, target, trees=self.trees, seed=seed)
         return self._importance(forest, matrix, target, seed)
 
@@ -277,10 +267,3 @@ class Impurity(Rfka):
 
     def _importance(self, forest: Any, matrix: Any, target: Any, seed: int) -> FloatArray:  # noqa: ARG002
         return np.asarray(forest.feature_importances_, dtype=np.float64)
-
-
-def _in_order(rows: CodedRows, bits: Sequence[Bit]) -> tuple[Any, Any]:
-    """Bits (n, bits) and labels (n,), rows sorted by what they hold."""
-    order = np.lexsort((rows.target, *rows.codes.T[::-1]))
-    matrix = bit_matrix(bits, rows.codes[order], rows.columns)
-    return np.ascontiguousarray(matrix, dtype=np.float32), rows.target[order]

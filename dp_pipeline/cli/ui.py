@@ -98,7 +98,7 @@ _ADDED = (
 )
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not let through: a status, and one line that says why.
 
     allowed   the methods that are, where another one was asked by
@@ -127,7 +127,7 @@ class WebGuard:
             return
         try:
             require_own(scope, self._origins)
-        except Refused as refusal:
+        except RequestRefused as refusal:
             await _refuse(scope, refusal, send)
             return
         await self._app(scope, receive, _with_headers(send))
@@ -167,7 +167,7 @@ def _require_plain_path(path: str) -> None:
     ``$``, which matches before a last line end too.
     """
     if _CONTROL.search(path):
-        raise Refused(400, "expected a path without control characters, got one with some")
+        raise RequestRefused(400, "expected a path without control characters, got one with some")
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -176,7 +176,7 @@ def _headers(scope: Scope) -> dict[str, str]:
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
         if name in _SINGLE and name in headers:
-            raise Refused(400, f"{name}: expected one such header, got several")
+            raise RequestRefused(400, f"{name}: expected one such header, got several")
         headers[name] = value.decode("latin-1").strip()
     return headers
 
@@ -184,7 +184,7 @@ def _headers(scope: Scope) -> dict[str, str]:
 def _require_host(headers: Mapping[str, str], origins: Sequence[str]) -> None:
     host = headers.get("host", "").lower()
     if not _own_origins(host, origins):
-        raise Refused(
+        raise RequestRefused(
             403,
             "host: expected localhost, 127.0.0.1, [::1] or that of an origin that "
             f"{ORIGINS_VARIABLE} names, got {host[:60]!r}",
@@ -212,14 +212,16 @@ def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
         and not scope["path"].startswith(_DATA)
     )
     if not is_link:
-        raise Refused(403, f"expected a request of the pages themselves, got a {site[:20]} one")
+        raise RequestRefused(
+            403, f"expected a request of the pages themselves, got a {site[:20]} one"
+        )
 
 
 def _require_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
     """Any page's request that may change something has one; so has every websocket of a page."""
     origin = headers.get("origin")
     if origin is not None and origin.lower() not in _own_origins(headers["host"].lower(), origins):
-        raise Refused(
+        raise RequestRefused(
             403, f"origin: expected that of the pages themselves, got {origin.lower()[:60]!r}"
         )
 
@@ -230,20 +232,22 @@ def _require_method(scope: Scope, headers: Mapping[str, str]) -> None:
     """
     path, method = scope["path"], scope["method"]
     if path.startswith(_REPORTS):
-        raise Refused(403, "expected a run to record its own events, got a report of one")
+        raise RequestRefused(403, "expected a run to record its own events, got a report of one")
     if path == _GRAPHQL:
         if method != "POST":
-            raise Refused(405, f"{_GRAPHQL}: expected POST, got {method[:10]}", allowed="POST")
+            raise RequestRefused(
+                405, f"{_GRAPHQL}: expected POST, got {method[:10]}", allowed="POST"
+            )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise Refused(
+            raise RequestRefused(
                 415, f"{_GRAPHQL}: expected the content type application/json, got {kind[:60]!r}"
             )
     elif method not in ("GET", "HEAD"):
-        raise Refused(405, f"expected GET, got {method[:10]}", allowed="GET, HEAD")
+        raise RequestRefused(405, f"expected GET, got {method[:10]}", allowed="GET, HEAD")
 
 
-async def _refuse(scope: Scope, refusal: Refused, send: Send) -> None:
+async def _refuse(scope: Scope, refusal: RequestRefused, send: Send) -> None:
     if scope["type"] == "websocket":
         # Before the handshake is answered: the browser sees a status of 403.
         await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)[:100]})

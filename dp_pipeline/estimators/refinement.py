@@ -42,7 +42,7 @@ from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.publish.release import ROWS
 from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Record, Transcript
+from dp_pipeline.release.transcript import AnswerRecord, Transcript
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import texts_of
@@ -62,7 +62,7 @@ class _StoredAnswers(Transcript):
         self._records = list(answered.records)
         self._rng, self._then = rng, then
 
-    def recall(self, question: str, *, words: str = "") -> Record | None:
+    def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
         """The stored answer, as any transcript gives it."""
         record = super().recall(question, words=words)
         if self._next == len(self._records):

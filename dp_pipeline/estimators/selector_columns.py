@@ -22,7 +22,7 @@ from dp_pipeline.anonymity.method import (
     Bit,
     BitRecoding,
     Method,
-    Recoding,
+    RowRule,
     Unchanged,
     cumulative_bits,
     one_hot_bits,
@@ -103,7 +103,7 @@ class FittedRecoding:
     """
 
     columns: tuple[SelectorColumn, ...]
-    recoding: Recoding
+    recoding: RowRule
     bits: tuple[Bit, ...]
     support: NDArray[np.bool_]
 
@@ -111,7 +111,7 @@ class FittedRecoding:
     def of(
         cls,
         columns: tuple[SelectorColumn, ...],
-        recoding: Recoding,
+        recoding: RowRule,
         method: Method,
         rows: CodedRows,
     ) -> FittedRecoding:
@@ -159,7 +159,7 @@ class FittedRecoding:
         return matrix
 
 
-def _told(recoding: Recoding, bits: Sequence[Bit], rows: CodedRows) -> NDArray[np.bool_]:
+def _told(recoding: RowRule, bits: Sequence[Bit], rows: CodedRows) -> NDArray[np.bool_]:
     if isinstance(recoding, Unchanged) or not len(rows):
         return np.ones(len(bits), dtype=np.bool_)
     features = recoding.features(rows)

@@ -2,10 +2,6 @@
 
 ``datapackage.json`` is a Data Package of the Frictionless standard, version 2: any of its readers
 knows files, columns, types, levels and digests without this program (docs/decisions/0055).
-
-The card of a release as figures: what a program reads where a person reads the sentences.
-
-``guarantee`` is a function of the bundle alone: whoever has the folder can compute it again.
 """
 
 from __future__ import annotations
@@ -53,7 +49,9 @@ _LINES, _NUMBERS = 12, 10
 
 
 def guarantee(bundle: Bundle) -> dict[str, Any]:
-    """What a bundle guarantees, what was paid, and what lies in it: amounts are exact texts."""
+    """What a bundle guarantees, what was paid, and what lies in it: amounts are exact texts. A
+    function of the bundle alone: whoever has the folder can compute it again.
+    """
     return {
         "standing": str(standing_of(bundle)),
         "cleared": is_cleared(bundle),
@@ -186,20 +184,11 @@ def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
     """Every table of a bundle, those that people come for first; sizes stand beside the centres."""
     order = [*(name for name in _FIRST if name in bundle.tables)]
     order += [name for name in bundle.tables if name not in (*_FIRST, SIZES)]
-    return [
-        Sheet(
-            name,
-            f"{name}.{ending}" if name in _FIRST else f"{_DETAILS}/{name}.{ending}",
-            _with_sizes(bundle) if name == CENTRES else bundle.tables[name],
-        )
-        for name in order
-    ]
-
-
-def _with_sizes(bundle: Bundle) -> Columns:
-    sizes = cluster_sizes(bundle.tables)
-    centres = bundle.tables[CENTRES]
-    return centres if sizes is None else {**centres, SIZE: sizes}
+    tables, sizes = dict(bundle.tables), cluster_sizes(bundle.tables)
+    if sizes is not None:
+        tables[CENTRES] = {**tables[CENTRES], SIZE: sizes}
+    paths = {name: name if name in _FIRST else f"{_DETAILS}/{name}" for name in order}
+    return [Sheet(name, f"{path}.{ending}", tables[name]) for name, path in paths.items()]
 
 
 def write_contents(folder: Path, release: ReportedRelease, card: str, ending: str) -> None:
@@ -213,27 +202,21 @@ def write_contents(folder: Path, release: ReportedRelease, card: str, ending: st
         (folder / sheet.path).parent.mkdir(exist_ok=True)
         write_table(folder / sheet.path, sheet.table)
     place = place_of(release.spec, release.bundle.tables)
-    for path, content in _documents(release, card, sheets, place).items():
-        (folder / path).write_bytes(content)
-    described = _descriptor(folder, release, sheets, place)
-    (folder / DESCRIPTOR).write_text(
-        f"{json.dumps(described, indent=1, ensure_ascii=False)}\n", encoding="utf-8"
-    )
-    (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
-
-
-def _documents(
-    release: ReportedRelease, card: str, sheets: list[Sheet], place: Point | None
-) -> dict[str, bytes]:
-    """Every file beside the tables, but for those that are about all files."""
     drawn = [one for one in sheets if place is not None and one.name in (CENTRES, MAP)]
-    return {
+    documents = {
         f"{CARD}.md": card.encode(),
         f"{CARD}.html": card_page(card).encode(),
         f"{CARD}.json": card_json(release),
         RELEASE: f"{release.bundle.to_json()}\n".encode(),
         **{f"{one.name}.geojson": geojson(one.name, one.table, place) for one in drawn if place},
     }
+    for path, content in documents.items():
+        (folder / path).write_bytes(content)
+    described = _descriptor(folder, release, sheets, place)
+    (folder / DESCRIPTOR).write_text(
+        f"{json.dumps(described, indent=1, ensure_ascii=False)}\n", encoding="utf-8"
+    )
+    (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
 
 
 def _descriptor(
@@ -322,14 +305,10 @@ def _field(
     if table == CODES:
         return {**field, "constraints": {"minimum": 0, "maximum": attribute.size - 1}}
     if table == SYNTHETIC and not isinstance(attribute.cells, Bins):
-        return {**field, **_levels(attribute, is_csv=is_csv)}
+        levels = [] if attribute.cells is None else list(attribute.cells.labels())
+        shown = [plain_cells({"level": one})["level"] if is_csv else one for one in levels]
+        return {**field, "categories": shown, "constraints": {"enum": shown}}
     return {**field, **_number(attribute, is_drawn=table == SYNTHETIC)}
-
-
-def _levels(attribute: Attribute, *, is_csv: bool) -> dict[str, Any]:
-    levels = [] if attribute.cells is None else list(attribute.cells.labels())
-    shown = [plain_cells({"level": one})["level"] if is_csv else one for one in levels]
-    return {"categories": shown, "constraints": {"enum": shown}}
 
 
 def _number(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:

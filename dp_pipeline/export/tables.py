@@ -1,14 +1,9 @@
-"""Released tables as files: CSV, Parquet or Arrow; read back, they are the values that they were.
+"""Released tables as CSV, Parquet or Arrow; read back, they are the values that they were. Places
+too as GeoJSON.
 
 Every value comes back with its type, so the digest of a table can be compared with what its release
 says: numbers are written with all their digits, and a text that a spreadsheet would compute begins
 with ``'``. What CSV cannot tell apart is refused, not guessed.
-
-Released places as GeoJSON (RFC 7946): centres as points, the boxes of a map as polygons.
-
-GeoJSON knows degrees of longitude and latitude alone. Where the columns are anything else, such as
-kilometres, there is none: a file that every program would draw somewhere in the Gulf of Guinea says
-something wrong.
 """
 
 from __future__ import annotations
@@ -172,12 +167,11 @@ def write_table(path: Path, table: Columns) -> None:
     """Write a table in the format that the path ends with; DeclarationError for one that this
     format cannot say.
     """
-    write: Mapping[str, Callable[[Path, Columns], None]] = {
-        ".csv": _write_csv,
-        ".parquet": _write_parquet,
-        ".arrow": _write_arrow,
-    }
-    write[path.suffix](path, table)
+    if path.suffix == ".csv":
+        _write_csv(path, table)
+        return
+    with path.open("wb") as file:
+        (write_parquet if path.suffix == ".parquet" else _write_arrow)(file, table)
 
 
 def read_table(path: Path, types: Types, *, missing: bool) -> Columns:
@@ -206,16 +200,11 @@ def write_parquet(file: BinaryIO, table: Columns) -> None:
             writer.write_table(batch, row_group_size=ROWS_A_BATCH)
 
 
-def _write_parquet(path: Path, table: Columns) -> None:
-    with path.open("wb") as file:
-        write_parquet(file, table)
-
-
-def _write_arrow(path: Path, table: Columns) -> None:
+def _write_arrow(file: BinaryIO, table: Columns) -> None:
     import pyarrow as pa
 
     first, batches = _begun(table)
-    with path.open("wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+    with pa.ipc.new_file(file, first.schema) as writer:
         for batch in batches:
             writer.write_table(batch)
 
@@ -232,7 +221,10 @@ LINES = 1 << 16
 
 
 def _write_csv(path: Path, table: Columns) -> None:
-    if has_missing(table) and _has_empty_text(table):
+    texts = (
+        cells for name in table for cells in batches_of(table, name) if cells.dtype.kind in "UO"
+    )
+    if has_missing(table) and any(_MISSING in cells.tolist() for cells in texts):
         raise _unsayable(path)
     types = types_of(table)
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -244,11 +236,6 @@ def _write_csv(path: Path, table: Columns) -> None:
                 part = {name: values[first : first + LINES] for name, values in some.items()}
                 cells = [_texts(path, values, types[name]) for name, values in part.items()]
                 writer.writerows(zip(*cells, strict=True))
-
-
-def _has_empty_text(table: Columns) -> bool:
-    columns = (values for name in table for values in batches_of(table, name))
-    return any(values.dtype.kind in "UO" and _MISSING in values.tolist() for values in columns)
 
 
 def _texts(path: Path, values: np.ndarray, type_: str) -> list[str]:
@@ -328,7 +315,10 @@ CENTRES, MAP = "centres", "synopsis"
 
 
 def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
-    """The columns of longitude and latitude; None where the released columns are no such place."""
+    """The columns of longitude and latitude, which are all that GeoJSON knows; None where the
+    released columns are another place, such as kilometres: every program would draw it somewhere in
+    the Gulf of Guinea.
+    """
     point = point_of(tuple(tables.get(CENTRES, ())), spec.point)
     if point is None:
         return None
@@ -337,12 +327,17 @@ def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
 
 
 def geojson(name: str, table: Columns, place: Point) -> bytes:
-    """The table ``centres`` or ``synopsis`` as a collection of features, one a row, in its order.
+    """The table ``centres`` or ``synopsis`` as a collection of features (RFC 7946), one a row, in
+    its order: centres as points, the boxes of a map as polygons.
 
     Columns that are not the place are their properties.
     """
-    shape, own = (_point, set(place)) if name == CENTRES else (_box, _sides(place))
+    shape, own = _point, [*place]
+    if name != CENTRES:
+        shape, own = _box, [f"{column}_{side}" for column in place for side in ("lower", "upper")]
     others = [column for column in table if column not in own]
+    columns = [np.asarray(values).tolist() for values in table.values()]
+    rows = (dict(zip(table, row, strict=True)) for row in zip(*columns, strict=True))
     collection = {
         "type": "FeatureCollection",
         "features": [
@@ -351,24 +346,14 @@ def geojson(name: str, table: Columns, place: Point) -> bytes:
                 "geometry": shape({column: row[column] for column in own}, place),
                 "properties": {column: row[column] for column in others},
             }
-            for row in _rows(table)
+            for row in rows
         ],
     }
     return f"{json.dumps(collection, ensure_ascii=False, allow_nan=False)}\n".encode()
 
 
-def _rows(table: Columns) -> Iterator[dict[str, float]]:
-    columns = [np.asarray(values).tolist() for values in table.values()]
-    for row in zip(*columns, strict=True):
-        yield dict(zip(table, row, strict=True))
-
-
 def _point(row: Mapping[str, float], place: Point) -> dict[str, Any]:
     return {"type": "Point", "coordinates": [row[column] for column in place]}
-
-
-def _sides(place: Sequence[str]) -> set[str]:
-    return {f"{column}_{side}" for column in place for side in ("lower", "upper")}
 
 
 def _box(row: Mapping[str, float], place: Point) -> dict[str, Any]:

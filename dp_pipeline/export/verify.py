@@ -235,7 +235,10 @@ class _Export:
         bundle = self._bundle
         if not bundle.is_dp:
             return f"no ε is stated, and none is promised: {bundle.caveat}"
-        last, stated = bundle.model_spends, Fraction(_stated(bundle))
+        last, promised = bundle.model_spends, bundle.facts["epsilon"]
+        if bundle.budget == PURE:
+            promised = bundle.facts.get("composed", promised)
+        stated = Fraction(promised)
         amount = bundle.budget.amount_of(stated)
         if REFINED_FROM in bundle.facts:
             amount -= bundle.budget.amount_of(Fraction(bundle.facts[REFINED_FROM]))
@@ -334,18 +337,19 @@ class _Export:
     def _sheet(self, name: str) -> Columns:
         """A table as it is written; Damaged where none of the files is it."""
         if name not in self._sheets:
-            self._sheets[name] = self._read(name)
+            found = [one for one in self._resources.values() if one["name"] == name]
+            # A path that leads out of the folder is none of its files.
+            if len(found) != 1 or found[0]["path"] not in self._there:
+                raise Damaged(f"{name[:40]}: expected one file of this table, got none")
+            schema = found[0]["schema"]
+            # Dates in a format of their own are texts in the release.
+            types = {
+                field["name"]: "string" if "format" in field else str(field["type"])
+                for field in schema["fields"]
+            }
+            path = self.folder / found[0]["path"]
+            self._sheets[name] = read_table(path, types, missing=bool(schema["missingValues"]))
         return self._sheets[name]
-
-    def _read(self, name: str) -> Columns:
-        found = [one for one in self._resources.values() if one["name"] == name]
-        # A path that leads out of the folder is none of its files.
-        if len(found) != 1 or found[0]["path"] not in self._there:
-            raise Damaged(f"{name[:40]}: expected one file of this table, got none")
-        schema = found[0]["schema"]
-        types = {field["name"]: _type(field) for field in schema["fields"]}
-        path = self.folder / found[0]["path"]
-        return read_table(path, types, missing=bool(schema["missingValues"]))
 
     @cached_property
     def _tables(self) -> dict[str, Columns]:
@@ -364,14 +368,3 @@ class _Export:
     @cached_property
     def _bundle(self) -> Bundle:
         return Bundle.from_json(json.dumps(self._stored), self._tables)
-
-
-def _type(field: dict[str, Any]) -> str:
-    """How a column is read: dates in a format of their own are texts in the release."""
-    return "string" if "format" in field else str(field["type"])
-
-
-def _stated(bundle: Bundle) -> str:
-    """The ε that its model promised."""
-    facts = bundle.facts
-    return facts["epsilon"] if bundle.budget != PURE else facts.get("composed", facts["epsilon"])

@@ -1,7 +1,6 @@
-"""The measurement route: the one order in which every question is asked of the rows.
-
-Charge, then look, then noise, then store; only then is there an answer. An exact answer lives
-inside ``Route.answer`` and what it calls, and nowhere else.
+"""The measurement route, the one order in which every question is asked of the rows: charge, then
+look, then noise, then store; only then is there an answer. An exact answer lives inside
+``Route.answer`` and what it calls, and nowhere else.
 
 An answer that was paid for is given again to the question that it belongs to, and to no other. So
 a question is known by everything that its answer depends on beside the rows, and by no word: words
@@ -33,7 +32,7 @@ from dp_pipeline.release.accountant import (
     Accountant,
     Spend,
 )
-from dp_pipeline.release.transcript import Record, Transcript
+from dp_pipeline.release.transcript import AnswerRecord, Transcript
 from dp_pipeline.spec.amounts import PURE, Currency
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import NoAnswer
@@ -69,7 +68,7 @@ whole numbers, and frozen dataclasses, tuples and mappings of such. A kind's nam
 
 
 @dataclass(frozen=True)
-class Question:
+class NamedQuestion:
     """One question of the gate.
 
     words      for people
@@ -83,7 +82,7 @@ class Question:
 
 def question(
     what: str, asked: Asked, spend: Spend | None, recoding: tuple[str, ...] = ()
-) -> Question:
+) -> NamedQuestion:
     """The question that a charge has paid for.
 
     what       in words, where there is no charge; else those of the charge are taken
@@ -95,7 +94,7 @@ def question(
         paid = [spend.mechanism, spend.epsilon, spend.sensitivity, spend.scale, spend.currency]
         symbol = "ε" if spend.currency == "pure" else "ρ"
         what = f"{spend.mechanism}: {spend.what}, Δ={spend.sensitivity}, {symbol}={spend.epsilon}"
-    return Question(what, digest_of((VERSION, asked, paid, recoding)))
+    return NamedQuestion(what, digest_of((VERSION, asked, paid, recoding)))
 
 
 def digest_of(value: object) -> str:
@@ -257,7 +256,7 @@ class Route(Generic[Rows]):
         """The answer that a charge has paid for: look, then noise; stored before it is returned."""
         return self.record(paid, asked, exact).answer
 
-    def record(self, paid: PaidNoise, asked: Asked, exact: Look[Rows]) -> Record:
+    def record(self, paid: PaidNoise, asked: Asked, exact: Look[Rows]) -> AnswerRecord:
         """Return that answer with the scale at which its noise was drawn."""
         known = question("", asked, paid.spend, self.recoding)
         stored = self.transcript.recall(known.identity, words=known.words)
@@ -275,10 +274,12 @@ class Route(Generic[Rows]):
             return stored.answer
         return self._store(known, exact(self._rows(known))).answer
 
-    def _rows(self, known: Question) -> Rows:
+    def _rows(self, known: NamedQuestion) -> Rows:
         if self.counter is None:
             raise NoAnswer(f"transcript: expected a stored answer to {known.words!r}, got none")
         return self.counter
 
-    def _store(self, known: Question, answer: IntArray, scale: Fraction | None = None) -> Record:
+    def _store(
+        self, known: NamedQuestion, answer: IntArray, scale: Fraction | None = None
+    ) -> AnswerRecord:
         return self.transcript.store(known.identity, answer, words=known.words, scale=scale)

@@ -1,23 +1,11 @@
-"""Discovery of a domain: looks at rows of which levels, bounds or quantiles are not declared.
+"""Discovery of a domain: looks at rows of which levels (``gate.texts``), quantiles
+(``gate.quantiles``) or bounds (``bucket_threshold``) are not declared.
 
 Every look goes the way of all questions (``Route``). ε is divided by the declaration alone: the
 same for every look; δ the same for every attribute whose levels are sought. All looks are charged
-before the first is taken. What may be refused is refused by noisy answers.
-
-*Bounds* (Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson, "Differentially Private SQL
-with Bounded User Contribution", PoPETs 2020, approximate bounds). A number x has one bucket:
-[0, u), [u, 2u), [2u, 4u), … of the unit u, or [−u, 0), [−2u, −u), … So one row moves one
-count by 1, and neighbours move all counts together by at most Δ = ``spec.distance`` in L1: discrete
-Laplace of scale Δ/ε on every bucket, empty ones too, is ε-DP (``mechanisms.measure``). The bounds
-are the ends of the outermost buckets whose noisy count reaches t = ⌈scale·(ln B + ln 1/β)⌉ of B
-buckets. P(X ≥ t) ≤ e^(−t/scale) ≤ β/B, so a bucket without rows reaches it with probability at
-most β, all buckets together. Then the end nearer to zero becomes zero where that is cheap
-(``with_zero``): of its small buckets there are many, and few rows are in each.
-
-*Quantiles* are in ``gate.quantiles``, *levels* in ``gate.texts``.
-
-*Composition.* The looks add up to ε and δ: each is private whatever the answers of those before,
-which decide at most between which bounds a tree is.
+before the first is taken, and add up to ε and δ: each is private whatever the answers of those
+before, which decide at most between which bounds a tree is. What may be refused is refused by noisy
+answers.
 """
 
 from __future__ import annotations
@@ -40,7 +28,12 @@ from dp_pipeline.gate.trees import TreeSession
 from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
 from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, Found, Undiscovered
+from dp_pipeline.spec.discovered import (
+    Discover,
+    DiscoveredAttribute,
+    DiscoveredDomain,
+    Undiscovered,
+)
 from dp_pipeline.spec.domain import Attribute, Undeclared
 from dp_pipeline.spec.encoding import LARGEST_BOUND, Coordinate, IntArray
 from dp_pipeline.spec.errors import DeclarationError, NotDiscovered
@@ -130,7 +123,7 @@ def discover(
     looks = looks_of(spec)
     accountant.charge(*(look.spend for look in looks))
     discovery = _Discovery(spec, Route(counter, accountant, transcript, noise))
-    found: dict[str, Found] = dict.fromkeys(spec.to_discover, Found())
+    found: dict[str, DiscoveredAttribute] = dict.fromkeys(spec.to_discover, DiscoveredAttribute())
     failures: list[str] = []
     for look in looks:
         name = look.attribute.name
@@ -185,7 +178,7 @@ class _Discovery:
     spec: Undiscovered
     route: Route[UndeclaredCounter]
 
-    def after(self, look: Look, found: Found) -> Found:
+    def after(self, look: Look, found: DiscoveredAttribute) -> DiscoveredAttribute:
         """What is known of an attribute after one look more."""
         if look.rule is not None:
             return replace(found, levels=self._levels(look, look.rule))
@@ -235,7 +228,7 @@ class _Discovery:
             )
         return with_zero(edges[int(passed[0])], edges[int(passed[-1]) + 1])
 
-    def _bins(self, look: Look, found: Found) -> NoisyBins:
+    def _bins(self, look: Look, found: DiscoveredAttribute) -> NoisyBins:
         name, wanted = look.attribute.name, look.wanted
         if wanted.bounds and found.bounds is None:
             raise NotDiscovered(f"quantiles of {name}: expected bounds before, got none")
@@ -290,7 +283,18 @@ def with_zero(lower: float, upper: float) -> tuple[float, float]:
 
 
 def bucket_threshold(scale: Fraction, buckets: int, beta: Fraction) -> int:
-    """⌈scale·(ln buckets + ln 1/β)⌉, never rounded down.
+    """⌈scale·(ln buckets + ln 1/β)⌉, never rounded down: what a bucket has to reach to be a bound.
+
+    Source: Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson, "Differentially Private SQL
+    with Bounded User Contribution", PoPETs 2020, approximate bounds. A number x has one bucket: [0,
+    u), [u, 2u), [2u, 4u), … of the unit u, or [−u, 0), [−2u, −u), … So one row moves one count by
+    1, and neighbours move all counts together by at most Δ = ``spec.distance`` in L1: discrete
+    Laplace of scale Δ/ε on every bucket, empty ones too, is ε-DP (``mechanisms.measure``). The
+    bounds are the ends of the outermost buckets whose noisy count reaches t =
+    ⌈scale·(ln B + ln 1/β)⌉ of B buckets. P(X ≥ t) ≤ e^(−t/scale) ≤ β/B, so a bucket without rows
+    reaches it with probability at most β, all buckets together. Then the end nearer to zero becomes
+    zero where that is cheap (``with_zero``): of its small buckets there are many, and few rows are
+    in each.
 
     >>> bucket_threshold(Fraction(10), 100, Fraction(1, 10**6))
     185

@@ -1,8 +1,5 @@
-"""Where noise comes from: OpenDP, our exact sampler, or a seed. Entropy is drawn here alone.
-
-What passes the gate as a number: integers of int64, exact scales, floats rounded upwards.
-
-Square roots of exact numbers, rounded upwards.
+"""Where noise comes from: OpenDP, our exact sampler, or a seed. Entropy is drawn here alone. What
+passes the gate as a number: integers of int64, exact scales, floats and roots rounded upwards.
 """
 
 from __future__ import annotations

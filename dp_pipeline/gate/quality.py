@@ -1,17 +1,10 @@
-"""Buying quality numbers: how good a release is on the true rows is a question about rows.
-
-Each is paid for with an ε of its own, reserved together with the release's.
-
-Buying how good released centres are: their NICV, and how well they agree with a label.
-
-Buying how good a released table is: its marginals, and what classifiers learn from it.
-
-Buying how good a class table is: what the rates of its classes say about true labels.
+"""Buying quality numbers: how good a release is on the true rows is a question about rows, paid for
+with an ε of its own, which is reserved together with the release's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import hypot, isnan, sqrt
@@ -81,20 +74,17 @@ def _private_square_distance(
     """
     box = curator.domain.box(clusters.columns)
     unit = rule.unit_in(box) ** 2
-    clip = max(1, int(_clip(clusters, box) / unit))
+    if clusters.synopsis is None:
+        far = _widest_gap(clusters.centres, box)
+    else:
+        far = _quantile_of_synopsis(clusters.centres, clusters.synopsis)
+    clip = max(1, int(far / unit))
     # The sum keeps 20 bits a row: finer would be noise, and the total stays far below 2^63.
     shift = max(0, clip.bit_length() - 20)
     total = curator.measure_distance(rule, clip=clip, shift=shift, epsilon=epsilon)
     coarse = unit * (1 << shift)
     scale = float((clip >> shift) * curator.distance / epsilon)
     return NoisyNumber(int(total) * coarse, scale * coarse, SQUARED_UNITS)
-
-
-def _clip(clusters: Clusters, box: tuple[Coordinate, ...]) -> float:
-    """Squared distance, in data units, that few rows are thought to pass: of released values."""
-    if clusters.synopsis is not None:
-        return _quantile_of_synopsis(clusters.centres, clusters.synopsis)
-    return _widest_gap(clusters.centres, box)
 
 
 def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
@@ -183,19 +173,24 @@ def private_table_quality(
     ``avd_2`` is of the attributes one by one where no pair of them fits; no ``avd_3`` is paid for
     where no three do.
     """
-    ways = _ways(curator.domain, table.attributes)
+    ways = {k: _fitting(curator.domain, ways_of(table.attributes, k)) for k in PRIVATE_WAYS}
+    ways[2] = ways[2] or [(name,) for name in table.attributes]
+    ways = {k: chosen for k, chosen in ways.items() if chosen}
     asked = [target for target in targets if target.attribute in table.attributes]
     weights = [ROWS_WEIGHT] + [Fraction(1)] * (len(ways) + len(asked))
     of_rows, *parts = split(epsilon, weights)
     counted = int(curator.measure((), epsilon=of_rows).table)
     rows = NoisyNumber(max(1, counted), float(curator.distance / of_rows), "rows")
     distances = dict[str, NoisyNumber]()
-    for (name, chosen), part in zip(ways.items(), parts[: len(ways)], strict=True):
+    for (k, chosen), part in zip(ways.items(), parts[: len(ways)], strict=True):
         released = {way: whole_parts(table.probabilities(way)) for way in chosen}
         error = int(curator.measure_marginal_error(released, epsilon=part))
         # One row moves the average of ½Σ|c − n·q| by at most 1.
         whole = (len(chosen) << 17) >> error_shift(len(chosen))
-        distances[name] = _mean_distance(error / whole, curator.distance / part, rows)
+        value = min(1.0, max(0.0, error / whole / rows.value))
+        # Var(S/n) ≈ (Var S + (S/n)² Var n)/n², to first order.
+        spread = hypot(float(curator.distance / part), value * rows.scale) / rows.value
+        distances[f"avd_{k}"] = NoisyNumber(value, spread, "share")
     mistakes = {
         f"misclassified_logistic/{target.attribute}": _private_mistakes(
             curator, table, target, part
@@ -203,13 +198,6 @@ def private_table_quality(
         for target, part in zip(asked, parts[len(ways) :], strict=True)
     }
     return distances | mistakes
-
-
-def _ways(domain: Domain, attributes: tuple[str, ...]) -> Mapping[str, list[tuple[str, ...]]]:
-    """Metric → marginals that it is the mean over."""
-    found = {f"avd_{k}": _fitting(domain, ways_of(attributes, k)) for k in PRIVATE_WAYS}
-    found["avd_2"] = found["avd_2"] or [(name,) for name in attributes]
-    return {name: ways for name, ways in found.items() if ways}
 
 
 def _fitting(domain: Domain, ways: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -221,16 +209,6 @@ def _fitting(domain: Domain, ways: Sequence[tuple[str, ...]]) -> list[tuple[str,
             chosen.append(way)
             left -= cells
     return chosen
-
-
-def _mean_distance(rows_off: float, scale: Fraction, rows: NoisyNumber) -> NoisyNumber:
-    """Total variation distance to the true table, averaged over marginals: ½Σ|c − n·q|/n.
-
-    rows_off   the noisy average of ½Σ|c − n·q| over the marginals, and the scale of its noise
-    """
-    value = min(1.0, max(0.0, rows_off / rows.value))
-    # Var(S/n) ≈ (Var S + (S/n)² Var n)/n², to first order.
-    return NoisyNumber(value, hypot(float(scale), value * rows.scale) / rows.value, "share")
 
 
 def _private_mistakes(

@@ -195,7 +195,11 @@ class QuantileBins:
             bins = max(1, min(bins, round(self.most * float(light.sum() / rows.sum()))))
         cuts: set[float] = set()
         for (box, _), is_one in zip(leaves, heavy, strict=True):
-            cuts |= self._around(box) if is_one else set()
+            if is_one:
+                ends_of_box = (box.start, box.start + box.length)
+                first, last = (self._nearest(self._place(at)) for at in ends_of_box)
+                # The two cuts around a value are a unit apart at least.
+                cuts |= {self._multiple(first), self._multiple(max(last, first + 1))}
         for rank in float(ends[-1]) * np.arange(1, bins) / bins:
             at = min(int(np.searchsorted(ends, rank)), len(leaves) - 1)
             part = 1 - (ends[at] - rank) / light[at] if light[at] > 0 else 0.0
@@ -216,11 +220,6 @@ class QuantileBins:
             if not more.any() or bins == 1:
                 return heavy
             heavy |= more
-
-    def _around(self, box: _Box) -> set[float]:
-        """The two cuts around a value: a unit apart at least."""
-        first, last = (self._nearest(self._place(at)) for at in (box.start, box.start + box.length))
-        return {self._multiple(first), self._multiple(max(last, first + 1))}
 
     def _nearest(self, number: float) -> int:
         return floor(number / self.unit + 0.5)

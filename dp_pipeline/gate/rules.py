@@ -1,13 +1,4 @@
-"""NearestCentre: released centres as a rule about rows, and when that rule is exact.
-
-PredictedLabel: a released classifier as a rule about rows, and when that rule is exact.
-
-Which subset a row belongs to: a hash of the row itself, never of its position.
-
-A row's subset depends on nothing but the row and a public salt, so adding a row
-moves no other row. Splitting by position would: deleting the first of 1000 rows
-then changes every subset.
-"""
+"""Released centres and classifiers as rules about rows, and when such a rule is exact."""
 
 from __future__ import annotations
 
@@ -214,7 +205,8 @@ _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def subset_of(columns: Sequence[NDArray[Any]], salt: int, subsets: int) -> IntArray:
-    """Subset 0..subsets − 1 of every row, from its coordinates and the salt alone.
+    """Subset 0..subsets − 1 of every row, from its coordinates and the salt alone, so adding a row
+    moves no other one. By position, deleting the first of 1000 rows would change every subset.
 
     columns   fixed-point coordinates (rows,), in the order of the rule's
     salt      public, 0 … 2^63 − 1

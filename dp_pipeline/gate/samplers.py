@@ -1,17 +1,6 @@
-"""Exact samplers: each draws from its distribution as it is on paper, in whole arrays.
-
-Only integers are compared, so no rounding can tell two neighbours apart. Numbers that do not fit 64
-bits are Python integers in an object array: slower, the same formulas.
-
-uniform integers     from random bytes, by rejection; never a float, never a modulo bias
-coins                that fall True with probability exp(−x), for every rational x ≥ 0
-discrete Laplace     and one-sided geometric noise, for every rational scale
-discrete Gaussian    for every rational variance parameter: rejection from the discrete Laplace
-refined Laplace      less noise, of which noise that was drawn is a coarser form
-L∞ noise             on a vector together: a radius, then a uniform place in the cube of that radius
-a choice             the exponential mechanism over a vector of whole scores
-sparse Laplace       noise on a table of which nearly all cells are empty, and few are kept; how
-                     many empty cells reach the threshold is an exact binomial number
+"""Exact samplers: each draws from its distribution as it is on paper, in whole arrays. Only
+integers are compared, so no rounding can tell two neighbours apart. Numbers that do not fit 64 bits
+are Python integers in an object array: slower, the same formulas.
 
 Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (NeurIPS 2020,
 arXiv:2004.00010): Algorithm 1 is ``bernoulli_exp``, Algorithm 2 ``laplace_noise``, Algorithm 3
@@ -78,19 +67,14 @@ class UniformIntegers:
                 break
         else:
             width = bound.bit_length() // 8 + 2
-            words = self._python_integers(width, size)
+            text = self.entropy(width * size)
+            words = np.empty(size, object)
+            words[:] = [
+                int.from_bytes(text[at : at + width], "little") for at in range(0, len(text), width)
+            ]
         draws = words // (256**width // bound)
         kept: WholeNumbers = draws[draws < bound]
         return kept
-
-    def _python_integers(self, width: int, size: int) -> WholeNumbers:
-        """``size`` uniform integers of ``width`` bytes each."""
-        text = self.entropy(width * size)
-        words = np.empty(size, object)
-        words[:] = [
-            int.from_bytes(text[at : at + width], "little") for at in range(0, len(text), width)
-        ]
-        return words
 
 
 _INT64 = np.iinfo(np.int64)

@@ -1,12 +1,11 @@
-"""What ``choose`` may maximise: each sensitivity beside its formula, its relation and its proof.
+"""What ``choose`` may maximise: each sensitivity beside its formula, its relation and its proof. A
+table of more than two axes is of a child, its first axis, and of its parents, all others.
 
 The relation is add/remove (⊕): neighbours differ by all rows of one protected unit, at most
 ``rows_per_unit`` of them. No formula may need the true number of rows to be public, and every
 score is an integer, in units of 1/2^16 row: rounding is part of the score, and of its sensitivity.
 Two scores of the literature are for the other relation (↔, replace one row by another, the number
 of rows n public): the gate takes them on benchmark rows alone.
-
-A table of more than two axes is of a child, its first axis, and of its parents, all others.
 """
 
 from __future__ import annotations

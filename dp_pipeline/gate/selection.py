@@ -28,15 +28,21 @@ MOST_CELLS_AT_ONCE = 1 << 22
 class Candidates:
     """What is scored. Everything but the exact scores is public.
 
-    scores   attributes → the score of their table
+    scores   attributes → the score of their table, one that was proven, at least one
     distance  rows that two neighbouring data sets differ by
 
     Cutting a score to ±LARGEST moves no two values further apart: no sensitivity grows.
     """
 
     def __init__(self, scores: Mapping[Names, Score], *, domain: Domain, distance: int) -> None:
+        if not scores:
+            raise BoundaryViolation("scores: expected candidates, got none")
+        if not {type(score) for score in scores.values()} <= set(SCORES):
+            known = " or ".join(score.__name__ for score in SCORES)
+            raise BoundaryViolation(f"scores: expected {known}, got another")
+        for names, score in scores.items():
+            score.require_shape(require_table(domain, names))
         self._scores = dict(scores)
-        _require_scores(self._scores, domain)
         self._cells = [domain.cell_count(names) for names in self._scores]
         self._places = {names: at for at, names in enumerate(self._scores)}
         self._moves = [score.linf(distance) for score in self._scores.values()]
@@ -97,17 +103,6 @@ class Candidates:
 def cut(score: int) -> int:
     """The score, cut to ±LARGEST."""
     return max(-LARGEST, min(LARGEST, score))
-
-
-def _require_scores(scores: Mapping[Names, Score], domain: Domain) -> None:
-    """BoundaryViolation unless there are candidates, all with a score that was proven."""
-    if not scores:
-        raise BoundaryViolation("scores: expected candidates, got none")
-    if not {type(score) for score in scores.values()} <= set(SCORES):
-        known = " or ".join(score.__name__ for score in SCORES)
-        raise BoundaryViolation(f"scores: expected {known}, got another")
-    for names, score in scores.items():
-        score.require_shape(require_table(domain, names))
 
 
 class ScoreSession:

@@ -1,46 +1,9 @@
-"""Which texts may leave: those that so many persons have that no one of them decides it.
-
-Exact texts and their numbers of persons on their way to the noise, and those that leave, as whole
+"""Which texts may leave: those that so many persons have that no one of them decides it. Exact
+texts and their numbers of persons on their way to the noise, and those that leave, as whole
 numbers.
 
 A text that nobody declared is told only if enough persons have it. That cannot be pure ε: a text
 of one person may appear only where she is, so it must appear never, or with probability δ.
-
-*Promise.* For neighbours D and D', by add or remove of a person with at most L rows, or by
-replacing one by another, P(D leaves S) ≤ e^ε · P(D' leaves S) + δ for every set S of answers.
-
-*Truncated Laplace* (Desfontaines, Voss, Gipson, Mandayam, "Differentially Private Partition
-Selection", PoPETs 2022, their k-TSGD, which is the optimal rule where its δ is met exactly). Let n
-be the persons of a text, s the scale, and X discrete Laplace of scale s given |X| ≤ k. The text
-leaves where n + X > k, with n + X, of which only the order is used. A text of nobody never leaves.
-
-*Proof.* One text first; one person more makes n to n + 1. P(X = x) is f(x) ∝ e^(−|x|/s), so
-f(x − 1)/f(x) is between e^(−1/s) and e^(1/s) wherever both are positive. Of the numbers that are
-possible at n and not at n + 1, or the reverse, each side has one, of probability f(k). So one text
-is (1/s, f(k))-DP, and n = 0 is the case in which nothing leaves: at n = 1 only X = k does. With
-q = e^(−1/s), f(k) = q^k·(1 − q)/(1 + q − 2q^(k+1)). Texts have independent noise. Neighbours differ
-in at most Δ pairs of a person and a text, Δ = ``spec.distance`` of the declaration; as Δ steps of
-one pair each on one text, or on several, they compose to (Δ/s, Δ·f(k)). k is the least with
-f(k) ≤ δ/Δ, and Δ/s ≤ ε. Steps on one text do not occur: a person is in its n once, whatever her
-rows; two persons that replace each other move the n of a text that both have by nothing. ∎
-
-*Weighted Gaussian* (Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin, "Differentially Private Set
-Union", ICML 2020; Swanberg, Desfontaines, Haney 2023 compare it). A person with j texts adds
-w_j = ⌊W/√j⌋ to each of them. A text leaves where its sum plus discrete Gaussian noise of variance
-parameter σ² is at least τ. With u = 1 under add or remove, and 2 where a person is replaced:
-
-*Proof.* What one person adds has a squared norm of at most j·w_j² ≤ W². Of two who replace each
-other, the difference a − b has |a|² + |b|² − 2ab ≤ 2W², since both are nowhere negative. So with
-all texts of the world, noise on every one of them has ρ = u·W²/(2σ²), which means (ε, δ/2) as
-``spec.amounts.rho_of`` proves. Texts of nobody are left out, though. Let C be the texts of both D
-and D', x = P'(what leaves of C, at D', is in S) and y the same at D: y ≤ e^ε·x + δ/2, and y ≤ 1. A
-text that only D has is one of at most L, and its sum is one person's w_j: it leaves with
-probability P(w_j + N ≥ τ) ≤ P(N ≥ m_j) ≤ e^(−m_j²/2σ²) ≤ δ₂/j (Canonne, Kamath, Steinke 2020: the
-discrete Gaussian is subgaussian with σ²), where τ ≥ w_j + m_j for every j. So P(D leaves S) ≤
-y + δ₂. And P(D' leaves S) ≥ (1 − δ₂)·x where only C's texts are in S, as only those matter for
-y. If e^ε·x ≤ 1, then e^ε·x − e^ε·(1 − δ₂)·x ≤ δ₂; else e^ε·(1 − δ₂)·x ≥ 1 − δ₂ ≥ y − δ₂. Either
-way P(D leaves S) ≤ e^ε·P(D' leaves S) + δ/2 + δ₂ + δ₂. Under add or remove only one of the two has
-texts of its own, so one δ₂ falls away. With δ₂ = δ/(2u) it is (ε, δ). ∎
 """
 
 from __future__ import annotations
@@ -158,16 +121,15 @@ class TextRule:
         exact numbers.
         """
         texts, numbers = unpacked(exact)
-        noisy = self._noisy(numbers, noise)
+        scale = self.spend.scale
+        if self.spend.mechanism == GAUSSIAN_TEXTS:
+            noisy = noise.discrete_gaussian(numbers, scale)
+        else:
+            noisy = numbers + truncated(len(numbers), scale, self.threshold - 1, noise)
         passed = np.flatnonzero(noisy >= self.threshold)
         # The largest first; of equal ones that whose bytes come first.
         order = np.argsort(-noisy[passed], kind="stable")[: self.most]
         return packed(tuple(sorted(texts[at] for at in passed[order])))
-
-    def _noisy(self, numbers: IntArray, noise: NoiseSource) -> IntArray:
-        if self.spend.mechanism == GAUSSIAN_TEXTS:
-            return noise.discrete_gaussian(numbers, self.spend.scale)
-        return numbers + truncated(len(numbers), self.spend.scale, self.threshold - 1, noise)
 
 
 def truncated(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntArray:
@@ -188,6 +150,9 @@ def text_rule(
 ) -> TextRule:
     """The rule that lets texts of fewer persons leave, of the two that are proven.
 
+    *Promise.* For neighbours D and D', by add or remove of a person with at most L rows, or by
+    replacing one by another, P(D leaves S) ≤ e^ε · P(D' leaves S) + δ for every set S of answers.
+
     rows      rows that one person can have
     persons   persons that neighbours differ by: 1, or 2 where one is replaced by another
 
@@ -203,6 +168,24 @@ def text_rule(
 def _truncated_rule(
     what: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
+    """Truncated Laplace noise.
+
+    Source: Desfontaines, Voss, Gipson, Mandayam, "Differentially Private Partition Selection",
+    PoPETs 2022, their k-TSGD, which is the optimal rule where its δ is met exactly. Let n be the
+    persons of a text, s the scale, and X discrete Laplace of scale s given |X| ≤ k. The text leaves
+    where n + X > k, with n + X, of which only the order is used. A text of nobody never leaves.
+
+    *Proof.* One text first; one person more makes n to n + 1. P(X = x) is f(x) ∝ e^(−|x|/s), so
+    f(x − 1)/f(x) is between e^(−1/s) and e^(1/s) wherever both are positive. Of the numbers that
+    are possible at n and not at n + 1, or the reverse, each side has one, of probability f(k). So
+    one text is (1/s, f(k))-DP, and n = 0 is the case in which nothing leaves: at n = 1 only X = k
+    does. With q = e^(−1/s), f(k) = q^k·(1 − q)/(1 + q − 2q^(k+1)). Texts have independent noise.
+    Neighbours differ in at most Δ pairs of a person and a text, Δ = ``spec.distance`` of the
+    declaration; as Δ steps of one pair each on one text, or on several, they compose to (Δ/s,
+    Δ·f(k)). k is the least with f(k) ≤ δ/Δ, and Δ/s ≤ ε. Steps on one text do not occur: a person
+    is in its n once, whatever her rows; two persons that replace each other move the n of a text
+    that both have by nothing. ∎
+    """
     distance = rows * persons
     # A float without rounding: every source of noise draws at this scale, and none at a near one.
     scale = Fraction(float_at_least(checked_scale(distance / epsilon)))
@@ -214,9 +197,35 @@ def _truncated_rule(
 def _gaussian_rule(
     what: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
+    """Gaussian noise on weighted texts.
+
+    Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin, "Differentially Private Set Union",
+    ICML 2020; Swanberg, Desfontaines, Haney 2023 compare it. A person with j texts adds
+    w_j = ⌊W/√j⌋ to each of them. A text leaves where its sum plus discrete Gaussian noise of
+    variance parameter σ² is at least τ. With u = 1 under add or remove, and 2 where a person is
+    replaced:
+
+    *Proof.* What one person adds has a squared norm of at most j·w_j² ≤ W². Of two who replace each
+    other, the difference a − b has |a|² + |b|² − 2ab ≤ 2W², since both are nowhere negative. So
+    with all texts of the world, noise on every one of them has ρ = u·W²/(2σ²), which means (ε, δ/2)
+    as ``spec.amounts.rho_of`` proves. Texts of nobody are left out, though. Let C be the texts of
+    both D and D', x = P'(what leaves of C, at D', is in S) and y the same at D: y ≤ e^ε·x + δ/2,
+    and y ≤ 1. A text that only D has is one of at most L, and its sum is one person's w_j: it
+    leaves with probability P(w_j + N ≥ τ) ≤ P(N ≥ m_j) ≤ e^(−m_j²/2σ²) ≤ δ₂/j (Canonne, Kamath,
+    Steinke 2020: the discrete Gaussian is subgaussian with σ²), where τ ≥ w_j + m_j for every j. So
+    P(D leaves S) ≤ y + δ₂. And P(D' leaves S) ≥ (1 − δ₂)·x where only C's texts are in S, as only
+    those matter for y. If e^ε·x ≤ 1, then e^ε·x − e^ε·(1 − δ₂)·x ≤ δ₂; else e^ε·(1 − δ₂)·x ≥ 1 − δ₂
+    ≥ y − δ₂. Either way P(D leaves S) ≤ e^ε·P(D' leaves S) + δ/2 + δ₂ + δ₂. Under add or remove
+    only one of the two has texts of its own, so one δ₂ falls away. With δ₂ = δ/(2u) it is (ε, δ). ∎
+    """
     sensitivity = persons * WEIGHT**2
     exact = Fraction(sensitivity) / (2 * rho_of(epsilon, delta / 2))
-    variance = checked_scale(_root(exact)) ** 2
+    # Not too small, and a scale that every source of noise draws at as it is: one of them takes
+    # ``root_at_least`` of a variance, and more noise would reach the threshold more often.
+    root = root_at_least(exact)
+    while root_at_least(root**2) != root:
+        root = root_at_least(root**2)
+    variance = checked_scale(root) ** 2
     spend = Spend(what, GAUSSIAN_TEXTS, epsilon, sensitivity, variance, delta=delta)
     weights = tuple(isqrt(WEIGHT**2 // texts) for texts in range(1, rows + 1))
     failing = delta / (2 * persons)
@@ -225,16 +234,6 @@ def _gaussian_rule(
         for first, last in _blocks(rows)
     )
     return TextRule(weights, spend, threshold, most)
-
-
-def _root(square: Fraction) -> Fraction:
-    """A root that is not too small, and that every source of noise draws at as it is: one of them
-    takes ``root_at_least`` of a variance, and more noise would reach the threshold more often.
-    """
-    root = root_at_least(square)
-    while root_at_least(root**2) != root:
-        root = root_at_least(root**2)
-    return root
 
 
 def _blocks(rows: int) -> Iterator[tuple[int, int]]:

@@ -1,10 +1,5 @@
-"""TreeSession: one budget spent along every path of a tree, as far down as each path goes.
-
-SplitSession: which boxes hold many rows, at a cost that does not grow with the depth.
-
-NodeLevels: exact counts of quadtree nodes, one scan a tree.
-
-All levels of a regular tree out of its finest one, by summing 2×2×…×2 cells upwards.
+"""Counts of the boxes of trees, and which boxes hold many rows: each at one cost for a
+whole path.
 """
 
 from __future__ import annotations
@@ -243,16 +238,12 @@ def pyramid(finest: IntArray) -> list[IntArray]:
         raise BoundaryViolation(f"pyramid: expected 2^h cells on every axis, got {finest.shape}")
     levels = [np.ascontiguousarray(finest)]
     while levels[-1].shape[0] > 1:
-        levels.append(_halved(levels[-1]))
+        grid = levels[-1]
+        for axis in range(grid.ndim):
+            before = (slice(None),) * axis
+            grid = grid[(*before, slice(0, None, 2))] + grid[(*before, slice(1, None, 2))]
+        levels.append(np.ascontiguousarray(grid))
     return levels[::-1]
-
-
-def _halved(grid: IntArray) -> IntArray:
-    """Neighbouring pairs of cells summed along every axis."""
-    for axis in range(grid.ndim):
-        before = (slice(None),) * axis
-        grid = grid[(*before, slice(0, None, 2))] + grid[(*before, slice(1, None, 2))]
-    return np.ascontiguousarray(grid)
 
 
 class NodeLevels:

@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 
 from dp_pipeline.inference.consistency import (
-    Noisy,
+    NoisyTable,
     make_consistent,
     marginal_of,
     reconciled,
@@ -49,7 +49,7 @@ class AgreedTables:
     variances: Mapping[Names, float]
 
     @classmethod
-    def of(cls, measured: Sequence[Noisy], sizes: Mapping[str, int]) -> AgreedTables:
+    def of(cls, measured: Sequence[NoisyTable], sizes: Mapping[str, int]) -> AgreedTables:
         """The least-squares solution for all tables, each weighted by its own noise, then Ripple
         and consistency in turn; equal cells where the tables say that there is no row.
 

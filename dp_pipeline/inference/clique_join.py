@@ -1,8 +1,5 @@
-"""Rows from the tables of a junction tree: Clique-Join with counts instead of single draws.
-
-Tables without negative cells from noisy ones that overlap.
-
-Rows of a Bayesian network: every attribute drawn from its parents, group by group.
+"""Rows from tables without negative cells, by the cliques of a junction tree or by the families of
+a Bayesian network: groups of rows by counts, instead of single draws.
 """
 
 from __future__ import annotations
@@ -57,7 +54,12 @@ def join_cliques(
     >>> np.unique(codes, axis=0, return_counts=True)[1].tolist()
     [2, 2, 4]
     """
-    _require_covered(tree, sizes)
+    covered = {name for clique in tree.cliques for name in clique}
+    if covered != set(sizes):
+        raise BoundaryViolation(
+            f"clique join: expected cliques over {', '.join(sizes)}, "
+            f"got {', '.join(sorted(covered)) or 'none'}"
+        )
     places = {name: at for at, name in enumerate(sizes)}
     codes = np.zeros((len(sizes), rows), dtype=code_type(sizes.values()))
     known: set[str] = set()
@@ -89,15 +91,6 @@ def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
     return keys
 
 
-def _require_covered(tree: JunctionTree, sizes: Mapping[str, int]) -> None:
-    covered = {name for clique in tree.cliques for name in clique}
-    if covered != set(sizes):
-        raise BoundaryViolation(
-            f"clique join: expected cliques over {', '.join(sizes)}, "
-            f"got {', '.join(sorted(covered)) or 'none'}"
-        )
-
-
 ROUNDS = 3
 """Projecting tables makes them disagree again, less and less."""
 
@@ -120,19 +113,7 @@ def clique_counts(
     >>> [table.round(1).tolist() for table in counts.values()]
     [[[9.2, 0.3], [0.2, 0.0]], [9.7, 0.1]]
     """
-    tables, variances = _pooled(measured)
-    for _ in range(ROUNDS):
-        tables = make_consistent(tables, variances=variances)
-        if total is None:
-            total = max(1.0, float(next(iter(tables.values())).sum()))
-        tables = {names: project_to_simplex(table, total) for names, table in tables.items()}
-    return tables
-
-
-def _pooled(
-    measured: Sequence[NoisyMarginal],
-) -> tuple[dict[Names, FloatArray], dict[Names, float]]:
-    """One table for every set of attributes, the inverse-variance mean, and its variance."""
+    # The inverse-variance mean of the tables of every set of attributes, and its variance.
     weights: dict[Names, float] = {}
     sums: dict[Names, FloatArray] = {}
     for one in measured:
@@ -140,8 +121,14 @@ def _pooled(
         weights[one.attributes] = weights.get(one.attributes, 0.0) + weight
         before = sums.get(one.attributes, np.zeros(one.table.shape))
         sums[one.attributes] = before + weight * one.table
-    means = {names: total / weights[names] for names, total in sums.items()}
-    return means, {names: 1 / weight for names, weight in weights.items()}
+    tables = {names: weighted / weights[names] for names, weighted in sums.items()}
+    variances = {names: 1 / weight for names, weight in weights.items()}
+    for _ in range(ROUNDS):
+        tables = make_consistent(tables, variances=variances)
+        if total is None:
+            total = max(1.0, float(next(iter(tables.values())).sum()))
+        tables = {names: project_to_simplex(table, total) for names, table in tables.items()}
+    return tables
 
 
 @dataclass(frozen=True)

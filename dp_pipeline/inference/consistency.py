@@ -1,10 +1,5 @@
-"""Mutual consistency of noisy tables: what two of them share, they agree on.
-
-Noisy marginals that overlap made one: the best linear unbiased estimate of all of them.
-
-The nearest table without negative cells and with a given total.
-
-Ripple: negative cells are paid for by their neighbours, so a table's marginals stay near.
+"""Noisy tables made to agree: the best linear unbiased estimate of all that overlap, and the
+nearest table without negative cells, of a total or one that leaves its marginals near.
 """
 
 from __future__ import annotations
@@ -101,7 +96,7 @@ def spread(table: FloatArray, names: Names, over: Names) -> FloatArray:
     return inside.reshape([next(sizes) if name in names else 1 for name in over])
 
 
-class Noisy(Protocol):
+class NoisyTable(Protocol):
     """A noisy marginal: a NoisyMarginal, or sums of one."""
 
     @property
@@ -121,8 +116,8 @@ class Noisy(Protocol):
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A table made of noisy ones; see ``Noisy``."""
+class TableEstimate:
+    """A table made of noisy ones; see ``NoisyTable``."""
 
     attributes: Names
     table: FloatArray
@@ -133,14 +128,14 @@ SMALLEST_VARIANCE = 1e-100
 """At a very large ε it is 0 to every digit of a float."""
 
 
-def variance_of(names: Names, measured: Sequence[Noisy]) -> float:
+def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
     """Of a cell of the table over these attributes, however often it was measured; above 0."""
     same = (one.variance for one in measured if set(one.attributes) == set(names))
     return 1 / sum(1 / max(variance, SMALLEST_VARIANCE) for variance in same)
 
 
 def reconciled(
-    measured: Sequence[Noisy], sizes: Mapping[str, int]
+    measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> tuple[float, dict[Names, FloatArray]]:
     """The number of rows, and every largest measured marginal, all of them consistent.
 
@@ -166,7 +161,9 @@ def reconciled(
     weights: dict[Names, float] = {}
     shapes = {}
     for one in measured:
-        names, table = _ordered(one, sizes)
+        names = tuple(name for name in sizes if name in one.attributes)
+        axes = [one.attributes.index(name) for name in names]
+        table = one.table.transpose(axes).astype(np.float64)
         shapes[names] = table.shape
         table = _reflected(table)
         for part, place, summed in _parts(names, sizes):
@@ -174,8 +171,11 @@ def reconciled(
             sums[part] = sums.get(part, 0.0) + table[place] * (np.sqrt(summed) * weight)
             weights[part] = weights.get(part, 0.0) + weight
     tables = {}
-    for names in _largest(shapes):
-        table = np.zeros(shapes[names])
+    for names, shape in shapes.items():
+        # A table inside another one is in its sums.
+        if any(set(names) < set(other) for other in shapes):
+            continue
+        table = np.zeros(shape)
         for part, place, summed in _parts(names, sizes):
             table[place] = sums[part] / (weights[part] * np.sqrt(summed))
         tables[names] = _reflected(table)
@@ -196,12 +196,6 @@ def _reflected(table: FloatArray) -> FloatArray:
     return table
 
 
-def _ordered(one: Noisy, sizes: Mapping[str, int]) -> tuple[Names, FloatArray]:
-    names = tuple(name for name in sizes if name in one.attributes)
-    axes = [one.attributes.index(name) for name in names]
-    return names, one.table.transpose(axes).astype(np.float64)
-
-
 def _parts(
     names: Names, sizes: Mapping[str, int]
 ) -> Iterator[tuple[Names, tuple[slice | int, ...], int]]:
@@ -210,12 +204,6 @@ def _parts(
         part = tuple(name for name, keep in zip(names, kept, strict=True) if keep)
         place = tuple(slice(1, None) if keep else 0 for keep in kept)
         yield part, place, prod(sizes[n] for n, keep in zip(names, kept, strict=True) if not keep)
-
-
-def _largest(tables: Mapping[Names, tuple[int, ...]]) -> list[Names]:
-    """The tables that are in no other one."""
-    sets = {names: frozenset(names) for names in tables}
-    return [names for names in tables if not any(sets[names] < sets[other] for other in tables)]
 
 
 def project_to_simplex(table: FloatArray | IntArray, total: float = 1.0) -> FloatArray:

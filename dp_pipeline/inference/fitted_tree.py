@@ -19,8 +19,8 @@ from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import join_cliques, overlap_links
 from dp_pipeline.inference.consistency import (
     SMALLEST_VARIANCE,
-    Estimate,
-    Noisy,
+    NoisyTable,
+    TableEstimate,
     project_to_simplex,
     reconciled,
 )
@@ -60,7 +60,7 @@ class FittedTree:
     def of(
         cls,
         cliques: Sequence[Names],
-        measured: Sequence[Noisy],
+        measured: Sequence[NoisyTable],
         sizes: Mapping[str, int],
         *,
         iterations: int,
@@ -218,7 +218,7 @@ class OneWays:
         return cls(tuple(measured), rows, {n: mean / mean.sum() for n, mean in means.items()})
 
     @classmethod
-    def within(cls, measured: Sequence[Noisy], sizes: Mapping[str, int]) -> OneWays:
+    def within(cls, measured: Sequence[NoisyTable], sizes: Mapping[str, int]) -> OneWays:
         """One-way marginals inside larger tables, which tell no more by being looked at alone."""
         rows, tables = reconciled(measured, sizes)
         rows = max(1.0, rows)
@@ -229,14 +229,14 @@ class OneWays:
             shares[name] = project_to_simplex(tables[names].sum(axis=axes), rows) / rows
         return cls((), rows, shares)
 
-    def grouped(self, groupings: dict[str, Grouping]) -> list[Estimate]:
+    def grouped(self, groupings: dict[str, Grouping]) -> list[TableEstimate]:
         """The marginals over groups of levels; a sum of several levels has the noise of all."""
         estimates = []
         for one in self.measured:
             grouping = groupings[one.attributes[0]]
             levels_a_group = one.table.size / grouping.size
             table = grouping.summed(one.table)
-            estimates.append(Estimate(one.attributes, table, one.variance * levels_a_group))
+            estimates.append(TableEstimate(one.attributes, table, one.variance * levels_a_group))
         return estimates
 
 
@@ -337,7 +337,7 @@ class FittedRows:
         return triangulated_cliques(graph, self._levels)
 
     @property
-    def _cleared(self) -> tuple[Noisy, ...]:
+    def _cleared(self) -> tuple[NoisyTable, ...]:
         """The tables without the noise of cells that are empty."""
         return self.zeros.grouped(self.groupings).cleared(self.measured)
 
@@ -382,7 +382,7 @@ class FittedRows:
         alone = {name: Grouping(tuple(range(size))) for name, size in self.sizes.items()}
         return {**alone, **self.groupings}
 
-    def _told(self, ways: OneWays) -> tuple[Noisy, ...]:
+    def _told(self, ways: OneWays) -> tuple[NoisyTable, ...]:
         """All tables, over groups where there are groups."""
         return (*self._cleared, *ways.grouped(self._all_groupings))
 

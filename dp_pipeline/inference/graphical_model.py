@@ -1,17 +1,9 @@
-"""GraphicalModel: the distribution of a junction tree with one log-potential a clique.
+"""The distribution of a junction tree with one log-potential a clique, and its fit to noisy
+marginals.
 
 Inference is exact: one pass to the root and one back (Lauritzen, Spiegelhalter 1988; the form
 with one division a separator is of Jensen, Lauritzen, Olesen 1990). Every slice over a separator
 is scaled by its own largest cell, so nothing underflows and nothing is divided by zero.
-
-Projection: from the cells of all cliques of a model to those of measured marginals, and back.
-
-A linear map and its transpose, both in two stages. Axes of a clique are fused into a few groups;
-the clique is summed to every set of groups that some marginal needs, once for all marginals of
-that set; a sparse matrix does the rest. For all 120 pairs of 16 binary attributes this reads the
-65,536 cells of their clique 10 times and not 120 times.
-
-Fitting the distribution of a junction tree to noisy marginals.
 """
 
 from __future__ import annotations
@@ -25,7 +17,7 @@ import numpy as np
 
 from dp_pipeline.files import one_thread
 from dp_pipeline.inference.consistency import (
-    Noisy,
+    NoisyTable,
     project_to_simplex,
     reconciled,
     variance_of,
@@ -35,7 +27,7 @@ from dp_pipeline.spec.encoding import FloatArray, Names
 
 
 @dataclass(frozen=True)
-class Node:
+class Clique:
     """One clique, its axes ordered so that the separator to the parent comes first.
 
     names      attributes in the order of the axes
@@ -75,7 +67,7 @@ class GraphicalModel:
     def __init__(self, tree: JunctionTree, sizes: Mapping[str, int]) -> None:
         parents = {child: parent for parent, child in tree.links}
         self.sizes = dict(sizes)
-        self.nodes: list[Node] = []
+        self.nodes: list[Clique] = []
         places: dict[int, int] = {}
         order = (0, *(child for _, child in tree.links))
         self._cliques = tuple(tree.cliques[clique] for clique in order)
@@ -156,17 +148,19 @@ def _summed(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
     return table
 
 
-def _node(clique: Names, above: Node | None, parent: int | None, sizes: Mapping[str, int]) -> Node:
+def _node(
+    clique: Names, above: Clique | None, parent: int | None, sizes: Mapping[str, int]
+) -> Clique:
     shared = () if above is None else tuple(name for name in above.names if name in clique)
     names = (*shared, *(name for name in clique if name not in shared))
     shape = tuple(sizes[name] for name in names)
     if above is None:
-        return Node(names, shape, None, 0, (), ())
+        return Clique(names, shape, None, 0, (), ())
     spread = tuple(
         size if name in shared else 1 for name, size in zip(above.names, above.shape, strict=True)
     )
     summed = tuple(axis for axis, name in enumerate(above.names) if name not in shared)
-    return Node(names, shape, parent, len(shared), spread, summed)
+    return Clique(names, shape, parent, len(shared), spread, summed)
 
 
 CELLS_A_GROUP = 16
@@ -192,7 +186,12 @@ class _Stage:
 
 
 class Projection:
-    """All cells of ``tables``, in their order, from clique tables of ``model``.
+    """All cells of ``tables``, in their order, from clique tables of ``model``; and back.
+
+    A linear map and its transpose, both in two stages. Axes of a clique are fused into a few
+    groups; the clique is summed to every set of groups that some marginal needs, once for all
+    marginals of that set; a sparse matrix does the rest. For all 120 pairs of 16 binary attributes
+    this reads the 65,536 cells of their clique 10 times and not 120 times.
 
     tables   attributes of every marginal, each inside one clique
 
@@ -211,9 +210,13 @@ class Projection:
         none = np.zeros(0, dtype=np.int64)
         rows, columns, width = [none], [none], 0
         for at, groups, needed, places in _wanted(model, tables):
-            stage = _stage(model.nodes[at], at, groups, needed, width)
-            kept = [axis for g in needed for axis in groups[g]]
-            rows += [_cells(model.nodes[at], kept, tables[one]) + firsts[one] for one in places]
+            node = model.nodes[at]
+            shape = tuple(prod(node.shape[axis] for axis in group) for group in groups)
+            kept = tuple(cells if g in needed else 1 for g, cells in enumerate(shape))
+            summed = tuple(g for g in range(len(groups)) if g not in needed)
+            stage = _Stage(at, shape, summed, kept, slice(width, width + prod(kept)))
+            axes = [axis for g in needed for axis in groups[g]]
+            rows += [_cells(node, axes, tables[one]) + firsts[one] for one in places]
             width = stage.columns.stop
             columns += [np.arange(stage.columns.start, width)] * len(places)
             self._stages.append(stage)
@@ -254,7 +257,7 @@ def _wanted(
         yield at, groups[at], needed, places
 
 
-def _groups(node: Node) -> list[tuple[int, ...]]:
+def _groups(node: Clique) -> list[tuple[int, ...]]:
     """Neighbouring axes, fused."""
     groups: list[tuple[int, ...]] = []
     cells = CELLS_A_GROUP + 1
@@ -268,16 +271,7 @@ def _groups(node: Node) -> list[tuple[int, ...]]:
     return groups
 
 
-def _stage(
-    node: Node, at: int, groups: Sequence[tuple[int, ...]], needed: tuple[int, ...], first: int
-) -> _Stage:
-    shape = tuple(prod(node.shape[axis] for axis in group) for group in groups)
-    kept = tuple(cells if g in needed else 1 for g, cells in enumerate(shape))
-    summed = tuple(g for g in range(len(groups)) if g not in needed)
-    return _Stage(at, shape, summed, kept, slice(first, first + prod(kept)))
-
-
-def _cells(node: Node, axes: Sequence[int], names: Names) -> np.ndarray:
+def _cells(node: Clique, axes: Sequence[int], names: Names) -> np.ndarray:
     """For every cell over ``axes`` of the node the cell over ``names`` that it is in."""
     shape = [node.shape[axis] for axis in axes]
     cell, width = np.zeros(shape, dtype=np.int64), 1
@@ -305,7 +299,7 @@ SMALLEST_SHARE = 1e-9
 @one_thread()
 def fit_tree(
     model: GraphicalModel,
-    measured: Sequence[Noisy],
+    measured: Sequence[NoisyTable],
     *,
     start: Mapping[str, FloatArray],
     beside: Sequence[FloatArray] = (),
@@ -355,7 +349,9 @@ def fit_tree(
     if is_alone and not any(table.any() for table in beside):
         ((names, table),) = tables.items()
         if len(names) == len(sizes):
-            return [_nearest(table, rows, [names.index(name) for name in model.nodes[0].names])]
+            counts = project_to_simplex(table, rows)
+            axes = [names.index(name) for name in model.nodes[0].names]
+            return [np.asarray(counts.transpose(axes) / counts.sum())]
     deviation = float(np.median(np.sqrt(variances)))
     weight = entropy * _doubt(tables, variances, start, rows) * rows / deviation
     tables, variances = tables | inside, [*variances, *(variance_of(n, measured) for n in inside)]
@@ -382,7 +378,7 @@ def fit_tree(
 
 
 def _inside(
-    tables: Mapping[Names, FloatArray], measured: Sequence[Noisy], sizes: Mapping[str, int]
+    tables: Mapping[Names, FloatArray], measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> dict[Names, FloatArray]:
     """Marginals of the reconciled tables that were measured by themselves as well."""
     found: dict[Names, FloatArray] = {}
@@ -395,13 +391,7 @@ def _inside(
     return found
 
 
-def _nearest(table: FloatArray, rows: float, axes: Sequence[int]) -> FloatArray:
-    """Its nearest shares, with the axes in that order."""
-    counts = project_to_simplex(table, rows)
-    return np.asarray(counts.transpose(axes) / counts.sum())
-
-
-def doubt(measured: Sequence[Noisy], start: Mapping[str, FloatArray]) -> float:
+def doubt(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> float:
     """How much of the entropy is wanted by these tables, 0 to 1: the less, the more they tell
     beside their noise.
 

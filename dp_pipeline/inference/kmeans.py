@@ -1,12 +1,5 @@
-"""k-means on the weighted boxes of a synopsis: post-processing, it reads no row.
-
-Swaps that k-means' own steps cannot make: one centre moves to where points are far.
-
-A few weighted points that stand for many in k-means.
-
-Starts of Lloyd's algorithm, from public draws and noisy grids: no row is read.
-
-Places far from one another and from the walls of a box: starts that read no row.
+"""k-means on the weighted boxes of a synopsis, with swaps that its own steps cannot make, and
+starts from public draws: post-processing, which reads no row.
 """
 
 from __future__ import annotations
@@ -141,7 +134,9 @@ def cluster_synopsis(
     positive = synopsis.weights > 0
     points, weights = synopsis.middles[positive], synopsis.weights[positive]
     if len(points) <= k:
-        return _filled_up(points, synopsis, k, rng)
+        low, high = synopsis.lower.min(axis=0), synopsis.upper.max(axis=0)
+        missing = rng.uniform(low, high, size=(k - len(points), len(low)))
+        return np.concatenate([points, missing])
     with one_thread(with_sklearn=True):
         origin = np.average(points, axis=0, weights=weights)
         return _searched(points - origin, weights, k=k, starts=starts, rng=rng) + origin
@@ -188,14 +183,6 @@ def _settled(
         warnings.simplefilter("ignore", ConvergenceWarning)
         kmeans.fit(points, sample_weight=weights)
     return np.asarray(kmeans.cluster_centers_, dtype=np.float64), float(kmeans.inertia_)
-
-
-def _filled_up(
-    points: FloatArray, synopsis: Synopsis, k: int, rng: np.random.Generator
-) -> FloatArray:
-    low, high = synopsis.lower.min(axis=0), synopsis.upper.max(axis=0)
-    missing = rng.uniform(low, high, size=(k - len(points), len(low)))
-    return np.concatenate([points, missing])
 
 
 def uniform_places(k: int, box: Sequence[Coordinate], rng: np.random.Generator) -> FloatArray:

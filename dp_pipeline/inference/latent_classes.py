@@ -15,7 +15,7 @@ import numpy as np
 
 from dp_pipeline.files import one_thread
 from dp_pipeline.inference.clique_join import join_cliques
-from dp_pipeline.inference.consistency import Noisy, reconciled, variance_of
+from dp_pipeline.inference.consistency import NoisyTable, reconciled, variance_of
 from dp_pipeline.inference.graphical_model import (
     SMALLEST_SHARE,
     GraphicalModel,
@@ -183,7 +183,7 @@ ENTROPY = 0.8
 def fit_near_classes(
     tree: JunctionTree,
     model: GraphicalModel,
-    measured: Sequence[Noisy],
+    measured: Sequence[NoisyTable],
     *,
     start: Mapping[str, FloatArray],
     beside: Sequence[FloatArray],
@@ -211,7 +211,7 @@ def fit_near_classes(
 
 
 def _may_help(
-    model: GraphicalModel, measured: Sequence[Noisy], start: Mapping[str, FloatArray]
+    model: GraphicalModel, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> bool:
     """Whether noise is much of what tables of several attributes tell, and none has them all."""
     tables = [set(one.attributes) for one in measured]
@@ -223,7 +223,7 @@ def _may_help(
 
 
 def missed(
-    classes: LatentClasses, measured: Sequence[Noisy], start: Mapping[str, FloatArray]
+    classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> float:
     """How much of what tables of several attributes tell of a dependence, beyond their noise, the
     classes do not tell: 0 for all of it, 1 for none; without any dependence 1.
@@ -236,7 +236,7 @@ def missed(
 
 
 def _beyond_noise(
-    classes: LatentClasses, measured: Sequence[Noisy], start: Mapping[str, FloatArray]
+    classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> float:
     """Σ over cells of (table − what is expected)², in variances of the noise, without the noise."""
     rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})

@@ -115,21 +115,17 @@ class NoisyTree:
         part that is expected to be noise (James–Stein), children that look empty get
         nothing, and the nearest counts ≥ 0 with the parent's sum are taken.
         """
-        agreed = self._added_upwards()
+        agreed = _Estimates(self._values.copy(), self._precisions.copy())
+        for family in reversed(self._families):
+            variance = (1 / agreed.precisions[family.children]).sum(axis=1)
+            sums = agreed.values[family.children].sum(axis=1)
+            agreed.combine(family.parents, sums, 1 / variance)
         counts = np.zeros(len(self))
         counts[0] = max(1.0, agreed.values[0])
         for family in self._families:
             sparsity = below if family.parents[0] else first
             counts[family.children] = agreed.shared(family, counts[family.parents], sparsity)
         return counts
-
-    def _added_upwards(self) -> _Estimates:
-        estimates = _Estimates(self._values.copy(), self._precisions.copy())
-        for family in reversed(self._families):
-            variance = (1 / estimates.precisions[family.children]).sum(axis=1)
-            sums = estimates.values[family.children].sum(axis=1)
-            estimates.combine(family.parents, sums, 1 / variance)
-        return estimates
 
 
 @dataclass(frozen=True)
@@ -159,17 +155,13 @@ class _Estimates:
             kept = np.where(seen > 0, np.maximum(0.0, 1 - SHRINK * noise / seen), 0.0)
         shares = (parents / fan)[:, None] + kept[:, None] * away
         if sparsity is not None:
-            shares[_look_empty(values, variance, sparsity)] = -np.inf
+            certain = values > sparsity.one * np.sqrt(variance)
+            rest = np.where(certain, 0.0, values).sum(axis=1)
+            of_rest = np.sqrt(np.where(certain, 0.0, variance).sum(axis=1))
+            # Children beside a certain one whose sum is no more than noise look empty.
+            empty = certain.any(axis=1) & (rest <= sparsity.rest * of_rest)
+            shares[empty[:, None] & ~certain] = -np.inf
         return project_rows(shares, parents)
-
-
-def _look_empty(values: FloatArray, variance: FloatArray, sparsity: Sparsity) -> np.ndarray:
-    """Children beside a certain one whose sum is no more than noise, (g, m)."""
-    certain = values > sparsity.one * np.sqrt(variance)
-    rest = np.where(certain, 0.0, values).sum(axis=1)
-    noise = np.sqrt(np.where(certain, 0.0, variance).sum(axis=1))
-    empty = certain.any(axis=1) & (rest <= sparsity.rest * noise)
-    return np.asarray(empty[:, None] & ~certain)
 
 
 CERTAIN = 8.0
@@ -261,7 +253,10 @@ def may_hold_rows(
     for here, wanted in groups:
         empty = _share_empty(values[here])
         if empty >= MOSTLY_EMPTY:
-            weak = here[_likely_empty(values[here], variance[here], empty, odds[here] / log(rows))]
+            own, scale = values[here], np.sqrt(variance[here] / 2)
+            full = (1 - empty) * (odds[here] / log(rows)) / np.maximum(1.0, own)
+            noise = empty / (2 * scale) * np.exp(-np.abs(own) / scale)
+            weak = here[(own <= 0) | (full < noise)]
             found[weak] = values[weak].sum() >= wanted * np.sqrt(variance[weak].sum())
     return found
 
@@ -272,11 +267,3 @@ def _share_empty(values: FloatArray) -> float:
     if not many:
         return 0.0
     return float(min((2 * (values < 0).sum() + 1) / (many + 1), 1 - 0.5 / many))
-
-
-def _likely_empty(values: FloatArray, variance: FloatArray, empty: float, odds: FloatArray) -> Mask:
-    """Leaves of a group that are more likely empty than not, (m,)."""
-    scale = np.sqrt(variance / 2)
-    full = (1 - empty) * odds / np.maximum(1.0, values)
-    noise = empty / (2 * scale) * np.exp(-np.abs(values) / scale)
-    return np.asarray((values <= 0) | (full < noise))

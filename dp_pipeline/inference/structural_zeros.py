@@ -12,7 +12,7 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from dp_pipeline.inference.consistency import Estimate, Noisy
+from dp_pipeline.inference.consistency import NoisyTable, TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
 from dp_pipeline.release.derived_attribute import Grouping
@@ -91,16 +91,16 @@ class StructuralZeros:
     def _only_holding(self, codes: IntArray, names: Names) -> IntArray:
         return codes[self.holds(dict(zip(names, codes.T, strict=True)))]
 
-    def cleared(self, measured: Iterable[Noisy]) -> tuple[Noisy, ...]:
+    def cleared(self, measured: Iterable[NoisyTable]) -> tuple[NoisyTable, ...]:
         """Noisy tables without the noise of cells that are empty."""
         return tuple(self._cleared(one) for one in measured)
 
-    def _cleared(self, one: Noisy) -> Noisy:
+    def _cleared(self, one: NoisyTable) -> NoisyTable:
         masks = [_spread(part, one.attributes) for part in self._within(one.attributes)]
         if not masks:
             return one
         table = np.where(reduce(np.logical_and, masks), one.table, 0)
-        return Estimate(one.attributes, table, one.variance)
+        return TableEstimate(one.attributes, table, one.variance)
 
     def _within(self, names: Names) -> list[AllowedCells]:
         """What every entry says of these attributes alone."""

@@ -1,10 +1,5 @@
-"""Tables of overlapping views without negative cells that agree on what they share.
-
-A Bayesian network from overlapping views: every family by maximum entropy.
-
-A marginal that no view holds, as the distribution of largest entropy that fits the views.
-
-Covering designs: few sets of attributes such that every two attributes are in one together.
+"""Overlapping views: tables that agree on what they share, a Bayesian network and other marginals
+from them by maximum entropy, and designs in which every two attributes are in one view together.
 """
 
 from __future__ import annotations
@@ -84,7 +79,16 @@ def max_entropy(
     >>> max_entropy(("a", "c"), views, {"a": 2, "b": 2, "c": 2}).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    targets = _targets(attributes, views)
+    # What views say about ``attributes``; the sets that others contain follow from those.
+    shared: dict[Names, list[FloatArray]] = {}
+    for names, view in views.items():
+        inside = tuple(name for name in attributes if name in names)
+        shared.setdefault(inside, []).append(marginal_of(view, names, inside))
+    targets = {
+        names: np.asarray(np.mean(tables, axis=0))
+        for names, tables in shared.items()
+        if not any(set(names) < set(other) for other in shared)
+    }
     total = float(np.mean([view.sum() for view in views.values()])) if views else 1.0
     shape = tuple(sizes[name] for name in attributes)
     table = np.full(shape, total / np.prod(shape, dtype=np.float64))
@@ -97,19 +101,6 @@ def max_entropy(
         if np.abs(table - before).max() <= ENTROPY_SETTLED * total:
             break
     return np.asarray(table)
-
-
-def _targets(attributes: Names, views: Mapping[Names, FloatArray]) -> dict[Names, FloatArray]:
-    """What views say about ``attributes``; the sets that others contain follow from those."""
-    shared: dict[Names, list[FloatArray]] = {}
-    for names, view in views.items():
-        inside = tuple(name for name in attributes if name in names)
-        shared.setdefault(inside, []).append(marginal_of(view, names, inside))
-    return {
-        names: np.asarray(np.mean(tables, axis=0))
-        for names, tables in shared.items()
-        if not any(set(names) < set(other) for other in shared)
-    }
 
 
 NETWORK_SWEEPS = 30
@@ -144,7 +135,13 @@ def view_network(
         strongest[placed] = -1
         child = int(np.argmax(strongest))
         order = sorted(placed, key=lambda at: -dependence[child, at])
-        families.append(_parents([names[at] for at in order], names[child], sizes, most_cells))
+        parents: list[str] = []
+        cells = sizes[names[child]]
+        for name in (names[at] for at in order):
+            if cells * sizes[name] <= most_cells:
+                parents.append(name)
+                cells *= sizes[name]
+        families.append(tuple(parents))
         placed.append(child)
     return tuple(
         Conditional(
@@ -154,19 +151,6 @@ def view_network(
         )
         for at, parents in zip(placed, families, strict=True)
     )
-
-
-def _parents(
-    ordered: Sequence[str], child: str, sizes: Mapping[str, int], most_cells: int
-) -> Names:
-    """The first of ``ordered`` that fit beside the child."""
-    parents: list[str] = []
-    cells = sizes[child]
-    for name in ordered:
-        if cells * sizes[name] <= most_cells:
-            parents.append(name)
-            cells *= sizes[name]
-    return tuple(parents)
 
 
 def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:

@@ -24,8 +24,8 @@ from dp_pipeline.ledger.entries import ReservationOver
 from dp_pipeline.ledger.head import FORMAT, Tip, file_errors, locked, private_folder, sweep_locks
 from dp_pipeline.ledger.journal import add_state, create_tables, newest, write_seal
 from dp_pipeline.ledger.postgres_guards import GUARDS, drop_guards, missing_guards, require_sound
+from dp_pipeline.spec.database import EXPECTED_DRIVER, has_driver
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
-from dp_pipeline.spec.url import EXPECTED_DRIVER, has_driver
 
 DRIVER = "postgresql+psycopg2"
 """Said outright: SQLAlchemy 2.1 takes a bare ``postgresql`` for another driver than 2.0."""

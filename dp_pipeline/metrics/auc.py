@@ -1,8 +1,5 @@
-"""Area under the ROC curve: how often a positive row is scored above a negative one.
-
-Area under the ROC curve of scores that all rows of a class share, from counts of classes.
-
-How well clusters agree with classes. Class × cluster tables in, numbers out.
+"""Area under the ROC curve: how often a positive row is scored above a negative one, of rows or of
+counts of classes; and how well clusters agree with classes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""How well classifiers learned from one table answer about another. Codes in, numbers out.
-
-Scorers: what classifiers learned from some rows say about others. Numbers in, numbers out.
-
-Folds: parts of a table, each tested on what was learned from the others.
+"""What classifiers and scorers that learned from some rows say about others, by folds of a table
+too. Codes in, numbers out.
 """
 
 from __future__ import annotations
@@ -91,9 +88,10 @@ def train(
         )
     if not codes or answers.all() or not answers.any():
         return LinearClassifier((), (), 1 if 2 * int(answers.sum()) > len(answers) else -1)
-    kept = _some_rows(len(answers))
-    if kept is not None:
-        return train(method, {name: c[kept] for name, c in codes.items()}, answers[kept], sizes)
+    if len(answers) > MOST_TRAINING_ROWS:
+        rng = np.random.default_rng(0)
+        some = np.sort(rng.choice(len(answers), size=MOST_TRAINING_ROWS, replace=False))
+        return train(method, {name: c[some] for name, c in codes.items()}, answers[some], sizes)
     bits = _bits(codes, [sizes[name] for name in codes])
     weights, intercept = _solved_classifier(method, bits, answers)
     ends = np.cumsum([sizes[name] for name in codes])[:-1]
@@ -163,14 +161,6 @@ def held_out(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
     order = np.random.default_rng(seed).permutation(rows)
     test = rows // 5
     return np.sort(order[test:]), np.sort(order[:test])
-
-
-def _some_rows(rows: int) -> IntArray | None:
-    """Row numbers of the seeded sample; None where all rows are learned from."""
-    if rows <= MOST_TRAINING_ROWS:
-        return None
-    rng = np.random.default_rng(0)
-    return np.sort(rng.choice(rows, size=MOST_TRAINING_ROWS, replace=False))
 
 
 def _bits(codes: Codes, sizes: list[int]) -> Any:
@@ -256,7 +246,10 @@ def scores(
     alike = _alike(np.concatenate([learn_features, ask_features]))
     learned, asked = np.split(alike, [len(learn_features)])
     if scorer == "class_rate":
-        return _class_rates(learned, learn_target, rates, size=int(alike.max()) + 1)[asked]
+        keys, size = learned * classes + learn_target, int(alike.max()) + 1
+        rows_of = np.bincount(keys, minlength=size * classes).reshape(size, classes)
+        # In every group one row of overall rates is added.
+        return np.asarray((rows_of + rates) / (rows_of.sum(axis=1, keepdims=True) + 1))[asked]
     rows = _Learned.of(learn_features, learn_target, learned, most=MOST_DIFFERENT_ROWS[scorer])
     _, first, places = np.unique(asked, return_index=True, return_inverse=True)
     found = np.zeros((len(first), classes))
@@ -288,14 +281,6 @@ def _alike(features: Features) -> IntArray:
     return class_ids(np.stack(codes, axis=1))[0]
 
 
-def _class_rates(groups: IntArray, target: IntArray, rates: FloatArray, *, size: int) -> FloatArray:
-    """Rates of the classes in each group (size, classes), one row of overall rates added."""
-    classes = len(rates)
-    counts = np.bincount(groups * classes + target, minlength=size * classes)
-    counts = counts.reshape(size, classes)
-    return np.asarray((counts + rates) / (counts.sum(axis=1, keepdims=True) + 1))
-
-
 @dataclass(frozen=True, eq=False)
 class _Learned:
     """Different rows that a solver learns from, and how often each occurs: the same minimum as
@@ -314,7 +299,9 @@ class _Learned:
         """From rows, and the class of equal features of each."""
         keys = groups * (int(target.max()) + 1) + target
         if np.unique(keys).size > most:
-            some = _rows_with_every_class(target, most)
+            # A seeded sample, and the first row of every class: none is lost by chance.
+            chosen = np.random.default_rng(0).choice(len(target), size=most, replace=False)
+            some = np.union1d(chosen, np.unique(target, return_index=True)[1])
             features, target, keys = features[some], target[some], keys[some]
         _, first, rows = np.unique(keys, return_index=True, return_counts=True)
         spread = float(features.var()) * features.shape[1]
@@ -324,12 +311,6 @@ class _Learned:
             rows.astype(np.float64),
             1 / spread if spread else 1.0,
         )
-
-
-def _rows_with_every_class(target: IntArray, most: int) -> IntArray:
-    """Row numbers of a seeded sample, and the first row of every class: none is lost by chance."""
-    chosen = np.random.default_rng(0).choice(len(target), size=most, replace=False)
-    return np.union1d(chosen, np.unique(target, return_index=True)[1])
 
 
 def _solved_scorer(

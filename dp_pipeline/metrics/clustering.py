@@ -40,7 +40,13 @@ def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
     """For every point (N, d) the index of the nearest of the centres (k, d), any of them where
     several are as near; DeclarationError for shapes that do not fit.
     """
-    _check_shapes(points, centres)
+    if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
+        raise DeclarationError(
+            f"centres: expected points (N, d) and centres (k, d), got d of {points.shape[1:]} "
+            f"and centres of {centres.shape}"
+        )
+    if len(centres) == 0:
+        raise DeclarationError("centres: expected at least one, got none")
     # The expanded square is fast but loses digits far from zero, so the origin moves into the
     # data; nobody but the index depends on it.
     origin = centres.mean(axis=0)
@@ -52,16 +58,6 @@ def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
         block = points[at : at + step] - origin
         nearest[at : at + step] = (squares - 2.0 * (block @ c.T)).argmin(axis=1)
     return nearest
-
-
-def _check_shapes(points: FloatArray, centres: FloatArray) -> None:
-    if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
-        raise DeclarationError(
-            f"centres: expected points (N, d) and centres (k, d), got d of {points.shape[1:]} "
-            f"and centres of {centres.shape}"
-        )
-    if len(centres) == 0:
-        raise DeclarationError("centres: expected at least one, got none")
 
 
 def rcp(*, reference: float, candidate: float) -> float:

@@ -1,16 +1,11 @@
-"""What a released table still tells of single rows. Released codes in, numbers out.
+"""What a released table still tells of single rows, in its worst class: how far labels are from
+those of the whole table, how many of them are left, and containment. Released codes in, numbers
+out.
 
-Tables are arrays, without an index: rows go by place, so a permuted or filtered frame cannot
-change a measure, and no row is left out because something in it is missing.
-
-How far labels in an equivalence class are from those of the whole table. Worst classes.
-
-p(s) is the share of label s in the table, q(s) in a class. NaN for no rows; 0, to rounding, where
-all classes are like the table. A label that no row has counts for the steps of an order only.
-
-How many labels the rows of an equivalence class still have: figures of the worst class.
-
-k by containment: a notion weaker than k-anonymity, named so, for comparison with papers.
+Rows go by place, so a permuted or filtered frame cannot change a measure, and none is left out for
+what is missing in it. p(s) is the share of label s in the table, q(s) in a class. NaN for no rows;
+0, to rounding, where all classes are like the table. A label that no row has counts for the steps
+of an order only.
 """
 
 from __future__ import annotations
@@ -56,7 +51,9 @@ def ordered_t_closeness(classes: EquivalenceClasses) -> float:
         return float("nan")
     table = np.cumsum(classes.totals) / classes.rows
     sums = np.concatenate([[0.0], np.cumsum(table)])
-    reached = _cumulated(classes)
+    before = np.concatenate([[0], np.cumsum(classes.sizes)])[classes.groups]
+    # Share of a class's rows up to the label of each entry (entries,), 1 at its last.
+    reached = (np.cumsum(classes.counts) - before) / classes.sizes[classes.groups]
     ends = np.append(classes.labels[1:], len(table))
     ends[np.append(classes.starts[1:], len(reached)) - 1] = len(table)
     # Q stays the same from one label of a class to the next and P ascends, so it is passed once.
@@ -101,13 +98,6 @@ def beta_likeness(classes: EquivalenceClasses) -> float:
     """
     overall = classes.overall[classes.labels]
     return _most(np.maximum(classes.shares - overall, 0.0) / overall)
-
-
-def _cumulated(classes: EquivalenceClasses) -> FloatArray:
-    """Share of a class's rows up to the label of each entry (entries,), 1 at its last."""
-    counts = np.cumsum(classes.counts)
-    before = np.concatenate([[0], np.cumsum(classes.sizes)])[classes.groups]
-    return np.asarray((counts - before) / classes.sizes[classes.groups])
 
 
 def _most(values: NDArray[Any]) -> float:
@@ -221,7 +211,19 @@ def containment_k(bits: NDArray[Any]) -> int:
     ids, sizes = class_ids(bits)
     if not len(sizes):
         return 0
-    return int(_containing(_one_a_class(bits, ids, len(sizes)), sizes).min())
+    some_row = np.empty(len(sizes), dtype=np.int64)
+    some_row[ids] = np.arange(len(bits))
+    different = bits[some_row].astype(np.float32)
+    ones, fewest = different.sum(axis=1), len(bits)
+    step = max(1, _CELLS_A_BLOCK // len(ones))
+    for at in range(0, len(ones), step):
+        some = slice(at, at + step)
+        # Single precision counts bits exactly, up to 2^24 of them.
+        common = different[some] @ different.T
+        # How many rows have all the ones of each of the different rows.
+        containing = (common == ones[some, None]) @ sizes
+        fewest = min(fewest, int(containing.min()))
+    return fewest
 
 
 def is_binary(codes: NDArray[Any]) -> bool:
@@ -229,25 +231,6 @@ def is_binary(codes: NDArray[Any]) -> bool:
     if codes.size == 0:
         return True
     return codes.dtype.kind in "iub" and not bool(((codes != 0) & (codes != 1)).any())
-
-
-def _one_a_class(bits: NDArray[Any], ids: IntArray, classes: int) -> NDArray[np.float32]:
-    some_row = np.empty(classes, dtype=np.int64)
-    some_row[ids] = np.arange(len(bits))
-    return bits[some_row].astype(np.float32)
-
-
-def _containing(different: NDArray[np.float32], sizes: IntArray) -> IntArray:
-    """How many rows have all the ones of each of the different rows."""
-    ones = different.sum(axis=1)
-    found = np.empty(len(ones), dtype=np.int64)
-    step = max(1, _CELLS_A_BLOCK // len(ones))
-    for at in range(0, len(ones), step):
-        some = slice(at, at + step)
-        # Single precision counts bits exactly, up to 2^24 of them.
-        common = different[some] @ different.T
-        found[some] = (common == ones[some, None]) @ sizes
-    return found
 
 
 MOST_DIFFERENT_ROWS = 5000
@@ -332,6 +315,7 @@ def disclosure_report(
     (2, 2, 1, 3)
     """
     classes = EquivalenceClasses.of(codes, target, labels=labels)
+    has_few_bits = bits and len(classes) <= MOST_DIFFERENT_ROWS and is_binary(codes)
     return DisclosureReport(
         rows=classes.rows,
         classes=len(classes),
@@ -350,7 +334,7 @@ def disclosure_report(
         delta_disclosure=delta_disclosure(classes),
         present_delta_disclosure=delta_disclosure(classes, absent=False),
         beta_likeness=beta_likeness(classes),
-        containment_k=_containment(codes, len(classes)) if bits else _NAN,
+        containment_k=float(containment_k(codes)) if has_few_bits else _NAN,
     )
 
 
@@ -374,9 +358,3 @@ def rows_in_small_classes(sizes: IntArray, *, k: int) -> int:
 def risks(sizes: IntArray) -> FloatArray:
     """For every class the chance that a guess finds one of its rows (classes,): 1/size."""
     return np.asarray(1.0 / sizes)
-
-
-def _containment(codes: NDArray[Any], classes: int) -> float:
-    if classes > MOST_DIFFERENT_ROWS or not is_binary(codes):
-        return _NAN
-    return float(containment_k(codes))

@@ -37,33 +37,23 @@ def class_ids(codes: NDArray[Any]) -> tuple[IntArray, IntArray]:
         )
     keys, cells = np.zeros(len(codes), dtype=np.int64), 1
     for column in codes.T if len(codes) else ():
-        keys, cells = _joined(keys, cells, column)
-    ids = _renumbered(keys, cells)
+        added, size = column, int(column.max()) + 1
+        if cells * size > _MOST_KEYS:
+            # Only which rows are alike counts, so the codes that occur are numbered anew, in order.
+            keys, added = (np.unique(one, return_inverse=True)[1] for one in (keys, column))
+            cells, size = int(keys.max()) + 1, int(added.max()) + 1
+        # The new column is the fastest.
+        keys, cells = keys * size, cells * size
+        keys += added.astype(np.int64, copy=False)
+    if cells > _DENSE_CELLS_A_ROW * len(keys):
+        ids = np.unique(keys, return_inverse=True)[1]
+    else:
+        ids = (np.cumsum(np.bincount(keys, minlength=cells) > 0) - 1)[keys]
     return ids, np.bincount(ids)
 
 
 def _are_codes(codes: NDArray[Any]) -> bool:
     return codes.dtype.kind in "iub" and bool(codes.min() >= 0)
-
-
-def _joined(keys: IntArray, cells: int, column: NDArray[Any]) -> tuple[IntArray, int]:
-    """Keys of one more column, which is the fastest, and a number that no key reaches."""
-    size = int(column.max()) + 1
-    if cells * size > _MOST_KEYS:
-        # Only which rows are alike counts, so the codes that occur are numbered anew, in order.
-        keys, column = (np.unique(one, return_inverse=True)[1] for one in (keys, column))
-        cells, size = int(keys.max()) + 1, int(column.max()) + 1
-    joined = keys * size
-    joined += column.astype(np.int64, copy=False)
-    return joined, cells * size
-
-
-def _renumbered(keys: IntArray, cells: int) -> IntArray:
-    """Keys in 0..cells − 1 as places among those that occur."""
-    if cells > _DENSE_CELLS_A_ROW * len(keys):
-        return np.unique(keys, return_inverse=True)[1]
-    found = np.bincount(keys, minlength=cells) > 0
-    return (np.cumsum(found) - 1)[keys]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +85,15 @@ class EquivalenceClasses:
         place and by nothing else, so rows in another order are the same classes.
         """
         ids, sizes = class_ids(codes)
-        label = _checked(target, rows=len(codes), labels=labels)
+        if target.shape != (len(codes),):
+            raise DeclarationError(
+                "equivalence classes: expected one label a row, got another shape or number"
+            )
+        if target.size and not (_are_codes(target) and target.max() < labels):
+            raise DeclarationError(
+                f"equivalence classes: expected codes of {labels} labels, got others"
+            )
+        label = target.astype(np.int64, copy=False)
         keys, counts = _occupied(ids * labels + label, len(sizes) * labels)
         groups = keys // max(1, labels)
         return cls(
@@ -140,15 +138,3 @@ def _occupied(keys: IntArray, cells: int) -> tuple[IntArray, IntArray]:
     counts = np.bincount(keys, minlength=cells)
     found = np.flatnonzero(counts)
     return found, counts[found]
-
-
-def _checked(target: NDArray[Any], *, rows: int, labels: int) -> IntArray:
-    if target.shape != (rows,):
-        raise DeclarationError(
-            "equivalence classes: expected one label a row, got another shape or number"
-        )
-    if target.size and not (_are_codes(target) and target.max() < labels):
-        raise DeclarationError(
-            f"equivalence classes: expected codes of {labels} labels, got others"
-        )
-    return target.astype(np.int64, copy=False)

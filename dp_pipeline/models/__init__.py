@@ -74,21 +74,12 @@ def _built(spec: DatasetSpec, name: str) -> Model:
             f"{spec.name}: {name}: plan_from: expected `windows`, of which one is before another, "
             "got none"
         )
-    _require_public_rows(spec, name, model)
-    _require_plain(spec, name, model)
-    return model
-
-
-def _require_public_rows(spec: DatasetSpec, name: str, model: Model) -> None:
     public = not spec.is_release and spec.relation == "replace_one" and spec.protection.rows == 1
     if model.needs_public_rows and not public:
         raise DeclarationError(
             f"{spec.name}: {name}: expected a benchmark with relation replace_one and one row a "
             f"person, where the number of rows is public, got a {spec.purpose} with {spec.relation}"
         )
-
-
-def _require_plain(spec: DatasetSpec, name: str, model: Model) -> None:
     guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
     reasons = [guarantee.reason for guarantee in guarantees if not guarantee.is_plain]
     if spec.is_release and reasons:
@@ -96,6 +87,7 @@ def _require_plain(spec: DatasetSpec, name: str, model: Model) -> None:
             f"{spec.name}: {name}: expected a sound method for data to be released, "
             f"got one that is for benchmarks alone: {reasons[0]}"
         )
+    return model
 
 
 def _require_ceiling(spec: DatasetSpec) -> None:

@@ -106,11 +106,7 @@ class Model:
         """Whether it reads the number of rows: on benchmarks under ``replace_one`` alone."""
         return False
 
-    def guarantee(
-        self,
-        epsilon: Fraction,
-        domain: Domain | None = None,  # noqa: ARG002
-    ) -> PrivacyGuarantee:
+    def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
         """What it promises for the ε that was asked; ``domain`` where that depends on the
         attributes.
         """

@@ -1,17 +1,8 @@
-"""The weekly schedule of one data set: off until somebody turns it on.
+"""The schedules and sensors of one data set: off until somebody turns them on. What they answer is
+decided by the calendar, the declarations and the ledger, without a look at a row.
 
-The sensor on new rows of one data set: off until somebody turns it on.
-
-There is none for sensitive rows whose changes are not public: that something was released would
-tell that a row changed.
-
-What a schedule or sensor answers: the run that it asks for, or in one line why there is none.
-
-Decided by the calendar, the declarations and the ledger. Nothing is written here, and no row is
-looked at.
-
-What a sensor knows of a source, and when a run is due: for data alone whose changes are
-public.
+There is no sensor for sensitive rows whose changes are not public: that something was released
+would tell that a row changed.
 """
 
 from __future__ import annotations
@@ -26,16 +17,8 @@ from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.orchestration import jobs
 from dp_pipeline.orchestration.common import Pipeline, PipelineResource, partition_key
-from dp_pipeline.orchestration.jobs import (
-    is_watched,
-    new_snapshot_job_name,
-    prepare_job_name,
-    publication_text,
-    published_assets,
-    raw_stages,
-    sweep_job_name,
-)
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.outcome import is_prepared, is_run_dry, published_windows
@@ -62,7 +45,7 @@ def publish_current(
         run_key=run_key,
         partition_key=epsilon_text(publication.epsilon),
         asset_selection=[
-            dg.AssetKey([spec.name, one]) for one in published_assets(spec, publication)
+            dg.AssetKey([spec.name, one]) for one in jobs.published_assets(spec, publication)
         ],
     )
 
@@ -131,9 +114,9 @@ def _replay(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinitio
     @dg.schedule(
         name=f"{spec.name}_weekly",
         cron_schedule=MONDAY_MORNING,
-        job_name=sweep_job_name(spec),
-        description=f"Publish {publication_text(spec, publication)} every Monday at 06:00 UTC, "
-        f"from the current snapshot: at no cost once it was published from there. {_ONCE}",
+        job_name=jobs.sweep_job_name(spec),
+        description=f"Publish {jobs.publication_text(spec, publication)} every Monday at 06:00 "
+        f"UTC, from the current snapshot: at no cost once it was published from there. {_ONCE}",
         execution_timezone="UTC",
     )
     def weekly(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
@@ -152,10 +135,10 @@ def _refresh(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefiniti
     @dg.schedule(
         name=f"{spec.name}_weekly_refresh",
         cron_schedule=MONDAY_MORNING,
-        job_name=new_snapshot_job_name(spec),
+        job_name=jobs.new_snapshot_job_name(spec),
         description=f"Open a new snapshot every Monday at 06:00 UTC, changed or not, and publish "
-        f"{publication_text(spec, publication)} from it: every week is charged. A week that the "
-        f"ceiling does not allow is skipped before anything is read. {_ONCE}",
+        f"{jobs.publication_text(spec, publication)} from it: every week is charged. A week that "
+        f"the ceiling does not allow is skipped before anything is read. {_ONCE}",
         execution_timezone="UTC",
     )
     def refresh(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
@@ -176,12 +159,12 @@ def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
     """Publish every window once it is over and its grace too; what was missed is caught up."""
     windows = spec.cut
     when = "5 * * * *" if windows.every == "hour" else "0 6 * * *"
-    published = "; ".join(publication_text(spec, one) for one in spec.publications)
+    published = "; ".join(jobs.publication_text(spec, one) for one in spec.publications)
 
     @dg.schedule(
         name=f"{spec.name}_each_window",
         cron_schedule=when,
-        job_name=sweep_job_name(spec),
+        job_name=jobs.sweep_job_name(spec),
         description=f"Once a {windows.every} is over{_and_more(windows.grace)}, read it and "
         f"publish {published}. Asked every {'hour' if windows.every == 'hour' else 'day'}: windows "
         "that were missed are caught up, each is charged once, and one that failed is tried again. "
@@ -261,7 +244,9 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     if not published:
         closed = reversed(spec.cut.closed(moment))
         newest = next((one for one in closed if _may_have_rows(spec, one)), None)
-        return (newest,) if newest is not None and _has_enough_before(spec, newest) else ()
+        if newest is None or spec.cut.start(newest) < spec.cut.start(spec.first_published):
+            return ()  # Releases of several windows cannot end with it.
+        return (newest,)
     behind: list[str] = []
     if not _is_at_its_end(spec, home, published):
         later = spec.cut.closed(moment, after=published[-1])
@@ -269,11 +254,6 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     gaps = (one for one in _gaps(spec.cut, published) if _may_have_rows(spec, one))
     newest_first = islice(gaps, MOST_A_TICK - len(behind))
     return (*reversed(tuple(newest_first)), *behind)
-
-
-def _has_enough_before(spec: DatasetSpec, window: str) -> bool:
-    """Whether releases of several windows can end with it."""
-    return spec.cut.start(window) >= spec.cut.start(spec.first_published)
 
 
 def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
@@ -307,7 +287,7 @@ def _window_runs(
         allowed.append(name)
     if not allowed:
         return dg.SkipReason(refused)
-    rows = [dg.AssetKey([spec.name, stage]) for stage in raw_stages(spec)]
+    rows = [dg.AssetKey([spec.name, stage]) for stage in jobs.raw_stages(spec)]
     read_first = [
         dg.RunRequest(
             run_key=f"rows of {name} {tick}",
@@ -449,18 +429,23 @@ SECONDS = 60
 
 def sensors_of(spec: DatasetSpec) -> list[dg.SensorDefinition]:
     """One where the rows' changes are public and can be seen from outside."""
-    return [_new_rows(spec)] if is_watched(spec) else []
+    return [_new_rows(spec)] if jobs.is_watched(spec) else []
 
 
 def _new_rows(spec: DatasetSpec) -> dg.SensorDefinition:
-    job_name = prepare_job_name(spec) if spec.publish is None else new_snapshot_job_name(spec)
+    job_name, then = jobs.prepare_job_name(spec), "prepare it; spends nothing"
+    if spec.publish is not None:
+        job_name = jobs.new_snapshot_job_name(spec)
+        then = (
+            f"publish {jobs.publication_text(spec, spec.publish)} from it: every change is charged"
+        )
 
     @dg.sensor(
         job_name,
         name=f"{spec.name}_new_rows",
         minimum_interval_seconds=SECONDS,
         description=f"Open a new snapshot when the source of {spec.name} has other bytes than "
-        f"before, and {_then(spec)}. That it changed may be seen by anyone.",
+        f"before, and {then}. That it changed may be seen by anyone.",
     )
     def new_rows(context: dg.SensorEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
         seen = look(spec, dp_pipeline.home, Watched.from_cursor(context.cursor))
@@ -469,22 +454,17 @@ def _new_rows(spec: DatasetSpec) -> dg.SensorDefinition:
         context.update_cursor(seen.to_cursor())
         if not seen.is_new:
             return dg.SkipReason(f"{spec.name}: its source has the same bytes as before")
-        answer = _answer(spec, dp_pipeline, seen)
+        name = free_snapshot_name(spec, dp_pipeline.home, datetime.now(UTC).date())
+        answer: Answer
+        key = seen.run_key
+        if spec.publish is None:
+            answer = dg.RunRequest(run_key=key, run_config=ingest_config(spec, name))
+        else:
+            answer = publish_new_snapshot(
+                spec, spec.publish, dp_pipeline, snapshot=name, run_key=key
+            )
         if isinstance(answer, dg.RunRequest):
             context.update_cursor(seen.after_run().to_cursor())
         return answer
 
     return new_rows
-
-
-def _then(spec: DatasetSpec) -> str:
-    if spec.publish is None:
-        return "prepare it; spends nothing"
-    return f"publish {publication_text(spec, spec.publish)} from it: every change is charged"
-
-
-def _answer(spec: DatasetSpec, pipeline: Pipeline, seen: Watched) -> Answer:
-    name = free_snapshot_name(spec, pipeline.home, datetime.now(UTC).date())
-    if spec.publish is None:
-        return dg.RunRequest(run_key=seen.run_key, run_config=ingest_config(spec, name))
-    return publish_new_snapshot(spec, spec.publish, pipeline, snapshot=name, run_key=seen.run_key)

@@ -1,12 +1,5 @@
-"""Checks of a release with an ε: it spent what it claims, its account, and what is stored of it.
-
-Checks of what is stored: whole as it was settled, and the same when it is made again.
-
-Checks of a k-anonymous release: the stored rows keep what it promises, and are whole.
-
-Checks of an account: within its ceiling, and not yet near it.
-
-Checks of what stands: a run that is refused takes away no verdict on an earlier release.
+"""Checks of releases and of their account: what was spent and promised, and that what is stored is
+whole, and the same when it is made again.
 """
 
 from __future__ import annotations
@@ -68,11 +61,14 @@ def fault_result(
 
     is_fatal   False: a fault is a warning
     """
-    fault = _fault(require)
-    metadata: Metadata = {} if fault is None else {"fault": dg.MetadataValue.text(fault)}
+    metadata: Metadata = {}
+    try:
+        require()
+    except PipelineError as error:
+        metadata = {"fault": dg.MetadataValue.text(str(error))}
     severity = dg.AssetCheckSeverity.ERROR if is_fatal else dg.AssetCheckSeverity.WARN
     return dg.AssetCheckResult(
-        passed=fault is None, check_name=name, severity=severity, metadata=metadata
+        passed=not metadata, check_name=name, severity=severity, metadata=metadata
     )
 
 
@@ -81,14 +77,6 @@ def _replay_check(release: Release, bundle: Bundle) -> dg.AssetCheckResult:
     if bundle.facts["code"] == release.version():
         return dg.AssetCheckResult(passed=True, check_name=REPLAY)
     return fault_result(REPLAY, lambda: require_remade(release, bundle), is_fatal=False)
-
-
-def _fault(require: Callable[[], object]) -> str | None:
-    try:
-        require()
-    except PipelineError as error:
-        return str(error)
-    return None
 
 
 KEPT = "keeps_k"
@@ -136,7 +124,9 @@ def budget_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 def budget_checks(balance: Balance) -> list[dg.AssetCheckResult]:
     """The results for one account."""
-    shares, of_window = list(_shares(balance)), balance.window_left
+    limits = ((balance.spent, balance.ceiling), (balance.month_spent, balance.per_month))
+    shares = [spent / limit for spent, limit in limits if limit is not None]
+    of_window = balance.window_left
     # A window is there to be filled, so none is near its limit; none is beyond it either.
     is_within = all(share <= 1 for share in shares) and (of_window is None or of_window >= 0)
     metadata = balance_metadata(balance)
@@ -149,14 +139,6 @@ def budget_checks(balance: Balance) -> list[dg.AssetCheckResult]:
             metadata=metadata,
         ),
     ]
-
-
-def _shares(balance: Balance) -> Iterator[Fraction]:
-    """What is spent of every limit there is."""
-    limits = ((balance.spent, balance.ceiling), (balance.month_spent, balance.per_month))
-    for spent, limit in limits:
-        if limit is not None:
-            yield spent / limit
 
 
 SPENT = "spent_is_the_partition"
@@ -309,25 +291,20 @@ def _again(
 ) -> dg.AssetCheckEvaluation:
     last = record.evaluation
     assert last is not None
+    # That of its own run, or, of a verdict that was said again, the one that it names. Dagster
+    # itself would name the newest of the refused partition.
+    judged = last.target_materialization_data
+    newest = instance.fetch_materializations(last.asset_key, limit=1).records
+    if newest and newest[0].run_id == record.run_id:
+        storage_id, timestamp = newest[0].storage_id, newest[0].timestamp
+        judged = Target(storage_id=storage_id, run_id=record.run_id, timestamp=timestamp)
     return dg.AssetCheckEvaluation(
         asset_key=last.asset_key,
         check_name=last.check_name,
         passed=last.passed,
         metadata=last.metadata,
-        target_materialization_data=_judged(instance, record.run_id, last),
+        target_materialization_data=judged,
         severity=last.severity,
         description=last.description,
         blocking=last.blocking,
     )
-
-
-def _judged(
-    instance: dg.DagsterInstance, run_id: str, last: dg.AssetCheckEvaluation
-) -> Target | None:
-    """The materialization that a verdict is of: that of its own run, or, of one that was said
-    again, the one that it names. Dagster itself would name the newest of the refused partition.
-    """
-    newest = instance.fetch_materializations(last.asset_key, limit=1).records
-    if not newest or newest[0].run_id != run_id:
-        return last.target_materialization_data
-    return Target(storage_id=newest[0].storage_id, run_id=run_id, timestamp=newest[0].timestamp)

@@ -2,8 +2,6 @@
 
 Dagster shows them on the asset's page, with what each is made from, from a synthetic column
 back to the source's. Declared bounds and levels are public; nothing here was ever counted.
-
-Columns of what a model or a k-anonymous method releases, and what they were made from.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _ONE = 1 << COORDINATE_BITS
 
 
 @dataclass(frozen=True)
-class Column:
+class AssetColumn:
     """One column of an asset.
 
     type      of its values, in a word
@@ -57,7 +55,7 @@ class Column:
     nullable: bool = False
 
 
-def column_metadata(spec: DatasetSpec, columns: Iterable[Column]) -> dict[str, Any]:
+def column_metadata(spec: DatasetSpec, columns: Iterable[AssetColumn]) -> dict[str, Any]:
     """Schema and lineage as Dagster shows them; no population where nothing is upstream."""
     listed = list(columns)
     schema = dg.TableSchema([_shown(column) for column in listed])
@@ -74,7 +72,7 @@ def column_metadata(spec: DatasetSpec, columns: Iterable[Column]) -> dict[str, A
     return {SCHEMA: schema, LINEAGE: lineage} if lineage.deps_by_column else {SCHEMA: schema}
 
 
-def _shown(column: Column) -> dg.TableColumn:
+def _shown(column: AssetColumn) -> dg.TableColumn:
     """The open web server draws no population of columns, so their words name the sources too."""
     constraints = dg.TableColumnConstraints(nullable=column.nullable, other=list(column.rules))
     told = [f"{stage}.{name}" for stage, name in column.sources[:MOST_SOURCES]]
@@ -84,7 +82,7 @@ def _shown(column: Column) -> dg.TableColumn:
     return dg.TableColumn(column.name, column.type, words, constraints)
 
 
-def raw_columns(spec: DatasetSpec, stage: str) -> list[Column]:
+def raw_columns(spec: DatasetSpec, stage: str) -> list[AssetColumn]:
     """Of a stage of the raw chain that stores a table."""
     make = {
         "ingested": _ingested,
@@ -95,14 +93,14 @@ def raw_columns(spec: DatasetSpec, stage: str) -> list[Column]:
     return make[stage](spec)
 
 
-def _ingested(spec: DatasetSpec) -> list[Column]:
+def _ingested(spec: DatasetSpec) -> list[AssetColumn]:
     """As the source has them: every cell is text or a number, and may be missing."""
     told: dict[str, list[Attribute]] = {}
     for attribute in spec.domain:
         for column in attribute.inputs:
             told.setdefault(column, []).append(attribute)
     columns = [
-        Column(
+        AssetColumn(
             name,
             _kind(read),
             # Nothing was clipped or dropped yet: what is declared does not bind what is stored.
@@ -114,7 +112,7 @@ def _ingested(spec: DatasetSpec) -> list[Column]:
     person = spec.protection.column
     if person is not None and person not in told:
         words = f"whose row it is; of a person at most {spec.protection.rows} are used"
-        columns.append(Column(person, "text", words, nullable=True))
+        columns.append(AssetColumn(person, "text", words, nullable=True))
     return columns
 
 
@@ -124,27 +122,27 @@ def _kind(read: Sequence[Attribute]) -> str:
     return "number" if all(one.reads_numbers for one in read) else "text"
 
 
-def _normalized(spec: DatasetSpec) -> list[Column]:
+def _normalized(spec: DatasetSpec) -> list[AssetColumn]:
     columns = []
     for one in spec.widest.domain:
         declared = spec.domain[one.name]
         source, rules = [("ingested", name) for name in one.inputs], rules_of(declared)
         if one.coordinate is None:
-            columns.append(Column(one.name, "text", "the level", source, rules, one.nullable))
+            columns.append(AssetColumn(one.name, "text", "the level", source, rules, one.nullable))
             continue
         words = f"fixed-point coordinate: {_declared(declared)} as -{_ONE} to {_ONE}"
         around = (f"-{_ONE} to {_ONE}",)
-        columns.append(Column(one.name, "int32", words, source, around, one.nullable))
+        columns.append(AssetColumn(one.name, "int32", words, source, around, one.nullable))
         if one.cells is not None:
             unit = {"date": " of days since 1970", "timestamp": " of seconds since 1970"}
             of = unit[one.clock.kind] if one.clock else ""
             words = f"the number{of}, clipped to its bounds"
             clipped = (f"{one.name}{CLIPPED}", "float64", words)
-            columns.append(Column(*clipped, source, rules, one.nullable))
+            columns.append(AssetColumn(*clipped, source, rules, one.nullable))
     return columns
 
 
-def _discretized(spec: DatasetSpec) -> list[Column]:
+def _discretized(spec: DatasetSpec) -> list[AssetColumn]:
     columns = []
     for name in spec.widest.domain.discrete:
         one, declared = spec.widest.domain[name], spec.domain[name]
@@ -152,27 +150,19 @@ def _discretized(spec: DatasetSpec) -> list[Column]:
         kind = str(np.min_scalar_type(one.size - 1))
         most = f"0 to {one.size - 1}{' at most' if declared.undeclared else ''}"
         words, codes = f"code of the cell (declared: {_declared(declared)})", (most,)
-        columns.append(Column(name, kind, words, [("normalized", source)], codes))
+        columns.append(AssetColumn(name, kind, words, [("normalized", source)], codes))
     return columns
 
 
-def _one_hot(spec: DatasetSpec) -> list[Column]:
-    return [
-        Column(
-            bit,
-            "uint8",
-            f"1 where {name} is in this cell, else 0",
-            [("discretized", name)],
-            ("0 | 1",),
-        )
-        for name in spec.domain.discrete
-        for bit in _bits(spec.domain[name])
-    ]
-
-
-def _bits(attribute: Attribute) -> tuple[str, ...]:
-    """Names of the bits; of cells that are to be discovered one name for all of them."""
-    return (f"{attribute.name}=…",) if attribute.undeclared else bit_names(attribute)
+def _one_hot(spec: DatasetSpec) -> list[AssetColumn]:
+    columns = []
+    for name in spec.domain.discrete:
+        one, source = spec.domain[name], [("discretized", name)]
+        words = f"1 where {name} is in this cell, else 0"
+        # Cells that are to be discovered have one name for all of them.
+        bits = (f"{name}=…",) if one.undeclared else bit_names(one)
+        columns += [AssetColumn(bit, "uint8", words, source, ("0 | 1",)) for bit in bits]
+    return columns
 
 
 def rules_of(attribute: Attribute) -> tuple[str, ...]:
@@ -195,7 +185,7 @@ def _declared(attribute: Attribute) -> str:
 _TYPES = {"i": "int64", "f": "float64", "M": "date or time"}
 
 
-def released_columns(spec: DatasetSpec, model: Model) -> list[Column]:
+def released_columns(spec: DatasetSpec, model: Model) -> list[AssetColumn]:
     """Of the table that a reader of a release opens first: synthetic rows, centres, or the counts
     of published classes.
     """
@@ -206,14 +196,14 @@ def released_columns(spec: DatasetSpec, model: Model) -> list[Column]:
     return _centres(spec, model) if isinstance(model, Clustering) else []
 
 
-def _synthetic(spec: DatasetSpec, model: TableModel) -> list[Column]:
+def _synthetic(spec: DatasetSpec, model: TableModel) -> list[AssetColumn]:
     names = model.chosen(spec.widest.domain)
     nobody = np.zeros((0, len(names)), dtype=np.int64)
     # Names and types by the code that writes the rows, in declared order.
     written = decoded(nobody, names, spec.widest.domain, np.random.default_rng(0))
     declared = [name for name in spec.domain.names if name in names]
     return [
-        Column(
+        AssetColumn(
             column,
             _TYPES.get(values.dtype.kind, "text"),
             f"synthetic {name}",
@@ -225,9 +215,9 @@ def _synthetic(spec: DatasetSpec, model: TableModel) -> list[Column]:
     ]
 
 
-def _centres(spec: DatasetSpec, model: Clustering) -> list[Column]:
+def _centres(spec: DatasetSpec, model: Clustering) -> list[AssetColumn]:
     return [
-        Column(
+        AssetColumn(
             name,
             "float64",
             f"{name} of a centre, in units of the data",
@@ -238,24 +228,24 @@ def _centres(spec: DatasetSpec, model: Clustering) -> list[Column]:
     ]
 
 
-def _classes(spec: DatasetSpec, model: DpKjig) -> list[Column]:
+def _classes(spec: DatasetSpec, model: DpKjig) -> list[AssetColumn]:
     (label,) = model.label
     told = [("discretized", name) for name in (*model.chosen(spec.widest.domain), label)]
     levels = rules_of(spec.domain[label])
     return [
-        Column("class", "int64", "number of a published class", told[:-1]),
-        Column("level", "text", f"of the label, {label}", told[-1:], levels),
-        Column("rows", "int64", "noisy count; noise may put it below 0", told),
+        AssetColumn("class", "int64", "number of a published class", told[:-1]),
+        AssetColumn("level", "text", f"of the label, {label}", told[-1:], levels),
+        AssetColumn("rows", "int64", "noisy count; noise may put it below 0", told),
     ]
 
 
-def k_anonymous_columns(bundle: Bundle) -> list[Column]:
+def k_anonymous_columns(bundle: Bundle) -> list[AssetColumn]:
     """Of a released k-anonymous table: the columns that were kept, and the label."""
     kept = bundle.tables["columns"]
     lines = zip(*(values.tolist() for values in kept.values()), strict=True)
     label = bundle.facts["label"]
     columns = [
-        Column(name, "text", rule, [("discretized", source)]) for name, source, rule in lines
+        AssetColumn(name, "text", rule, [("discretized", source)]) for name, source, rule in lines
     ]
     # Its levels are not told: the log of a run would name one that was left out.
-    return [*columns, Column(label, "text", "the label", [("discretized", label)])]
+    return [*columns, AssetColumn(label, "text", "the label", [("discretized", label)])]

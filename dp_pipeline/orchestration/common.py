@@ -214,35 +214,30 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
             raise dg.Failure(f"{spec.name}: {refused}", allow_retries=False) from None
         if not spec.is_release:
             raise
-        raise dg.Failure(_without_words(spec, error), allow_retries=False) from None
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(last.filename).name}:{last.lineno}"
+        raise dg.Failure(
+            f"{spec.name}: unexpected {type(error).__name__} at {place}; its words are left out",
+            allow_retries=False,
+        ) from None
 
 
 def failure_of(error: PipelineError) -> dg.Failure:
     """The line of an error with its exit code, never retried."""
     metadata: dict[str, dg.MetadataValue] = {"exit_code": dg.MetadataValue.int(error.exit_code)}
     if isinstance(error, BudgetExceeded):
-        metadata["budget"] = _budget_table(error)
+        amounts = {
+            "asked": error.asked,
+            "spent": error.spent,
+            "left": error.left,
+            "ceiling": error.ceiling,
+        }
+        records = [
+            dg.TableRecord({error.symbol: name, "amount": epsilon_text(amount)})
+            for name, amount in amounts.items()
+        ]
+        metadata["budget"] = dg.MetadataValue.table(records)
     return dg.Failure(str(error), metadata=metadata, allow_retries=False)
-
-
-def _without_words(spec: DatasetSpec, error: Exception) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{Path(last.filename).name}:{last.lineno}"
-    return f"{spec.name}: unexpected {type(error).__name__} at {place}; its words are left out"
-
-
-def _budget_table(error: BudgetExceeded) -> dg.MetadataValue:
-    amounts = {
-        "asked": error.asked,
-        "spent": error.spent,
-        "left": error.left,
-        "ceiling": error.ceiling,
-    }
-    records = [
-        dg.TableRecord({error.symbol: name, "amount": epsilon_text(amount)})
-        for name, amount in amounts.items()
-    ]
-    return dg.MetadataValue.table(records)
 
 
 @dataclass(frozen=True)

@@ -38,17 +38,18 @@ from dp_pipeline.publish.domain_release import (
 from dp_pipeline.publish.home import engine_name
 from dp_pipeline.publish.release import not_dp_beside
 from dp_pipeline.raw import prepare, validate
+from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import INGESTED, ingest
 from dp_pipeline.raw.stages import public_rows
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import Refused, refused_alone
+from dp_pipeline.spec.discovery import Refusals, refused_alone
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 
 _log = logging.getLogger("dp_pipeline")
 
 
-_STAGES: dict[str, tuple[str, prepare.Step]] = {
+_STAGES: dict[str, tuple[str, prepare.StageWriter]] = {
     "normalized": (
         "Every row by itself: numbers clipped to the declared bounds and made fixed-point "
         "coordinates, unknown levels renamed or dropped as declared, rows of a person bounded.",
@@ -128,7 +129,7 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
 
 def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
     key = dg.AssetKey([spec.name, "validated"])
-    declared = validate.expectations_of(spec)
+    declared = expectations_of(spec)
 
     @dg.asset(
         key=key,
@@ -268,7 +269,7 @@ def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
 
 
 def chains_of(
-    specs: Iterable[DatasetSpec], refused: Refused | None
+    specs: Iterable[DatasetSpec], refused: Refusals | None
 ) -> tuple[list[tuple[DatasetSpec, dg.Definitions]], dg.Definitions]:
     """The chain of each data set, and what is shown in place of those that are refused.
 
@@ -296,13 +297,16 @@ def _refused_asset(name: str, line: str) -> dg.AssetSpec:
 
 
 def pipeline_definitions(
-    specs: tuple[DatasetSpec, ...], pipeline: Pipeline, refused: Refused | None = None
+    specs: tuple[DatasetSpec, ...], pipeline: Pipeline, refused: Refusals | None = None
 ) -> dg.Definitions:
     """All data sets with their resources; runs are executed in one process each.
 
     refused   as of `chains_of`
     """
-    shared = _shared(pipeline)
+    shared: dict[str, Any] = {
+        "resources": {RESOURCE: resource_of(pipeline)},
+        "executor": dg.in_process_executor,
+    }
     with _without_collector():
         chains, shown = chains_of(specs, refused)
         bound = [_bound(chain, shared) for _, chain in chains]
@@ -335,8 +339,3 @@ def _bound(chain: dg.Definitions, shared: dict[str, Any]) -> dg.Definitions:
         schedules=chain.schedules,
         sensors=chain.sensors,
     )
-
-
-def _shared(pipeline: Pipeline) -> dict[str, Any]:
-    """Resources and executor of every chain."""
-    return {"resources": {RESOURCE: resource_of(pipeline)}, "executor": dg.in_process_executor}

@@ -115,19 +115,16 @@ def _require_agreement(settings: str, server: str | None, *, of: Path) -> None:
     storage = _parsed(settings, of=of).get("storage")
     on_server = STORAGE_VARIABLE in str(storage)
     if server is not None and not on_server:
+        named = storage if isinstance(storage, dict) else ["files in its folder"]
         raise DeclarationError(
             f"{STORAGE_VARIABLE}: names {server}, but {of} keeps the run history elsewhere: "
-            f"expected its storage to be that variable, got {_named(storage)}"
+            f"expected its storage to be that variable, got {' and '.join(map(str, named))}"
         )
     if server is None and on_server:
         raise DeclarationError(
             f"{STORAGE_VARIABLE}: expected an address, as {of} keeps the run history there, "
             "got none"
         )
-
-
-def _named(storage: object) -> str:
-    return " and ".join(map(str, storage)) if isinstance(storage, dict) else "files in its folder"
 
 
 def _parsed(settings: str, *, of: Path) -> dict[str, Any]:

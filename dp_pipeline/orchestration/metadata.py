@@ -1,18 +1,8 @@
-"""Metadata of assets: the raw side's, and the values that every side's are made of.
+"""Metadata of assets, of releases of every kind, and of an account.
 
-What a raw asset shows comes from this file and ``columns.py`` alone: names,
-stages and declarations. No value, no preview, and a count of public rows alone: what the event log
-holds is read by more people than the raw store.
-
-Metadata of releases with an ε: what was spent, how it was drawn, where it comes from.
-
-Metadata of released tables: cliques and noise, or bits and claims; and what each step cost.
-
-Metadata of k-anonymous releases: what their card says, and numbers to plot over K.
-
-Of the released table alone: nothing of columns that were not kept, and no time on release data.
-
-Metadata of an account: what is spent and left, its charges, and a picture of them over time.
+What a raw asset shows comes from this file and ``columns.py`` alone: names, stages and
+declarations. No value, no preview, and a count of public rows alone: what the event log holds is
+read by more people than the raw store.
 """
 
 from __future__ import annotations
@@ -26,7 +16,7 @@ from pathlib import Path
 import dagster as dg
 import numpy as np
 
-from dp_pipeline.ledger import Balance, Entry, Ledger
+from dp_pipeline.ledger import Balance, Ledger
 from dp_pipeline.metrics.marginals import MOST_COMPARED
 from dp_pipeline.publish.k_anonymous_tables import TableFacts
 from dp_pipeline.publish.publish import Published
@@ -139,7 +129,13 @@ def table_metadata(bundle: Bundle) -> Metadata:
     a class table its bits, its claims and how many classes are published; of centres how many.
     """
     if "claims" in bundle.tables:
-        return _class_metadata(bundle)
+        tables = bundle.tables
+        return {
+            "privacy/claims": record_table(tables["claims"]),
+            "table/bits": record_table(tables["bits"]),
+            ROW_COUNT: dg.MetadataValue.int(_rows(tables["classes"])),
+            "table/threshold": record_table(tables["threshold"]),
+        }
     if "centres" in bundle.tables:
         return {ROW_COUNT: dg.MetadataValue.int(_rows(bundle.tables["centres"]))}
     if "cliques" not in bundle.tables:
@@ -147,8 +143,12 @@ def table_metadata(bundle: Bundle) -> Metadata:
     cliques, measured = bundle.tables["cliques"], bundle.tables["measured"]
     cells = cliques["cells"].tolist()
     largest = max(zip(cells, cliques["attributes"].tolist(), strict=True), default=(0, "none"))
+    lines = [
+        (one.name, one.charges, cost_text(one.cost), f"{float(one.share):.1%}")
+        for one in steps_of(bundle)
+    ]
     return {
-        "privacy/steps": _step_table(bundle),
+        "privacy/steps": line_table(("step", "charges", bundle.currency.symbol, "share"), lines),
         ROW_COUNT: dg.MetadataValue.int(_rows(bundle.tables["codes"])),
         **_preview(bundle),
         "table/cliques": dg.MetadataValue.int(len(cells)),
@@ -169,35 +169,8 @@ def _preview(bundle: Bundle) -> Metadata:
     return {"table/first synthetic rows": record_table(first)}
 
 
-def _class_metadata(bundle: Bundle) -> Metadata:
-    """What is claimed stands beside what is not."""
-    tables = bundle.tables
-    return {
-        "privacy/claims": record_table(tables["claims"]),
-        "table/bits": record_table(tables["bits"]),
-        ROW_COUNT: dg.MetadataValue.int(_rows(tables["classes"])),
-        "table/threshold": record_table(tables["threshold"]),
-    }
-
-
-def _step_table(bundle: Bundle) -> dg.MetadataValue:
-    """One row a step."""
-    lines = [
-        (one.name, one.charges, cost_text(one.cost), f"{float(one.share):.1%}")
-        for one in steps_of(bundle)
-    ]
-    return line_table(("step", "charges", bundle.currency.symbol, "share"), lines)
-
-
 def _rows(table: Mapping[str, np.ndarray]) -> int:
     return max((len(values) for values in table.values()), default=0)
-
-
-def _learned(bundle: Bundle) -> Metadata:
-    """Which release it was planned from; nothing where it was planned from none."""
-    if LEARNED not in bundle.facts:
-        return {}
-    return {"privacy/planned from": dg.MetadataValue.text(bundle.facts[LEARNED])}
 
 
 def release_metadata(
@@ -209,14 +182,16 @@ def release_metadata(
     beside   other releases of the same sensitive rows without any ε
     """
     bundle = published.bundle
-    state = {"privacy/state": dg.MetadataValue.text(published.state)}
+    learned: Metadata = {}
+    if LEARNED in bundle.facts:
+        learned = {"privacy/planned from": dg.MetadataValue.text(bundle.facts[LEARNED])}
     own = _k_anonymous_metadata(bundle) if bundle.is_k_anonymous else _spent_metadata(published)
     return {
         "release card": dg.MetadataValue.md(card.read_text(encoding="utf-8")),
         **kind_metadata(bundle),
         **beside_metadata(beside),
-        **_learned(bundle),
-        **state,
+        **learned,
+        "privacy/state": dg.MetadataValue.text(published.state),
         **own,
         "older code": dg.MetadataValue.bool(bundle.facts["code"] != release.version()),
         "fit for release": dg.MetadataValue.bool(bundle.fit_for_release),
@@ -385,11 +360,8 @@ def charge_table(ledger: Ledger, population: str) -> dg.MetadataValue:
             total += entry.counted
             time = entry.time[:19].replace("T", " ")
             so_far = epsilon_text(Fraction(total, NANO))
-            lines.append((time, entry.what, _charged(entry), so_far, entry.kind or ""))
+            own = epsilon_text(Fraction(entry.nano_epsilon, NANO)) if entry.kind == "dp" else "none"
+            lines.append((time, entry.what, own, so_far, entry.kind or ""))
     symbol = ledger.balance(population).currency.symbol
     # A narrow window cuts off what stands last.
     return line_table(("time", "release", symbol, "sum", "kind"), lines)
-
-
-def _charged(entry: Entry) -> str:
-    return epsilon_text(Fraction(entry.nano_epsilon, NANO)) if entry.kind == "dp" else "none"

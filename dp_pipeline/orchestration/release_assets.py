@@ -113,21 +113,12 @@ def _with_its_configuration(
     """Only a release with noise can be drawn anew, and one of a window at another ε: others have
     nothing to configure.
     """
-    if spec.windows is not None:
-
-        def of_window(
-            context: dg.AssetExecutionContext,
-            config: common.WindowConfig,
-            dp_pipeline: common.PipelineResource,
-        ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
-            yield from made(context, dp_pipeline, config)
-
-        return described(of_window)
-    if kind is EpsilonRelease:
+    settings = common.ReleaseConfig if spec.windows is None else common.WindowConfig
+    if spec.windows is not None or kind is EpsilonRelease:
 
         def released(
             context: dg.AssetExecutionContext,
-            config: common.ReleaseConfig,
+            config: settings,  # type: ignore[valid-type]
             dp_pipeline: common.PipelineResource,
         ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
             yield from made(context, dp_pipeline, config)

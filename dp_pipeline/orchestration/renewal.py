@@ -50,7 +50,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Page:
+class ReportPage:
     """One report of a data set, and the assets that it tells of."""
 
     key: dg.AssetKey
@@ -69,19 +69,21 @@ class Page:
         return newest is not None and own is not None and newest.time - own.time > LONGEST_WAIT
 
 
-def pages_of(spec: DatasetSpec) -> tuple[Page, ...]:
+def pages_of(spec: DatasetSpec) -> tuple[ReportPage, ...]:
     """The reports of a data set."""
-    told = {kind: _told(spec, kind) for kind in KINDS if kind.names(spec)}
+    told = {
+        kind: tuple(_key(spec, kind, name) for name in (*kind.names(spec), "evaluation"))
+        for kind in KINDS
+        if kind.names(spec)
+    }
     every = tuple(key for keys in told.values() for key in keys)
     return tuple(
         # A report of sensitive releases with an ε says what was released beside them.
-        Page(_key(spec, kind, "comparison"), every if spec.is_release and not kind.FOLDER else keys)
+        ReportPage(
+            _key(spec, kind, "comparison"), every if spec.is_release and not kind.FOLDER else keys
+        )
         for kind, keys in told.items()
     )
-
-
-def _told(spec: DatasetSpec, kind: type[Release]) -> tuple[dg.AssetKey, ...]:
-    return tuple(_key(spec, kind, name) for name in (*kind.names(spec), "evaluation"))
 
 
 def _key(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetKey:
@@ -112,7 +114,7 @@ def own_renewal_sensor(spec: DatasetSpec) -> list[dg.SensorDefinition]:
     shelf = "Spends nothing and reads no row of a source."
     if publications_of(spec):
         models = dict.fromkeys(one.model for one in publications_of(spec))
-        published = Page(
+        published = ReportPage(
             dg.AssetKey([spec.name, "published"]),
             tuple(dg.AssetKey([spec.name, model]) for model in models),
         )
@@ -124,7 +126,7 @@ def own_renewal_sensor(spec: DatasetSpec) -> list[dg.SensorDefinition]:
 def _sensor(
     name: str,
     specs: Sequence[DatasetSpec],
-    pages: Mapping[str, tuple[Page, ...]],
+    pages: Mapping[str, tuple[ReportPage, ...]],
     costs: str,
     **target: Any,
 ) -> dg.SensorDefinition:
@@ -160,7 +162,7 @@ def _sensor(
 
 def _asked(
     name: str,
-    pages: Iterable[Page],
+    pages: Iterable[ReportPage],
     made: Mapping[dg.AssetKey, Made],
     busy: Collection[str],
 ) -> dg.RunRequest | None:
@@ -181,7 +183,9 @@ def _asked(
     )
 
 
-def _made(instance: dg.DagsterInstance, pages: Iterable[Sequence[Page]]) -> dict[dg.AssetKey, Made]:
+def _made(
+    instance: dg.DagsterInstance, pages: Iterable[Sequence[ReportPage]]
+) -> dict[dg.AssetKey, Made]:
     """When each report and each asset that one tells of was made for the last time."""
     keys = {key for some in pages for page in some for key in (page.key, *page.told)}
     found: dict[dg.AssetKey, Made] = {}

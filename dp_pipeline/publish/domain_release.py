@@ -28,7 +28,7 @@ from dp_pipeline.release.bundle import Bundle, Key, ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import PURE, delta_text, epsilon_text, nano_epsilon
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, Found
+from dp_pipeline.spec.discovered import Discover, DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.spec.errors import Damaged, NotDiscovered, NotPrepared
 from dp_pipeline.spec.parameters import fact_text
 
@@ -349,7 +349,7 @@ def found_lines(published: Published) -> list[tuple[str, str]]:
     return [(name, _words(one)) for name, one in found.attributes]
 
 
-def _words(found: Found) -> str:
+def _words(found: DiscoveredAttribute) -> str:
     said = []
     if found.bounds is not None:
         said.append(f"{found.bounds[0]:g} to {found.bounds[1]:g}")

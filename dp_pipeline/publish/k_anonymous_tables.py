@@ -12,7 +12,7 @@ from functools import partial, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.method import Bit, BitRecoding, Recoded, Recoding
+from dp_pipeline.anonymity.method import Bit, BitRecoding, Recoded, RowRule
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
 from dp_pipeline.release.bundle import Bundle
@@ -148,7 +148,7 @@ def _text_batches(texts: np.ndarray, places: NDArray[np.integer]) -> Iterator[np
         yield texts[places[start : start + ROWS_A_BATCH]]
 
 
-def _rules(recoding: Recoding) -> dict[str, np.ndarray]:
+def _rules(recoding: RowRule) -> dict[str, np.ndarray]:
     if isinstance(recoding, BitRecoding):
         sources = [recoding.source[bit.column].name for bit in recoding.bits]
         rules = [_rule(bit, recoding.source[bit.column]) for bit in recoding.bits]

@@ -23,13 +23,25 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from dp_pipeline.raw.workers import Each, Result, Task
+from dp_pipeline.raw.workers import Each, Result, Task, engine_of, in_threads
 from dp_pipeline.spec.errors import DeclarationError, PipelineError
 
 _LOOPBACK = "127.0.0.1"
 
 ANSWER_SECONDS = 30.0
 """That a server of another machine has to answer."""
+
+
+def workers_of(engine: str, *, here: Each = in_threads) -> Each:
+    """Those of an engine, as ``engine_of`` reads it. Raises what that does; DeclarationError for
+    one that is not installed.
+
+    here   those of this process, of every engine but Dask and Spark
+    """
+    name, address = engine_of(engine)
+    if name not in ("dask", "spark"):
+        return here
+    return (each_in_dask if name == "dask" else each_in_spark)(address)
 
 
 def each_in_dask(address: str = "") -> Each:

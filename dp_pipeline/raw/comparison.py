@@ -54,7 +54,7 @@ def average_distance(
 
 
 @dataclass(frozen=True)
-class Estimate:
+class EstimatedDistance:
     """A number of samples in place of whole tables.
 
     error   how far it is from that of all rows, at most in expectation; None where all rows were
@@ -67,7 +67,7 @@ class Estimate:
 
 def estimated_distances(
     real: Codes, released: Codes, sizes: Mapping[str, int], ways: Mapping[str, Sequence[Names]]
-) -> dict[str, Estimate]:
+) -> dict[str, EstimatedDistance]:
     """Average distances of some lists of marginals, of at most ``MOST_COMPARED`` rows a table.
 
     *Error.* T is all rows, S their sample and d the variation distance. |d(S, R) − d(T, R)| ≤
@@ -85,7 +85,7 @@ def estimated_distances(
     found = distances(compared, with_, sizes, every)
     apart = [distances(some[0], some[1], sizes, every) for some in halves if len(some) == 2]
     return {
-        which: Estimate(
+        which: EstimatedDistance(
             float(np.mean([found[way] for way in some])),
             sum(float(np.mean([one[way] for way in some])) for one in apart) if apart else None,
         )

@@ -10,16 +10,19 @@ Located: the files of a source, here now, downloaded if need be.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from urllib.parse import urljoin, urlsplit
+
+from urllib3 import BaseHTTPResponse, PoolManager
+from urllib3.exceptions import HTTPError, NewConnectionError, SSLError, TimeoutError
 
 from dp_pipeline.files import make_private
 from dp_pipeline.raw.snapshot import write_private
@@ -36,8 +39,11 @@ TOTAL_SECONDS = 3600.0
 REDIRECTS = 5
 MEGABYTE = 10**6
 
+# The library logs whole URLs, and a query may hold a secret.
+logging.getLogger("urllib3").setLevel(logging.ERROR)
+
 _BLOCK = 1 << 16
-_REDIRECTED = (301, 302, 303, 307, 308)
+_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "dp-pipeline"}
 
 
 @dataclass(frozen=True)
@@ -71,48 +77,29 @@ class Download:
 
     def _copy(self, file: BinaryIO) -> str:
         until = time.monotonic() + TOTAL_SECONDS
-        connection, answer = self._answer()
-        try:
-            digest = self._read(answer, file, until)
-        finally:
-            answer.close()
-            connection.close()
+        pool = PoolManager(headers=_HEADERS, retries=False, timeout=IDLE_SECONDS)
+        with pool, self._response(pool) as response:
+            digest = self._read(response, file, until)
         if self.sha256 not in (None, digest):
             raise self._refusal(f"the file of SHA-256 {self.sha256}", "another")
         return digest
 
-    def _answer(self) -> tuple[HTTPConnection, HTTPResponse]:
-        """The answer that holds the file, wherever it lies."""
+    def _response(self, pool: PoolManager) -> BaseHTTPResponse:
+        """The response that holds the file, wherever it lies."""
         url = self.url
         for _ in range(REDIRECTS + 1):
-            connection, answer = self._ask(url)
-            if answer.status == 200:
-                return connection, answer
-            answer.close()
-            connection.close()
-            target = answer.getheader("Location")
-            if answer.status not in _REDIRECTED or target is None:
-                raise self._refusal("a file", f"status {answer.status}")
+            try:
+                response = pool.request("GET", url, redirect=False, preload_content=False)
+            except HTTPError as error:
+                raise self._refusal("a server that answers", _reason(error)) from None
+            if response.status == 200:
+                return response
+            response.close()
+            target = response.get_redirect_location()
+            if not target:
+                raise self._refusal("a file", f"status {response.status}")
             url = self._redirected(url, target)
         raise self._refusal(f"at most {REDIRECTS} redirections", "more")
-
-    def _ask(self, url: str) -> tuple[HTTPConnection, HTTPResponse]:
-        parts = urlsplit(url)
-        secure = parts.scheme == "https"
-        host, port = str(parts.hostname), parts.port
-        connection = (
-            HTTPSConnection(host, port, timeout=IDLE_SECONDS, context=ssl.create_default_context())
-            if secure
-            else HTTPConnection(host, port, timeout=IDLE_SECONDS)
-        )
-        query = f"?{parts.query}" if parts.query else ""
-        headers = {"Accept-Encoding": "identity", "User-Agent": "dp-pipeline"}
-        try:
-            connection.request("GET", f"{parts.path or '/'}{query}", headers=headers)
-            return connection, connection.getresponse()
-        except (OSError, HTTPException) as error:
-            connection.close()
-            raise self._refusal("a server that answers", _reason(error)) from None
 
     def _redirected(self, url: str, target: str) -> str:
         """Where an answer points to; SourceError unless it may be followed."""
@@ -127,14 +114,14 @@ class Download:
             raise self._refusal("the file itself, or its sha256", "a redirection to another host")
         return found
 
-    def _read(self, answer: HTTPResponse, file: BinaryIO, until: float) -> str:
+    def _read(self, response: BaseHTTPResponse, file: BinaryIO, until: float) -> str:
         """The hash of the body, once all of it is in ``file``."""
-        if answer.length is None and not answer.chunked and self.sha256 is None:
+        has_length = response.chunked or response.length_remaining is not None
+        if self.sha256 is None and not has_length:
             raise self._refusal("a length, or the file's sha256", "neither")
         digest, count = hashlib.sha256(), 0
-        expected = answer.length
         # One arrival at a time: a server that sends a byte now and then must not hold it for ever.
-        while block := self._block(answer):
+        while block := self._block(response):
             count += len(block)
             if count > self.at_most_mb * MEGABYTE:
                 raise self._refusal(f"at most {self.at_most_mb} MB", "more")
@@ -142,28 +129,29 @@ class Download:
                 raise self._refusal(f"a file within {TOTAL_SECONDS:.0f} seconds", "a part of it")
             digest.update(block)
             file.write(block)
-        if expected not in (None, count):
-            raise self._refusal("a whole file", "one that was cut short")
         return digest.hexdigest()
 
-    def _block(self, answer: HTTPResponse) -> bytes:
+    def _block(self, response: BaseHTTPResponse) -> bytes:
+        """What arrives next; none at the end, which is where the stated length is."""
         try:
-            return answer.read1(_BLOCK)
+            return response.read1(_BLOCK, decode_content=False)
         except TimeoutError:
             raise self._refusal("a whole file", "silence behind a part of it") from None
-        except (OSError, HTTPException):
+        except HTTPError:
             raise self._refusal("a whole file", "one that was cut short") from None
 
     def _refusal(self, expected: str, got: str) -> SourceError:
         return SourceError(f"{self.of}: {shown_url(self.url)}: expected {expected}, got {got}")
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
+def _reason(error: HTTPError) -> str:
+    # A refused connection is a kind of timeout to the library.
+    if isinstance(error, TimeoutError) and not isinstance(error, NewConnectionError):
         return "silence"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return "a certificate that is not trusted"
-    return "none"
+    is_certificate = isinstance(error, SSLError) and isinstance(
+        error.args[0], ssl.SSLCertVerificationError
+    )
+    return "a certificate that is not trusted" if is_certificate else "none"
 
 
 _DOWNLOADED = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]+)?")

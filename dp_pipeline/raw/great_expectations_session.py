@@ -30,11 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.files import temporary_folder
-from dp_pipeline.raw.ingest import ingested_schema, ingested_tables
-from dp_pipeline.raw.prepare import broken_rows
-from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.raw.stages import Read
-from dp_pipeline.raw.validate import (
+from dp_pipeline.raw.expectations import (
     PERSON,
     TIME,
     Expectation,
@@ -44,6 +40,10 @@ from dp_pipeline.raw.validate import (
     kept_column,
     source_columns,
 )
+from dp_pipeline.raw.ingest import ingested_schema, ingested_tables
+from dp_pipeline.raw.prepare import broken_rows
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.stages import Read
 from dp_pipeline.raw.values import (
     WHOLE,
     Kind,
@@ -56,11 +56,11 @@ from dp_pipeline.raw.values import (
     texts,
 )
 from dp_pipeline.raw.workers import Each
+from dp_pipeline.spec.database import has_driver
 from dp_pipeline.spec.dataset import Argument, DatasetSpec
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import FloatArray, IntArray, Levels
 from dp_pipeline.spec.errors import PipelineError
-from dp_pipeline.spec.url import has_driver
 
 _TYPES: dict[Rule, str] = {
     "exists": "expect_column_to_exist",

@@ -30,6 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.files import temporary_folder
+from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.contributions import Parts, PersonKeys, deal, kept_at_most, rows_of_part
 from dp_pipeline.raw.ingest import ingested_batches
 from dp_pipeline.raw.snapshot import (
@@ -53,7 +54,7 @@ from dp_pipeline.raw.values import (
     numbers,
     valid_numbers,
 )
-from dp_pipeline.raw.workers import Each, tables_made, workers_of
+from dp_pipeline.raw.workers import Each, tables_made
 from dp_pipeline.spec.constraints import AllowedCells, Constraint
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute, Domain
@@ -89,7 +90,7 @@ def _bits_of_batch(domain: Domain, read: Read) -> Iterator[pa.Table]:
         yield pa.Table.from_arrays(bits, schema=schema)
 
 
-class Step(Protocol):
+class StageWriter(Protocol):
     """Stores one stage; ``engine``, as ``engine_of`` reads it, does the work on its batches."""
 
     def __call__(
@@ -117,10 +118,10 @@ def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
     return tuple(stages)
 
 
-def _stage(name: str) -> Callable[[Callable[[DatasetSpec, Snapshot, str], None]], Step]:
+def _stage(name: str) -> Callable[[Callable[[DatasetSpec, Snapshot, str], None]], StageWriter]:
     """A stage's table and its mark belong together: no other run comes between the two."""
 
-    def alone(make: Callable[[DatasetSpec, Snapshot, str], None]) -> Step:
+    def alone(make: Callable[[DatasetSpec, Snapshot, str], None]) -> StageWriter:
         @wraps(make)
         def step(
             spec: DatasetSpec, snapshot: Snapshot, engine: str = "", *, again: bool = True
@@ -391,7 +392,7 @@ def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 def prepare(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
     """Every stage that the data set needs, in order, and the mark."""
-    steps: dict[str, Step] = {
+    steps: dict[str, StageWriter] = {
         "normalized": normalize,
         "discretized": discretize,
         "one_hot": encode_one_hot,

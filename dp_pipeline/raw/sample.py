@@ -20,7 +20,7 @@ from dp_pipeline.spec.encoding import INVALID, FloatArray
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedColumn:
     """Rows of one attribute, which add up to those that were looked at.
 
     missing   nothing stands there, or a word for nothing
@@ -36,7 +36,7 @@ class Parsed:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ParsedRows:
     """What the first rows of a source are.
 
     rows     how many there were
@@ -47,12 +47,12 @@ class Sample:
     """
 
     rows: int
-    parsed: tuple[Parsed, ...]
+    parsed: tuple[ParsedColumn, ...]
     broken: dict[str, int]
     timeless: int | None = None
 
 
-def parsed_rows(spec: DatasetSpec, rows: int) -> Sample:
+def parsed_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
     """What the first rows of a source are, at most ``rows`` of them.
 
     Reads the source and stores nothing. Raises what ``read_source`` does.
@@ -62,10 +62,10 @@ def parsed_rows(spec: DatasetSpec, rows: int) -> Sample:
     broken = {one.words: int(broken_rows(one, domain, table).sum()) for one in domain.constraints}
     windows = spec.windows
     timeless = None if windows is None else int((~have_time(windows, table)).sum())
-    return Sample(table.num_rows, parsed, broken, timeless)
+    return ParsedRows(table.num_rows, parsed, broken, timeless)
 
 
-def _parsed(attribute: Attribute, column: pa.ChunkedArray) -> Parsed:
+def _parsed(attribute: Attribute, column: pa.ChunkedArray) -> ParsedColumn:
     if attribute.is_numeric:
         values = numbers_in(attribute, column)
         nothing = missing(column, attribute.missing, lambda one: numbers_in(attribute, one))
@@ -84,7 +84,7 @@ def _parsed(attribute: Attribute, column: pa.ChunkedArray) -> Parsed:
         outside = ~nothing & ~np.append(known, True)[places]
         unread = np.zeros(len(column), dtype=np.bool_)
     counts = [int(one.sum()) for one in (nothing, unread, outside)]
-    return Parsed(attribute.name, len(column) - sum(counts), *counts)
+    return ParsedColumn(attribute.name, len(column) - sum(counts), *counts)
 
 
 def _beyond(attribute: Attribute, values: FloatArray) -> NDArray[np.bool_]:

@@ -69,21 +69,6 @@ def one_by_one(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iter
     yield from map(work, tasks)
 
 
-def workers_of(engine: str, *, here: Each = in_threads) -> Each:
-    """Those of an engine, as ``engine_of`` reads it. Raises what that does; DeclarationError for
-    one that is not installed.
-
-    here   those of this process, of every engine but Dask and Spark
-    """
-    name, address = engine_of(engine)
-    if name not in ("dask", "spark"):
-        return here
-    # Late: what an engine needs is loaded by who uses it.
-    from dp_pipeline.raw.clusters import each_in_dask, each_in_spark
-
-    return (each_in_dask if name == "dask" else each_in_spark)(address)
-
-
 def tables_made(
     each: Each, make: Callable[[Task], Iterable[pa.Table]], tasks: Sequence[Task], folder: Path
 ) -> Iterator[pa.Table]:

@@ -1,8 +1,5 @@
-"""What one release has spent: recorded by the code that draws the noise, never by the model.
-
-Dividing an exact ε into exact shares.
-
-What the charges of one budget cost the population that pays them.
+"""What one release has spent, recorded by the code that draws the noise and never by the model;
+exact shares of an ε, and what the charges of one budget cost the population that pays them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""BitClasses: the answers that some bits can have together. A row's class is its answers.
+"""Declared yes/no questions about attributes, and the classes of rows by their answers.
 
-DeclaredBit: a question about one attribute, with the answers yes and no, made of its cells.
-
-The sum of several discrete Laplace numbers: its tail, exactly, and a margin that it keeps.
+Beside them the sum of several discrete Laplace numbers: its tail, exactly, and a margin for it.
 """
 
 from __future__ import annotations
@@ -117,10 +115,14 @@ class BitClasses:
         """Attribute that a bit is about → the group of each level: those with the same answers, in
         the order of the codes.
         """
-        return {
-            name: _groups(self.bits, name, self.domain[name].size)
-            for name in dict.fromkeys(bit.attribute for bit in self.bits)
-        }
+        groups = {}
+        for name in dict.fromkeys(bit.attribute for bit in self.bits):
+            size = self.domain[name].size
+            answers = [bit.answers(size) for bit in self.bits if bit.attribute == name]
+            patterns = list(zip(*answers, strict=True))
+            numbers = {pattern: at for at, pattern in enumerate(dict.fromkeys(patterns))}
+            groups[name] = tuple(numbers[pattern] for pattern in patterns)
+        return groups
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -170,14 +172,6 @@ class BitClasses:
         for (name, groups), size in zip(self.groups.items(), self.shape, strict=True):
             found = found * size + np.array(groups, dtype=np.int64)[codes[name]]
         return found
-
-
-def _groups(bits: tuple[DeclaredBit, ...], attribute: str, size: int) -> tuple[int, ...]:
-    """The group of every level by the answers to those of the bits that are about it."""
-    asked = [bit.answers(size) for bit in bits if bit.attribute == attribute]
-    patterns = list(zip(*asked, strict=True)) if asked else [()] * size
-    numbers = {pattern: at for at, pattern in enumerate(dict.fromkeys(patterns))}
-    return tuple(numbers[pattern] for pattern in patterns)
 
 
 def _groups_of(attribute: str) -> str:

@@ -1,10 +1,6 @@
-"""Bundle: one release as it is stored and published: tables, what was spent, where it comes from.
+"""One release as it is stored and published, and the key that makes two releases the same one.
 
-JSON and columns of numbers or text only, with None where a value is missing: nothing in it is
-code.
-
-ReleaseKey: what makes two releases the same one, so that asking again costs nothing.
-
+JSON and columns of numbers or text only, with None where a value is missing: nothing in it is code.
 A key that was paid for stays the same for ever: see ``spec.formats`` before adding a field.
 """
 

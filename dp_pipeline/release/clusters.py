@@ -1,14 +1,4 @@
-"""Clusters: released centres, and the synopsis or the sizes that came with them.
-
-Synopsis: disjoint boxes with noisy weights.
-
-Any k, any picture and any count come from it without a further look at the rows.
-
-LongColumns: the columns of a table of many rows, made or read some rows at a time.
-
-Texts and objects of all rows are many times what they are made of: codes, or a file. A table of at
-most a batch of rows is a plain dict of arrays.
-"""
+"""Released centres, with a synopsis or sizes; and the columns of a table of many rows."""
 
 from __future__ import annotations
 
@@ -31,7 +21,9 @@ Batches = Callable[[], Iterator[np.ndarray]]
 
 
 class LongColumns(Mapping[str, np.ndarray]):
-    """A mapping like any other, where each look at a whole column makes it anew.
+    """The columns of a table of many rows, made or read some rows at a time; each look at a whole
+    column makes it anew. Texts and objects of all rows are many times what they are made of, codes
+    or a file. A table of at most a batch of rows is a plain dict of arrays.
 
     columns   name → its batches
 
@@ -78,7 +70,8 @@ def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
 
 @dataclass(frozen=True)
 class Synopsis:
-    """Disjoint boxes in data units with noisy weights.
+    """Disjoint boxes in data units with noisy weights: any k, any picture and any count come from
+    it without a further look at the rows.
 
     lower, upper   float (m, d)
     weights        float (m,); may be negative

@@ -1,8 +1,5 @@
-"""DerivedAttribute: one attribute more, which others decide, by what is public or was released.
-
-Grouping: levels of one attribute put together, by what was released about them.
-
-Numbers of rows in proportion to a table of expectations, without bias.
+"""Attributes that others decide, by what is public or was released: levels put together by what was
+released about them, and whole rows in proportion to a table of expectations, without bias.
 """
 
 from __future__ import annotations

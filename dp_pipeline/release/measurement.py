@@ -1,10 +1,5 @@
-"""Noisy answers: frozen values that carry the scale of their noise and may leave.
-
-NoiseRate: how the noise in a cell falls with what is paid for its table.
-
-NoisyCounts: what measured tables say of fewer attributes, and how much of it is noise.
-
-SparseTable: the cells of a huge contingency table that are large after noise.
+"""Noisy answers: frozen values that carry the scale of their noise and may leave. Of tables, with
+what they say of fewer attributes, and how their noise falls with what is paid.
 """
 
 from __future__ import annotations

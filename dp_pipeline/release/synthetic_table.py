@@ -121,21 +121,14 @@ def _numbers(
     part = rng.random(len(codes))
     drawn = low[codes] + part * (high - low)[codes]
     if pieces:
-        drawn = _inside(edges, codes, part, drawn, pieces)
+        # The number below which that part of the rows of its bin are; even where a bin has none.
+        starts, rows = np.array(pieces).T
+        places, upto = np.append(starts, edges[-1]), np.concatenate([[0.0], np.cumsum(rows)])
+        at_edges = np.interp(edges, places, upto)
+        first, held = at_edges[:-1][codes], np.diff(at_edges)[codes]
+        inside = np.clip(np.interp(first + part * held, upto, places), low[codes], high[codes])
+        drawn = np.where(held > 0, inside, drawn)
     return np.asarray(np.minimum(drawn, last[codes]))
-
-
-def _inside(
-    edges: FloatArray, codes: IntArray, part: FloatArray, even: FloatArray, pieces: Pieces
-) -> FloatArray:
-    """The number below which ``part`` of the rows of its bin are; ``even`` where a bin has none."""
-    starts, rows = np.array(pieces).T
-    places, upto = np.append(starts, edges[-1]), np.concatenate([[0.0], np.cumsum(rows)])
-    at_edges = np.interp(edges, places, upto)
-    first, held = at_edges[:-1][codes], np.diff(at_edges)[codes]
-    drawn = np.interp(first + part * held, upto, places)
-    inside = np.clip(drawn, edges[:-1][codes], edges[1:][codes])
-    return np.where(held > 0, inside, even)
 
 
 def _whole_numbers(
@@ -234,7 +227,13 @@ class SyntheticTable:
             "codes": dict(self._column),
             "marginals": self._marginals(),
             "cliques": self._cliques(),
-            "measured": self._measured(),
+            "measured": {
+                "marginal": _text([one.attributes for one in self.measured]),
+                "cells": np.array([one.table.size for one in self.measured], dtype=np.int64),
+                "deviation": np.array(
+                    [one.variance**0.5 for one in self.measured], dtype=np.float64
+                ),
+            },
         }
         cells = self._cells()
         if cells:
@@ -273,13 +272,6 @@ class SyntheticTable:
             "cells": np.array([self.domain.cell_count(c) for c in self.cliques], dtype=np.int64),
             "parent": np.array([parents.get(at, -1) for at in range(len(self.cliques))], np.int64),
             "separator": _text(shared),
-        }
-
-    def _measured(self) -> dict[str, np.ndarray]:
-        return {
-            "marginal": _text([one.attributes for one in self.measured]),
-            "cells": np.array([one.table.size for one in self.measured], dtype=np.int64),
-            "deviation": np.array([one.variance**0.5 for one in self.measured], dtype=np.float64),
         }
 
     def _cells(self) -> dict[str, np.ndarray] | None:

@@ -1,26 +1,9 @@
-"""Transcript: every question and noisy answer of one release, in order, each on disk before it
-is seen.
+"""Every question and noisy answer of one release, in order, each on disk before it is seen, and how
+many of them were written, kept elsewhere.
 
-A question is known by its identity, a digest of what was asked; its words are for people.
-
-A model that is run again over its transcript gets the same answers and needs no
-rows: replaying is post-processing and costs nothing. An answer that never
-reached the disk was never returned, so drawing it again after a crash is the
-first time that anybody sees it.
-
-AnswerCount: how many noisy answers of an unfinished release were written, kept elsewhere.
-
-A transcript that was cut at the end of a line, by hand or because an older copy was put back, is
-a good transcript of fewer answers: those that it lost would be drawn a second time under one
-charge. So their number is kept in another folder than the answers, and is written after each
-answer and before the model sees it:
-
-    answers in the transcript    counted    what happened
-    -------------------------    -------    -------------
-    7                            7          nothing, or a crash while the eighth was drawn
-    7                            6          a crash between the two writes: nobody saw the seventh
-    5                            7          two answers that were seen are lost
-    7                            none        the count is lost: nobody knows how many were seen
+A model that is run again over its transcript gets the same answers and needs no rows: replaying is
+post-processing and costs nothing. An answer that never reached the disk was never returned, so
+drawing it again after a crash is the first time that anybody sees it.
 """
 
 from __future__ import annotations
@@ -54,7 +37,20 @@ class AnswersLost(Damaged):
 
 
 class AnswerCount:
-    """The count of one release: a file of 21 bytes, so that it is overwritten in place, whole."""
+    """The number of answers of an unfinished release that were written, kept in another folder.
+
+    A transcript that was cut at the end of a line, by hand or because an older copy was put back,
+    is a good transcript of fewer answers: those that it lost would be drawn a second time under one
+    charge. So they are counted after each answer and before the model sees it, in a file of 21
+    bytes, which is overwritten in place, whole:
+
+        answers in the transcript    counted    what happened
+        -------------------------    -------    -------------
+        7                            7          nothing, or a crash while the eighth was drawn
+        7                            6          a crash between both writes: nobody saw the seventh
+        5                            7          two answers that were seen are lost
+        7                            none        the count is lost: nobody knows how many were seen
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -97,7 +93,7 @@ _HEADER = "release "
 
 
 @dataclass(frozen=True)
-class Record:
+class AnswerRecord:
     """One question, known by its identity, and its noisy answer; what was asked in words.
 
     scale   at which its discrete Laplace noise was drawn, exactly, as whoever refines the answer
@@ -124,7 +120,7 @@ class Transcript:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._count: AnswerCount | None = None
-        self._records: list[Record] = []
+        self._records: list[AnswerRecord] = []
         self._next = 0
         self._chain = ""
         if path is not None and path.exists():
@@ -138,7 +134,7 @@ class Transcript:
                in a bundle, and knows most answers, could find the others by trying
         """
         make_private(path.parent)
-        header = Record(_HEADER + key, np.frombuffer(salt, dtype="<i8"))
+        header = AnswerRecord(_HEADER + key, np.frombuffer(salt, dtype="<i8"))
         line, _ = _encode(header, "", format=TRANSCRIPT)
         write_whole(path, lambda file: file.write(line), over=False)
 
@@ -176,7 +172,7 @@ class Transcript:
         return len(self._records)
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[AnswerRecord, ...]:
         """Everything that was asked and answered."""
         return tuple(self._records)
 
@@ -185,7 +181,7 @@ class Transcript:
         """Hex digest over all records in their order."""
         return self._chain
 
-    def recall(self, question: str, *, words: str = "") -> Record | None:
+    def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
         """The stored answer to the next question, None when it was never answered.
 
         words   of the question, for the message
@@ -206,9 +202,9 @@ class Transcript:
 
     def store(
         self, question: str, answer: IntArray, *, words: str = "", scale: Fraction | None = None
-    ) -> Record:
+    ) -> AnswerRecord:
         """Append one answer; it is on disk, and counted, when this returns the record of it."""
-        record = Record(question, answer.copy(), words, scale)
+        record = AnswerRecord(question, answer.copy(), words, scale)
         line, chain = _encode(record, self._chain)
         if self._path is not None:
             _append(self._path, line)
@@ -264,7 +260,7 @@ def _require_format(lines: list[bytes], path: Path) -> None:
     require_format(fields.get("format"), TRANSCRIPT, of=of, older="finish it with that version")
 
 
-def _encode(record: Record, chain: str, **more: int) -> tuple[bytes, str]:
+def _encode(record: AnswerRecord, chain: str, **more: int) -> tuple[bytes, str]:
     packed = base64.b64encode(zlib.compress(record.answer.astype("<i8").tobytes(), 1)).decode()
     fields = {
         "question": record.question,
@@ -295,7 +291,7 @@ def _is_next(fields: Mapping[str, Any], digest: object, chain: str) -> bool:
     return hashlib.sha256((chain + body).encode()).hexdigest() == digest
 
 
-def _decode(line: bytes, chain: str) -> tuple[Record, str] | None:
+def _decode(line: bytes, chain: str) -> tuple[AnswerRecord, str] | None:
     """The record of one line, None when it is not whole or not the next of this chain."""
     parsed = _parsed(line)
     if parsed is None or not line.endswith(b"\n") or not _is_next(*parsed, chain):
@@ -304,7 +300,7 @@ def _decode(line: bytes, chain: str) -> tuple[Record, str] | None:
     values = np.frombuffer(zlib.decompress(base64.b64decode(fields["answer"])), dtype="<i8")
     answer = values.astype(np.int64).reshape(fields["shape"])
     scale = None if fields["scale"] is None else Fraction(fields["scale"])
-    return Record(fields["question"], answer, fields["words"], scale), str(digest)
+    return AnswerRecord(fields["question"], answer, fields["words"], scale), str(digest)
 
 
 def _append(path: Path, line: bytes) -> None:

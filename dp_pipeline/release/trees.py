@@ -1,23 +1,5 @@
-"""A binary tree over the declared box in any number of dimensions, without a dense grid.
-
-A node is the first bits of a place: bit i says in which half of its node's side
-``axes[i]`` a place lies. Which axis every bit halves is public.
-
-Nodes of a 2^d-way tree over the declared box.
-
-A node of height h is one cell of the grid with 2^h equal intervals an axis; the
-root is (0, 0).
-
-Boxes that were counted once, each with noise of its own, and what several windows say together.
-
-Boxes that cover the declared box lie on a line, in the order of the smallest boxes that they could
-be cut into. Where all windows halve the same sides in the same order, two of their boxes are apart
-or one lies in the other. So the places at which boxes of *every* window begin are those at which
-the boxes of the finest common cut begin: each of these is one box in some window, and one or more
-in the others.
-
-*Variance.* Noise of boxes is drawn apart, and so is that of windows: the variance of a sum is the
-sum of the variances of all boxes in it.
+"""Trees over the declared box in any number of dimensions, without a dense grid, and boxes that
+were counted once, of one window or of several.
 """
 
 from __future__ import annotations
@@ -43,7 +25,8 @@ MOST_FAN_BITS = 16
 
 @dataclass(frozen=True)
 class BitTree:
-    """Which axis every bit halves.
+    """A binary tree: a node is the first bits of a place, of which bit i says in which half of its
+    node's side ``axes[i]`` the place lies. Which axis every bit halves is public.
 
     columns   numeric attributes, d of them
     axes      axis of each bit, first bit first; none more often than AXIS_BITS times
@@ -173,7 +156,8 @@ class Prefixes:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Tree nodes.
+    """Nodes of a 2^d-way tree: one of height h is a cell of the grid with 2^h equal intervals an
+    axis; the root is (0, 0).
 
     heights   int64 (m,): 0 is the whole box
     cells     int64 (m,): index, last axis fastest, in the grid of 2^height intervals an axis
@@ -257,6 +241,14 @@ class Nodes:
 @dataclass(frozen=True)
 class CountedBoxes:
     """Boxes that cover the declared box, and their noisy counts before anything is made of them.
+
+    They lie on a line, in the order of the smallest boxes that they could be cut into. Where all
+    windows halve the same sides in the same order, two of their boxes are apart or one lies in the
+    other. So the places at which boxes of *every* window begin are those at which the boxes of the
+    finest common cut begin: each of these is one box in some window, and one or more in the others.
+
+    *Variance.* Noise of boxes is drawn apart, and so is that of windows: the variance of a sum is
+    the sum of the variances of all boxes in it.
 
     cut            how they are made: the axis of each halving, or the cells of a grid by axis
     first          int64 (m,): where each begins on the line, ascending

@@ -98,7 +98,7 @@ class Undiscovered(Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
+class DiscoveredAttribute:
     """What was discovered of one attribute; nothing of what was declared.
 
     bounds   lowest and highest value
@@ -119,11 +119,11 @@ class Found:
         return json.dumps({name: one for name, one in said.items() if one is not None})
 
     @classmethod
-    def from_fact(cls, text: str) -> Found:
+    def from_fact(cls, text: str) -> DiscoveredAttribute:
         """Read what ``to_fact`` wrote; Damaged for anything else.
 
-        >>> Found.from_fact(Found(bounds=(0.0, 0.1)).to_fact())
-        Found(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None)
+        >>> DiscoveredAttribute.from_fact(DiscoveredAttribute(bounds=(0.0, 0.1)).to_fact())
+        DiscoveredAttribute(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None)
         """
         try:
             said = {name: tuple(one) for name, one in json.loads(text).items()}
@@ -146,19 +146,19 @@ class Found:
 class DiscoveredDomain:
     """What was discovered, attribute by attribute, in the order of the declaration.
 
-    >>> domain = DiscoveredDomain((("age", Found(bounds=(16.0, 128.0))),))
+    >>> domain = DiscoveredDomain((("age", DiscoveredAttribute(bounds=(16.0, 128.0))),))
     >>> DiscoveredDomain.from_facts(domain.to_facts()) == domain
     True
     """
 
-    attributes: tuple[tuple[str, Found], ...]
+    attributes: tuple[tuple[str, DiscoveredAttribute], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The attributes of which something was discovered."""
         return tuple(name for name, _ in self.attributes)
 
-    def __getitem__(self, name: str) -> Found:
+    def __getitem__(self, name: str) -> DiscoveredAttribute:
         return dict(self.attributes)[name]
 
     def to_facts(self) -> dict[str, str]:
@@ -168,7 +168,9 @@ class DiscoveredDomain:
     @classmethod
     def from_facts(cls, facts: Mapping[str, str]) -> DiscoveredDomain:
         """What ``to_facts`` said; Damaged for anything else. The order is that of the mapping."""
-        return cls(tuple((name, Found.from_fact(text)) for name, text in facts.items()))
+        return cls(
+            tuple((name, DiscoveredAttribute.from_fact(text)) for name, text in facts.items())
+        )
 
     @property
     def digest(self) -> str:
@@ -177,7 +179,7 @@ class DiscoveredDomain:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def declared(attribute: Attribute, found: Found) -> Attribute:
+def declared(attribute: Attribute, found: DiscoveredAttribute) -> Attribute:
     """The attribute as if what was found had been declared.
 
     DeclarationError where something else was to be found, or where it cannot be declared.
@@ -213,7 +215,7 @@ def _levels(attribute: Attribute, texts: tuple[str, ...]) -> Levels:
 
 
 def _bins(
-    attribute: Attribute, interval: Coordinate, wanted: Undeclared, found: Found
+    attribute: Attribute, interval: Coordinate, wanted: Undeclared, found: DiscoveredAttribute
 ) -> Bins | None:
     if found.edges is None:
         count = wanted.bins
@@ -228,7 +230,7 @@ def _bins(
     return Bins(edges)
 
 
-def _pieces(attribute: Attribute, interval: Coordinate, found: Found) -> Pieces:
+def _pieces(attribute: Attribute, interval: Coordinate, found: DiscoveredAttribute) -> Pieces:
     pieces = found.pieces or ()
     starts = [start for start, _ in pieces]
     is_inside = not starts or interval.lower == starts[0] <= starts[-1] < interval.upper
@@ -244,14 +246,16 @@ def widest(attributes: Iterable[Attribute]) -> DiscoveredDomain:
     return DiscoveredDomain(tuple((one.name, _widest(one)) for one in attributes))
 
 
-def _widest(attribute: Attribute) -> Found:
+def _widest(attribute: Attribute) -> DiscoveredAttribute:
     wanted = attribute.undeclared or Undeclared()
     if wanted.levels is not None:
-        return Found(levels=tuple(f"level {number + 1}" for number in range(wanted.levels)))
+        return DiscoveredAttribute(
+            levels=tuple(f"level {number + 1}" for number in range(wanted.levels))
+        )
     bounds = (0.0, wanted.unit) if attribute.coordinate is None else None
     edges = None
     if wanted.quantiles is not None:
         box = attribute.coordinate or Coordinate(0.0, wanted.unit)
         cuts = np.linspace(box.lower, box.upper, wanted.quantiles + 1)[1:-1]
         edges = tuple(map(float, cuts))
-    return Found(bounds=bounds, edges=edges)
+    return DiscoveredAttribute(bounds=bounds, edges=edges)

@@ -48,11 +48,11 @@ def _folders() -> Iterator[Path]:
         yield Path(own)
 
 
-Refused = dict[str, str]
+Refusals = dict[str, str]
 """Name of a data set → the line that says what its file declares wrongly."""
 
 
-def discover(refused: Refused | None = None) -> tuple[DatasetSpec, ...]:
+def discover(refused: Refusals | None = None) -> tuple[DatasetSpec, ...]:
     """Every data set that is to be shown and whose source is available here; no source is opened.
 
     refused   to be filled with the files that declare something wrongly, which are then left out;
@@ -71,7 +71,7 @@ def discover(refused: Refused | None = None) -> tuple[DatasetSpec, ...]:
 
 
 @contextmanager
-def refused_alone(name: str, refused: Refused | None) -> Iterator[None]:
+def refused_alone(name: str, refused: Refusals | None) -> Iterator[None]:
     """Note what one data set is refused for, so that all others stand; None: raise it."""
     try:
         yield

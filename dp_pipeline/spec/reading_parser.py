@@ -248,7 +248,7 @@ class WindowsSection(fields.Section):
         return replace(windows, last=self.last or "")
 
 
-class Expectation(fields.Section):
+class ExpectationSection(fields.Section):
     """What the values of one row, or so many of the rows, should be like.
 
     column    An attribute, or the person's column.
@@ -264,7 +264,7 @@ class Expectation(fields.Section):
     name: fields.Name | None = None
 
 
-class _Ends(Expectation):
+class _BoundedExpectation(ExpectationSection):
     """Of a number, or of a text's length, between two ends."""
 
     model_config = ConfigDict(
@@ -272,7 +272,7 @@ class _Ends(Expectation):
     )
 
     @model_validator(mode="after")
-    def _ordered(self) -> _Ends:
+    def _ordered(self) -> _BoundedExpectation:
         low, high = getattr(self, "min_value", None), getattr(self, "max_value", None)
         is_one = low is not None or high is not None
         require(is_one, "min_value or max_value", "neither", "min_value")
@@ -335,20 +335,22 @@ _ARGUMENTS: Mapping[str, tuple[str, dict[str, Any]]] = {
 of the person's column, or either), and argument → type and default."""
 
 
-def _type(name: str, arguments: dict[str, Any]) -> type[Expectation]:
+def _type(name: str, arguments: dict[str, Any]) -> type[ExpectationSection]:
     columns = ("column_A", "column_B") if "_pair_" in name else ("column",)
     own = {"type": (Literal[name], ...), **dict.fromkeys(columns, (fields.Text, ...)), **arguments}
-    return create_model(name, __base__=_Ends if "min_value" in own else Expectation, **own)
+    return create_model(
+        name, __base__=_BoundedExpectation if "min_value" in own else ExpectationSection, **own
+    )
 
 
-TYPES: Mapping[str, type[Expectation]] = {
+TYPES: Mapping[str, type[ExpectationSection]] = {
     f"expect_{name}": _type(f"expect_{name}", arguments)
     for name, (_, arguments) in _ARGUMENTS.items()
 }
 """The expectations of single rows, under the library's own names."""
 
 
-def _expectation(value: object) -> Expectation:
+def _expectation(value: object) -> ExpectationSection:
     section = a_mapping(value)
     name = section.get("type")
     if not isinstance(name, str):
@@ -362,12 +364,16 @@ def _expectation(value: object) -> Expectation:
     return TYPES[name].model_validate(section)
 
 
-_Any = Annotated[Expectation, OneForm(reduce(or_, TYPES.values()), _expectation)]
+_Any = Annotated[ExpectationSection, OneForm(reduce(or_, TYPES.values()), _expectation)]
 Expectations = Annotated[tuple[_Any, ...], BeforeValidator(fields.a_list)]
 
 
 def declared_expectations(
-    sections: tuple[Expectation, ...], domain: Domain, person: str | None, *, is_release: bool
+    sections: tuple[ExpectationSection, ...],
+    domain: Domain,
+    person: str | None,
+    *,
+    is_release: bool,
 ) -> tuple[DeclaredExpectation, ...]:
     """The expectations of one data set, in the order of the file.
 
@@ -389,7 +395,7 @@ def declared_expectations(
 
 
 def _declared(
-    section: Expectation, domain: Domain, person: str | None, *, is_release: bool
+    section: ExpectationSection, domain: Domain, person: str | None, *, is_release: bool
 ) -> DeclaredExpectation:
     said = {name: one for name, one in section if name in section.model_fields_set}
     on, own = _ARGUMENTS[said["type"].removeprefix("expect_")]

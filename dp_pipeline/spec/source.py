@@ -24,7 +24,8 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Literal
 
-from dp_pipeline.spec.url import SQLITE, is_url, server_names, shown_url, url_names
+from dp_pipeline.spec.database import SQLITE, server_names
+from dp_pipeline.spec.url import is_url, shown_url, url_names
 from dp_pipeline.spec.windows import TEMPLATE
 
 SourceKind = Literal["csv", "parquet", "sql", "sklearn", "generator"]

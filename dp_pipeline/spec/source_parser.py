@@ -16,20 +16,17 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from dp_pipeline.spec import fields
-from dp_pipeline.spec.errors import Refused, follow_links
-from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
-from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE, WHITESPACE, Source
-from dp_pipeline.spec.url import (
+from dp_pipeline.spec.database import (
     EXPECTED_DATABASE,
-    EXPECTED_URL,
     SQLITE,
     database_name,
     database_url,
-    is_allowed_url,
     is_one_query,
-    shown_url,
-    url_names,
 )
+from dp_pipeline.spec.errors import Refused, follow_links
+from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE, WHITESPACE, Source
+from dp_pipeline.spec.url import EXPECTED_URL, is_allowed_url, shown_url, url_names
 from dp_pipeline.spec.yaml_text import Document, Value, flow_mapping
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.anonymity.boxes import BoxRecoding, BoxTree, Fork, text_of, whole_box
-from dp_pipeline.anonymity.clustering import NearestCentre
+from dp_pipeline.anonymity.clustering import CentreRule
 from dp_pipeline.anonymity.method import Bit, Recoded, bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.partition import Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline_tests.anonymity.boxes import BOXING, CUTTING, boxes_of, every_row, is_in, tried
@@ -167,7 +167,7 @@ def test_released_levels_are_the_sets_of_codes_that_boxes_have():
 
 
 def test_a_set_of_missing_values_alone_is_the_missing_level_of_its_released_column():
-    alone = NearestCentre(WARD, ((0, 0), (0, 3)))
+    alone = CentreRule(WARD, ((0, 0), (0, 3)))
     recoding = BoxRecoding(WARD, (((0, 1), (0, 1, 2)), ((0, 1), (3,))), alone)
     assert recoding.columns[1] == Column("age", ("young to old", "missing"), missing=1)
     assert recoding.columns[0].missing is None

@@ -13,7 +13,7 @@ from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Bit, Method, bit_matrix, cumulative_bits, one_hot_bits
 from dp_pipeline.anonymity.mondrian import Mondrian, Tree
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.ranking import Impurity, MutualInformation, Rfka
+from dp_pipeline.anonymity.ranking import Impurity, InformationRanking, Rfka
 from dp_pipeline_tests.anonymity.mingen import (
     Node,
     generalised,
@@ -28,7 +28,7 @@ ONE_PASS: list[Method] = [
     Rfka(trees=3),
     Impurity(trees=3),
     HamdistForward(),
-    MutualInformation(),
+    InformationRanking(),
     Kjig("columns"),
 ]
 OTHERS: list[Method] = [

@@ -14,7 +14,7 @@ from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Method, Ranking, Recoded
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate, evaluate_over
-from dp_pipeline.anonymity.ranking import MutualInformation
+from dp_pipeline.anonymity.ranking import InformationRanking
 from dp_pipeline.metrics.classification import SCORERS
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -129,7 +129,7 @@ def test_every_promise_is_tried_on_the_same_folds(protocol, used):
 
 
 @each_protocol
-@pytest.mark.parametrize("method", [Kjig(), MutualInformation()])
+@pytest.mark.parametrize("method", [Kjig(), InformationRanking()])
 def test_what_a_kept_bit_tells_is_learned_by_every_scorer(protocol, method):
     result = evaluate(TOLD, method, KAnonymityGuarantee(k=5), protocol=protocol, scorers=SCORERS)
     assert dict(result.aucs) == dict.fromkeys(SCORERS, 1.0)
@@ -192,7 +192,7 @@ def four_deviations(populations: int) -> float:
 
 # Of all ways, Kjig may choose one that does not look at the label, and so finds nothing in noise.
 each_method_in_noise = pytest.mark.parametrize(
-    ("method", "bits", "populations"), [(Kjig("columns"), 40, 16), (MutualInformation(), 150, 16)]
+    ("method", "bits", "populations"), [(Kjig("columns"), 40, 16), (InformationRanking(), 150, 16)]
 )
 
 
@@ -217,7 +217,7 @@ def test_paper_finds_something_in_noise_and_so_does_a_nested_that_selects_from_a
 
 
 @dataclass(frozen=True)
-class Counting(MutualInformation):
+class Counting(InformationRanking):
     """Notes the rows that are ranked, and takes its time."""
 
     ranked: list[int] = field(default_factory=list)
@@ -235,14 +235,14 @@ def test_a_ranking_is_made_once_a_fold_for_all_promises_and_counts_for_each(prot
     assert method.ranked == rankings
     assert all(result.seconds >= 0.02 for result in results)
     for promise, result in zip(promises, results, strict=True):
-        alone = evaluate(TOLD, MutualInformation(), promise, protocol=protocol, scorers=SCORERS)
+        alone = evaluate(TOLD, InformationRanking(), promise, protocol=protocol, scorers=SCORERS)
         assert (alone.aucs, alone.kept) == (result.aucs, result.kept)
 
 
 def test_released_columns_are_counted():
     assert evaluate(TOLD, AsItIs(), EVERYTHING).kept == 2
-    assert evaluate(TOLD, MutualInformation(), KAnonymityGuarantee(k=40)).kept == 0
-    assert evaluate(TOLD, MutualInformation(), EVERYTHING).kept == 4
+    assert evaluate(TOLD, InformationRanking(), KAnonymityGuarantee(k=40)).kept == 0
+    assert evaluate(TOLD, InformationRanking(), EVERYTHING).kept == 4
 
 
 def test_a_promise_that_one_training_fold_cannot_keep_is_refused_before_anything_is_ranked():
@@ -257,7 +257,7 @@ def test_a_promise_that_one_training_fold_cannot_keep_is_refused_before_anything
 
 
 @each_protocol
-@pytest.mark.parametrize("method", [Kjig(), MutualInformation()])
+@pytest.mark.parametrize("method", [Kjig(), InformationRanking()])
 def test_where_nothing_is_released_or_all_rows_are_alike_the_auc_is_a_half(protocol, method):
     bare = two_classes(population([[]] * 20, [0, 1] * 10))
     alike = two_classes(population([[1, 0]] * 20, [0, 1] * 10))
@@ -269,7 +269,7 @@ def test_where_nothing_is_released_or_all_rows_are_alike_the_auc_is_a_half(proto
 
 
 @each_protocol
-@pytest.mark.parametrize("method", [Kjig(), MutualInformation()])
+@pytest.mark.parametrize("method", [Kjig(), InformationRanking()])
 @pytest.mark.parametrize("rows", [TOLD.some(TOLD.target == 1), TOLD.some(np.arange(0))])
 def test_where_all_rows_have_one_class_or_there_are_none_there_is_no_auc(protocol, method, rows):
     result = evaluate(rows, method, EVERYTHING, protocol=protocol, scorers=SCORERS)

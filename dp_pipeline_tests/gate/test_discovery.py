@@ -26,7 +26,7 @@ from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, TRUNCATED_TEXTS, Accountant
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import BETA, Discover, DiscoveredDomain, Found
+from dp_pipeline.spec.discovered import BETA, Discover, DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.spec.domain import Attribute, Domain, OneRow, Undeclared
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, NoAnswer, NotDiscovered
@@ -98,7 +98,7 @@ def test_without_noise_bounds_are_powers_of_two_around_the_rows(tmp_path: Path) 
         (5e14, 5e14): (2.0**48, 2.0**49),
     }
     for values, bounds in cases.items():
-        assert run(spec, crowd(values))["x"] == Found(bounds=bounds)
+        assert run(spec, crowd(values))["x"] == DiscoveredAttribute(bounds=bounds)
 
 
 def test_a_far_row_of_one_person_does_not_widen_the_bounds(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_what_is_left_open_is_all_that_is_found(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ALL, "{epsilon: 30, delta: 0.001}")
     found = run(spec, crowd([1.5, 3.0]))
     assert found.names == ("x", "word")
-    assert found["word"] == Found(levels=("a", "b"))
+    assert found["word"] == DiscoveredAttribute(levels=("a", "b"))
     assert spec.with_domain(found).to_discover == ()
 
 

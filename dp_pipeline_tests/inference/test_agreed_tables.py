@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.inference.agreed_tables import AgreedTables
-from dp_pipeline.inference.consistency import Estimate, marginal_of
+from dp_pipeline.inference.consistency import TableEstimate, marginal_of
 
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 2}
 TABLES = (("a", "b", "c"), ("b", "d"), ("a", "c", "d"))
@@ -18,11 +18,11 @@ def whole(seed: int, most: int = 500) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, most, tuple(SIZES.values()))
 
 
-def noisy(cells: np.ndarray, variance: float, seed: int = 0) -> list[Estimate]:
+def noisy(cells: np.ndarray, variance: float, seed: int = 0) -> list[TableEstimate]:
     rng = np.random.default_rng(seed)
     exact = [marginal_of(cells, tuple(SIZES), names) for names in TABLES]
     return [
-        Estimate(names, table + rng.normal(0, variance**0.5, table.shape), variance)
+        TableEstimate(names, table + rng.normal(0, variance**0.5, table.shape), variance)
         for names, table in zip(TABLES, exact, strict=True)
     ]
 
@@ -56,22 +56,22 @@ def test_whatever_the_noise_no_cell_is_negative_and_all_have_one_total() -> None
 
 
 def test_the_number_of_rows_is_a_table_too() -> None:
-    counted = Estimate((), np.array(1000.0), 1.0)
-    measured = Estimate(("a", "b"), np.full((2, 3), 100.0), 1e6)
+    counted = TableEstimate((), np.array(1000.0), 1.0)
+    measured = TableEstimate(("a", "b"), np.full((2, 3), 100.0), 1e6)
     tables = AgreedTables.of([counted, measured], {"a": 2, "b": 3})
     assert list(tables.cells) == [("a", "b")]
     assert tables.rows == pytest.approx(1000, abs=0.1)
 
 
 def test_tables_that_say_there_is_no_row_become_equal_cells() -> None:
-    measured = [Estimate(("a", "b"), np.full((2, 3), -50.0), 1.0)]
+    measured = [TableEstimate(("a", "b"), np.full((2, 3), -50.0), 1.0)]
     tables = AgreedTables.of(measured, {"a": 2, "b": 3})
     assert np.allclose(tables.cells["a", "b"], 1 / 6)
 
 
 def test_a_noisy_table_counts_for_little_beside_a_better_one() -> None:
-    good = Estimate(("a", "b"), np.array([[60.0, 0.0, 40.0], [30.0, 30.0, 40.0]]), 1.0)
-    bad = Estimate(("a", "c"), np.array([[180.0, 120.0], [0.0, 0.0]]), 10_000.0)
+    good = TableEstimate(("a", "b"), np.array([[60.0, 0.0, 40.0], [30.0, 30.0, 40.0]]), 1.0)
+    bad = TableEstimate(("a", "c"), np.array([[180.0, 120.0], [0.0, 0.0]]), 10_000.0)
     tables = AgreedTables.of([good, bad], SIZES)
     assert np.allclose(tables.one_way("a"), [100, 100], atol=1)
 
@@ -80,7 +80,9 @@ def test_what_a_pair_is_off_from_independence_is_shrunk_by_its_noise_alone() -> 
     table = np.array([[110.0, 90.0], [90.0, 110.0]])
     kept = []
     for variance in (0.1, 200.0, 1e6):
-        found = AgreedTables.of([Estimate(("a", "c"), table, variance)], SIZES | {"b": 1, "d": 1})
+        found = AgreedTables.of(
+            [TableEstimate(("a", "c"), table, variance)], SIZES | {"b": 1, "d": 1}
+        )
         pair = found.pair("a", "c")
         assert pair is not None
         assert np.allclose(pair[0].sum(axis=0), [200, 200])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.inference import latent_classes
-from dp_pipeline.inference.consistency import Estimate
+from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel, doubt, fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.latent_classes import LatentClasses, fit_near_classes, missed
@@ -56,12 +56,12 @@ def counted(names: Names, codes: IntArray = CODES) -> FloatArray:
 
 def measured(
     tables: Sequence[Names], variance: float, seed: int = 0, codes: IntArray = CODES
-) -> list[Estimate]:
+) -> list[TableEstimate]:
     """Tables with Gaussian noise of that variance in every cell."""
     rng = np.random.default_rng(seed)
     noise = [rng.normal(0, variance**0.5, [2] * len(names)) for names in tables]
     return [
-        Estimate(names, counted(names, codes) + off, variance)
+        TableEstimate(names, counted(names, codes) + off, variance)
         for names, off in zip(tables, noise, strict=True)
     ]
 
@@ -71,14 +71,14 @@ def start(codes: IntArray = CODES) -> dict[str, FloatArray]:
 
 
 def together(
-    tables: Sequence[Estimate], beside: Sequence[FloatArray] = (), codes: IntArray = CODES
+    tables: Sequence[TableEstimate], beside: Sequence[FloatArray] = (), codes: IntArray = CODES
 ) -> FloatArray:
     (found,) = fit_near_classes(TREE, MODEL, tables, start=start(codes), beside=beside)
     return found
 
 
 def alone(
-    tables: Sequence[Estimate], beside: Sequence[FloatArray] = (), codes: IntArray = CODES
+    tables: Sequence[TableEstimate], beside: Sequence[FloatArray] = (), codes: IntArray = CODES
 ) -> FloatArray:
     (found,) = fit_tree(MODEL, tables, start=start(codes), beside=beside)
     return found
@@ -213,7 +213,7 @@ INSIDE = tuple(dict.fromkeys(pair for one in LINKED.cliques for pair in combinat
 """Cliques that share two attributes and one, and all pairs inside them."""
 
 
-def tables_of_tree(near: bool, tables: Sequence[Estimate]) -> list[FloatArray]:
+def tables_of_tree(near: bool, tables: Sequence[TableEstimate]) -> list[FloatArray]:
     model = GraphicalModel(LINKED, SIZES)
     if near:
         return fit_near_classes(LINKED, model, tables, start=start(), beside=())
@@ -263,7 +263,7 @@ def test_noise_is_not_counted_as_what_classes_miss() -> None:
 
 def test_a_table_of_one_attribute_says_nothing_of_a_dependence() -> None:
     classes, pairs = LatentClasses.of(CODES, SIZES, classes=2), measured(PAIRS[:3], LOUD)
-    far = Estimate(("h",), np.array([0.0, ROWS]), QUIET)
+    far = TableEstimate(("h",), np.array([0.0, ROWS]), QUIET)
     assert missed(classes, [*pairs, far], start()) == pytest.approx(
         missed(classes, pairs, start()), rel=0.01
     )
@@ -272,7 +272,8 @@ def test_a_table_of_one_attribute_says_nothing_of_a_dependence() -> None:
 def test_of_no_dependence_classes_miss_all() -> None:
     exact = start()
     pairs = [
-        Estimate(pair, ROWS * np.outer(exact[pair[0]], exact[pair[1]]), QUIET) for pair in PAIRS
+        TableEstimate(pair, ROWS * np.outer(exact[pair[0]], exact[pair[1]]), QUIET)
+        for pair in PAIRS
     ]
     assert missed(LatentClasses.of(CODES, SIZES), pairs, exact) == 1
 
@@ -290,7 +291,7 @@ def test_a_tree_of_what_few_classes_do_not_tell_is_fitted_as_without_them() -> N
     for at, link in enumerate(links):
         cells = np.bincount(codes[:, at] * levels + codes[:, at + 1], minlength=levels**2)
         noise = rng.normal(0, 100, (levels, levels))
-        tables.append(Estimate(link, cells.reshape(levels, levels) + noise, 100.0**2))
+        tables.append(TableEstimate(link, cells.reshape(levels, levels) + noise, 100.0**2))
     assert doubt(tables, shares) >= latent_classes.LEAST_DOUBT
     near = fit_near_classes(tree, model, tables, start=shares, beside=())
     before = fit_tree(model, tables, start=shares)

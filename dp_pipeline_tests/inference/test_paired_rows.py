@@ -9,7 +9,7 @@ import pytest
 
 from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import sample_network
-from dp_pipeline.inference.consistency import Estimate
+from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.paired_rows import PairedRows, fitted_chances
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.spec.constraints import AllowedCells
@@ -27,7 +27,7 @@ def counted(codes: IntArray, sizes: dict[str, int], names: tuple[str, ...]) -> n
 def tables_of(codes: IntArray, sizes: dict[str, int], *, variance: float = 1e-6) -> AgreedTables:
     """All pairs, next to without noise."""
     pairs = combinations(sizes, 2)
-    measured = [Estimate(pair, counted(codes, sizes, pair), variance) for pair in pairs]
+    measured = [TableEstimate(pair, counted(codes, sizes, pair), variance) for pair in pairs]
     return AgreedTables.of(measured, sizes)
 
 

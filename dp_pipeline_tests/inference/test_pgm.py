@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.inference.consistency import Estimate
+from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
 from dp_pipeline_tests.release.small_models import model_over, summed
 
@@ -70,7 +70,7 @@ def test_the_fit_is_that_of_mbi_where_the_noise_is_said_to_be_next_to_none(
         home = model.home(names)
         table = ROWS * summed(exact[home], model.nodes[home].names, names)
         table = table + rng.normal(0, 3, table.shape)
-        measured.append(Estimate(names, table, 9e-6))
+        measured.append(TableEstimate(names, table, 9e-6))
         theirs.append(mbi.LinearMeasurement(table.ravel(), names, stddev=3.0))
     start = {name: np.full(size, 1 / size) for name, size in SIZES.items()}
     ours = fit_tree(model, measured, start=start)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.consistency import Estimate, reconciled, variance_of
+from dp_pipeline.inference.consistency import TableEstimate, reconciled, variance_of
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.errors import BoundaryViolation
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
-Case = tuple[list[Estimate], dict[str, int]]
+Case = tuple[list[TableEstimate], dict[str, int]]
 
 
 @st.composite
@@ -27,7 +27,7 @@ def overlapping(draw: st.DrawFn) -> Case:
     measured = []
     for names in draw(st.lists(axes, min_size=1, max_size=6)):
         table = rng.normal(5, 20, [sizes[name] for name in names])
-        measured.append(Estimate(names, table, draw(st.sampled_from([0.01, 1.0, 30.0]))))
+        measured.append(TableEstimate(names, table, draw(st.sampled_from([0.01, 1.0, 30.0]))))
     return measured, sizes
 
 
@@ -41,7 +41,7 @@ def summing(names: tuple[str, ...], sizes: dict[str, int]) -> np.ndarray:
     return matrix.reshape(-1, len(cells))
 
 
-def least_squares(measured: list[Estimate], sizes: dict[str, int]) -> np.ndarray:
+def least_squares(measured: list[TableEstimate], sizes: dict[str, int]) -> np.ndarray:
     """Cells of one table over everything, the weighted squares of whose errors are least."""
     weights = [one.variance**-0.5 for one in measured]
     matrix = np.vstack(
@@ -57,7 +57,7 @@ def test_ten_thousand_levels_take_no_matrix_of_them() -> None:
     # By a dense basis that was 800 MB and minutes.
     table = np.zeros((10_000, 2))
     table[7, 1], ways = 40.0, np.full(10_000, 1.0)
-    measured = [Estimate(("a", "b"), table, 1.0), Estimate(("a",), ways, 1e9)]
+    measured = [TableEstimate(("a", "b"), table, 1.0), TableEstimate(("a",), ways, 1e9)]
     rows, tables = reconciled(measured, {"a": 10_000, "b": 2})
     assert rows == pytest.approx(40.0, abs=0.01)
     assert np.abs(tables["a", "b"] - table).max() < 1e-4
@@ -95,7 +95,7 @@ def test_every_measured_table_is_inside_one_that_comes_out_and_none_of_those_in_
 def test_what_comes_out_goes_in_again_unchanged(case: Case) -> None:
     measured, sizes = case
     rows, tables = reconciled(measured, sizes)
-    again = [Estimate(names, table, 3.0) for names, table in tables.items()]
+    again = [TableEstimate(names, table, 3.0) for names, table in tables.items()]
     more, same = reconciled(again, sizes)
     assert more == pytest.approx(rows, abs=1e-8)
     for names, table in tables.items():
@@ -108,16 +108,16 @@ def test_noise_is_less_than_in_any_of_the_tables() -> None:
     rng = np.random.default_rng(1)
     errors = []
     for _ in range(400):
-        pair = Estimate(("a", "b"), rng.normal(size=(2, 2)), 1.0)
-        ways = [Estimate((name,), rng.normal(size=2), 1.0) for name in "ab"]
+        pair = TableEstimate(("a", "b"), rng.normal(size=(2, 2)), 1.0)
+        ways = [TableEstimate((name,), rng.normal(size=2), 1.0) for name in "ab"]
         errors.append(reconciled([pair, *ways], {"a": 2, "b": 2})[1]["a", "b"])
     assert np.mean(np.square(errors)) < 0.75
 
 
 def test_a_table_that_was_measured_twice_has_less_noise_in_either_order_of_its_attributes() -> None:
     table = np.zeros((2, 2))
-    measured = [Estimate(("a", "b"), table, 6.0), Estimate(("b", "a"), table, 3.0)]
-    wider = Estimate(("a", "b", "c"), np.zeros((2, 2, 2)), 1.0)
+    measured = [TableEstimate(("a", "b"), table, 6.0), TableEstimate(("b", "a"), table, 3.0)]
+    wider = TableEstimate(("a", "b", "c"), np.zeros((2, 2, 2)), 1.0)
     assert variance_of(("a", "b"), [*measured, wider]) == pytest.approx(2)
 
 
@@ -130,7 +130,7 @@ def test_noisy_marginals_of_a_release_are_taken_as_they_are() -> None:
 
 
 def test_the_number_of_rows_alone_is_a_table_of_one_cell() -> None:
-    total, tables = reconciled([Estimate((), np.array(8.0), 1.0)], {"a": 3})
+    total, tables = reconciled([TableEstimate((), np.array(8.0), 1.0)], {"a": 3})
     assert (total, tables[()].tolist()) == (8.0, 8.0)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.consistency import Estimate
+from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.fitted_tree import FittedRows, FittedTree, OneWays
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.release.derived_attribute import Grouping
@@ -45,8 +45,8 @@ def joint(tree: FittedTree) -> np.ndarray:
 
 def test_the_fit_has_exactly_no_mass_in_empty_cells_however_loud_the_noise_is_there() -> None:
     loud = [
-        Estimate(("a", "b"), np.array([[10.0, 900.0], [5.0, 20.0], [8.0, 9.0]]), 4.0),
-        Estimate(("b", "c"), np.array([[30.0, 800.0], [700.0, 40.0]]), 4.0),
+        TableEstimate(("a", "b"), np.array([[10.0, 900.0], [5.0, 20.0], [8.0, 9.0]]), 4.0),
+        TableEstimate(("b", "c"), np.array([[30.0, 800.0], [700.0, 40.0]]), 4.0),
     ]
     tree = FittedTree.of(CLIQUES, loud, SIZES, iterations=300, zeros=ZEROS)
     found = joint(tree)
@@ -58,7 +58,10 @@ def test_the_fit_has_exactly_no_mass_in_empty_cells_however_loud_the_noise_is_th
 
 def test_without_noise_the_fit_is_what_was_measured() -> None:
     truth = np.array([[300.0, 0.0], [50.0, 150.0], [100.0, 400.0]])
-    measured = [Estimate(("a", "b"), truth, 1e-6), Estimate(("c",), truth.sum(axis=0), 1e-6)]
+    measured = [
+        TableEstimate(("a", "b"), truth, 1e-6),
+        TableEstimate(("c",), truth.sum(axis=0), 1e-6),
+    ]
     tree = FittedTree.of(CLIQUES, measured, SIZES, iterations=2000, zeros=ZEROS)
     assert np.abs(joint(tree).sum(axis=2) * 1000 - truth).max() < 1e-3
 
@@ -66,9 +69,9 @@ def test_without_noise_the_fit_is_what_was_measured() -> None:
 def test_what_is_not_measured_follows_from_the_empty_cells() -> None:
     """c is b, although no table has both."""
     ways = [
-        Estimate(("a",), np.array([300.0, 200.0, 500.0]), 1e-6),
-        Estimate(("b",), np.array([550.0, 450.0]), 1e-6),
-        Estimate(("c",), np.array([550.0, 450.0]), 1e-6),
+        TableEstimate(("a",), np.array([300.0, 200.0, 500.0]), 1e-6),
+        TableEstimate(("b",), np.array([550.0, 450.0]), 1e-6),
+        TableEstimate(("c",), np.array([550.0, 450.0]), 1e-6),
     ]
     tree = FittedTree.of(CLIQUES, ways, SIZES, iterations=2000, zeros=ZEROS)
     expected = ZEROS.expected(("a", "b"), np.array([0.3, 0.2, 0.5]), np.array([0.55, 0.45]))
@@ -131,17 +134,17 @@ def test_groups_of_levels_of_several_kinds_would_break_it() -> None:
 
 def test_the_noise_of_empty_cells_is_left_out_of_every_sum() -> None:
     table = np.array([[10, 7], [5, 20], [8, 9]])
-    (cleared,) = ZEROS.cleared([Estimate(("a", "b"), table, 4.0)])
+    (cleared,) = ZEROS.cleared([TableEstimate(("a", "b"), table, 4.0)])
     assert cleared.table.tolist() == [[10, 0], [5, 20], [8, 9]]
-    (turned,) = ZEROS.cleared([Estimate(("b", "a"), table.T, 4.0)])
+    (turned,) = ZEROS.cleared([TableEstimate(("b", "a"), table.T, 4.0)])
     assert turned.table.tolist() == cleared.table.T.tolist()
-    other = Estimate(("a", "c"), table, 4.0)
+    other = TableEstimate(("a", "c"), table, 4.0)
     assert ZEROS.cleared([other]) == (other,)
 
 
 def test_what_all_levels_of_another_attribute_exclude_is_empty_without_it() -> None:
     both = StructuralZeros((entry("abc", (0, 0, 0), (0, 0, 1), (1, 1, 1)),))
-    table = Estimate(("a", "b"), np.ones((3, 2)), 1.0)
+    table = TableEstimate(("a", "b"), np.ones((3, 2)), 1.0)
     (cleared,) = both.cleared([table])
     assert cleared.table.tolist() == [[0, 1], [1, 1], [1, 1]]
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from dp_pipeline.inference.consistency import Estimate, reconciled
+from dp_pipeline.inference.consistency import TableEstimate, reconciled
 from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline_tests.release.small_models import (
@@ -35,13 +35,13 @@ def even(model: GraphicalModel) -> dict[str, np.ndarray]:
 
 def measured_over(
     model: GraphicalModel, tables: list[np.ndarray], wanted: Sequence[Names], variance: float
-) -> list[Estimate]:
+) -> list[TableEstimate]:
     """Tables of 10,000 rows without noise, of a distribution."""
     found = []
     for names in wanted:
         home = model.home(names)
         table = ROWS * summed(tables[home], model.nodes[home].names, names)
-        found.append(Estimate(names, table, variance))
+        found.append(TableEstimate(names, table, variance))
     return found
 
 
@@ -77,7 +77,7 @@ def test_any_noise_leaves_probabilities_that_agree_on_what_cliques_share(
 ) -> None:
     model, rng = small.model, np.random.default_rng(seed)
     noisy = [
-        Estimate(names, rng.normal(0, 100, [model.sizes[name] for name in names]), 1e4)
+        TableEstimate(names, rng.normal(0, 100, [model.sizes[name] for name in names]), 1e4)
         for names in data.draw(covered_tables(model))
     ]
     tables = fit_tree(model, noisy, start=even(model))
@@ -92,7 +92,7 @@ def test_any_noise_leaves_probabilities_that_agree_on_what_cliques_share(
 
 
 def dual_of(
-    small: Small, measured: Sequence[Estimate], monkeypatch: pytest.MonkeyPatch
+    small: Small, measured: Sequence[TableEstimate], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Dual, int]:
     """What is minimised, and in how many numbers."""
     caught: list[tuple[Dual, int]] = []
@@ -108,19 +108,19 @@ def dual_of(
 
 
 @pytest.fixture
-def triangle() -> tuple[Small, list[Estimate]]:
+def triangle() -> tuple[Small, list[TableEstimate]]:
     """Two cliques, and three noisy tables over them, one of them over a part of another."""
     model, tree = model_over({"a": 2, "b": 3, "c": 2, "d": 2}, [("a", "b"), ("b", "c"), ("c", "d")])
     rng = np.random.default_rng(4)
     noisy = [
-        Estimate(names, rng.normal(300, 90, [model.sizes[n] for n in names]), variance)
+        TableEstimate(names, rng.normal(300, 90, [model.sizes[n] for n in names]), variance)
         for names, variance in ((("a", "b"), 400.0), (("c", "b"), 900.0), (("d",), 25.0))
     ]
     return Small(model, tree, model.zeros()), noisy
 
 
 def test_the_slope_of_the_dual_is_that_of_finite_differences(
-    triangle: tuple[Small, list[Estimate]], monkeypatch: pytest.MonkeyPatch
+    triangle: tuple[Small, list[TableEstimate]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dual, many = dual_of(*triangle, monkeypatch)
     point = np.random.default_rng(1).normal(size=many)
@@ -134,7 +134,7 @@ def test_the_slope_of_the_dual_is_that_of_finite_differences(
 
 
 def test_the_dual_is_convex_along_any_line(
-    triangle: tuple[Small, list[Estimate]], monkeypatch: pytest.MonkeyPatch
+    triangle: tuple[Small, list[TableEstimate]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dual, many = dual_of(*triangle, monkeypatch)
     rng = np.random.default_rng(2)
@@ -161,7 +161,7 @@ def spread_out(table: np.ndarray, names: Sequence[str], model: GraphicalModel) -
 
 
 def test_what_the_fit_adds_to_the_start_is_in_proportion_to_what_the_tables_are_off_by(
-    triangle: tuple[Small, list[Estimate]],
+    triangle: tuple[Small, list[TableEstimate]],
 ) -> None:
     # Where ½ Σ ‖N μ − y‖² / σ² + w · KL(μ ‖ start) is least, log μ − log start is
     # Σ N (y − N μ) / (w σ²) and a constant, for whatever weight w there is.
@@ -190,7 +190,7 @@ def test_one_table_of_all_attributes_is_projected_to_the_nearest_shares(
 ) -> None:
     model = GraphicalModel(JunctionTree((clique,), ()), {"a": 2, "b": 2})
     counts = np.array([[60.0, -20.0], [50.0, 10.0]])
-    (fitted,) = fit_tree(model, [Estimate(names, counts, 9.0)], start=even(model))
+    (fitted,) = fit_tree(model, [TableEstimate(names, counts, 9.0)], start=even(model))
     # 100 rows: 20/3 less in each cell of those that stay above none.
     nearest = np.maximum(counts - 20 / 3, 0) / 100
     assert np.allclose(fitted, nearest if clique == names else nearest.T)
@@ -203,7 +203,7 @@ def test_a_table_far_from_independence_is_left_nearer_to_its_counts_than_one_nea
     far = np.array([[500.0, 0.0], [0.0, 500.0]])
     left = []
     for variance in (1.0, 1e5):
-        noisy = [Estimate(pair, far, variance) for pair in (("a", "b"), ("b", "c"))]
+        noisy = [TableEstimate(pair, far, variance) for pair in (("a", "b"), ("b", "c"))]
         (fitted,) = fit_tree(model, noisy, start=even(model))
         off = np.abs(1000 * summed(fitted, model.nodes[0].names, ("a", "b")) - far).max()
         left.append(off / variance**0.5)
@@ -215,7 +215,7 @@ def test_more_noise_leaves_a_table_nearer_to_the_start() -> None:
     start = even(model)
     away = []
     for variance in (1.0, 1e4, 1e8):
-        table = Estimate(("a", "b"), np.array([[900.0, 100.0], [0.0, 0.0]]), variance)
+        table = TableEstimate(("a", "b"), np.array([[900.0, 100.0], [0.0, 0.0]]), variance)
         fitted = fit_tree(model, [table], start=start)[model.home(("a", "b"))]
         away.append(np.abs(fitted - 0.25).sum())
     assert away[0] > away[1] > away[2]
@@ -225,7 +225,9 @@ def test_more_noise_leaves_a_table_nearer_to_the_start() -> None:
 def test_negative_cells_and_a_negative_number_of_rows_are_fitted() -> None:
     model, _ = model_over({"a": 3}, [])
     for counts in ([-5.0, -7.0, -9.0], [0.0, 0.0, 0.0], [-1e9, 1e9, 0.0]):
-        (fitted,) = fit_tree(model, [Estimate(("a",), np.array(counts), 2.0)], start=even(model))
+        (fitted,) = fit_tree(
+            model, [TableEstimate(("a",), np.array(counts), 2.0)], start=even(model)
+        )
         assert np.isfinite(fitted).all()
         assert fitted.sum() == pytest.approx(1)
 
@@ -236,7 +238,7 @@ def test_a_fit_uses_one_thread_whatever_the_program_around_it_does(
     # Sums of more than 10,000 cells are shared among threads, and rounded otherwise by each number
     # of them: a release of four attributes of 60 levels was replayed to other rows on another core.
     model, _ = model_over({"a": 2, "b": 2, "c": 2}, [("a", "b"), ("b", "c")])
-    tables = [Estimate(("a", "b"), np.array([[3.0, 1.0], [1.0, 5.0]]), 1.0)]
+    tables = [TableEstimate(("a", "b"), np.array([[3.0, 1.0], [1.0, 5.0]]), 1.0)]
     threads, minimize = set[int](), scipy.optimize.minimize
 
     def counting(*asked: object, **options: object) -> object:
@@ -261,10 +263,10 @@ def test_a_marginal_that_was_measured_well_stays_where_cells_around_it_are_noisy
         one = ROWS * shares + rng.normal(0, ROWS / 1000, 2)
         other = exact.sum(axis=0) + rng.normal(0, ROWS / 1000, 5)
         measured = [
-            Estimate((), np.array(ROWS), 1.0),
-            Estimate(("a", "b"), noisy, (ROWS / 5) ** 2),
-            Estimate(("a",), one, (ROWS / 1000) ** 2),
-            Estimate(("b",), other, (ROWS / 1000) ** 2),
+            TableEstimate((), np.array(ROWS), 1.0),
+            TableEstimate(("a", "b"), noisy, (ROWS / 5) ** 2),
+            TableEstimate(("a",), one, (ROWS / 1000) ** 2),
+            TableEstimate(("b",), other, (ROWS / 1000) ** 2),
         ]
         start = {"a": shares, "b": exact.sum(axis=0) / ROWS}
         (table,) = fit_tree(model, measured, start=start)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
-from dp_pipeline.models.clustering.base import equal_noise, lloyd_round, lloyd_rounds, round_budgets
+from dp_pipeline.models.clustering.base import lloyd_round, lloyd_rounds, round_budgets
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dp_kmeans_pp import DpKMeansPlusPlus
 from dp_pipeline.models.clustering.dplk_kmeans import DplkKMeans
@@ -66,7 +66,6 @@ def test_without_noise_a_round_is_the_one_of_k_means() -> None:
         ("x", "y"),
         centres[None],
         epsilon=SILENT,
-        sizes_share=equal_noise(2),
     )
     people = np.array([row[:2] for row in TEN_PEOPLE])
     nearest = ((people[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
@@ -83,7 +82,6 @@ def test_several_rounds_end_where_k_means_stays() -> None:
         ("x", "y"),
         start,
         epsilons=round_budgets(SILENT, 5, "fixed"),
-        sizes_share=equal_noise(2),
     )
     people = np.array([row[:2] for row in TEN_PEOPLE])
     groups = [people[:4], people[4:6], people[6:]]
@@ -100,7 +98,6 @@ def test_a_distance_is_one_of_the_data_not_of_the_box() -> None:
             ("x", "y"),
             np.array([centres]),
             epsilon=SILENT,
-            sizes_share=equal_noise(2),
         )
         assert means.sizes[0].argmax() == nearest
 
@@ -132,7 +129,6 @@ def test_a_noisy_size_below_one_leaves_the_centre_and_a_mean_outside_goes_to_the
         ("x", "y"),
         np.array([[[1.0, 0.5], [2.0, -0.5], [3.0, 0.0], [5.0, 0.0]]]),
         epsilon=ONE,
-        sizes_share=equal_noise(2),
     )
     assert means.centres.tolist() == [[[1.0, 0.5], [2.0, -0.5], [8.0, -1.0], [6.0, 0.0]]]
     assert means.sizes.tolist() == [[0, -5, 1, 2]]
@@ -144,7 +140,6 @@ def test_a_centre_outside_the_box_that_stays_is_on_its_edge() -> None:
         ("x", "y"),
         np.array([[[9.0, -1.0000001]]]),
         epsilon=ONE,
-        sizes_share=equal_noise(2),
     )
     assert means.centres.tolist() == [[[8.0, -1.0]]]
 

@@ -12,7 +12,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import fit, guarantee_of
-from dp_pipeline.raw.counters.batch import Question
+from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import FoldCounter, Partial
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Accountant
@@ -47,7 +47,7 @@ def looks(name: str) -> int:
         domain, rows = wide(8, 4000)
     taken: list[int] = []
 
-    def fold(questions: Sequence[Question]) -> Partial:
+    def fold(questions: Sequence[BatchQuery]) -> Partial:
         taken.append(len(questions))
         return rows._fold(questions)
 

@@ -23,9 +23,9 @@ from dp_pipeline.publish.request import plan_request
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.sample import parsed_rows
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.transcript import Record, Transcript
+from dp_pipeline.release.transcript import AnswerRecord, Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import DiscoveredDomain, Found
+from dp_pipeline.spec.discovered import DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.spec.errors import (
     BoundaryViolation,
     BudgetExceeded,
@@ -204,7 +204,7 @@ def test_a_killed_discovery_goes_on_under_its_charge_from_the_answers_that_it_ha
 ):
     real = Transcript.store
 
-    def killed(self: Transcript, *arguments: Any, **named: Any) -> Record:
+    def killed(self: Transcript, *arguments: Any, **named: Any) -> AnswerRecord:
         record = real(self, *arguments, **named)
         # The dry run keeps its answers in memory alone, and charges nothing.
         if project.ledger.balance("members").spent:
@@ -303,7 +303,7 @@ def test_a_run_of_the_asset_is_checked_and_shows_nothing_of_the_rows(
 
 def test_the_domain_is_the_same_whoever_else_is_in_the_data(project: Project, spec: DatasetSpec):
     found = with_domain(project, spec)
-    assert found["zone"] == Found(levels=("a", "b", "c"))
+    assert found["zone"] == DiscoveredAttribute(levels=("a", "b", "c"))
     low, high = found["fare"].bounds or (0.0, 0.0)
     assert low <= 4
     assert 16 <= high <= 32

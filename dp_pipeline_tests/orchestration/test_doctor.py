@@ -20,7 +20,7 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.release import code_version
-from dp_pipeline.release.transcript import Record, Transcript
+from dp_pipeline.release.transcript import AnswerRecord, Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.formats import MANIFEST, TRANSCRIPT
 from dp_pipeline.spec.parameters import integer, later
@@ -60,7 +60,7 @@ def begun(rides: Project, spec: DatasetSpec) -> Path:
     """The transcript of a release that was stopped after an answer."""
     store = Transcript.store
 
-    def stop(self: Transcript, *asked: object, **words: str) -> Record:
+    def stop(self: Transcript, *asked: object, **words: str) -> AnswerRecord:
         if self._path is not None and len(self) > 1:
             raise KeyboardInterrupt
         return store(self, *asked, **words)  # type: ignore[arg-type]

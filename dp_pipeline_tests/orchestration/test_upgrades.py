@@ -24,7 +24,7 @@ from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.publish import give_up, publish
 from dp_pipeline.publish.replay import rebuilt, require_remade, require_whole
 from dp_pipeline.release.accountant import Spend
-from dp_pipeline.release.transcript import Record, Transcript
+from dp_pipeline.release.transcript import AnswerRecord, Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError, OtherQuestion, UnknownFormat
 from dp_pipeline.spec.formats import TRANSCRIPT
@@ -45,7 +45,7 @@ def begun(rides: Project, spec: DatasetSpec) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         left, store = [ANSWERS], Transcript.store
 
-        def stop(self: Transcript, *asked: object, **words: str) -> Record:
+        def stop(self: Transcript, *asked: object, **words: str) -> AnswerRecord:
             if self._path is not None and not left[0]:
                 raise KeyboardInterrupt
             left[0] -= self._path is not None

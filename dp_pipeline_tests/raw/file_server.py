@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
-Fault = Literal["none", "short", "endless", "chunked", "chunked short", "silent", "stalled", "drip"]
+Fault = Literal[
+    "none",
+    "short",
+    "endless",
+    "chunked",
+    "chunked short",
+    "silent",
+    "stalled",
+    "drip",
+    "odd header",
+]
 
 
 @dataclass
@@ -83,6 +93,8 @@ def _send(handler: BaseHTTPRequestHandler, body: bytes, fault: Fault) -> None:
         handler.send_header("Transfer-Encoding", "chunked")
     elif fault != "endless":
         handler.send_header("Content-Length", str(len(body)))
+    if fault == "odd header":
+        handler.send_header("no colon\r\nX", "")
     handler.end_headers()
     if fault.startswith("chunked"):
         handler.wfile.write(b"%x\r\n%b\r\n" % (len(body), body))

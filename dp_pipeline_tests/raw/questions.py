@@ -17,7 +17,7 @@ import pytest
 
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.raw.counters.batch import Batch, Question
+from dp_pipeline.raw.counters.batch import Batch, BatchQuery
 from dp_pipeline.raw.counters.fold import FoldCounter, Partial, added, answered
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.stream import StoredRows, StreamCounter
@@ -49,7 +49,7 @@ def in_parts(population: Population, cuts: tuple[int, ...] = (0, 1, 13, 13, 39))
         for rows in np.split(np.arange(population.rows), cuts)
     ]
 
-    def fold(questions: Sequence[Question]) -> Partial:
+    def fold(questions: Sequence[BatchQuery]) -> Partial:
         return added(questions, (answered(part, questions) for part in parts))
 
     return FoldCounter(population.domain, fold)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
-from dp_pipeline.raw.counters.batch import Question
+from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.checked import CheckedRows
 from dp_pipeline.raw.counters.fold import FoldCounter, NobodysRows, Partial
 from dp_pipeline.raw.counters.stream import StreamCounter, in_threads
@@ -21,7 +21,7 @@ from dp_pipeline_tests.raw.written import ingested, written_spec
 
 ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
 ROWS = {"x": [str(at % 11) for at in range(30)], "sex": ["f", "m", "m"] * 10}
-OF_CODES = Question("count", ((("sex",),),), cells=frozenset({"sex"}))
+OF_CODES = BatchQuery("count", ((("sex",),),), cells=frozenset({"sex"}))
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_what_counting_another_file_fails_at_is_not_told(
     rows = CheckedRows.open(spec, snapshot)
     whole = damage(snapshot, "discretized")
 
-    def fails(_: Sequence[Question]) -> Partial:
+    def fails(_: Sequence[BatchQuery]) -> Partial:
         raise ValueError("a value of somebody")
 
     counter = StreamCounter(spec.domain, rows.stored, fold=rows.checked(fails))

@@ -23,7 +23,7 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.raw import clusters
 from dp_pipeline.raw.counters import distributed, open_counter
-from dp_pipeline.raw.counters.batch import Batch, Question
+from dp_pipeline.raw.counters.batch import Batch, BatchQuery
 from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, answered
 from dp_pipeline.raw.counters.stream import StoredRows, StreamCounter, in_threads
 from dp_pipeline.raw.ingest import ingest
@@ -126,7 +126,7 @@ def test_a_release_is_the_same_on_every_engine(
     assert released(open_counter(spec, snapshot, engine), name) == first
 
 
-PAIRS = Question("count", ((("c",), ("x", "d")),), cells=frozenset({"c", "x", "d"}))
+PAIRS = BatchQuery("count", ((("c",), ("x", "d")),), cells=frozenset({"c", "x", "d"}))
 
 
 def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path: Path) -> No
 class Slow(StoredRows):
     """Each of its batches takes long enough to be killed in."""
 
-    def answered(self, batches, questions: Sequence[Question]) -> Partial:  # type: ignore[no-untyped-def]
+    def answered(self, batches, questions: Sequence[BatchQuery]) -> Partial:  # type: ignore[no-untyped-def]
         time.sleep(0.3)
         return super().answered(batches, questions)
 
@@ -184,7 +184,7 @@ def same(one: Partial, other: Partial) -> bool:
 class DiesOnce(StoredRows):
     """Its worker kills itself at the first batch that it is asked about."""
 
-    def answered(self, batches, questions: Sequence[Question]) -> Partial:  # type: ignore[no-untyped-def]
+    def answered(self, batches, questions: Sequence[BatchQuery]) -> Partial:  # type: ignore[no-untyped-def]
         mark = self.pairs[0][0].with_suffix(".died")
         if not mark.exists():
             mark.touch()
@@ -196,9 +196,9 @@ MOST_CELLS = 1 << 12
 """Of an answer that workers are asked for: larger ones say the same and only take longer."""
 
 
-def every_question(population: Population) -> list[Question]:
+def every_question(population: Population) -> list[BatchQuery]:
     """What the whole contract asks an engine, and what only disclosing ones answer."""
-    asked: list[Question] = []
+    asked: list[BatchQuery] = []
     sizes = {name: population.domain[name].size for name in population.domain.discrete}
     batch = Batch(
         coordinates=population.coordinates,
@@ -207,7 +207,7 @@ def every_question(population: Population) -> list[Question]:
         rows=population.rows,
     )
 
-    def fold(questions: Sequence[Question]) -> Partial:
+    def fold(questions: Sequence[BatchQuery]) -> Partial:
         found = answered(batch, questions)
         small = (sum(table.size for table in one or ()) <= MOST_CELLS for one in found)
         asked.extend(one for one, is_small in zip(questions, small, strict=True) if is_small)
@@ -246,7 +246,7 @@ def test_what_fails_on_a_worker_is_one_line_without_what_it_says(
     rows = stored(POPULATIONS["few rows"], tmp_path, 13)
     fold = MADE[engine](rows)
     rows.pairs[0][0].unlink()
-    question = Question("grid", (("x",), 3), axes=frozenset({"x"}))
+    question = BatchQuery("grid", (("x",), 3), axes=frozenset({"x"}))
     with pytest.raises(PipelineError) as caught:
         fold([question])
     assert "\n" not in str(caught.value)

@@ -185,6 +185,15 @@ def test_what_the_environment_says_of_proxies_and_passwords_does_not_count(
     }
 
 
+def test_a_secret_of_a_url_is_not_logged(
+    server: FileServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    server.fault = "odd header"
+    Download("city", server.url("/a.csv?token=s3cret"), SHA256, 1).to(tmp_path / "a")
+    assert "s3cret" not in caplog.text
+
+
 def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.mkdir()

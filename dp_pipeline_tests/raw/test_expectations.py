@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.raw import great_expectations_session
+from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.snapshot import require_validated
-from dp_pipeline.raw.validate import Verdict, expectations_of, refusal, validate
+from dp_pipeline.raw.validate import Verdict, refusal, validate
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import NotPrepared, PipelineError
 from dp_pipeline_tests.raw.written import ingested, written_spec
@@ -200,7 +201,7 @@ def test_a_validation_of_another_declaration_does_not_count(spec, tmp_path):
 
 def test_declaring_expectations_does_not_load_the_library():
     code = (
-        "import sys; from dp_pipeline.raw.validate import expectations_of;"
+        "import sys; from dp_pipeline.raw.expectations import expectations_of;"
         "assert not {'great_expectations', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

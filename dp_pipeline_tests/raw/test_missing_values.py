@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.raw.validate import expectations_of, refusal, validate
+from dp_pipeline.raw.validate import refusal, validate
 from dp_pipeline.raw.values import missing
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec

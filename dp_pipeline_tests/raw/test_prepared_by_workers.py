@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.raw import prepare
-from dp_pipeline.raw.clusters import Quiet
+from dp_pipeline.raw.clusters import Quiet, workers_of
 from dp_pipeline.raw.contributions import Parts
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.stages import Read, stage_tables, store_parts
 from dp_pipeline.raw.validate import validate
-from dp_pipeline.raw.workers import Each, tables_made, workers_of, write_tables
+from dp_pipeline.raw.workers import Each, tables_made, write_tables
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.raw.conftest import require_engine

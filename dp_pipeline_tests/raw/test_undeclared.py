@@ -21,15 +21,16 @@ from dp_pipeline.gate.texts import unpacked
 from dp_pipeline.raw.counters import undeclared
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.stages import store_parts
-from dp_pipeline.raw.validate import expectations_of, validate
+from dp_pipeline.raw.validate import validate
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.release.trees import Prefixes
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import DiscoveredDomain, Found
+from dp_pipeline.spec.discovered import DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline.spec.errors import BoundaryViolation, NotPrepared
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
@@ -245,7 +246,7 @@ def test_coordinates_are_those_that_preparation_makes(tmp_path: Path) -> None:
     tree = tree_of("x")
     asked = Prefixes.root().children(8), 8
     before = UndeclaredRows.open(spec, snapshot).within("x", Coordinate(0.0, 10.0))
-    full = spec.with_domain(DiscoveredDomain((("x", Found(edges=(5.0,))),)))
+    full = spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(edges=(5.0,))),)))
     prepare(full, snapshot)
     after = MemoryCounter.open(full, snapshot)
     counted = [one.children(tree, [asked])[0].open_at_the_gate() for one in (before, after)]
@@ -309,8 +310,8 @@ def test_a_file_goes_from_validation_over_discovery_to_preparation(tmp_path: Pat
     counter = UndeclaredRows.open(spec, snapshot)
     found = discover(spec, counter, accountant, Transcript(), SeededNoise(1))
     accountant.require_all_spent()
-    assert found["word"] == Found(levels=("a", "b"))
-    numbers = Found(bounds=(0.0, 4.0), edges=(1.0, 2.0, 3.0))
+    assert found["word"] == DiscoveredAttribute(levels=("a", "b"))
+    numbers = DiscoveredAttribute(bounds=(0.0, 4.0), edges=(1.0, 2.0, 3.0))
     assert replace(found["x"], pieces=None) == numbers
     full = spec.with_domain(found)
     prepare(full, snapshot)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.models import build_model
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, Found
+from dp_pipeline.spec.discovered import Discover, DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.spec.domain import Undeclared
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
 from dp_pipeline.spec.errors import Damaged, DeclarationError
@@ -189,7 +189,7 @@ def test_models_are_built_and_priced_on_the_widest_domain(tmp_path: Path) -> Non
 
 def test_a_discovered_domain_becomes_a_declared_one(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}, unit: 0.5}")
-    found = DiscoveredDomain((("odd", Found(bounds=(-4.0, 8.0), edges=(0.5, 3.0))),))
+    found = DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(-4.0, 8.0), edges=(0.5, 3.0))),))
     full = spec.with_domain(found)
     odd = full.domain["odd"]
     assert (odd.coordinate, odd.cells) == (Coordinate(-4.0, 8.0), Bins((-4.0, 0.5, 3.0, 8.0)))
@@ -199,20 +199,22 @@ def test_a_discovered_domain_becomes_a_declared_one(tmp_path: Path) -> None:
 
 def test_bins_of_one_width_are_cut_inside_discovered_bounds(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover, bins: 2}")
-    full = spec.with_domain(DiscoveredDomain((("odd", Found(bounds=(0.0, 8.0))),)))
+    full = spec.with_domain(DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, 8.0))),)))
     assert full.domain["odd"].cells == Bins((0.0, 4.0, 8.0))
 
 
 def test_discovered_levels_have_other_as_their_last(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{levels: discover}", COST)
     for texts, levels in ((("a",), ("a", "other")), (("other", "z"), ("other", "z"))):
-        full = spec.with_domain(DiscoveredDomain((("odd", Found(levels=texts)),)))
+        full = spec.with_domain(DiscoveredDomain((("odd", DiscoveredAttribute(levels=texts)),)))
         assert full.domain["odd"].cells == Levels(levels)
 
 
 def test_two_discovered_domains_have_two_digests_and_neither_is_the_files(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover}")
-    found = [DiscoveredDomain((("odd", Found(bounds=(0.0, top))),)) for top in (8.0, 16.0)]
+    found = [
+        DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, top))),)) for top in (8.0, 16.0)
+    ]
     full = [spec.with_domain(one) for one in found]
     assert len({spec.digest, *(one.digest for one in full)}) == 3
     assert {one.rows_digest for one in full} == {spec.digest} == {spec.rows_digest}
@@ -231,21 +233,23 @@ def test_another_price_is_another_declaration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "found",
     [
-        Found(),
-        Found(levels=("a", "b")),
-        Found(bounds=(0.0, 1.0)),
-        Found(bounds=(1.0, 0.0), edges=()),
-        Found(bounds=(0.0, 1.0), edges=(0.5, 0.2)),
-        Found(bounds=(0.0, 1.0), edges=(0.0,)),
-        Found(bounds=(0.0, 1.0), edges=(0.1, 0.2, 0.3, 0.4)),
-        Found(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.1, 5.0),)),
-        Found(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (1.0, 5.0))),
-        Found(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (0.5, 1.0), (0.4, 5.0))),
-        Found(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, -5.0),)),
+        DiscoveredAttribute(),
+        DiscoveredAttribute(levels=("a", "b")),
+        DiscoveredAttribute(bounds=(0.0, 1.0)),
+        DiscoveredAttribute(bounds=(1.0, 0.0), edges=()),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.5, 0.2)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.0,)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1, 0.2, 0.3, 0.4)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.1, 5.0),)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (1.0, 5.0))),
+        DiscoveredAttribute(
+            bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (0.5, 1.0), (0.4, 5.0))
+        ),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, -5.0),)),
     ],
 )
 def test_what_was_not_left_open_or_cannot_be_declared_is_refused(
-    tmp_path: Path, found: Found
+    tmp_path: Path, found: DiscoveredAttribute
 ) -> None:
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
     with pytest.raises(DeclarationError, match="attribute 'odd'"):
@@ -255,25 +259,27 @@ def test_what_was_not_left_open_or_cannot_be_declared_is_refused(
 def test_a_domain_of_other_attributes_is_refused(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover}")
     with pytest.raises(DeclarationError, match="expected a discovered domain of odd, got one of x"):
-        spec.with_domain(DiscoveredDomain((("x", Found(bounds=(0.0, 1.0))),)))
+        spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(bounds=(0.0, 1.0))),)))
 
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 found_ones = st.one_of(
-    st.builds(Found, bounds=st.tuples(numbers, numbers), edges=st.none()),
+    st.builds(DiscoveredAttribute, bounds=st.tuples(numbers, numbers), edges=st.none()),
     st.builds(
-        Found,
+        DiscoveredAttribute,
         bounds=st.none(),
         edges=st.lists(numbers).map(tuple),
         pieces=st.none() | st.lists(st.tuples(numbers, numbers)).map(tuple),
     ),
-    st.builds(Found, levels=st.lists(st.text()).map(tuple)),
+    st.builds(DiscoveredAttribute, levels=st.lists(st.text()).map(tuple)),
 )
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.text(), found_ones), unique_by=lambda one: one[0]))
-def test_facts_are_read_again_to_the_last_digit(attributes: list[tuple[str, Found]]) -> None:
+def test_facts_are_read_again_to_the_last_digit(
+    attributes: list[tuple[str, DiscoveredAttribute]],
+) -> None:
     domain = DiscoveredDomain(tuple(attributes))
     facts = json.loads(json.dumps(domain.to_facts()))
     again = DiscoveredDomain.from_facts(facts)
@@ -304,8 +310,8 @@ def test_facts_that_were_not_written_are_damaged(text: str) -> None:
 def test_pieces_change_how_numbers_are_drawn_and_nothing_that_is_measured(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
     box, edges = (0.0, 1.0), (0.5,)
-    plain = Found(bounds=box, edges=edges)
-    told = Found(bounds=box, edges=edges, pieces=((0.0, 3.0), (0.2, 1.0)))
+    plain = DiscoveredAttribute(bounds=box, edges=edges)
+    told = DiscoveredAttribute(bounds=box, edges=edges, pieces=((0.0, 3.0), (0.2, 1.0)))
     one, other = (spec.with_domain(DiscoveredDomain((("odd", found),))) for found in (plain, told))
     assert one.domain["odd"].measured == other.domain["odd"].measured
     assert other.domain["odd"].pieces == told.pieces

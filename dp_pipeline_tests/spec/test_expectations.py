@@ -142,7 +142,7 @@ def test_reading_a_file_with_expectations_does_not_load_the_library(tmp_path: Pa
     loaded(tmp_path, **declared(f"{REGEX}, column: colour, regex: r"))
     code = (
         "import sys; from pathlib import Path; from dp_pipeline.spec.parser import load_spec;"
-        "from dp_pipeline.raw.validate import expectations_of;"
+        "from dp_pipeline.raw.expectations import expectations_of;"
         f"expectations_of(load_spec(Path({str(tmp_path / 'toy.yaml')!r})));"
         "assert not {'great_expectations', 'pandas'} & set(sys.modules)"
     )

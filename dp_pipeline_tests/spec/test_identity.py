@@ -82,6 +82,19 @@ def test_every_spelling_of_a_url_has_the_same_names(
     assert url_names(other) == url_names(url)
 
 
+@pytest.mark.parametrize(
+    ("path", "requested"),
+    [
+        ("/d//../a.csv", "/d/a.csv"),
+        ("/d/%2e%2e/a.csv", "/a.csv"),
+        ("/d%2fe/../a.csv", "/a.csv"),
+        ("/d%2f../a.csv", "/a.csv"),
+    ],
+)
+def test_dots_are_removed_as_a_client_does(path: str, requested: str) -> None:
+    assert url_names(f"https://example.org{path}") == (f"https://example.org{requested}",)
+
+
 @given(HOSTS, PATHS)
 def test_a_name_of_a_url_is_its_own_name(host: str, path: tuple[str, ...]) -> None:
     names = url_names(plain(host, path))

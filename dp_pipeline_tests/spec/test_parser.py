@@ -35,7 +35,6 @@ def complaint(path: Path) -> str:
 # Every row: what is written, the field that is named, what stands on the line that is named,
 # and a part of what was got.
 MISTAKES = {
-    # Fields that are there or not.
     "unknown": (
         {"partition": "partition: [1]"},
         "partition",
@@ -55,40 +54,10 @@ MISTAKES = {
         "per_week",
         "not known",
     ),
-    "unknown in an attribute": (
-        {"attributes": with_attribute("{bounds: [0, 1], bnis: 4}")},
-        "attributes.odd.bnis",
-        "odd",
-        "not known",
-    ),
-    "levels and bounds": (
-        {"attributes": with_attribute("{levels: [a, b], bounds: [0, 1]}")},
-        "attributes.odd.bounds",
-        "odd",
-        "not known",
-    ),
-    "bins and edges": (
-        {"attributes": with_attribute("{bounds: [0, 1], bins: 4, edges: [0.5]}")},
-        "attributes.odd.bins",
-        "odd",
-        "both",
-    ),
     "a label that is a number": ({"label": "label: age"}, "label", "label: age", "'age'"),
     "a label that is not declared": ({"label": "label: job"}, "label", "label: job", "'job'"),
     "an empty label": ({"label": "label:"}, "label", "label:", "''"),
-    "neither levels nor bounds": (
-        {"attributes": with_attribute("{column: odd}")},
-        "attributes.odd.levels",
-        "odd",
-        "neither",
-    ),
     "twice": ({"again": "purpose: release"}, "purpose", "purpose: release", "twice"),
-    "twice nested": (
-        {"attributes": with_attribute("{bounds: [0, 1], bounds: [0, 9]}")},
-        "attributes.odd.bounds",
-        "odd",
-        "twice",
-    ),
     "attribute twice": (
         {"attributes": FIELDS["attributes"] + "\n  x: {bounds: [0, 9]}"},
         "attributes.x",
@@ -113,7 +82,6 @@ MISTAKES = {
     ),
     "list as a name": ({"odd": "[a, b]: c"}, "a field's name", "[a, b]", "a list or mapping"),
     "empty value": ({"description": "description:"}, "description", "description", "''"),
-    # Names and choices.
     "name of another file": ({"name": "name: tow"}, "name", "name: tow", "'tow'"),
     "odd population": ({"population": "population: A b"}, "population", "A b", "'A b'"),
     "odd purpose": ({"purpose": "purpose: secret"}, "purpose", "secret", "'secret'"),
@@ -148,128 +116,6 @@ MISTAKES = {
         "at_most",
         "'0'",
     ),
-    # Levels.
-    "levels repeated": (
-        {"attributes": with_attribute("{levels: [a, b, a]}")},
-        "attributes.odd.levels",
-        "odd",
-        "3",
-    ),
-    "one level": ({"attributes": with_attribute("{levels: [a]}")}, "attributes.odd.levels", "", ""),
-    "other not a level": (
-        {"attributes": with_attribute("{levels: [a, b], other: c}")},
-        "attributes.odd.other",
-        "odd",
-        "'c'",
-    ),
-    "other without a level": (
-        {"attributes": with_attribute("{levels: [a, b], on_invalid: other}")},
-        "attributes.odd.on_invalid",
-        "odd",
-        "none",
-    ),
-    "levels cannot be clipped": (
-        {"attributes": with_attribute("{levels: [a, b], on_invalid: clip}")},
-        "attributes.odd.on_invalid",
-        "odd",
-        "'clip'",
-    ),
-    "numbers have no other": (
-        {"attributes": with_attribute("{bounds: [0, 1], on_invalid: other}")},
-        "attributes.odd.on_invalid",
-        "odd",
-        "'other'",
-    ),
-    "a range that is none": (
-        {"attributes": with_attribute("{levels: 0-3}")},
-        "attributes.odd.levels",
-        "odd",
-        "'0-3'",
-    ),
-    "a range that goes down": (
-        {"attributes": with_attribute("{levels: 3..0}")},
-        "attributes.odd.levels",
-        "odd",
-        "'3..0'",
-    ),
-    "a range without end": (
-        {"attributes": with_attribute("{levels: 0..999999999999999999}")},
-        "attributes.odd.levels",
-        "odd",
-        "'0..999999999999999999'",
-    ),
-    "an alias of no level": (
-        {"attributes": with_attribute("{levels: [a, b], aliases: {A: c}}")},
-        "attributes.odd.aliases.A",
-        "odd",
-        "'c'",
-    ),
-    "an alias that is a level": (
-        {"attributes": with_attribute("{levels: [a, b], aliases: {a: b}}")},
-        "attributes.odd.aliases.a",
-        "odd",
-        "another",
-    ),
-    "an alias with spaces around it": (
-        {"attributes": with_attribute("{levels: [a, b], aliases: {' A': b}}")},
-        "attributes.odd.aliases.A",
-        "odd",
-        "another",
-    ),
-    "numbers have no aliases": (
-        {"attributes": with_attribute("{bounds: [0, 1], aliases: {a: b}}")},
-        "attributes.odd.aliases",
-        "odd",
-        "not known",
-    ),
-    # Missing values and whole numbers.
-    "missing texts of what is never missing": (
-        {"attributes": with_attribute("{levels: [a, b], missing: ['?']}")},
-        "attributes.odd.missing",
-        "odd",
-        "none",
-    ),
-    "a level that means missing": (
-        {"attributes": with_attribute("{levels: [a, b], nullable: true, missing: [b]}")},
-        "attributes.odd.missing",
-        "odd",
-        "one that is",
-    ),
-    "an alias that means missing": (
-        {
-            "attributes": with_attribute(
-                "{levels: [a, b], nullable: true, missing: [A], aliases: {A: a}}"
-            )
-        },
-        "attributes.odd.missing",
-        "odd",
-        "one that is",
-    ),
-    "a level called missing": (
-        {"attributes": with_attribute("{levels: [a, missing], nullable: true}")},
-        "attributes.odd.levels",
-        "odd",
-        "one",
-    ),
-    "missing numbers without bins": (
-        {"attributes": with_attribute("{bounds: [0, 1], nullable: true}")},
-        "attributes.odd.nullable",
-        "odd",
-        "none",
-    ),
-    "whole numbers between no whole numbers": (
-        {"attributes": with_attribute("{bounds: [0.2, 0.8], integer: true}")},
-        "attributes.odd.integer",
-        "odd",
-        "none",
-    ),
-    "levels are no whole numbers": (
-        {"attributes": with_attribute("{levels: 0..3, integer: true}")},
-        "attributes.odd.integer",
-        "odd",
-        "not known",
-    ),
-    # Files.
     "path and paths": (
         {"source": "source:\n  kind: csv\n  path: a.csv\n  paths: [b.csv]"},
         "source.path",
@@ -307,7 +153,6 @@ MISTAKES = {
         "comment",
         "';'",
     ),
-    # Together.
     "release without ceiling": ({"ceiling": None}, "ceiling", "name: toy", "nothing"),
     "ceiling too low": ({"ceiling": "ceiling:\n  total: 2.999"}, "ceiling", "2.999", "2.999"),
     "ceiling too low for the evaluations": (
@@ -336,6 +181,55 @@ MISTAKES = {
     ),
 }
 
+# Mistakes in an attribute `odd`: what is written, the field below it, and a part of what was got.
+ATTRIBUTE_MISTAKES = {
+    "unknown in an attribute": ("{bounds: [0, 1], bnis: 4}", "bnis", "not known"),
+    "levels and bounds": ("{levels: [a, b], bounds: [0, 1]}", "bounds", "not known"),
+    "bins and edges": ("{bounds: [0, 1], bins: 4, edges: [0.5]}", "bins", "both"),
+    "neither levels nor bounds": ("{column: odd}", "levels", "neither"),
+    "twice nested": ("{bounds: [0, 1], bounds: [0, 9]}", "bounds", "twice"),
+    "levels repeated": ("{levels: [a, b, a]}", "levels", "3"),
+    "one level": ("{levels: [a]}", "levels", ""),
+    "other not a level": ("{levels: [a, b], other: c}", "other", "'c'"),
+    "other without a level": ("{levels: [a, b], on_invalid: other}", "on_invalid", "none"),
+    "levels cannot be clipped": ("{levels: [a, b], on_invalid: clip}", "on_invalid", "'clip'"),
+    "numbers have no other": ("{bounds: [0, 1], on_invalid: other}", "on_invalid", "'other'"),
+    "a range that is none": ("{levels: 0-3}", "levels", "'0-3'"),
+    "a range that goes down": ("{levels: 3..0}", "levels", "'3..0'"),
+    "a range without end": ("{levels: 0..999999999999999999}", "levels", "'0..999999999999999999'"),
+    "an alias of no level": ("{levels: [a, b], aliases: {A: c}}", "aliases.A", "'c'"),
+    "an alias that is a level": ("{levels: [a, b], aliases: {a: b}}", "aliases.a", "another"),
+    "an alias with spaces around it": (
+        "{levels: [a, b], aliases: {' A': b}}",
+        "aliases.A",
+        "another",
+    ),
+    "numbers have no aliases": ("{bounds: [0, 1], aliases: {a: b}}", "aliases", "not known"),
+    "missing texts of what is never missing": (
+        "{levels: [a, b], missing: ['?']}",
+        "missing",
+        "none",
+    ),
+    "a level that means missing": (
+        "{levels: [a, b], nullable: true, missing: [b]}",
+        "missing",
+        "one that is",
+    ),
+    "an alias that means missing": (
+        "{levels: [a, b], nullable: true, missing: [A], aliases: {A: a}}",
+        "missing",
+        "one that is",
+    ),
+    "a level called missing": ("{levels: [a, missing], nullable: true}", "levels", "one"),
+    "missing numbers without bins": ("{bounds: [0, 1], nullable: true}", "nullable", "none"),
+    "whole numbers between no whole numbers": (
+        "{bounds: [0.2, 0.8], integer: true}",
+        "integer",
+        "none",
+    ),
+    "levels are no whole numbers": ("{levels: 0..3, integer: true}", "integer", "not known"),
+}
+
 
 def check_mistake(
     folder: Path, changes: dict[str, str | None], field: str, at: str, got: str
@@ -357,6 +251,16 @@ def test_a_mistake_is_one_line_with_file_line_field_expected_and_got(
     check_mistake(tmp_path, *MISTAKES[name])
 
 
+def check_attribute(folder: Path, section: str, field: str, got: str = "") -> None:
+    changes: dict[str, str | None] = {"attributes": with_attribute(section)}
+    check_mistake(folder, changes, f"attributes.odd.{field}", "odd", got)
+
+
+@pytest.mark.parametrize("name", ATTRIBUTE_MISTAKES)
+def test_a_mistake_in_an_attribute_is_named_with_its_field(name: str, tmp_path: Path) -> None:
+    check_attribute(tmp_path, *ATTRIBUTE_MISTAKES[name])
+
+
 @pytest.mark.parametrize(
     "bounds",
     [
@@ -366,20 +270,17 @@ def test_a_mistake_is_one_line_with_file_line_field_expected_and_got(
     ],
 )
 def test_bounds_that_are_not_an_interval_are_refused(bounds: str, tmp_path: Path) -> None:
-    changes = {"attributes": with_attribute(f"{{bounds: {bounds}}}")}
-    check_mistake(tmp_path, changes, "attributes.odd.bounds", "odd", "")
+    check_attribute(tmp_path, f"{{bounds: {bounds}}}", "bounds")
 
 
 @pytest.mark.parametrize("bins", ["0", "-1", "1.5", "many", "65537", "999999999999999999"])
 def test_a_number_of_bins_that_cannot_be_is_refused(bins: str, tmp_path: Path) -> None:
-    changes = {"attributes": with_attribute(f"{{bounds: [0, 1], bins: {bins}}}")}
-    check_mistake(tmp_path, changes, "attributes.odd.bins", "odd", bins)
+    check_attribute(tmp_path, f"{{bounds: [0, 1], bins: {bins}}}", "bins", bins)
 
 
 @pytest.mark.parametrize("edges", ["[0]", "[1]", "[0.5, 0.5]", "[0.6, 0.5]", "[2]", "[nan]"])
 def test_edges_that_do_not_ascend_inside_the_bounds_are_refused(edges: str, tmp_path: Path) -> None:
-    changes = {"attributes": with_attribute(f"{{bounds: [0, 1], edges: {edges}}}")}
-    check_mistake(tmp_path, changes, "attributes.odd.edges", "odd", "")
+    check_attribute(tmp_path, f"{{bounds: [0, 1], edges: {edges}}}", "edges")
 
 
 BAD_EPSILONS = ["0", "-1", ".nan", "nan", ".inf", "inf", "abc", "1e-12", "1e-7", "0.0000000001"]
@@ -450,13 +351,11 @@ def test_what_is_no_declaration_is_refused_in_one_line(name: str, tmp_path: Path
     assert len(complaint(written(tmp_path, NO_DECLARATIONS[name]))) < 320
 
 
-def test_a_folder_instead_of_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "toy.yaml").mkdir()
-    assert "directory" in complaint(tmp_path / "toy.yaml")
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    assert "No such file" in complaint(tmp_path / "toy.yaml")
+@pytest.mark.parametrize("reason", ["Is a directory", "No such file"])
+def test_a_file_that_cannot_be_read_is_refused(reason: str, tmp_path: Path) -> None:
+    if reason == "Is a directory":
+        (tmp_path / "toy.yaml").mkdir()
+    assert reason in complaint(tmp_path / "toy.yaml")
 
 
 def fine_or_refused(path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dp_pipeline.ledger.postgres import place, postgres_url
+from dp_pipeline.spec.database import database_name, database_url
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.url import database_name, database_url
 
 SPLIT = ["postgresql://ana:pa@WORD@127.0.0.1/x", "postgresql://ana:p@a/WORD@127.0.0.1/x"]
 

@@ -1,8 +1,5 @@
-"""What the clustering models share: which columns, how many centres, clustering a synopsis.
-
-The noisy uniform grid of EUGkM: what the models that begin with one share.
-
-Noisy rounds of Lloyd's algorithm: what the k-means models that move centres share.
+"""What clustering models share: columns, the number of centres, a grid to begin with, noisy rounds
+of Lloyd's algorithm, and clustering a synopsis.
 """
 
 from __future__ import annotations
@@ -123,14 +120,15 @@ def lloyd_round(
     centres: FloatArray,
     *,
     epsilon: Fraction,
-    sizes_share: Fraction,
+    sizes_share: Fraction | None = None,
     salt: int = 0,
 ) -> NoisyMeans:
     """Every centre becomes the noisy total of its rows over their noisy number.
 
     centres       (m, k, d) in data units, one set a subset of the rows; rounded to fixed
                   point, and to the box, before rows are sought
-    sizes_share   share of ε for the sizes; the totals get the rest
+    sizes_share   share of ε for the sizes; the totals get the rest. None: that which gives a size,
+                  in rows, and a total, in half-widths, the same noise: 1/(d + 1)
 
     *Proof.* One row is in one subset and nearest to one centre. Sizes: Δ1 = 1.
     Totals of fixed-point coordinates: Δ1 = d·2^16. Two units, so two measures,
@@ -138,11 +136,12 @@ def lloyd_round(
     where it was sought; the true size is never looked at. ∎
     """
     box = curator.domain.box(columns)
+    of_sizes = epsilon * (Fraction(1, len(columns) + 1) if sizes_share is None else sizes_share)
     rules = [NearestCentre.of(columns, one, box) for one in centres]
     noisy = curator.measure_clusters(
         rules,
-        sizes_epsilon=epsilon * sizes_share,
-        totals_epsilon=epsilon * (1 - sizes_share),
+        sizes_epsilon=of_sizes,
+        totals_epsilon=epsilon - of_sizes,
         salt=salt,
     )
     means = noisy.totals / np.maximum(noisy.sizes, 1)[..., None]
@@ -159,7 +158,7 @@ def lloyd_rounds(
     centres: FloatArray,
     *,
     epsilons: Sequence[Fraction],
-    sizes_share: Fraction,
+    sizes_share: Fraction | None = None,
     salt: int = 0,
 ) -> NoisyMeans:
     """One round after another, as many as there are ``epsilons``, at least one."""
@@ -169,13 +168,6 @@ def lloyd_rounds(
             curator, columns, means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt
         )
     return means
-
-
-def equal_noise(dimensions: int) -> Fraction:
-    """The share of the sizes that gives a size, in rows, and a total, in half-widths, the same
-    noise: 1/(d + 1).
-    """
-    return Fraction(1, dimensions + 1)
 
 
 def round_budgets(epsilon: Fraction, rounds: int, budgets: str) -> tuple[Fraction, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import pack_spheres, uniform_places
 from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
-from dp_pipeline.models.clustering.base import Clustering, equal_noise, lloyd_rounds, round_budgets
+from dp_pipeline.models.clustering.base import Clustering, lloyd_rounds, round_budgets
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray
@@ -49,11 +49,7 @@ class DpKMeans(Clustering):
     start: str = choice("uniform", "packing")
     variant: str = variant()
 
-    def guarantee(  # The signature is the base's.
-        self,
-        epsilon: Fraction,
-        domain: Domain | None = None,  # noqa: ARG002
-    ) -> PrivacyGuarantee:
+    def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
         """ε, or none where it starts from records."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
@@ -63,14 +59,12 @@ class DpKMeans(Clustering):
         """Centres (k, d) and their noisy sizes in the last round; spends exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
         start = self._start(curator, columns, rng)
-        means = lloyd_rounds(
+        return lloyd_rounds(
             curator,
             columns,
             start[None],
             epsilons=round_budgets(epsilon, self.rounds, self.budgets),
-            sizes_share=equal_noise(len(columns)),
-        )
-        return means.clusters()
+        ).clusters()
 
     def _start(
         self, curator: Curator, columns: tuple[str, ...], rng: np.random.Generator

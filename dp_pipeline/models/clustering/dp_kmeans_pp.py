@@ -12,19 +12,13 @@ from dp_pipeline.gate.counter import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import spread_seeds
 from dp_pipeline.models.base import clustering_columns, planning_units
-from dp_pipeline.models.clustering.base import (
-    Clustering,
-    equal_noise,
-    lloyd_rounds,
-    noisy_grid,
-    round_budgets,
-)
+from dp_pipeline.models.clustering import base
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.parameters import integer
 
 
 @dataclass(frozen=True)
-class DpKMeansPlusPlus(Clustering):
+class DpKMeansPlusPlus(base.Clustering):
     """k-means++ seeds on a noisy uniform grid with ε/2, then T noisy rounds with ε/2.
 
     k              number of centres
@@ -54,13 +48,8 @@ class DpKMeansPlusPlus(Clustering):
         box = curator.domain.box(columns)
         units, left = planning_units(curator, self.nominal_rows, epsilon)
         half = left / 2
-        synopsis = noisy_grid(curator, columns, units=units, epsilon=half)
+        synopsis = base.noisy_grid(curator, columns, units=units, epsilon=half)
         seeds = spread_seeds(synopsis, k=self.k, box=box, rng=rng)
-        means = lloyd_rounds(
-            curator,
-            columns,
-            seeds[None],
-            epsilons=round_budgets(half, self.rounds, "fixed"),
-            sizes_share=equal_noise(len(columns)),
-        )
-        return means.clusters()
+        return base.lloyd_rounds(
+            curator, columns, seeds[None], epsilons=base.round_budgets(half, self.rounds, "fixed")
+        ).clusters()

@@ -13,13 +13,10 @@ from dp_pipeline.inference.kmeans import cluster_synopsis, pack_spheres
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering.base import (
     Clustering,
-    NoisyMeans,
-    equal_noise,
     lloyd_rounds,
     round_budgets,
 )
 from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.parameters import integer
 
 
@@ -65,20 +62,13 @@ class DplkKMeans(Clustering):
             columns,
             np.stack([pack_spheres(self.k, box, rng) for _ in range(self.subsets)]),
             epsilons=budgets[: self.subset_rounds],
-            sizes_share=equal_noise(len(columns)),
             salt=int(rng.integers(1 << 63)),
         )
-        means = lloyd_rounds(
+        places = in_subsets.centres.reshape(-1, len(in_subsets.columns))
+        points = Synopsis(in_subsets.columns, places, places, in_subsets.sizes.ravel())
+        return lloyd_rounds(
             curator,
             columns,
-            self._combined(in_subsets, rng)[None],
+            cluster_synopsis(points, k=self.k, starts=self.starts, rng=rng)[None],
             epsilons=budgets[self.subset_rounds :],
-            sizes_share=equal_noise(len(columns)),
-        )
-        return means.clusters()
-
-    def _combined(self, means: NoisyMeans, rng: np.random.Generator) -> FloatArray:
-        """k-means on the centres of all subsets."""
-        places = means.centres.reshape(-1, len(means.columns))
-        points = Synopsis(means.columns, places, places, means.sizes.ravel())
-        return cluster_synopsis(points, k=self.k, starts=self.starts, rng=rng)
+        ).clusters()

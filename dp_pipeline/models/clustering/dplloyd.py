@@ -51,14 +51,13 @@ class DpLloyd(Clustering):
         units, left = planning_units(curator, self.nominal_rows, epsilon)
         start = pack_spheres(self.k, curator.domain.box(columns), rng)
         rounds = planned_rounds(units, float(left), k=self.k, dimensions=len(columns))
-        means = lloyd_rounds(
+        return lloyd_rounds(
             curator,
             columns,
             start[None],
             epsilons=round_budgets(left, rounds, "fixed"),
             sizes_share=least_error(len(columns)),
-        )
-        return means.clusters()
+        ).clusters()
 
 
 def planned_rounds(units: float, epsilon: float, *, k: int, dimensions: int) -> int:

@@ -60,11 +60,7 @@ class DpqtKMeans(SynopsisClustering):
     gamma: Fraction = share(Fraction(3, 10))
     variant: str = variant()
 
-    def guarantee(  # The signature is the base's.
-        self,
-        epsilon: Fraction,
-        domain: Domain | None = None,  # noqa: ARG002
-    ) -> PrivacyGuarantee:
+    def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
         """ε, or none where the box comes from the data."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
@@ -94,7 +90,11 @@ class DpqtKMeans(SynopsisClustering):
     ) -> tuple[Nodes, Fraction]:
         """The leaves, and the ε that is left for counting them."""
         height = tree_height(units, len(columns))
-        live, leaves = self._first(curator, columns, height), []
+        live, leaves = Nodes.root(), list[Nodes]()
+        if self.variant == "published":
+            # The node around the data, in place of the whole box.
+            bounds = curator.disclose_bounds(columns, reason=self.guarantee(Fraction(1)).reason)
+            live = node_around(bounds, most=finest_height(len(columns)) - height)
         if height == 0:
             return live, epsilon
         depth = int(live.heights[0]) + height
@@ -106,13 +106,6 @@ class DpqtKMeans(SynopsisClustering):
             leaves.append(live.where(~splits))
             live = live.where(splits).children(len(columns))
         return Nodes.joined([*leaves, live]), epsilon * (1 - self.gamma)
-
-    def _first(self, curator: Curator, columns: tuple[str, ...], height: int) -> Nodes:
-        """Where the tree starts: the whole box, or as published the node around the data."""
-        if self.variant == "sound":
-            return Nodes.root()
-        bounds = curator.disclose_bounds(columns, reason=self.guarantee(Fraction(1)).reason)
-        return node_around(bounds, most=finest_height(len(columns)) - height)
 
 
 def halved_in_turn(columns: tuple[str, ...]) -> BitTree:

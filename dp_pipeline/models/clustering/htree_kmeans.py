@@ -1,10 +1,8 @@
-"""htree_kmeans: the default. A tree that spends ε along each path, deep where rows are dense.
+"""htree_kmeans, the default: a tree that spends ε along each path, deep where rows are dense.
 
-How htree's tree grows: who is counted next, how far below, with how much of its ε.
-
-Everything here is a function of noisy counts and declared numbers. A node that
-holds few rows beside its noise stops and spends all it has left on its own
-count; a node that holds many hands most of its ε on to its descendants.
+How it grows is a function of noisy counts and declared numbers. A node that holds few rows beside
+its noise stops and spends all it has left on its own count; a node that holds many hands most of
+its ε on to its descendants.
 """
 
 from __future__ import annotations
@@ -209,19 +207,13 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
         ending = bits <= BLOCK
         last = [(live.where(ending & (bits == at)), at) for at in range(BLOCK + 1)]
         live, bits = live.where(~ending), bits[~ending]
+        # Whole shares for the next generation: a geometric series that ends with what is left.
+        part = np.minimum(1.0, (GROWTH - 1) / (GROWTH ** (bits / BLOCK) - 1))
+        shares = np.maximum(1, np.floor(live.left * part)).astype(np.int64)
         *_, live = growth.count(
-            [
-                *((leaves, at, leaves.left) for leaves, at in last),
-                (live, BLOCK, _shares(live.left, bits)),
-            ]
+            [*((leaves, at, leaves.left) for leaves, at in last), (live, BLOCK, shares)]
         )
     return GrownTree(growth.noisy, plan)
-
-
-def _shares(left: IntArray, bits: IntArray) -> IntArray:
-    """Whole shares for the next generation: a geometric series that ends with what is left."""
-    part = (GROWTH - 1) / (GROWTH ** (bits / BLOCK) - 1)
-    return np.maximum(1, np.floor(left * np.minimum(1.0, part))).astype(np.int64)
 
 
 ENOUGH = 50.0
@@ -380,7 +372,11 @@ class HTreeKMeans(Clustering):
         return Clusters(synopsis.columns, centres, synopsis)
 
     def _begun(self, synopsis: Synopsis, k: int) -> FloatArray:
-        return self._clusters(synopsis, k, _generator(synopsis)).centres
+        # Starts of k-means are a function of the noisy answers: a later question depends on the
+        # centres, so no other generator may choose them.
+        digest = hashlib.sha256(synopsis.weights.tobytes()).digest()
+        rng = np.random.default_rng(int.from_bytes(digest[:16]))
+        return self._clusters(synopsis, k, rng).centres
 
     def _clusters(self, synopsis: Synopsis, k: int, rng: np.random.Generator) -> Clusters:
         centres = cluster_synopsis(synopsis.refined(), k=k, starts=self.starts, rng=rng)
@@ -398,11 +394,3 @@ def _counted(
     """Leaves of a tree with their noisy counts, all of one variance."""
     told = CountedBoxes.of_tree(tree, leaves, box, values, spread)
     return Synopsis(tree.columns, *tree.boxes(leaves, box), whole_counts(values), told)
-
-
-def _generator(synopsis: Synopsis) -> np.random.Generator:
-    """Starts of k-means as a function of the noisy answers: a later question depends on the
-    centres, so no other generator may choose them.
-    """
-    digest = hashlib.sha256(synopsis.weights.tobytes()).digest()
-    return np.random.default_rng(int.from_bytes(digest[:16]))

@@ -11,7 +11,7 @@ import numpy as np
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import uniform_places
 from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
-from dp_pipeline.models.clustering.base import Clustering, equal_noise, lloyd_round, lloyd_rounds
+from dp_pipeline.models.clustering.base import Clustering, lloyd_round, lloyd_rounds
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray
@@ -44,11 +44,7 @@ class IdpKMeans(Clustering):
     rounds: int = integer(5, at_least=1, at_most=20, measuring=True)
     variant: str = variant()
 
-    def guarantee(  # The signature is the base's.
-        self,
-        epsilon: Fraction,
-        domain: Domain | None = None,  # noqa: ARG002
-    ) -> PrivacyGuarantee:
+    def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
         """ε, or what an uncharged start makes of it."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
@@ -63,14 +59,12 @@ class IdpKMeans(Clustering):
         """Centres (k, d) and their noisy sizes in the last round; spends exactly the claim."""
         columns = clustering_columns(self.columns, curator.domain)
         share = self.guarantee(epsilon).epsilon / (self.rounds + 1)
-        means = lloyd_rounds(
+        return lloyd_rounds(
             curator,
             columns,
             self._start(curator, columns, share, rng)[None],
             epsilons=[share] * self.rounds,
-            sizes_share=equal_noise(len(columns)),
-        )
-        return means.clusters()
+        ).clusters()
 
     def _start(
         self,
@@ -86,7 +80,6 @@ class IdpKMeans(Clustering):
             columns,
             places[:, None],
             epsilon=epsilon,
-            sizes_share=equal_noise(len(columns)),
             salt=int(rng.integers(1 << 63)),
         )
         return means.centres[:, 0]

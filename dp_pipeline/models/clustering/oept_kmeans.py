@@ -12,19 +12,13 @@ from dp_pipeline.gate.counter import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import dense_seeds
 from dp_pipeline.models.base import clustering_columns, planning_units
-from dp_pipeline.models.clustering.base import (
-    Clustering,
-    equal_noise,
-    lloyd_rounds,
-    noisy_grid,
-    round_budgets,
-)
+from dp_pipeline.models.clustering import base
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.parameters import integer, share
 
 
 @dataclass(frozen=True)
-class OeptKMeans(Clustering):
+class OeptKMeans(base.Clustering):
     """Starts at the densest cells of a noisy grid, then T noisy rounds of k-means.
 
     k              number of centres
@@ -61,13 +55,11 @@ class OeptKMeans(Clustering):
         box = curator.domain.box(columns)
         units, left = planning_units(curator, self.nominal_rows, epsilon)
         of_grid = left * self.density
-        synopsis = noisy_grid(curator, columns, units=units, epsilon=of_grid)
+        synopsis = base.noisy_grid(curator, columns, units=units, epsilon=of_grid)
         seeds = dense_seeds(synopsis, k=self.k, box=box, rng=rng)
-        means = lloyd_rounds(
+        return base.lloyd_rounds(
             curator,
             columns,
             seeds[None],
-            epsilons=round_budgets(left - of_grid, self.rounds, "fixed"),
-            sizes_share=equal_noise(len(columns)),
-        )
-        return means.clusters()
+            epsilons=base.round_budgets(left - of_grid, self.rounds, "fixed"),
+        ).clusters()

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.trees import SplitSession
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering.base import SynopsisClustering
@@ -52,7 +51,14 @@ class PrivTreeKMeans(SynopsisClustering):
         tree = BitTree.over(columns, box)
         bits = min(len(columns), 4)
         session = curator.open_splits(tree, bits=bits, epsilon=epsilon * self.shape)
-        leaves = _leaves(session, bits, most=min(tree.depth, bits * self.levels))
+        most = min(tree.depth, bits * self.levels)
+        live, unsplit, nodes = Prefixes.root(), [], 1
+        while len(live):
+            splits = session.split(live) & (live.depths + bits <= most) & (nodes < MOST_NODES)
+            unsplit.append(live.where(~splits))
+            live = live.where(splits).children(bits)
+            nodes += len(live)
+        leaves = Prefixes.joined(unsplit)
         noisy = curator.measure_boxes(tree, leaves, epsilon=epsilon * (1 - self.shape))
         weights = noisy.table.astype(np.float64)
         counted = CountedBoxes.of_tree(tree, leaves, box, weights, variance(noisy.scale))
@@ -60,14 +66,3 @@ class PrivTreeKMeans(SynopsisClustering):
         # Cut like htree's boxes: a yardstick should not lose by what costs nothing.
         centres = cluster_synopsis(synopsis.refined(), k=self.k, starts=self.starts, rng=rng)
         return Clusters(columns, centres, synopsis)
-
-
-def _leaves(session: SplitSession, bits: int, *, most: int) -> Prefixes:
-    """Boxes that are not split, of at most ``most`` bits."""
-    live, leaves, nodes = Prefixes.root(), [], 1
-    while len(live):
-        splits = session.split(live) & (live.depths + bits <= most) & (nodes < MOST_NODES)
-        leaves.append(live.where(~splits))
-        live = live.where(splits).children(bits)
-        nodes += len(live)
-    return Prefixes.joined(leaves)

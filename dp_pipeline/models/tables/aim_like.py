@@ -88,14 +88,18 @@ class AimLike(TableModel):
         names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
         sizes = dict(zip(names, curator.domain.shape(names), strict=True))
         growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
-        state = _State.of(growth, self._one_ways(curator, sizes), zeros)
-        step = curator.accountant.epsilon / (self.rounds * len(names))
         candidates, left_out = self._candidates(sizes), set[Names]()
+        step = curator.accountant.epsilon / (self.rounds * len(names))
+        price = curator.accountant.left / len(names)
+        # Where there is nothing else to measure, single attributes get everything.
+        price *= self.measuring_share / self.rounds if candidates else 1
+        state = _State.of(growth, curator.tabulate({(name,): price for name in sizes}), zeros)
         while left := curator.accountant.left:
             step = left if left <= 2 * step else step
             among = [one for one in candidates if one not in left_out and state.may_hold(one)]
             expected = {names: state.fitted.predicted(names) for names in among}
-            noise = self._noise(curator, step)
+            rate = NoiseRate(curator.currency != PURE, curator.distance)
+            noise = rate.deviation(float(step * self.measuring_share))
             chosen = _worst(curator, expected, noise, amount=step * (1 - self.measuring_share))
             grown = state.grown(chosen)
             if grown is None:
@@ -108,15 +112,6 @@ class AimLike(TableModel):
                 step *= self.raise_by
         return self._released(curator, state, rng)
 
-    def _one_ways(self, curator: Curator, sizes: Mapping[str, int]) -> tuple[NoisyMarginal, ...]:
-        """Tables of single attributes: for everything where there is nothing else to measure."""
-        parts = self.rounds * len(sizes)
-        alone = not self._candidates(sizes)
-        price = curator.accountant.left / (len(sizes) if alone else parts)
-        return curator.tabulate(
-            {(name,): price * (1 if alone else self.measuring_share) for name in sizes}
-        )
-
     def _candidates(self, sizes: Mapping[str, int]) -> list[Names]:
         """Pairs and triples under the cap: a function of declared sizes."""
 
@@ -127,27 +122,16 @@ class AimLike(TableModel):
         triples = sorted(combinations(sizes, 3), key=cells)[: max(0, self.candidates - len(pairs))]
         return [names for names in (*pairs, *triples) if cells(names) <= self.clique_cells]
 
-    def _noise(self, curator: Curator, step: Fraction) -> float:
-        """Mean |noise| of a cell measured in a round."""
-        rate = NoiseRate(curator.currency != PURE, curator.distance)
-        return rate.deviation(float(step * self.measuring_share))
-
     def _released(
         self, curator: Curator, state: _State, rng: np.random.Generator
     ) -> SyntheticTable:
         sizes, zeros = state.growth.sizes, state.fitted.zeros
         cliques, measured = state.growth.cliques, state.measured
         fitted = FittedTree.of(cliques, measured, sizes, iterations=THOROUGH, zeros=zeros)
-        table = SyntheticTable(
-            attributes=tuple(sizes),
-            codes=fitted.codes(self.rows_to_draw(fitted.rows), rng),
-            measured=measured,
-            cliques=fitted.tree.cliques,
-            links=fitted.tree.links,
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
+        codes = fitted.codes(self.rows_to_draw(fitted.rows), rng)
+        return self.released_table(
+            curator.domain, rng, codes, measured, fitted.tree.cliques, fitted.tree.links
         )
-        return self.with_twins(table)
 
 
 @dataclass(frozen=True)

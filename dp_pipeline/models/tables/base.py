@@ -15,8 +15,11 @@ import numpy as np
 
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.base import Model
+from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import IntArray, Names
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import integer, names
 
@@ -67,6 +70,22 @@ class TableModel(Model):
 
     def _zeros(self, domain: Domain) -> StructuralZeros:
         return StructuralZeros(domain.allowed(self.chosen(domain)))
+
+    def released_table(
+        self,
+        domain: Domain,
+        rng: np.random.Generator,
+        codes: IntArray,
+        measured: tuple[NoisyMarginal, ...],
+        cliques: tuple[Names, ...],
+        links: tuple[tuple[int, int], ...] = (),
+        *,
+        groupings: Mapping[str, Grouping] | None = None,
+    ) -> SyntheticTable:
+        """What is released: drawn codes of the ``modelled`` attributes, and of their twins."""
+        names, seed, groups = self.modelled(domain), int(rng.integers(1 << 62)), groupings or {}
+        table = SyntheticTable(names, codes, measured, cliques, links, domain, seed, groups)
+        return self.with_twins(table)
 
     def with_twins(self, table: SyntheticTable) -> SyntheticTable:
         """The table with the attributes that were not measured, each decided by another one."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import Independence, Purity, Score
+from dp_pipeline.gate.scores import Independence, Purity
 from dp_pipeline.models.base import Model
 from dp_pipeline.release.bit_classes import CLASS, BitClasses, DeclaredBit, bit_count, declared_bits
 from dp_pipeline.release.class_table import ClassPromise, ClassTable
@@ -162,14 +162,10 @@ class DpKjig(Model):
             view = _by_class(asked, classes) if kept else asked
             inside = (CLASS,) if kept else ()
             offers = {(*self.label, *inside, _answer(bit)): bit for bit in left}
-            scores = dict.fromkeys(offers, self._score)
+            scores = dict.fromkeys(offers, Purity() if self.score == "purity" else Independence())
             kept += (offers[view.choose(f"bit {step + 1}", scores, epsilon=price)],)
             epsilon -= price
         return kept, epsilon
-
-    @property
-    def _score(self) -> Score:
-        return Purity() if self.score == "purity" else Independence()
 
 
 def _by_class(curator: Curator, classes: BitClasses) -> Curator:

@@ -78,13 +78,5 @@ class Independent(TableModel):
             return self.with_twins(table)
         tree = JunctionTree.of(tuple((name,) for name in names), sizes)
         tables: dict[tuple[str, ...], FloatArray] = {(n,): ways.shares[n] for n in names}
-        table = SyntheticTable(
-            attributes=names,
-            codes=join_cliques(tree, tables, self.rows_to_draw(ways.rows), rng, sizes),
-            measured=ways.measured,
-            cliques=tree.cliques,
-            links=(),
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
-        )
-        return self.with_twins(table)
+        codes = join_cliques(tree, tables, self.rows_to_draw(ways.rows), rng, sizes)
+        return self.released_table(curator.domain, rng, codes, ways.measured, tree.cliques)

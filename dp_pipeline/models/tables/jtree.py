@@ -101,16 +101,8 @@ class JTree(TableModel):
             return self.with_twins(table)
         tables = clique_counts(measured)
         rows = self.rows_to_draw(float(next(iter(tables.values())).sum()))
-        table = SyntheticTable(
-            attributes=names,
-            codes=join_cliques(tree, tables, rows, rng, sizes),
-            measured=measured,
-            cliques=tree.cliques,
-            links=tree.links,
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
-        )
-        return self.with_twins(table)
+        codes = join_cliques(tree, tables, rows, rng, sizes)
+        return self.released_table(curator.domain, rng, codes, measured, tree.cliques, tree.links)
 
     def _drawn(
         self,

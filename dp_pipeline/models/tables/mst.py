@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import Gap
+from dp_pipeline.gate.scores import Gap, Score
 from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.inference.fitted_tree import FittedTree, OneWays
 from dp_pipeline.inference.junction_tree import triangulated_cliques
@@ -20,7 +20,6 @@ from dp_pipeline.models.tables.privhd import pairs_of
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
 
 SIGMAS = 3
@@ -73,7 +72,9 @@ class Mst(TableModel):
         import networkx as nx
 
         names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
-        pairs = self._pairs(curator.domain, names)
+        pairs = [
+            pair for pair in pairs_of(names) if curator.domain.cell_count(pair) <= self.clique_cells
+        ]
         third = curator.accountant.left / (3 if pairs else 1)
         ways = OneWays.of(curator.tabulate({(name,): third / len(names) for name in names}))
         groupings = {
@@ -102,21 +103,16 @@ class Mst(TableModel):
             groupings[name].expanded(column, ways.shares[name], rng)
             for name, column in zip(names, codes.T, strict=True)
         ]
-        table = SyntheticTable(
-            attributes=names,
-            codes=np.stack(columns).T,
-            measured=(*ways.measured, *measured),
-            cliques=fitted.tree.cliques,
-            links=fitted.tree.links,
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
+        codes = np.stack(columns).T
+        return self.released_table(
+            curator.domain,
+            rng,
+            codes,
+            (*ways.measured, *measured),
+            fitted.tree.cliques,
+            fitted.tree.links,
             groupings=groupings,
         )
-        return self.with_twins(table)
-
-    def _pairs(self, domain: Domain, names: Names) -> list[Names]:
-        """Pairs under the cap."""
-        return [pair for pair in pairs_of(names) if domain.cell_count(pair) <= self.clique_cells]
 
 
 def _frequent(one: NoisyMarginal, rows: float, kinds: IntArray | None) -> Grouping:
@@ -148,7 +144,11 @@ class _Spanning:
 
         if not pairs:
             return []
-        session = self.coarse.open_scores({(i, j): self._gap(i, j) for i, j in pairs})
+        gaps: dict[Names, Score] = {}
+        for i, j in pairs:
+            expected = self.zeros.expected((i, j), self.shares[i], self.shares[j])
+            gaps[i, j] = Gap.of_shares(self.rows, expected)
+        session = self.coarse.open_scores(gaps)
         edges = nx.number_of_edges(nx.minimum_spanning_tree(nx.Graph(pairs)))
         forest, tree, growth = nx.utils.UnionFind(self.shares), list[Names](), self.growth
         for at in range(edges):
@@ -162,7 +162,3 @@ class _Spanning:
             if growth.edges:
                 growth = growth.with_edge(tree[-1])
         return tree
-
-    def _gap(self, i: str, j: str) -> Gap:
-        expected = self.zeros.expected((i, j), self.shares[i], self.shares[j])
-        return Gap.of_shares(self.rows, expected)

@@ -28,7 +28,6 @@ from dp_pipeline.models.tables.base import (
     covering_sets,
 )
 from dp_pipeline.release.accountant import split
-from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray
@@ -139,11 +138,7 @@ class PrivBayes(TableModel):
         """Whether it reads the number of rows: under ``replace_one``, on benchmarks alone."""
         return self.score != "R"
 
-    def guarantee(  # The signature is the base's.
-        self,
-        epsilon: Fraction,
-        domain: Domain | None = None,  # noqa: ARG002
-    ) -> PrivacyGuarantee:
+    def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
         """ε; with a reason to stay on benchmarks where the number of rows has to be public."""
         if not self.needs_public_rows:
             return PrivacyGuarantee("dp", epsilon)
@@ -182,17 +177,14 @@ class PrivBayes(TableModel):
         shares = split(left - paid * step_price, [1] * len(sets))
         measured = curator.tabulate(dict(zip(sets, shares, strict=True)))
         rows = estimated_rows(measured)
-        tables = [self._without_negatives(one, rows) for one in measured]
+        if self.negatives == "clipped":
+            tables = [np.maximum(one.table, 0).astype(np.float64) for one in measured]
+        else:
+            total = float(max(1, rows))
+            tables = [project_to_simplex(one.table, total=total) for one in measured]
         network = [_conditional(one, sets, tables) for one in families]
-        return SyntheticTable(
-            attributes=names,
-            codes=sample_network(network, self.rows_to_draw(rows), rng, sizes),
-            measured=measured,
-            cliques=sets,
-            links=overlap_links(sets),
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
-        )
+        codes = sample_network(network, self.rows_to_draw(rows), rng, sizes)
+        return self.released_table(curator.domain, rng, codes, measured, sets, overlap_links(sets))
 
     def _useful_cells(self, sizes: Sizes, signal: float) -> int:
         """Most cells of a table; ``signal`` is N·ε2, of units at distance 1."""
@@ -213,11 +205,6 @@ class PrivBayes(TableModel):
             return FScore()
         levels = sizes[family.child], prod(sizes[name] for name in family.parents)
         return MutualInformation(public, binary=min(levels) <= 2)
-
-    def _without_negatives(self, noisy: NoisyMarginal, rows: int) -> FloatArray:
-        if self.negatives == "clipped":
-            return np.maximum(noisy.table, 0).astype(np.float64)
-        return project_to_simplex(noisy.table, total=float(max(1, rows)))
 
 
 def _conditional(

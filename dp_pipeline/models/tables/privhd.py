@@ -278,16 +278,8 @@ class PrivHd(TableModel):
         public = structure.rows
         tables = clique_counts(measured, total=None if public is None else max(1.0, public))
         rows = float(tables[tree.cliques[0]].sum()) if public is None else public
-        table = SyntheticTable(
-            attributes=names,
-            codes=join_cliques(tree, tables, self.rows_to_draw(rows), rng, sizes),
-            measured=measured,
-            cliques=tree.cliques,
-            links=tree.links,
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
-        )
-        return self.with_twins(table)
+        codes = join_cliques(tree, tables, self.rows_to_draw(rows), rng, sizes)
+        return self.released_table(curator.domain, rng, codes, measured, tree.cliques, tree.links)
 
     def _tuned(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
         """A network by gaps from independence: nothing in it needs the number of rows."""
@@ -335,7 +327,11 @@ class PrivHd(TableModel):
                 }
             )
             if plan.filter:
-                thresholds = {pair: self._threshold(pair, sizes, rows) for pair in pairs}
+                # Of n·I, in the unit of scores.
+                thresholds: dict[Names, int] = {
+                    (i, j): int(rows * UNIT * self.phi**2 * (min(sizes[i], sizes[j]) - 1) / 2)
+                    for i, j in pairs
+                }
                 pairs = high_pass(session, thresholds, epsilon=plan.filter)
             network = drawn_network(session, growth, pairs, plan)
             growth = network.growth
@@ -346,8 +342,3 @@ class PrivHd(TableModel):
         return paper_plan(
             self.variant, epsilon, attributes=attributes, kappa=self.kappa or Fraction(2)
         )
-
-    def _threshold(self, pair: Names, sizes: Sizes, rows: int) -> int:
-        """Of n·I, in the unit of scores."""
-        freedom = min(sizes[name] for name in pair) - 1
-        return int(rows * UNIT * self.phi**2 * freedom / 2)

@@ -117,14 +117,9 @@ class PriView(TableModel):
         tables = view_tables(measured)
         rows = self.rows_to_draw(float(next(iter(tables.values())).sum()))
         network = view_network(tables, sizes, most_cells=self.family_cells)
-        return SyntheticTable(
-            attributes=tuple(sizes),
-            codes=sample_network(network, rows, rng, sizes),
-            measured=measured,
-            cliques=views,
-            links=overlap_links(views),
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
+        codes = sample_network(network, rows, rng, sizes)
+        return self.released_table(
+            curator.domain, rng, codes, measured, views, overlap_links(views)
         )
 
     def answer(self, table: SyntheticTable, attributes: Names) -> FloatArray:

@@ -80,15 +80,8 @@ class ThresholdFilter(TableModel):
             empty_cells=self.empty_cells,
         )
         kept = curator.sparse_table(names, threshold=threshold, epsilon=left)
-        return SyntheticTable(
-            attributes=names,
-            codes=_drawn(kept, self.rows_to_draw(float(of_rows.table)), rng),
-            measured=(of_rows,),
-            cliques=(names,),
-            links=(),
-            domain=curator.domain,
-            seed=int(rng.integers(1 << 62)),
-        )
+        codes = _drawn(kept, self.rows_to_draw(float(of_rows.table)), rng)
+        return self.released_table(curator.domain, rng, codes, (of_rows,), (names,))
 
 
 def _drawn(kept: SparseTable, rows: int, rng: np.random.Generator) -> IntArray:

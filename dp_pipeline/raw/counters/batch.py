@@ -45,7 +45,7 @@ Answer = tuple[IntArray, ...]
 
 
 @dataclass(frozen=True)
-class Recoding:
+class BatchRecoding:
     """What is done to the codes of every row before it is looked at: levels put into groups, then
     attributes more, which a row's own others decide.
     """
@@ -62,7 +62,7 @@ class Recoding:
 
 
 @dataclass(frozen=True)
-class Question:
+class BatchQuery:
     """One question, as ``gate.counter`` has them, and how the rows are recoded before.
 
     kind        the name of the method there
@@ -75,7 +75,7 @@ class Question:
     arguments: tuple[Any, ...]
     axes: frozenset[str] = frozenset()
     cells: frozenset[str] = frozenset()
-    recodings: tuple[Recoding, ...] = ()
+    recodings: tuple[BatchRecoding, ...] = ()
 
     @property
     def prepared_cells(self) -> frozenset[str]:
@@ -99,7 +99,7 @@ class Batch:
     Damaged when an array has another length or a value that preparation does not write.
 
     >>> batch = Batch(coordinates={}, codes={"sex": np.array([0, 1, 1])}, sizes={"sex": 2}, rows=3)
-    >>> batch.answer(Question("count", ((("sex",),),), cells=frozenset({"sex"})))
+    >>> batch.answer(BatchQuery("count", ((("sex",),),), cells=frozenset({"sex"})))
     (array([1, 2]),)
     """
 
@@ -120,7 +120,7 @@ class Batch:
         if not sound:
             raise Damaged("counter: expected columns as preparation writes them, got others")
 
-    def recoded(self, recoding: Recoding) -> Batch:
+    def recoded(self, recoding: BatchRecoding) -> Batch:
         """The same rows in other words, as far as their attributes are here."""
         groupings = {name: g for name, g in recoding.groupings.items() if name in self.codes}
         codes, sizes = dict(self.codes), dict(self.sizes)
@@ -143,7 +143,7 @@ class Batch:
         groups = np.array(one.groups, dtype=np.min_scalar_type(one.size - 1))
         return groups[keys_of(codes, sizes, one.attributes, slice(0, self.rows))]
 
-    def answer(self, question: Question) -> Answer:
+    def answer(self, question: BatchQuery) -> Answer:
         """What ``gate.counter`` says of its method, unsealed. The recoding is not done here."""
         return self._ANSWERS[question.kind](self, *question.arguments)
 
@@ -207,7 +207,7 @@ class Batch:
     }
 
 
-def joined(question: Question, one: Answer, other: Answer) -> Answer:
+def joined(question: BatchQuery, one: Answer, other: Answer) -> Answer:
     """The answer about two batches together, neither of which is empty; ``one`` is used up."""
     match question.kind:
         case "occupied":

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from dp_pipeline.raw.counters.batch import Question
+from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import Fold, Partial
 from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
@@ -92,7 +92,7 @@ class CheckedRows:
     def checked(self, fold: Fold) -> Fold:
         """An engine over these rows that gives no answer of a file before it was checked."""
 
-        def answers(questions: Sequence[Question]) -> Partial:
+        def answers(questions: Sequence[BatchQuery]) -> Partial:
             stages = frozenset[str]().union(*(one.stages for one in questions))
             # The number of rows is in all tables; one that is checked tells it.
             return self.beside(lambda: fold(questions), stages or self._stages[-1:])

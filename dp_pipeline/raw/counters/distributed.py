@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from dp_pipeline.raw.clusters import PACKED, dask_client, packed, spark_session, told, unpacked
-from dp_pipeline.raw.counters.batch import Question
+from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import Fold, Partial, added
 from dp_pipeline.raw.counters.stream import StoredRows
 
@@ -33,7 +33,7 @@ def in_dask(stored: StoredRows, address: str = "") -> Fold:
     """
     client = dask_client(address)
 
-    def fold(questions: Sequence[Question]) -> Partial:
+    def fold(questions: Sequence[BatchQuery]) -> Partial:
         # A task, and not scattered: what one worker alone has dies with it; a task is done again.
         asked = client.submit(pickle.loads, pickle.dumps((stored, tuple(questions))), pure=False)
         partials = [
@@ -64,7 +64,7 @@ def in_spark(stored: StoredRows, address: str = "") -> Fold:
     session = spark_session(address)
     parts = max(1, min(len(stored.groups), 2 * (os.cpu_count() or 1) if not address else 64))
 
-    def fold(questions: Sequence[Question]) -> Partial:
+    def fold(questions: Sequence[BatchQuery]) -> Partial:
         asked = tuple(questions)
 
         def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -86,7 +86,7 @@ def in_spark(stored: StoredRows, address: str = "") -> Fold:
     return fold
 
 
-def _answered(asked: tuple[StoredRows, tuple[Question, ...]], first: int) -> Partial:
+def _answered(asked: tuple[StoredRows, tuple[BatchQuery, ...]], first: int) -> Partial:
     """On a worker: a few batches."""
     stored, questions = asked
     return stored.answered(
@@ -94,7 +94,7 @@ def _answered(asked: tuple[StoredRows, tuple[Question, ...]], first: int) -> Par
     )
 
 
-def _summed(asked: tuple[StoredRows, tuple[Question, ...]], partials: list[Partial]) -> Partial:
+def _summed(asked: tuple[StoredRows, tuple[BatchQuery, ...]], partials: list[Partial]) -> Partial:
     """On a worker: what others have counted, put together. What they hold is not written to."""
     return added(asked[1], pickle.loads(pickle.dumps(partials)))  # noqa: S301
 

@@ -14,7 +14,7 @@ import numpy as np
 from dp_pipeline.gate import checks
 from dp_pipeline.gate.counter import MOST_GRID_CELLS, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.raw.counters.batch import Answer, Batch, Question, Recoding, joined
+from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery, BatchRecoding, joined
 from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.domain import Domain
@@ -24,18 +24,18 @@ from dp_pipeline.spec.errors import BoundaryViolation
 Partial = list[Answer | None]
 """One answer a question; None where no row was looked at."""
 
-Fold = Callable[[Sequence[Question]], Partial]
+Fold = Callable[[Sequence[BatchQuery]], Partial]
 """An engine: every question about all rows, each row looked at once a question."""
 
 Require = Callable[[Collection[str] | None], None]
 """Damaged unless the stored tables of some stages, of all for None, are as they were stored."""
 
 
-def answered(batch: Batch, questions: Sequence[Question]) -> Partial:
+def answered(batch: Batch, questions: Sequence[BatchQuery]) -> Partial:
     """The answers of one batch, which is recoded once for the questions that agree on how."""
     if not batch.rows:
         return [None] * len(questions)
-    known: list[tuple[tuple[Recoding, ...], Batch]] = [((), batch)]
+    known: list[tuple[tuple[BatchRecoding, ...], Batch]] = [((), batch)]
     answers: Partial = []
     for question in questions:
         found = next((rows for how, rows in known if how == question.recodings), None)
@@ -48,7 +48,7 @@ def answered(batch: Batch, questions: Sequence[Question]) -> Partial:
     return answers
 
 
-def added(questions: Sequence[Question], partials: Iterable[Partial]) -> Partial:
+def added(questions: Sequence[BatchQuery], partials: Iterable[Partial]) -> Partial:
     """The answers about the rows of all partials together."""
     totals: Partial = [None] * len(questions)
     for partial in partials:
@@ -75,7 +75,7 @@ class FoldCounter:
         domain: Domain,
         fold: Fold,
         *,
-        recodings: tuple[Recoding, ...] = (),
+        recodings: tuple[BatchRecoding, ...] = (),
         fingerprint: str = "",
         require: Require | None = None,
     ) -> None:
@@ -121,7 +121,7 @@ class FoldCounter:
         """
         checks.require_groupings(self._domain, groupings)
         grouped = {name: one.of(self._domain[name]) for name, one in groupings.items()}
-        return self._recoded(self._domain.replaced(grouped), Recoding(groupings=groupings))
+        return self._recoded(self._domain.replaced(grouped), BatchRecoding(groupings=groupings))
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> FoldCounter:
         """The same rows with attributes more; see ``Counter``. A byte or more a row for each.
@@ -131,9 +131,9 @@ class FoldCounter:
         checks.require_derived(self._domain, derived)
         added = tuple(one.named(name) for name, one in derived.items())
         domain = Domain((*self._domain, *added), self._domain.constraints)
-        return self._recoded(domain, Recoding(derived=derived))
+        return self._recoded(domain, BatchRecoding(derived=derived))
 
-    def _recoded(self, domain: Domain, recoding: Recoding) -> FoldCounter:
+    def _recoded(self, domain: Domain, recoding: BatchRecoding) -> FoldCounter:
         return FoldCounter(domain, self._fold, recodings=(*self._recodings, recoding))
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
@@ -231,11 +231,11 @@ class FoldCounter:
     def _answer(
         self, kind: str, *arguments: object, axes: Iterable[str] = (), cells: Iterable[str] = ()
     ) -> Answer:
-        question = Question(kind, arguments, frozenset(axes), frozenset(cells), self._recodings)
+        question = BatchQuery(kind, arguments, frozenset(axes), frozenset(cells), self._recodings)
         (answer,) = self._fold([question])
         return self._of_nobody(question) if answer is None else answer
 
-    def _of_nobody(self, question: Question) -> Answer:
+    def _of_nobody(self, question: BatchQuery) -> Answer:
         """The answer where there is no row."""
         nothing = np.zeros(0, dtype=np.int64)
         return Batch(
@@ -256,7 +256,7 @@ class NobodysRows(FoldCounter):
         self.stages: frozenset[str] = frozenset()
         super().__init__(domain, self._noted)
 
-    def _noted(self, questions: Sequence[Question]) -> Partial:
+    def _noted(self, questions: Sequence[BatchQuery]) -> Partial:
         self.stages = self.stages.union(*(one.stages for one in questions))
         return [None] * len(questions)
 

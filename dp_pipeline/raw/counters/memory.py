@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.raw.counters.batch import Batch, Recoding
+from dp_pipeline.raw.counters.batch import Batch, BatchRecoding
 from dp_pipeline.raw.counters.checked import CheckedRows
 from dp_pipeline.raw.counters.fold import FoldCounter, answered
 from dp_pipeline.raw.counters.stream import StoredRows
@@ -95,7 +95,7 @@ class MemoryCounter(FoldCounter):
             fingerprint=fingerprint,
         )
 
-    def _recoded(self, domain: Domain, recoding: Recoding) -> MemoryCounter:
+    def _recoded(self, domain: Domain, recoding: BatchRecoding) -> MemoryCounter:
         """The rows are recoded once, for all questions: a byte or more a row and attribute."""
         rows = self._batch.recoded(recoding)
         return MemoryCounter(domain, coordinates=rows.coordinates, codes=rows.codes, rows=rows.rows)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dp_pipeline.raw.counters.batch import MOST_ROWS, Batch, Question
+from dp_pipeline.raw.counters.batch import MOST_ROWS, Batch, BatchQuery
 from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, Require, added, answered
 from dp_pipeline.raw.stages import file_mark
 from dp_pipeline.raw.workers import MOST_THREADS
@@ -70,7 +70,7 @@ class StoredRows:
         """Of all rows."""
         return sum(rows for _, _, rows in self.groups)
 
-    def answered(self, batches: Iterable[int], questions: Sequence[Question]) -> Partial:
+    def answered(self, batches: Iterable[int], questions: Sequence[BatchQuery]) -> Partial:
         """The answers about some batches together. Damaged where a file is not what it was."""
         axes = sorted(frozenset().union(*(one.axes for one in questions)))
         cells = sorted(frozenset().union(*(one.prepared_cells for one in questions)))
@@ -128,7 +128,7 @@ class StreamCounter(FoldCounter):
 def in_threads(stored: StoredRows) -> Fold:
     """The engine of this machine: a thread a core, each with its own sums."""
 
-    def fold(questions: Sequence[Question]) -> Partial:
+    def fold(questions: Sequence[BatchQuery]) -> Partial:
         # Whoever is ready takes the next batch: an iterator gives each number to one of them.
         batches = iter(range(len(stored.groups)))
         threads = min(len(stored.groups), os.cpu_count() or 1, MOST_THREADS)

@@ -1,6 +1,6 @@
 """PostgreSQL, in a transaction that can only read.
 
-Selection: how the declared columns are asked of one database, and as what they come back.
+SelectStatement: how the declared columns are asked of one database, and as what they come back.
 
 Queries: one SELECT of a database that cannot be written to from here, read in batches.
 
@@ -39,17 +39,17 @@ from dp_pipeline.raw.sources.reading import (
 )
 from dp_pipeline.raw.values import PLAIN
 from dp_pipeline.spec.clock import Signs
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.draft import FoundColumn, FoundKind
-from dp_pipeline.spec.errors import DeclarationError, SourceError
-from dp_pipeline.spec.source import Source
-from dp_pipeline.spec.url import (
+from dp_pipeline.spec.database import (
     EXPECTED_DATABASE,
     EXPECTED_DRIVER,
     database_name,
     database_url,
     has_driver,
 )
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.draft import FoundColumn, FoundKind
+from dp_pipeline.spec.errors import DeclarationError, SourceError
+from dp_pipeline.spec.source import Source
 
 Cell = bytes | memoryview | int | float | None
 
@@ -58,7 +58,7 @@ _FIRST_ROUNDED = 2.0**53
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectStatement:
     """One statement and the types of its columns, known before a row was read.
 
     types   column → int64, double, or binary: text, judged cell by cell
@@ -163,7 +163,7 @@ def postgresql_engine(url: URL) -> Engine:
     return create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": seconds})
 
 
-def postgresql_selection(connection: Connection, spec: DatasetSpec) -> Selection:
+def postgresql_selection(connection: Connection, spec: DatasetSpec) -> SelectStatement:
     """Look at the names and types of the query's columns, at no row.
 
     SourceError where a column is not there or is neither text, number, truth value nor date, where
@@ -184,7 +184,7 @@ def postgresql_selection(connection: Connection, spec: DatasetSpec) -> Selection
     ]
     statement = around(spec.source.query, ", ".join(columns))
     times = {one: _TIMES[types[one]] for one in spec.times if types[one] in _TIMES}
-    return Selection(statement, found, person=spec.protection.column, times=times)
+    return SelectStatement(statement, found, person=spec.protection.column, times=times)
 
 
 def _sign(spec: DatasetSpec, name: str, type_: str) -> str:
@@ -242,7 +242,7 @@ def sqlite_engine(url: URL) -> Engine:
     )
 
 
-def sqlite_selection(connection: Connection, spec: DatasetSpec) -> Selection:
+def sqlite_selection(connection: Connection, spec: DatasetSpec) -> SelectStatement:
     """Look at the columns of the query, at no row; SourceError where one is not there."""
     connection.exec_driver_sql("PRAGMA query_only = ON")
     described = connection.exec_driver_sql(around(spec.source.query, "*") + " LIMIT 0")
@@ -256,7 +256,7 @@ def sqlite_selection(connection: Connection, spec: DatasetSpec) -> Selection:
     statement = around(spec.source.query, ", ".join(map(_bounded, declared)))
     types = dict.fromkeys(declared, pa.binary())
     signs = {name: one for name in declared for one in spec.signs_of(name)}
-    return Selection(statement, types, person=spec.protection.column, signs=signs)
+    return SelectStatement(statement, types, person=spec.protection.column, signs=signs)
 
 
 def _bounded(name: str) -> str:
@@ -364,7 +364,7 @@ def _reason(error: Exception) -> str:
     return next(known, "an error of the database")
 
 
-def _tables(connection: Connection, selection: Selection) -> Iterator[pa.Table]:
+def _tables(connection: Connection, selection: SelectStatement) -> Iterator[pa.Table]:
     schema = pa.schema(selection.types)
     # On PostgreSQL a cursor of the server: the rows are never here all at once but as columns.
     options = {"stream_results": True, "max_row_buffer": BATCH_ROWS, "no_parameters": True}
@@ -375,7 +375,7 @@ def _tables(connection: Connection, selection: Selection) -> Iterator[pa.Table]:
         yield _timed(pa.Table.from_batches([batch]), selection)
 
 
-def _timed(table: pa.Table, selection: Selection) -> pa.Table:
+def _timed(table: pa.Table, selection: SelectStatement) -> pa.Table:
     """The same with days and times as such."""
     for name, type_ in selection.times.items():
         cells = converted_times(table.column(name).cast(pa.string()), type_)
@@ -384,13 +384,13 @@ def _timed(table: pa.Table, selection: Selection) -> pa.Table:
 
 
 def _batch(
-    columns: Iterable[tuple[Cell, ...]], schema: pa.Schema, selection: Selection
+    columns: Iterable[tuple[Cell, ...]], schema: pa.Schema, selection: SelectStatement
 ) -> pa.RecordBatch:
     arrays = [_column(cells, one, selection) for cells, one in zip(columns, schema, strict=True)]
     return pa.record_batch(arrays, schema=schema)
 
 
-def _column(cells: tuple[Cell, ...], field: pa.Field, selection: Selection) -> pa.Array:
+def _column(cells: tuple[Cell, ...], field: pa.Field, selection: SelectStatement) -> pa.Array:
     if not pa.types.is_binary(field.type):
         return pa.array(cells, field.type)
     if field.name == selection.person:
