@@ -120,6 +120,7 @@ class CountedFits(BaseEstimator):  # type: ignore[misc]
                 "where they are of the same rows, and each further one adds its own: a grid search "
                 "makes candidates times folds, and one more; with `population` a ledger adds them "
                 "up, and refuses what is too much",
-                stacklevel=4,
+                # From here to whoever called ``fit``.
+                stacklevel=6,
             )
         return f"{promise}; fit {many} of it and its clones: ε={total} in all"

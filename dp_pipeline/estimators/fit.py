@@ -16,6 +16,7 @@ import numpy as np
 
 from dp_pipeline import __version__
 from dp_pipeline.estimators.discovery import widest
+from dp_pipeline.estimators.parameters import is_fit_for_release
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
@@ -23,7 +24,6 @@ from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
 from dp_pipeline.models.base import Coarse, Fitted, Model, PrivacyGuarantee, fit
 from dp_pipeline.publish.home import find_home
-from dp_pipeline.publish.release import TRANSCRIPT
 from dp_pipeline.raw.counters.fold import NobodysRows
 from dp_pipeline.release.accountant import Accountant, Spend, rho_costs
 from dp_pipeline.release.bundle import PRIOR
@@ -171,7 +171,7 @@ def run_charged(
             reservation.die(f"the fit ended in {type(error).__name__}")
             raise
         rows = _rows(fitted.spends, charge.currency, paid_in=of.guarantee.currency)
-        reservation.settle(rows, facts={TRANSCRIPT: transcript.chain})
+        reservation.settle(rows, facts={"transcript": transcript.chain})
     return fitted
 
 
@@ -202,7 +202,7 @@ def require_account(
             f"population {account.population}: expected an account that protects {unit} under "
             f"{relation}, got {account.unit} under {account.relation}"
         )
-    if account.purpose == "release" and type(noise) not in FIT_FOR_RELEASE:
+    if account.purpose == "release" and not is_fit_for_release(noise):
         raise DeclarationError(
             f"population {account.population}: noise: expected a source fit for sensitive data "
             f"({' or '.join(source.name for source in FIT_FOR_RELEASE)}), got another"
@@ -281,7 +281,7 @@ def charge_of(
             "relation": account.relation,
             "purpose": account.purpose,
             "noise": noise.name,
-            "fit_for_release": "yes" if noise.fit_for_release else "no",
+            "fit_for_release": "yes" if is_fit_for_release(noise) else "no",
             "code": f"dp_pipeline {__version__}",
             **({} if of.public is None else {PRIOR: f"frame {of.public.digest}"}),
             **facts,

@@ -311,22 +311,18 @@ def _shares(codes: IntArray, cells: int) -> FloatArray:
 
 
 def _dependence(one: IntArray, other: IntArray) -> float:
-    """Cramér's V of two columns, √(χ²/(n·(least number of levels − 1))); 0 where one is constant.
+    """Cramér's V of two columns; 0 where one is constant.
 
     >>> _dependence(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
     1.0
     """
-    if not len(one):
-        return 0.0
-    width = int(other.max()) + 1
-    counts = np.bincount(one * width + other, minlength=(int(one.max()) + 1) * width)
-    table = counts.reshape(-1, width).astype(np.float64)
-    table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
-    least = min(table.shape) - 1
-    if least < 1:
-        return 0.0
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    return math.sqrt(float(((table - expected) ** 2 / expected).sum()) / (table.sum() * least))
+    from scipy.stats.contingency import association
+
+    width = int(other.max(initial=0)) + 1
+    counts = np.bincount(one * width + other, minlength=width)
+    table = np.pad(counts, (0, -len(counts) % width)).reshape(-1, width)
+    table = table[table.any(axis=1)][:, table.any(axis=0)]
+    return float(association(table, method="cramer")) if min(table.shape) > 1 else 0.0
 
 
 def _points(real: Any, names: Sequence[str], view: ClusterView) -> tuple[FloatArray, FloatArray]:

@@ -92,10 +92,12 @@ class PrivateEstimator(CountedFits):
         rows = prepared_rows(fit.spec.domain, values, refuse=refuse) if is_early else None
         if refines is not None:
             fit = refines.refined_by(fit, self.noise)
-        promise = self._counted(self._promise(fit), fit)
+        promise = self._promise(fit)
 
         def run(transcript: Transcript) -> Fitted:
-            nonlocal fit
+            nonlocal fit, promise
+            # What was refused before has cost nothing, and is no fit.
+            promise = self._counted(promise, fit)
             looks: tuple[Spend, ...] = ()
             if fit.spec.to_discover:
                 spec, looks = find_domain(fit.spec, values, noise)
@@ -179,7 +181,9 @@ def declared_model(
     arguments = {"nominal_rows": "nominal_rows", "plan_from": "plan_from", "prior": "prior of fit"}
     for name, where in {**elsewhere, **arguments}.items():
         if name in texts:
-            raise DeclarationError(f"method_params: {name} is set by {where}, got it here")
+            raise DeclarationError(
+                f"method_params: expected no {name}: it is set by {where}, got one"
+            )
     if estimator.nominal_rows is not None and "nominal_rows" in _parameters_of(method):
         texts["nominal_rows"] = str(estimator.nominal_rows)
     return from_text(MODELS[method], {**texts, **learned, **own}, of=method)

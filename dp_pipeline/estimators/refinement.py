@@ -18,6 +18,7 @@ import os
 import threading
 from dataclasses import dataclass, replace
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -34,10 +35,10 @@ from dp_pipeline.estimators.fit import (
 from dp_pipeline.estimators.parameters import is_fit_for_release
 from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
+from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Coarse, Fitted
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.publish.home import find_home
 from dp_pipeline.publish.release import ROWS
 from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -76,7 +77,7 @@ class FinishedFit:
     fitted       what it gave
     began        randomness as it was when the fit began
     transcript   all questions and noisy answers
-    draw         which rows it was of; None where it can never be refined
+    draw         what is known of its rows; None where it can never be refined
     is_fit       whether its noise may protect persons
     """
 
@@ -161,67 +162,28 @@ def finished_fit(kind: type, refines: object) -> FinishedFit:
     return found
 
 
-class DrawHere:
-    """A draw that nobody but this process knows of: no ledger was told.
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """A draw that one other fit may refine.
 
-    Pickles, deep copies and forked processes know nothing: what is refined in one of them could be
-    refined in another one too.
+    population   who has paid for it; None: nobody, so that this process alone knows of it
+    key          that of the ledger; empty where nobody has paid
     """
 
-    def __init__(self, rows: str = "") -> None:
-        self._rows, self._process, self._once = rows, os.getpid(), threading.Lock()
-
-    def __reduce__(self) -> tuple[type[DrawHere], tuple[()]]:
-        return DrawHere, ()
-
-    def require_same_rows(self, rows: str) -> None:
-        """DeclarationError for other rows, and in a process that does not know which they were."""
-        if not self._rows or self._process != os.getpid():
-            raise DeclarationError(
-                "refines: expected the very object that was fitted in this process, got a copy: "
-                "nobody knows whether another one was refined; only with `population` a ledger does"
-            )
-        _require_equal(self._rows, rows)
-
-    def take(self) -> None:
-        """Refine it, once; DeclarationError for the second time, in whatever thread."""
-        if not self._once.acquire(blocking=False):
-            raise refined_already()
+    population: str | None = None
+    key: str = ""
 
 
-@dataclass(frozen=True)
-class DrawInLedger:
-    """A draw that a population has paid for, under a key of its ledger."""
+_HERE: WeakKeyDictionary[Draw, tuple[str, threading.Lock]] = WeakKeyDictionary()
+"""Draws that nobody has paid for → fingerprints of their rows, and whether they were refined.
 
-    population: str
-    key: str
-
-    def require_same_rows(self, rows: str) -> None:
-        """DeclarationError for other rows, and in another home.
-
-        Whether it was refined is asked once, by who reserves the key of the refinement.
-        """
-        ledger = find_home().ledger
-        past = ledger.history(self.key)
-        if not past:
-            raise DeclarationError(
-                f"refines: expected a fit that the ledger in {ledger.folder} knows, got another"
-            )
-        _require_equal(past[0].facts.get(ROWS, ""), rows)
-
-
-Draw = DrawHere | DrawInLedger
+Pickles, deep copies and forked processes are not there: what is refined in one of them could be
+refined in another one too.
+"""
+os.register_at_fork(after_in_child=_HERE.clear)
 
 _SECRET = uuid4().bytes
 """Of this process, for fingerprints that stay in it."""
-
-
-def _require_equal(known: str, rows: str) -> None:
-    """Said in the same words whatever the rows are; whoever fits holds them."""
-    if not hmac.compare_digest(known, rows):
-        raise DeclarationError(
-            "X: expected the very rows of the fit that is refined, prepared alike, got others"
-        )
 
 
 def drawn(
@@ -246,37 +208,58 @@ def drawn(
     """
     transcript = Transcript()
     before = None if refines is None else refines.draw
+    if before is not None and before.population != population:
+        payer = "nobody" if population is None else f"population {population}"
+        raise DeclarationError(
+            f"refines: expected a fit that {payer} paid for, as for this one, got another"
+        )
     if population is None:
-        here = None if rows is None else DrawHere(rows.fingerprint(_SECRET))
-        if before is not None:
-            _take_here(fit, here, before)
+        here = None if rows is None else Draw()
+        if here is not None and rows is not None:
+            _HERE[here] = rows.fingerprint(_SECRET), threading.Lock()
+            if before is not None:
+                _take_here(fit, before, _HERE[here][0])
         return run(transcript), transcript, here
     ledger, account = require_account(fit, population, noise)
     facts = {} if rows is None else {ROWS: rows.fingerprint(ledger.key(account.population))}
     key = uuid4().hex
-    if before is not None:
-        if not isinstance(before, DrawInLedger) or before.population != population:
-            raise _paid_otherwise(population)
-        before.require_same_rows(facts[ROWS])
+    if before is not None and fit.refines is not None:
+        # Whether it was refined is asked once, by who reserves the key of the refinement.
+        _require_known(before, facts[ROWS], ledger)
         key = refinement_digest(population, before.key)
-        assert fit.refines is not None
         facts |= {REFINES: before.key, REFINED_FROM: epsilon_text(fit.refines.epsilon)}
     charge = charge_of(fit, account, noise, key=key, facts=facts)
     fitted = run_charged(fit, run, transcript, ledger, charge)
-    return fitted, transcript, None if rows is None else DrawInLedger(population, key)
+    return fitted, transcript, None if rows is None else Draw(population, key)
 
 
-def _take_here(fit: PrivateFit, draw: DrawHere | None, refines: Draw) -> None:
-    if draw is None or not isinstance(refines, DrawHere):
-        raise _paid_otherwise(None)
-    refines.require_same_rows(draw._rows)  # noqa: SLF001
+def _require_known(draw: Draw, rows: str, ledger: Ledger) -> None:
+    past = ledger.history(draw.key)
+    if not past:
+        raise DeclarationError(
+            f"refines: expected a fit that the ledger in {ledger.folder} knows, got another"
+        )
+    _require_equal(past[0].facts.get(ROWS, ""), rows)
+
+
+def _take_here(fit: PrivateFit, draw: Draw, rows: str) -> None:
+    """Refine a draw that nobody has paid for, once, in whatever thread."""
+    if draw not in _HERE:
+        raise DeclarationError(
+            "refines: expected the very object that was fitted in this process, got a copy: "
+            "nobody knows whether another one was refined; only with `population` a ledger does"
+        )
+    known, once = _HERE[draw]
+    _require_equal(known, rows)
     # What cannot be drawn must not use up the one refinement.
     dry_run(fit)
-    refines.take()
+    if not once.acquire(blocking=False):
+        raise refined_already()
 
 
-def _paid_otherwise(population: str | None) -> DeclarationError:
-    payer = "nobody" if population is None else f"population {population}"
-    return DeclarationError(
-        f"refines: expected a fit that {payer} paid for, as for this one, got another"
-    )
+def _require_equal(known: str, rows: str) -> None:
+    """Said in the same words whatever the rows are; whoever fits holds them."""
+    if not hmac.compare_digest(known, rows):
+        raise DeclarationError(
+            "X: expected the very rows of the fit that is refined, prepared alike, got others"
+        )

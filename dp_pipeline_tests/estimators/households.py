@@ -47,6 +47,14 @@ class Hostile:
         raise RuntimeError("row 271828")
 
 
+class NoClass:
+    """An object whose class cannot be asked for."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("a row")
+
+
 def village(**columns: Any) -> pd.DataFrame:
     """The village with other values in some columns; a list is kept as it is, of any values."""
     kept = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,6 @@ import pytest
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon
-from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.release.clusters import Clusters
@@ -88,66 +87,6 @@ SAME_BOX = [
 def test_bounds_of_each_column_can_be_written_in_three_ways(bounds: object):
     box = domain_of(box_columns(bounds, ("x", "y"))).box(("x", "y"))
     assert [(side.lower, side.upper) for side in box] == [(0.0, 8.0), (-1.0, 1.0)]
-
-
-NO_BOUNDS: dict[str, Any] = {
-    "none": None,
-    "text": "0 8",
-    "texts": ("0", "8"),
-    "one number": 8,
-    "zero width": (1, 1),
-    "upside down": (8, 0),
-    "nan": [(0, 8), (0, float("nan"))],
-    "nan below": [(0, 8), (float("nan"), 0)],
-    "infinite": (0, float("inf")),
-    "too narrow for the steps": (1e15, 1e15 + 1),
-    "too few pairs": [(0, 8)],
-    "too many pairs": [(0, 8)] * 3,
-    "triples": [(0, 4, 8)] * 2,
-    "ragged": [(0, 8), (0,)],
-    "a column missing": {"x0": (0, 8)},
-    "a column too many": {"x0": (0, 8), "x1": (0, 8), "x2": (0, 8)},
-    "a pair of texts": {"x0": (0, 8), "x1": "08"},
-}
-
-
-@pytest.mark.parametrize("bounds", NO_BOUNDS.values(), ids=NO_BOUNDS)
-def test_what_is_no_box_is_refused_in_fit(bounds: object):
-    with pytest.raises(InvalidParameter, match=r"^bounds: .*expected .*got") as caught:
-        private(bounds=bounds).fit(VILLAGES)
-    assert "\n" not in str(caught.value)
-
-
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no epsilon": ({"epsilon": None}, "epsilon: expected"),
-    "no centres": ({"n_clusters": 0}, "n_clusters: expected a whole number in 1..10000, got 0"),
-    "half a centre": ({"n_clusters": 2.5}, "n_clusters"),
-    "true centres": ({"n_clusters": True}, "n_clusters"),
-    "too many centres": ({"n_clusters": 10**6}, "n_clusters: expected a whole number"),
-    "an unknown method": ({"method": "lloyd"}, "method: expected one of"),
-    "no method": ({"method": None}, "method: expected one of"),
-    "a method without centres": ({"method": "independent"}, "method: expected one of"),
-    "k twice": ({"method_params": {"k": 3}}, "k is set by n_clusters"),
-    "columns": ({"method_params": {"columns": "x0"}}, "columns is set by"),
-    "rows twice": ({"method_params": {"nominal_rows": 3}}, "nominal_rows is set by"),
-    "no starts": ({"method_params": {"starts": 0}}, "starts: expected"),
-    "an unknown parameter": ({"method_params": {"speed": 1}}, "expected parameters"),
-    "parameters in a list": ({"method_params": [1]}, "method_params: expected a mapping, got list"),
-    "rows that are no number": (
-        {"nominal_rows": "many", "method": "dpqt_kmeans"},
-        "nominal_rows: expected",
-    ),
-    "an unknown noise": ({"noise": "loud"}, "noise: expected"),
-    "noise that is a number": ({"noise": 7}, "noise: expected"),
-    "a noise class": ({"noise": SeededNoise}, "noise: expected"),
-}
-
-
-@pytest.mark.parametrize(("parameters", "words"), WRONG.values(), ids=WRONG)
-def test_a_wrong_parameter_is_refused_in_fit_and_not_before(parameters: dict[str, Any], words: str):
-    estimator = private(**parameters)
-    with pytest.raises(InvalidParameter, match=words):
-        estimator.fit(VILLAGES)
 
 
 def test_an_invalid_parameter_is_an_error_of_this_package_and_a_value_error():

@@ -18,6 +18,7 @@ from dp_pipeline.estimators.frames import features_of, numbers_of, stored
 from dp_pipeline.estimators.rows import declared_values, prepared_rows
 from dp_pipeline.raw.values import texts
 from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.estimators.households import NoClass
 
 NAN = float("nan")
 
@@ -151,14 +152,6 @@ class OtherText(str):
 
     def strip(self, *_: Any) -> Any:
         return [1]
-
-
-class NoClass:
-    """An object whose class cannot be asked for."""
-
-    @property
-    def __class__(self) -> Any:
-        raise RuntimeError("a row")
 
 
 @pytest.mark.parametrize("make", [lambda: None, lambda: 2.5, lambda: True, NoClass])

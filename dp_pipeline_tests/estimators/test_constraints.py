@@ -67,18 +67,3 @@ def test_rows_that_break_one_are_left_out():
     with pytest.raises(InvalidParameter, match="expected rows that keep constraints of age and"):
         copier(on_unknown="error").fit(people())
     copier(on_unknown="error").fit(kept)
-
-
-@pytest.mark.parametrize(
-    "parameters, words",
-    [
-        ({"constraints": {"never": [{"age": "[0, 15)", "state": "married"}]}}, "ends where bins"),
-        ({"constraints": {"never": [{"job": "a", "state": "married"}]}}, "attributes with"),
-        ({"constraints": "none of them"}, "constraints: expected a mapping"),
-        ({"method": "privbayes"}, "PrivBayes: expected no `constraints`"),
-    ],
-)
-def test_what_is_wrong_is_refused_in_one_line(parameters: dict[str, Any], words: str):
-    with pytest.raises(InvalidParameter, match=words) as refused:
-        copier(**parameters).fit(people())
-    assert len(str(refused.value).splitlines()) == 1

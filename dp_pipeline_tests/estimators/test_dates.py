@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.estimators import PrivateSynthesizer
-from dp_pipeline.estimators.parameters import InvalidParameter
 
 WEEKS = {"bounds": ["2026-01-01", "2026-12-31"], "every": "week"}
 DAYS = pd.date_range("2026-03-02", periods=7, freq="D")
@@ -70,19 +69,3 @@ def test_times_of_a_clock_are_cut_by_the_hours_of_its_zone() -> None:
     form = {"bounds": ["2026-03-04", "2026-03-04"], "every": "hour", "zone": "Europe/Zurich"}
     values = pd.Series(pd.to_datetime(["2026-03-04T11:30Z"]))
     assert fitted(values, form).marginal("day")["probability"].idxmax() == "2026-03-04T12"
-
-
-@pytest.mark.parametrize(
-    ("form", "said"),
-    [
-        ({"bounds": ["2026-01-01", "2026-12-31"]}, "every, bins or edges"),
-        ({"bounds": ["2026-12-31", "2026-01-01"], "every": "day"}, "bounds"),
-        ({"bounds": ["2026-01-01", "2026-12-31"], "every": "fortnight"}, "every"),
-        ({"bounds": ["2026-01-01", "2026-12-31"], "bins": 4, "zone": "Zurich"}, "zone"),
-        ({"bounds": ["2026-01-01", "2026-12-31"], "bins": 4, "integer": True}, "integer"),
-        ({"type": "date", "every": "day"}, "bounds"),
-    ],
-)
-def test_a_declaration_that_is_none_is_refused(form: dict[str, object], said: str) -> None:
-    with pytest.raises(InvalidParameter, match=said):
-        fitted(GIVEN["texts"], form)

@@ -61,67 +61,6 @@ def test_bins_can_be_written_in_many_ways(declared: object):
     assert column.levels is None
 
 
-WRONG: dict[str, Any] = {
-    "no levels": [],
-    "one text": "owner",
-    "a set": {"a", "b"},
-    "nothing": None,
-    "a fraction": 2.5,
-    "no size": 0,
-    "a true size": True,
-    "too large": 10**6,
-    "a level twice": ["a", "a"],
-    "a level twice as text": [1, "1"],
-    "a missing level": ["a", None],
-    "a level of another type": ["a", ("b",)],
-    "categories without any": pd.CategoricalDtype(),
-    "an empty mapping": {},
-    "levels and size": {"levels": [1], "size": 1},
-    "levels and bounds": {"levels": [1], "bounds": [0, 1], "bins": 2},
-    "a number that floats skip": [2**53 + 1, 0],
-    "a number that floats round to": [0, 2**53],
-    "a negative one": [-(2**53)],
-    "a float of that size": [1e22],
-    "a text of such a number": [str(2**53 + 1)],
-    "missing is such a number": {"levels": [1], "nullable": True, "missing": [str(2**60)]},
-    "bounds alone": {"bounds": [0, 1]},
-    "bins alone": {"bins": 4},
-    "bins and edges": {"bounds": [0, 1], "bins": 2, "edges": [0.5]},
-    "bounds of texts": {"bounds": ["0", "1"], "bins": 2},
-    "one edge": {"edges": [1]},
-    "edges outside": {"bounds": [0, 1], "edges": [2]},
-    "ragged edges": {"edges": [0, [1, 2]]},
-}
-
-
-@pytest.mark.parametrize("declared", WRONG.values(), ids=WRONG)
-def test_what_is_no_declaration_is_refused_in_fit(declared: object):
-    synthesizer = copier(domain={"tenure": declared})
-    with pytest.raises(
-        InvalidParameter, match=r"^domain: column 'tenure': expected .*got"
-    ) as caught:
-        synthesizer.fit(VILLAGE)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("domain", "words"),
-    [
-        ({}, "a mapping of column names to levels, bins or sizes, got no columns"),
-        (None, "a mapping of column names to levels, bins or sizes, got NoneType"),
-        (["tenure"], "a mapping of column names to levels, bins or sizes, got list"),
-        ({1.5: 2}, "texts or whole numbers as names of columns, got float"),
-        ({True: 2}, "texts or whole numbers as names of columns, got bool"),
-        ({1: 2, "1": 2}, "names that differ as texts, got one twice"),
-        ({"": 2}, "a name of every column, got an empty one: rename it"),
-    ],
-    ids=repr,
-)
-def test_no_columns_and_names_that_are_none_are_refused(domain: object, words: str):
-    with pytest.raises(InvalidParameter, match=f"^domain: expected {words}"):
-        copier(domain=domain).fit(VILLAGE)
-
-
 NAN = float("nan")
 TEXTS: list[tuple[object, str | None]] = [
     (" owner ", "owner"),

@@ -136,32 +136,3 @@ def test_constraints_hold_of_what_is_declared_beside_what_is_found():
     assert not ((table["sex"] == "f") & (table["walks"] == "no")).any()
     with pytest.raises(InvalidParameter, match="attributes with declared levels or bins"):
         copier(constraints={"never": [{"sex": "f", "zone": "Ried"}]}).fit(people())
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"discover": None}, "discover: expected {"),
-        ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
-        ({"discover": None, "delta": "small"}, "delta: expected a decimal number"),
-        ({"discover": {"epsilon": "big", "delta": 1e-9}}, "discover.epsilon: expected a decimal"),
-        ({"discover": {"epsilon": 1, "delta": 2}}, "discover.delta: expected a decimal number"),
-        ({"discover": {"delta": 1e-9}}, "discover: expected {"),
-        ({"discover": {"epsilon": 1}}, "expected a δ for levels"),
-        ({"discover": {"epsilon": 3, "delta": 1e-9}}, "an ε below that of the fit, 3, got 3"),
-        ({"domain": {"sex": ["f", "m"]}}, "expected a column of domain that says discover"),
-        (
-            {"domain": {"age": {"bounds": "discover", "bins": 4}}},
-            "expected no δ where no levels are discovered",
-        ),
-        ({"domain": {"age": {"bounds": "discover"}}}, "expected bins beside the bounds"),
-        ({"domain": {"zone": {"levels": "discover", "size": 3}}}, "column 'zone'"),
-        ({"domain": {"age": {"bounds": "discover", "bins": {"many": 3}}}}, "column 'age'"),
-        ({"domain": "find"}, "expected a mapping of column names"),
-    ],
-)
-def test_what_is_wrong_is_refused_in_one_line(parameters: dict[str, Any], words: str):
-    with pytest.raises(InvalidParameter) as refused:
-        copier(**parameters).fit(people())
-    assert words in str(refused.value)
-    assert len(str(refused.value).splitlines()) == 1

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from dp_pipeline.estimators import PrivateKMeans
-from dp_pipeline.estimators.parameters import InvalidParameter
 from dp_pipeline.spec.errors import NotDiscovered
 from dp_pipeline_tests.estimators.people import private
 
@@ -51,7 +50,6 @@ def test_some_bounds_may_be_declared():
     assert fitted.spends_[0].what == "bounds of y"
 
 
-@pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
 def test_declared_bounds_are_told_as_they_were():
     assert private().fit(villages() / 20).bounds_.tolist() == [[0, 8], [0, 8]]
 
@@ -59,26 +57,3 @@ def test_declared_bounds_are_told_as_they_were():
 def test_too_few_rows_to_see_are_refused_by_noisy_counts():
     with pytest.raises(NotDiscovered, match="bounds of x"):
         open_box().fit(villages()[:3])
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"discover": None}, "discover: expected {"),
-        ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
-        ({"discover": {"epsilon": 2}}, "an ε below that of the fit, 2, got 2"),
-        ({"discover": {"epsilon": 1, "delta": 1e-9}}, "no δ where no levels are discovered"),
-        ({"bounds": (0, 1)}, "expected a column with bounds to find"),
-        ({"bounds": {"x": "discover"}}, "expected a pair for each of the columns x, y"),
-        (
-            {"bounds": {"x": "discover", "z": (0, 1)}},
-            "expected a pair for each of the columns x, y",
-        ),
-        ({"bounds": "find"}, "bounds: expected (low, high)"),
-    ],
-)
-def test_what_is_wrong_is_refused_in_one_line(parameters: dict[str, Any], words: str):
-    with pytest.raises(InvalidParameter) as refused:
-        open_box(**parameters).fit(villages())
-    assert words in str(refused.value)
-    assert len(str(refused.value).splitlines()) == 1

@@ -23,6 +23,7 @@ from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.anonymity.ranking import Rfka
 from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector
 from dp_pipeline.metrics.disclosure import disclosure_report
+from dp_pipeline_tests.estimators.households import NoClass
 from dp_pipeline_tests.estimators.patients import (
     EDGES,
     ILL,
@@ -455,14 +456,6 @@ def test_a_grid_search_tries_several_k():
     scores = search.cv_results_["mean_test_score"]
     assert np.isnan(scores).tolist() == [False, False, True]
     assert search.best_params_["kanonymousselector__k"] in (2, 5)
-
-
-class NoClass:
-    """An object whose class cannot be asked for."""
-
-    @property
-    def __class__(self) -> Any:
-        raise RuntimeError("a row")
 
 
 def test_labels_in_another_order_of_bytes_are_labels_and_what_cannot_be_looked_at_is_none():

@@ -20,9 +20,6 @@ from dp_pipeline.estimators import synthetic_frames as frames_module
 from dp_pipeline.estimators.frames import frame_kind
 from dp_pipeline.estimators.private_estimator import WeakSignal
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
-"""Few rows are no news here."""
-
 MANY = 100
 DOMAIN: dict[str, Any] = {
     "visits": {"levels": [0, 1, 2], "nullable": True},

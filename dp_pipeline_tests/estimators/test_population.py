@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,29 +14,14 @@ from sklearn.model_selection import GridSearchCV
 
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.gate.noise import ExactNoise, SeededNoise
-from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.publish.home import HOME_VARIABLE, find_home
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.publish.home import HOME_VARIABLE
 from dp_pipeline.spec.amounts import rho_of
 from dp_pipeline.spec.errors import BudgetExceeded, NotDiscovered
+from dp_pipeline_tests.estimators.conftest import ACCOUNTS, DELTA
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
 from dp_pipeline_tests.instruments import IntArray, RecordingNoise
-
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
-"""Few rows are no news here."""
-
-RIDERS = Account("riders", "one row", "add_remove", "release", Fraction(1))
-CAPPED = Account("capped", "one row", "add_remove", "benchmark", Fraction(1))
-PUBLIC = Account("public", "one row", "add_remove", "benchmark", None)
-PERSONS = Account(
-    "persons", "at most 20 rows of a person, column user", "add_remove", "release", Fraction(1)
-)
-REPLACED = Account("replaced", "one row", "replace_one", "release", Fraction(1))
-CONCENTRATED = Account(
-    "concentrated", "one row", "add_remove", "release", Fraction(9), delta=Fraction(1, 10**9)
-)
-ACCOUNTS = (RIDERS, CAPPED, PUBLIC, PERSONS, REPLACED, CONCENTRATED)
-DELTA = Fraction(1, 10**9)
 
 
 class Interrupted(Exception):
@@ -51,17 +35,6 @@ class CrashingNoise(RecordingNoise):
         if self.draws:
             raise Interrupted("row 271828")
         return super().discrete_laplace(counts, scale)
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
-    """The ledger of a home where some accounts are open; sound at the end of the test."""
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
-    ledger = find_home().ledger
-    for account in ACCOUNTS:
-        ledger.open_account(account)
-    yield ledger
-    ledger.verify()
 
 
 def paid_by(population: str, **parameters: Any) -> Any:
@@ -144,8 +117,9 @@ def test_a_source_that_only_says_that_it_protects_is_refused_on_an_account_for_r
     assert ledger.balance("riders").spent == 0
 
 
-def test_seeded_noise_is_taken_on_a_benchmark_and_noted(ledger: Ledger):
-    quiet_fit(paid_by("public", noise="seeded:7"), VILLAGES)
+@pytest.mark.parametrize("noise", ["seeded:7", Silent()], ids=["a seed", "another source"])
+def test_other_noise_is_taken_on_a_benchmark_and_noted(ledger: Ledger, noise: object):
+    quiet_fit(paid_by("public", noise=noise), VILLAGES)
     assert ledger.entries("public")[-1].event == "settled"
     assert ledger.entries("public")[-2].facts["fit_for_release"] == "no"
 
@@ -163,7 +137,7 @@ def test_a_population_without_an_account_is_refused_and_told_how_to_open_one(
 ):
     with pytest.raises(InvalidParameter, match=r"dp-pipeline run. of a data set file"):
         paid_by(population).fit(VILLAGES)
-    assert set(ledger.populations()) == {account.population for account in ACCOUNTS}
+    assert set(ledger.populations()) == set(ACCOUNTS)
 
 
 def test_a_ledger_is_not_made_by_a_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -241,13 +215,9 @@ def test_samples_and_marginals_are_not_charged(ledger: Ledger):
 
 OPEN = {"tenure": {"levels": "discover"}, "rent": {"bounds": [0, 3000], "bins": {"quantiles": 2}}}
 FOUND = {"domain": OPEN, "discover": {"epsilon": "0.3", "delta": "0.000001"}}
-FINDING = Account(
-    "finding", "one row", "add_remove", "release", Fraction(9), delta_ceiling=Fraction(1, 10**6)
-)
 
 
 def test_a_discovery_is_charged_with_its_fit_in_epsilon_and_delta(ledger: Ledger):
-    ledger.open_account(FINDING)
     rows = pd.concat([VILLAGE] * 200)
     fitted = table_paid_by("finding", epsilon="2", **FOUND).fit(rows)
     reserve, settled = ledger.entries("finding")[-2:]
@@ -262,7 +232,6 @@ def test_a_discovery_is_charged_with_its_fit_in_epsilon_and_delta(ledger: Ledger
 
 
 def test_a_discovery_that_finds_nothing_has_spent_its_charge(ledger: Ledger):
-    ledger.open_account(FINDING)
     with pytest.raises(NotDiscovered):
         table_paid_by("finding", epsilon="0.5", **FOUND).fit(VILLAGE[:1])
     assert ledger.entries("finding")[-1].event == "dead"

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +13,8 @@ import pytest
 from sklearn.base import clone
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.publish.home import HOME_VARIABLE, find_home
+from dp_pipeline.ledger import Ledger
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
-
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
-"""Few rows are no news here."""
 
 LEVELS = [0, 1, 2, 3, 4, 5]
 CHAIN = dict.fromkeys("abcdef", LEVELS)
@@ -123,11 +116,11 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
         OTHERS,
         "expected no `plan_from` beside it",
     ),
-    "a name": ({"method_params": {"prior": "census"}}, None, "prior is set by prior of fit"),
+    "a name": ({"method_params": {"prior": "census"}}, None, "no prior: it is set by prior of fit"),
     "the window before": (
         {"method_params": {"plan_from": "previous"}},
         None,
-        "plan_from is set by plan_from, got it here",
+        "no plan_from: it is set by plan_from, got one",
     ),
     "columns to discover": (DISCOVERED, OTHERS, "prior: expected declared columns"),
 }
@@ -154,15 +147,6 @@ def test_public_rows_keep_constraints_as_all_rows_do() -> None:
     public = pd.concat([VILLAGE.assign(tenure="owner", children=[0, 1, 3, 3, 2, 1])] * 50)
     drawn = copier(constraints=never).fit(VILLAGE, prior=public).sample(500)
     assert not ((drawn["tenure"] == "owner") & (drawn["children"] == 3)).any()
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
-    ledger = find_home().ledger
-    ledger.open_account(Account("pure", "one row", "add_remove", "release", Fraction(1)))
-    yield ledger
-    ledger.verify()
 
 
 def test_the_ledger_is_told_which_public_rows_were_used(ledger: Ledger) -> None:

@@ -33,8 +33,6 @@ from dp_pipeline_tests.estimators.households import (
 )
 from dp_pipeline_tests.instruments import RecordingNoise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
-"""Few rows are no news here."""
 DELTA = Fraction(1, 10**9)
 PURE_METHODS = [name for name in METHODS if name not in CONCENTRATED]
 
@@ -255,46 +253,6 @@ def test_values_outside_the_declaration_raise_only_where_that_is_asked_for():
         asked.fit(village(tenure="271828"))
     with pytest.raises(InvalidParameter, match=r"^X: column 'rent': expected declared values"):
         asked.fit(village(rent=NAN))
-
-
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no epsilon": ({"epsilon": None}, "epsilon: expected"),
-    "a negative delta": ({"delta": -1e-9}, "delta: expected"),
-    "a large delta": ({"delta": "0.5"}, "delta: expected"),
-    "a true delta": ({"delta": True}, "delta: expected"),
-    "no delta at all": ({"delta": None}, "delta: expected"),
-    "an unknown method": ({"method": "magic"}, "method: expected one of"),
-    "a method of centres": ({"method": "dp_kmeans"}, "method: expected one of"),
-    "attributes twice": ({"method_params": {"attributes": "rent"}}, "attributes is set by"),
-    "an unknown parameter": ({"method_params": {"speed": 1}}, "expected parameters"),
-    "a clique over the cap": (
-        {"domain": {"tenure": 9}, "method_params": {"clique_cells": 4}},
-        "cliques of at most 4 cells, got tenure with 9",
-    ),
-    "a published variant": (
-        {"method": "privhd", "method_params": {"variant": "published"}},
-        "expected a sound variant",
-    ),
-    "a public number of rows": (
-        {"method": "privbayes", "method_params": {"score": "I"}},
-        "needs a public number of rows",
-    ),
-    "an unknown noise": ({"noise": "loud"}, "noise: expected"),
-    "an unknown rule": ({"on_unknown": "guess"}, "on_unknown: expected drop or error"),
-    "an error that is paid for": (
-        {"on_unknown": "error", "population": "riders"},
-        "on_unknown: expected drop where a population pays",
-    ),
-}
-
-
-@pytest.mark.parametrize(("parameters", "words"), WRONG.values(), ids=WRONG)
-def test_a_wrong_parameter_is_refused_in_fit_and_not_before(parameters: dict[str, Any], words: str):
-    noise = RecordingNoise()
-    synthesizer = copier(**{"noise": noise, **parameters})
-    with pytest.raises(InvalidParameter, match=words):
-        synthesizer.fit(VILLAGE)
-    assert not noise.draws
 
 
 TYPES: list[tuple[Any, str]] = [

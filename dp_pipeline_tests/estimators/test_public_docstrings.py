@@ -15,9 +15,6 @@ import pytest
 import dp_pipeline as dp
 from dp_pipeline import estimators
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
-"""Few rows are no news here."""
-
 PEOPLE = pd.DataFrame({"age": [30, 60, 70, 20] * 50, "height": [1.5, 1.6, 1.7, 1.8] * 50})
 LABELS = pd.Series([0, 1, 0, 1] * 50)
 FITS = {

@@ -22,9 +22,6 @@ from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.estimators.households import METHODS, VILLAGE, copier
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
-"""Few rows are no news here."""
-
 MANY = pd.concat([VILLAGE] * 200, ignore_index=True)
 NAN = float("nan")
 

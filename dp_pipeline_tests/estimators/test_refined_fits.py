@@ -8,7 +8,6 @@ import copy
 import os
 import pickle
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -23,13 +22,14 @@ from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
 from dp_pipeline.estimators.declared import declared_columns, domain_of
 from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.gate.noise import ExactNoise
-from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.ledger import Ledger
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.publish.home import HOME_VARIABLE, find_home
 from dp_pipeline.release.accountant import REFINED
 from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
 from dp_pipeline.spec.amounts import rho_of
 from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
+from dp_pipeline_tests.estimators.conftest import ACCOUNTS, DELTA
 from dp_pipeline_tests.estimators.households import (
     METHODS,
     VILLAGE,
@@ -37,11 +37,7 @@ from dp_pipeline_tests.estimators.households import (
 )
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
-"""Few rows are no news here."""
-
 REFINABLE = ["independent", "priview", "one_shot"]
-DELTA = Fraction(1, 10**9)
 PEOPLE = pd.DataFrame({"smokes": ["no", "yes", "yes", "no"] * 200, "age": [30, 60, 70, 20] * 200})
 DOMAIN = {"smokes": ["no", "yes"], "age": {"bounds": [0, 100], "bins": 4, "integer": True}}
 
@@ -328,20 +324,7 @@ def test_what_is_no_fit_is_refused(what: Any) -> None:
 
 # Where a population pays, its ledger knows.
 
-PURE = Account("pure", "one row", "add_remove", "release", Fraction(3))
-IN_RHO = Account("in rho", "one row", "add_remove", "release", Fraction(9), delta=DELTA)
 PAID = {"population": "pure", "noise": "exact"}
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
-    """The ledger of a home where two accounts are open; sound at the end of the test."""
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
-    ledger = find_home().ledger
-    for account in (PURE, IN_RHO):
-        ledger.open_account(account)
-    yield ledger
-    ledger.verify()
 
 
 def test_a_population_pays_what_is_between_the_two(ledger: Ledger) -> None:
@@ -356,14 +339,14 @@ def test_a_population_pays_what_is_between_the_two(ledger: Ledger) -> None:
 
 
 def test_an_account_in_rho_pays_the_rho_between_the_two(ledger: Ledger) -> None:
-    two(population="in rho", noise="exact", delta="1e-9")
-    assert ledger.balance("in rho").spent == rho_of(Fraction(2), DELTA)
+    two(population="concentrated", noise="exact", delta="1e-9")
+    assert ledger.balance("concentrated").spent == rho_of(Fraction(2), DELTA)
 
 
 def test_an_account_in_rho_pays_for_no_refinement_in_pure_epsilon(ledger: Ledger) -> None:
     with pytest.raises(InvalidParameter, match="what is between two ε is no difference there"):
-        two(population="in rho", noise="exact", method="independent")
-    assert ledger.balance("in rho").spent == Fraction("0.125")
+        two(population="concentrated", noise="exact", method="independent")
+    assert ledger.balance("concentrated").spent == Fraction("0.125")
 
 
 def test_a_pickle_is_refined_once_as_the_ledger_knows_of_all_of_them(ledger: Ledger) -> None:
@@ -443,7 +426,7 @@ def test_who_paid_for_the_first_pays_for_the_second() -> None:
     for first, after, payer in (
         (nobody, PAID, "population pure"),
         (pure, {"noise": "exact"}, "nobody"),
-        (pure, {**PAID, "population": "in rho"}, "population in rho"),
+        (pure, {**PAID, "population": "concentrated"}, "population concentrated"),
     ):
         with pytest.raises(InvalidParameter, match=f"expected a fit that {payer} paid for"):
             synthesizer("2", **after).fit(PEOPLE, refines=first)
@@ -454,7 +437,17 @@ def test_a_fit_of_another_home_is_not_known(
 ) -> None:
     first = synthesizer(**PAID).fit(PEOPLE)
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "other"))
-    find_home().ledger.open_account(PURE)
+    find_home().ledger.open_account(ACCOUNTS["pure"])
     with pytest.raises(InvalidParameter, match="refines: expected a fit that the ledger in"):
         synthesizer("2", **PAID).fit(PEOPLE, refines=first)
     assert ledger.balance("pure").spent == Fraction("0.5")
+
+
+def test_a_refinement_that_is_refused_is_not_counted_as_a_fit() -> None:
+    first, second = synthesizer().fit(PEOPLE), synthesizer("2")
+    with pytest.raises(InvalidParameter, match="X: expected the very rows"):
+        second.fit(PEOPLE[1:], refines=first)
+    assert "in all" not in repr(second.fit(PEOPLE, refines=first))
+    with pytest.warns(UserWarning, match=r"2 fits of it and its clones cost ε=3\.5") as caught:
+        second.fit(PEOPLE)
+    assert caught[0].filename == __file__

@@ -1,0 +1,256 @@
+"""What is wrong with an estimator is said in fit, in one line, before anything is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp_pipeline.estimators import InvalidParameter
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline_tests.estimators.households import VILLAGE, copier
+from dp_pipeline_tests.estimators.people import VILLAGES, private
+from dp_pipeline_tests.instruments import RecordingNoise
+
+Make = Callable[..., Any]
+Cases = list[tuple[dict[str, Any], str]]
+
+
+def changed(make: Make, **standard: Any) -> Make:
+    return lambda **parameters: make(**{**standard, **parameters})
+
+
+CENTRES: Cases = [
+    ({"epsilon": None}, "epsilon: expected"),
+    ({"n_clusters": 0}, "n_clusters: expected a whole number in 1..10000, got 0"),
+    ({"n_clusters": 2.5}, "n_clusters"),
+    ({"n_clusters": True}, "n_clusters"),
+    ({"n_clusters": 10**6}, "n_clusters: expected a whole number"),
+    ({"method": "lloyd"}, "method: expected one of"),
+    ({"method": None}, "method: expected one of"),
+    ({"method": "independent"}, "method: expected one of"),
+    ({"method_params": {"k": 3}}, "expected no k: it is set by n_clusters"),
+    ({"method_params": {"columns": "x0"}}, "expected no columns: it is set by"),
+    ({"method_params": {"nominal_rows": 3}}, "expected no nominal_rows: it is set by"),
+    ({"method_params": {"starts": 0}}, "starts: expected"),
+    ({"method_params": {"speed": 1}}, "expected parameters"),
+    ({"method_params": [1]}, "method_params: expected a mapping, got list"),
+    (
+        {"nominal_rows": "many", "method": "dpqt_kmeans"},
+        "nominal_rows: expected",
+    ),
+    ({"noise": "loud"}, "noise: expected"),
+    ({"noise": 7}, "noise: expected"),
+    ({"noise": SeededNoise}, "noise: expected"),
+]
+BOXES: list[Any] = [
+    None,
+    "0 8",
+    ("0", "8"),
+    8,
+    (1, 1),
+    (8, 0),
+    [(0, 8), (0, float("nan"))],
+    [(0, 8), (float("nan"), 0)],
+    (0, float("inf")),
+    (1e15, 1e15 + 1),
+    [(0, 8)],
+    [(0, 8)] * 3,
+    [(0, 4, 8)] * 2,
+    [(0, 8), (0,)],
+    {"x0": (0, 8)},
+    {"x0": (0, 8), "x1": (0, 8), "x2": (0, 8)},
+    {"x0": (0, 8), "x1": "08"},
+]
+TABLES: Cases = [
+    ({"epsilon": None}, "epsilon: expected"),
+    ({"delta": -1e-9}, "delta: expected"),
+    ({"delta": "0.5"}, "delta: expected"),
+    ({"delta": True}, "delta: expected"),
+    ({"delta": None}, "delta: expected"),
+    ({"method": "magic"}, "method: expected one of"),
+    ({"method": "dp_kmeans"}, "method: expected one of"),
+    ({"method_params": {"attributes": "rent"}}, "expected no attributes: it is set by"),
+    ({"method_params": {"speed": 1}}, "expected parameters"),
+    (
+        {"domain": {"tenure": 9}, "method_params": {"clique_cells": 4}},
+        "cliques of at most 4 cells, got tenure with 9",
+    ),
+    (
+        {"method": "privhd", "method_params": {"variant": "published"}},
+        "expected a sound variant",
+    ),
+    (
+        {"method": "privbayes", "method_params": {"score": "I"}},
+        "needs a public number of rows",
+    ),
+    ({"noise": "loud"}, "noise: expected"),
+    ({"on_unknown": "guess"}, "on_unknown: expected drop or error"),
+    (
+        {"on_unknown": "error", "population": "riders"},
+        "on_unknown: expected drop where a population pays",
+    ),
+]
+COLUMNS: list[Any] = [
+    [],
+    "owner",
+    {"a", "b"},
+    None,
+    2.5,
+    0,
+    True,
+    10**6,
+    ["a", "a"],
+    [1, "1"],
+    ["a", None],
+    ["a", ("b",)],
+    pd.CategoricalDtype(),
+    {},
+    {"levels": [1], "size": 1},
+    {"levels": [1], "bounds": [0, 1], "bins": 2},
+    [2**53 + 1, 0],
+    [0, 2**53],
+    [-(2**53)],
+    [1e22],
+    [str(2**53 + 1)],
+    {"levels": [1], "nullable": True, "missing": [str(2**60)]},
+    {"bounds": [0, 1]},
+    {"bins": 4},
+    {"bounds": [0, 1], "bins": 2, "edges": [0.5]},
+    {"bounds": ["0", "1"], "bins": 2},
+    {"edges": [1]},
+    {"bounds": [0, 1], "edges": [2]},
+    {"edges": [0, [1, 2]]},
+]
+DOMAINS: list[tuple[Any, str]] = [
+    ({}, "a mapping of column names to levels, bins or sizes, got no columns"),
+    (None, "a mapping of column names to levels, bins or sizes, got NoneType"),
+    (["tenure"], "a mapping of column names to levels, bins or sizes, got list"),
+    ({1.5: 2}, "texts or whole numbers as names of columns, got float"),
+    ({True: 2}, "texts or whole numbers as names of columns, got bool"),
+    ({1: 2, "1": 2}, "names that differ as texts, got one twice"),
+    ({"": 2}, "a name of every column, got an empty one: rename it"),
+]
+DATES: list[tuple[dict[str, Any], str]] = [
+    ({"bounds": ["2026-01-01", "2026-12-31"]}, "every, bins or edges"),
+    ({"bounds": ["2026-12-31", "2026-01-01"], "every": "day"}, "bounds"),
+    ({"bounds": ["2026-01-01", "2026-12-31"], "every": "fortnight"}, "every"),
+    ({"bounds": ["2026-01-01", "2026-12-31"], "bins": 4, "zone": "Zurich"}, "zone"),
+    ({"bounds": ["2026-01-01", "2026-12-31"], "bins": 4, "integer": True}, "integer"),
+    ({"type": "date", "every": "day"}, "bounds"),
+]
+
+OPEN = {
+    "zone": {"levels": "discover", "at_most": 20},
+    "fare": {"bounds": "discover", "unit": 0.5, "bins": {"quantiles": 8}},
+    "age": {"bounds": [0, 80], "bins": {"quantiles": 4}, "integer": True},
+    "sex": ["f", "m"],
+}
+DISCOVERED: Cases = [
+    ({"discover": None}, "discover: expected {"),
+    ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
+    ({"discover": None, "delta": "small"}, "delta: expected a decimal number"),
+    ({"discover": {"epsilon": "big", "delta": 1e-9}}, "discover.epsilon: expected a decimal"),
+    ({"discover": {"epsilon": 1, "delta": 2}}, "discover.delta: expected a decimal number"),
+    ({"discover": {"delta": 1e-9}}, "discover: expected {"),
+    ({"discover": {"epsilon": 1}}, "expected a δ for levels"),
+    ({"discover": {"epsilon": 3, "delta": 1e-9}}, "an ε below that of the fit, 3, got 3"),
+    ({"domain": {"sex": ["f", "m"]}}, "expected a column of domain that says discover"),
+    (
+        {"domain": {"age": {"bounds": "discover", "bins": 4}}},
+        "expected no δ where no levels are discovered",
+    ),
+    ({"domain": {"age": {"bounds": "discover"}}}, "expected bins beside the bounds"),
+    ({"domain": {"zone": {"levels": "discover", "size": 3}}}, "column 'zone'"),
+    ({"domain": {"age": {"bounds": "discover", "bins": {"many": 3}}}}, "column 'age'"),
+    ({"domain": "find"}, "expected a mapping of column names"),
+]
+BOUNDS: Cases = [
+    ({"discover": None}, "discover: expected {"),
+    ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
+    ({"discover": {"epsilon": 2}}, "an ε below that of the fit, 2, got 2"),
+    ({"discover": {"epsilon": 1, "delta": 1e-9}}, "no δ where no levels are discovered"),
+    ({"bounds": (0, 1)}, "expected a column with bounds to find"),
+    ({"bounds": {"x": "discover"}}, "expected a pair for each of the columns x, y"),
+    (
+        {"bounds": {"x": "discover", "z": (0, 1)}},
+        "expected a pair for each of the columns x, y",
+    ),
+    ({"bounds": "find"}, "bounds: expected (low, high)"),
+]
+KNOWN = {"age": {"bounds": [0, 80], "bins": 8}, "state": ["single", "married"]}
+CONSTRAINTS: Cases = [
+    ({"constraints": {"never": [{"age": "[0, 15)", "state": "married"}]}}, "ends where bins"),
+    ({"constraints": {"never": [{"job": "a", "state": "married"}]}}, "attributes with"),
+    ({"constraints": "none of them"}, "constraints: expected a mapping"),
+    ({"method": "privbayes"}, "PrivBayes: expected no `constraints`"),
+]
+
+
+def nobody(*columns: str) -> pd.DataFrame:
+    return pd.DataFrame({name: np.zeros(0) for name in columns})
+
+
+LAWS: dict[str, tuple[Make, Any, Cases]] = {
+    "centres": (private, VILLAGES, CENTRES),
+    "boxes": (private, VILLAGES, [({"bounds": one}, "bounds: ") for one in BOXES]),
+    "tables": (copier, VILLAGE, TABLES),
+    "columns": (
+        copier,
+        VILLAGE,
+        [({"domain": {"tenure": one}}, "domain: column 'tenure': expected ") for one in COLUMNS],
+    ),
+    "domains": (
+        copier,
+        VILLAGE,
+        [({"domain": one}, f"domain: expected {words}") for one, words in DOMAINS],
+    ),
+    "dates": (
+        copier,
+        nobody("day"),
+        [({"domain": {"day": one}}, words) for one, words in DATES],
+    ),
+    "discovered": (
+        changed(copier, domain=OPEN, epsilon=3, discover={"epsilon": "1", "delta": 1e-6}),
+        nobody(*OPEN),
+        DISCOVERED,
+    ),
+    "bounds": (
+        changed(private, epsilon=2, bounds="discover", discover={"epsilon": "0.5"}),
+        nobody("x", "y"),
+        BOUNDS,
+    ),
+    "constraints": (
+        changed(
+            copier,
+            domain=KNOWN,
+            constraints={"never": [{"age": "[0, 20)", "state": "married"}]},
+        ),
+        nobody(*KNOWN),
+        CONSTRAINTS,
+    ),
+}
+EVERY = [
+    pytest.param(make, X, parameters, words, id=f"{of} {at}")
+    for of, (make, X, cases) in LAWS.items()
+    for at, (parameters, words) in enumerate(cases)
+]
+
+
+@pytest.mark.parametrize(("make", "X", "parameters", "words"), EVERY)
+def test_what_is_wrong_is_refused_in_one_line_before_anything_is_drawn(
+    make: Make, X: Any, parameters: dict[str, Any], words: str
+):
+    noise = RecordingNoise()
+    estimator = make(**{"noise": noise, **parameters})
+    with pytest.raises(InvalidParameter) as caught:
+        estimator.fit(X)
+    said = str(caught.value)
+    assert words in said
+    assert "expected" in said and "got" in said
+    assert "\n" not in said
+    assert not noise.draws
+    assert not [name for name in vars(estimator) if name in ("spends_", "_promised")]
