@@ -281,7 +281,7 @@ def charge_of(
             "relation": account.relation,
             "purpose": account.purpose,
             "noise": noise.name,
-            "fit_for_release": "yes" if noise.fit_for_release else "no",
+            "releasable": "yes" if noise.fit_for_release else "no",
             "code": f"dp_pipeline {__version__}",
             **({} if of.public is None else {PRIOR: f"frame {of.public.digest}"}),
             **facts,

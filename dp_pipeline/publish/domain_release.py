@@ -207,7 +207,7 @@ class DomainRelease(NoisyRelease):
             "relation": spec.relation,
             "purpose": spec.purpose,
             "noise": self.noise_name,
-            "fit_for_release": "yes" if fit else "no",
+            "releasable": "yes" if fit else "no",
             "code": code_version(),
             **({DELTA: str(self.delta)} if self.delta else {}),
             **({BESIDE: "; ".join(beside)} if beside else {}),

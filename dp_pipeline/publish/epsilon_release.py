@@ -321,7 +321,7 @@ class EpsilonRelease(NoisyRelease):
             "relation": spec.relation,
             "purpose": spec.purpose,
             "noise": self.noise_name,
-            "fit_for_release": "yes" if self.is_fit_for_release else "no",
+            "releasable": "yes" if self.is_fit_for_release else "no",
             "code": code_version(),
             **({BESIDE: "; ".join(beside)} if beside else {}),
         }

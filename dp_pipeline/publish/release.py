@@ -28,7 +28,7 @@ from dp_pipeline.spec.windows import range_text
 if TYPE_CHECKING:
     from dp_pipeline.reporting.releases import ReportedRelease
 
-BESIDE = "not-dp beside it"
+BESIDE = "other non-DP releases"
 """The fact of a bundle that names them."""
 
 

@@ -76,7 +76,7 @@ def test_another_file_is_another_file(path: Path, other: bytes) -> None:
 def test_the_fingerprint_of_all_bytes_does_not_depend_on_ranges(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else an interrupted release would find other rows after an upgrade."""
+    """Else an interrupted release would find other rows under another size of ranges."""
     whole = fingerprints_of(path, KEY).whole
     assert whole == fingerprint_of(path, KEY) == fingerprint_of_content(CONTENT, KEY)
     assert fingerprints_of_whole([path, path], KEY) == [whole, whole]
