@@ -69,7 +69,7 @@ def test_models_and_levels_are_those_of_the_data_set_before():
 
 
 def test_the_first_word_of_budget_is_a_command_or_a_data_set():
-    assert completed("budget", "r") == ["raise", "restate", "rides_stream"]
+    assert completed("budget", "r") == ["raise", "restore", "rides_stream"]
 
 
 @pytest.mark.parametrize("named", ["nowhere", "--model"])

@@ -32,7 +32,7 @@ from dp_pipeline.anonymity.partition import (
 from dp_pipeline.anonymity.ranking import InformationRanking, Started
 from dp_pipeline.anonymity.telling_boxes import Worth, telling_boxes
 from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.parameters import choice, later
+from dp_pipeline.spec.parameters import choice
 
 Shape = Literal["best", "columns"]
 
@@ -81,7 +81,7 @@ class Kjig:
 
     sensitive_diversity: ClassVar[int] = 2
 
-    shape: Shape = later(choice("best", "columns"), as_before="columns")
+    shape: Shape = choice("best", "columns")
 
     def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
         """Thresholds of ordered columns, levels of the others."""

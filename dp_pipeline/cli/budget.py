@@ -2,7 +2,7 @@
 
 `dp-pipeline budget move`: from the file of a home to a server.
 
-`dp-pipeline budget quarantine | restate | upgrade`: a ledger that would not go on, goes on.
+`dp-pipeline budget restore`: a ledger that would not go on, goes on.
 
 `dp-pipeline budget give-up`: end a charged release that this program cannot finish.
 """
@@ -261,59 +261,24 @@ def move() -> None:
     click.echo(f"{tip.sequence} rows moved; keep {LEDGER_VARIABLE} set from now on")
 
 
-_WHY = "Why; kept in the ledger, and exported."
-_REASON = click.option("--reason", required=True, help=_WHY)
 _ROW = "A row that the ledger did not write, as a refusal names it; several times for several."
 
 
 @click.command()
-@click.option("--row", "rows", required=True, multiple=True, metavar="NUMBER:DIGEST", help=_ROW)
-@_REASON
-def quarantine(rows: tuple[str, ...], reason: str) -> None:
-    """Go on beside rows that somebody else wrote into the ledger's database.
-
-    A row of the ledger names each with the digest of its bytes. What looks like a charge is
-    charged: no sum gets smaller. Rows that the head covers are refused.
-    """
-
-    named = dict(_row(text) for text in rows)
-    tip = _home().ledger.quarantine(named, reason=reason, by=operator_name())
-    numbers = ", ".join(str(number) for number in sorted(named))
-    click.echo(f"quarantined: row {numbers}; the ledger goes on at row {tip.sequence}")
-
-
-@click.command()
-@_REASON
-def restate(reason: str) -> None:
-    """Compute the ledger's sums anew from its rows, all of which have to hold."""
-
-    tip = _home().ledger.restate(reason=reason, by=operator_name())
-    click.echo(f"sums computed anew from {tip.sequence - 1} rows; row {tip.sequence} says so")
-
-
-@click.command()
 @click.option("--row", "rows", multiple=True, metavar="NUMBER:DIGEST", help=_ROW)
-@click.option("--reason", default="", help=f"{_WHY} Asked for beside --row.")
-@click.option(
-    "--with-unfinished",
-    is_flag=True,
-    help="Although releases are unfinished: this program cannot finish them, and the one before "
-    "does not open the ledger any more.",
-)
-def upgrade(rows: tuple[str, ...], reason: str, with_unfinished: bool) -> None:
-    """Bring a ledger of the format before to the one of this program. Back it up first.
+@click.option("--reason", required=True, help="Why; kept in the ledger, and exported.")
+def restore(rows: tuple[str, ...], reason: str) -> None:
+    """Go on at the last row that holds, with sums computed anew from the rows.
 
-    Its rows stay as they are. On a server the owner of the tables does this. Refused while charged
-    releases are unfinished: finish them with the version that began them.
+    Rows behind it that somebody else wrote are taken out, each in place of a row of the ledger that
+    says so: what looks like a charge is charged, and no sum gets smaller. Rows that the head covers
+    are refused. On a server the owner of the tables does this.
     """
 
     named = dict(_row(text) for text in rows)
-    ledger = _home().ledger
-    tip = ledger.upgrade(
-        by=operator_name(), with_unfinished=with_unfinished, named=named, reason=reason
-    )
-    before = tip.sequence - 1 - len(named)
-    click.echo(f"upgraded; {before} rows stay as they were, row {before + 1} says so")
+    tip = _home().ledger.restore(named, reason=reason, by=operator_name())
+    out = f"{len(named)} rows taken out and charged; " if named else ""
+    click.echo(f"{out}sums computed anew; the ledger goes on at row {tip.sequence}")
 
 
 def _row(text: str) -> tuple[int, str]:
@@ -336,5 +301,5 @@ def give_up_command(key: str, reason: str) -> None:
     click.echo(f"{begun.what}: given up; its charge stays, `run --new-draw` draws anew")
 
 
-for command in (move, quarantine, restate, upgrade, give_up_command):
+for command in (move, restore, give_up_command):
     budget.add_command(command)

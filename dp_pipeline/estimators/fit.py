@@ -281,7 +281,7 @@ def charge_of(
             "relation": account.relation,
             "purpose": account.purpose,
             "noise": noise.name,
-            "fit_for_release": "yes" if is_fit_for_release(noise) else "no",
+            "releasable": "yes" if is_fit_for_release(noise) else "no",
             "code": f"dp_pipeline {__version__}",
             **({} if of.public is None else {PRIOR: f"frame {of.public.digest}"}),
             **facts,

@@ -39,7 +39,7 @@ from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import Bins, Point
-from dp_pipeline.spec.formats import EXPORT
+from dp_pipeline.spec.formats import FORMAT
 
 CARD = "card"
 """The name of its three files, without their endings."""
@@ -88,7 +88,7 @@ def card_json(release: ReportedRelease) -> bytes:
     """The figures of a card, with what the declaration and the account say beside the bundle."""
     spec = release.spec
     told = {
-        "format": EXPORT,
+        "format": FORMAT,
         "release": release.name,
         "guarantee": guarantee(release.bundle),
         "data set": {
@@ -99,7 +99,7 @@ def card_json(release: ReportedRelease) -> bytes:
         },
         "method": release.summary,
         "warnings": list(release.warnings),
-        "without any ε beside it": list(release.beside),
+        "other non-DP releases": list(release.beside),
         "population": _population(release),
     }
     return f"{json.dumps(told, indent=1, ensure_ascii=False)}\n".encode()
@@ -237,7 +237,7 @@ def _descriptor(
             {**_resource(folder, path), **_tabular(by_path.get(path), release)} for path in paths
         ],
         OWN: {
-            "format": EXPORT,
+            "format": FORMAT,
             "dataset": spec.name,
             "model": bundle.facts["model"],
             "standing": str(release.standing),

@@ -37,7 +37,7 @@ from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.reporting.rendering import says_the_same
 from dp_pipeline.spec.amounts import PURE
 from dp_pipeline.spec.errors import Damaged, PipelineError
-from dp_pipeline.spec.formats import EXPORT, require_format
+from dp_pipeline.spec.formats import require_format
 
 _EXACT = ("epsilon", "scale", "delta")
 _AMOUNTS = (
@@ -174,9 +174,7 @@ class _Export:
     def file(self, path: str) -> str:
         """Size and digest of one file, as described."""
         if path == DESCRIPTOR:
-            require_format(
-                self._descriptor[OWN].get("format"), EXPORT, of=DESCRIPTOR, older="export it again"
-            )
+            require_format(self._descriptor[OWN].get("format"), of=DESCRIPTOR)
             resources = len(self._resources)
             if DESCRIPTOR in self._changed:
                 raise Damaged(f"expected the digest that {SUMS} has of it, got another")
@@ -255,7 +253,7 @@ class _Export:
     def card(self) -> str:
         """The card's figures, computed again from the release."""
         card = json.loads((self.folder / f"{CARD}.json").read_text(encoding="utf-8"))
-        require_format(card.get("format"), EXPORT, of=f"{CARD}.json", older="export it again")
+        require_format(card.get("format"), of=f"{CARD}.json")
         told, again = card["guarantee"], json.loads(json.dumps(guarantee(self._bundle)))
         other = next((name for name in (*again, *told) if again.get(name) != told.get(name)), None)
         if other is not None:

@@ -36,7 +36,6 @@ from dp_pipeline.release.transcript import AnswerRecord, Transcript
 from dp_pipeline.spec.amounts import PURE, Currency
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import NoAnswer
-from dp_pipeline.spec.formats import is_said
 
 Found = TypeVar("Found")
 Rows = TypeVar("Rows")
@@ -118,8 +117,7 @@ def _plain(value: object) -> object:
     if type(value) in _AS_THEY_ARE:
         return value
     if is_dataclass(value):
-        named = [(one, getattr(value, one.name)) for one in fields(value)]
-        value = [(one.name, content) for one, content in named if is_said(one, content)]
+        value = [(one.name, getattr(value, one.name)) for one in fields(value)]
     elif isinstance(value, Mapping):
         value = list(value.items())
     match value:

@@ -200,8 +200,7 @@ class Account:
     @classmethod
     def from_facts(cls, population: str, facts: Mapping[str, str]) -> Account:
         """The account that ``facts`` was written from; KeyError or ValueError if it was not."""
-        # Every account that counts in ρ says so; those of before there was another do not.
-        is_pure = facts.get("currency", PURE.name) == PURE.name
+        is_pure = facts["currency"] == PURE.name
         per_month, delta_ceiling = facts.get("per_month", _NONE), facts.get("delta_ceiling", _NONE)
         each = facts.get("each_window", _NONE)
         return cls(

@@ -11,10 +11,6 @@ from dp_pipeline.ledger.state import merged
 from dp_pipeline.spec.amounts import NANO, epsilon_text, nano_epsilon
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 
-OF_THE_LEDGER = ("upgraded", "restated", "quarantined")
-"""Events that no account has to be open for."""
-
-
 _EVERYWHERE = ""
 """In the place of a window: what counts in all of them."""
 
@@ -53,8 +49,8 @@ class Audit:
         """The next entry."""
         if entry.nano_epsilon < 0:
             raise _impossible(entry, "it charges less than nothing")
-        if entry.event in OF_THE_LEDGER:
-            self._about_the_ledger(entry)
+        if entry.event == "restored":
+            self._restored(entry)
         elif entry.event == "account":
             self._opened(entry)
         elif entry.population not in self._accounts:
@@ -66,10 +62,13 @@ class Audit:
         elif entry.event not in ("source", "retired"):
             self._outcome(entry)
 
-    def _about_the_ledger(self, entry: Entry) -> None:
+    def reserved(self, key: str) -> Entry:
+        """The row that charged a release."""
+        return self._reserved[key]
+
+    def _restored(self, entry: Entry) -> None:
         """What a row that is not the ledger's looked like is charged without asking for room."""
-        names = entry.event == "quarantined"
-        if entry.population not in (*self._accounts, "") or (entry.nano_epsilon and not names):
+        if entry.population not in (*self._accounts, ""):
             raise _impossible(entry, "it charges nobody")
         for period in ("", entry.time[:7]):
             self._spent[entry.population, period] += counted(entry.nano_epsilon, _blocks_of(entry))

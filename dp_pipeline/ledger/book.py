@@ -60,17 +60,11 @@ class Store(Protocol):
     def alone(self) -> AbstractContextManager[None]:
         """Hold the lock of all writers; it outlasts a commit, for whatever must follow it."""
 
-    def transaction(
-        self, *, writing: bool, format: int = FORMAT
-    ) -> AbstractContextManager[Connection]:
+    def transaction(self, *, writing: bool) -> AbstractContextManager[Connection]:
         """One transaction, committed and on the disk when the block ends. A reader has one
-        consistent view and waits for nobody; a writer holds the lock of all writers.
-
-        format   of what is stored; any other is refused, with PipelineError
+        consistent view and waits for nobody; a writer holds the lock of all writers. PipelineError
+        where another format is stored.
         """
-
-    def upgrade_tables(self, connection: Connection) -> None:
-        """Give the tables of the second format those of the third."""
 
     def holding(self, key: str) -> AbstractContextManager[StillHeld]:
         """Hold the lock of one release; waits for whoever holds it, in any process or thread."""
@@ -78,31 +72,17 @@ class Store(Protocol):
     def sweep_locks(self) -> int:
         """Remove the files of release locks that nobody holds; gives their number."""
 
-    def missing_guards(self, connection: Connection) -> list[str]:
-        """The triggers and limits that should be there, word for word, and are not."""
-
     def require_sound(self, connection: Connection) -> None:
         """Damaged where tables and indexes do not tell the same."""
 
 
-def require_format(found: int, *, expected: int, of: str) -> None:
-    """PipelineError where something is stored in another format, with what to do.
-
-    of   the ledger's name
-    """
-    if found == expected:
-        return
-    remedy = f"it was written by another dp-pipeline, so use that one; {_DOCTOR}"
-    if found > FORMAT:
-        remedy = f"it was written by a newer dp-pipeline, so use that one; {_DOCTOR}"
-    elif found == FORMAT - 1:
-        remedy = f"`dp-pipeline budget upgrade` takes it there; {_DOCTOR}"
-    elif found == FORMAT:
-        remedy = "nothing is to be upgraded"
-    raise PipelineError(f"ledger {of}: expected format {expected}, got format {found}: {remedy}")
-
-
-_DOCTOR = "`dp-pipeline doctor` shows what is here"
+def require_format(stored: int, *, of: str) -> None:
+    """PipelineError where something is stored in another format; ``of`` names the ledger."""
+    if stored != FORMAT:
+        raise PipelineError(
+            f"ledger {of}: expected format {FORMAT}, got format {stored}: use the dp-pipeline that "
+            "wrote it; `dp-pipeline doctor` shows what is here"
+        )
 
 
 class Book:
@@ -202,7 +182,7 @@ class Book:
                 self._head.move(page.tip)
 
     @contextmanager
-    def mending(self, *, format: int = FORMAT) -> Iterator[tuple[Connection, Tip]]:
+    def mending(self) -> Iterator[tuple[Connection, Tip]]:
         """One transaction, alone, on rows that need not hold together: with what the head names.
         The head moves as after any other.
         """
@@ -210,16 +190,12 @@ class Book:
 
         with self._store.alone():
             tip = self._tip()
-            with self._store.transaction(writing=True, format=format) as connection:
+            with self._store.transaction(writing=True) as connection:
                 self.require_whole(tip, connection)
                 yield connection, tip
                 moved = newest(connection)
             if moved != tip:
                 self._head.move(moved)
-
-    def upgrade_tables(self, connection: Connection) -> None:
-        """Give the tables of the second format those of the third, inside a transaction."""
-        self._store.upgrade_tables(connection)
 
     def holding(self, key: str) -> AbstractContextManager[StillHeld]:
         """Hold the lock of one release; waits for whoever holds it, in any process or thread."""
@@ -228,10 +204,6 @@ class Book:
     def sweep_locks(self) -> int:
         """Remove the lock files that nobody holds; gives their number."""
         return self._store.sweep_locks()
-
-    def missing_guards(self, connection: Connection) -> list[str]:
-        """The triggers and limits that should be there and are not."""
-        return self._store.missing_guards(connection)
 
     def require_sound(self, connection: Connection) -> None:
         """Damaged where tables and indexes do not tell the same."""

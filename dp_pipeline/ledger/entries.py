@@ -60,6 +60,9 @@ BLOCKS = "blocks"
 MOST_BLOCKS = 1000
 _BLOCK = re.compile(r"[0-9A-Za-z:.+_-]{1,40}")
 
+CHARGING = ("reserve", "restored")
+"""Events whose rows may charge."""
+
 _KEY = re.compile(r"[0-9a-f]{16,128}")
 
 
@@ -197,21 +200,20 @@ class Entry:
 
     sequence      1, 2, 3, …
     event         "account", "raise", "source", "retired", "reserve", "interrupted", "settled" or
-                  "dead"; of the ledger itself "upgraded", "restated", "quarantined"
+                  "dead"; of the ledger itself "restored"
     time          UTC, ISO 8601
     population       whose account; empty on rows about the ledger itself
     key           release key; None on rows about the account alone
     source        the source claimed; None on all other rows
     kind          "dp" or "not-dp" of the release; None on rows about the account alone
     nano_epsilon  what this row charges, nano-ρ where the account counts in ρ; 0 on every row
-                  but a reserve row, and one that names a row that is not the ledger's and looks
-                  like a charge
+                  but a reserve row, and one in the place of a row that was not the ledger's and
+                  looked like a charge
     what          the words of the release
     facts         everything else, all text
     previous      hash of the row before
     hash          hash over all of these and the spends
-    state         digest of what all rows add up to with this one; None on a row of the second
-                  format
+    state         digest of what all rows add up to with this one
     spends        the draws of a settled release
     """
 
@@ -227,7 +229,7 @@ class Entry:
     facts: Mapping[str, str]
     previous: str
     hash: str
-    state: str | None
+    state: str
     spends: tuple[SpendRow, ...]
 
     @property
@@ -237,18 +239,17 @@ class Entry:
 
     @property
     def is_charge(self) -> bool:
-        """Whether the account paid for it, be it 0: a release, or a row that only looks like one
-        and that the ledger goes on beside.
+        """Whether the account paid for it, be it 0: a release, or a row that only looked like one
+        and was taken out.
         """
-        return self.kind is not None and self.event in ("reserve", "quarantined")
+        return self.kind is not None and self.event in CHARGING
 
 
 def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> Entry:
     """A stored row as a value; Damaged names the row if it does not parse."""
     try:
         read = {"facts": json.loads(row["facts"]), "spends": tuple(map(_spend, spends))}
-        named = {name: value for name, value in row.items() if name != "lineage"}
-        return Entry(**{**named, **read, "population": row["lineage"]})
+        return Entry(**{**row, **read})
     except (ValueError, TypeError, ZeroDivisionError, RecursionError):
         raise Damaged(f"ledger row {row['sequence']}: its text cannot be parsed") from None
 

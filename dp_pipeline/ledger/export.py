@@ -19,13 +19,12 @@ from sqlalchemy import Connection, insert, select
 from dp_pipeline.files import sync
 from dp_pipeline.ledger import journal
 from dp_pipeline.ledger.audit import Audit
-from dp_pipeline.ledger.entries import Entry
+from dp_pipeline.ledger.entries import CHARGING, Entry
 from dp_pipeline.ledger.head import Tip, file_errors
 from dp_pipeline.ledger.journal import entries, newest, spends, state
 from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.ledger.postgres import PostgresStore
 from dp_pipeline.ledger.sqlite import MOVED, SqliteStore
-from dp_pipeline.ledger.state import CHARGING
 from dp_pipeline.ledger.view import read_state
 from dp_pipeline.spec.amounts import NANO, epsilon_text
 from dp_pipeline.spec.errors import Damaged, PipelineError
@@ -67,8 +66,7 @@ _EVENTS = {
     "raise": "raised",
     "reserve": "release",
     "retired": "retired",
-    "quarantined": "quarantined",
-    "restated": "restated",
+    "restored": "restored",
 }
 _FACTS = {
     "model": ("model", "method"),

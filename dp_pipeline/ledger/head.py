@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dp_pipeline import files
-from dp_pipeline.ledger.entries import BLOCKS, DELTA, Charge, Entry, SpendRow
+from dp_pipeline.ledger.entries import Charge, SpendRow
 from dp_pipeline.spec.errors import (
     Damaged,
     PipelineError,
@@ -41,8 +41,8 @@ from dp_pipeline.spec.errors import (
 
 GENESIS: Final = "0" * 64
 """The hash before the first row."""
-FORMAT: Final = 3
-"""Of what this program writes; the second had no ``state``."""
+FORMAT: Final = 1
+"""Of what this program writes and reads."""
 
 
 @dataclass(frozen=True)
@@ -81,21 +81,6 @@ class Draft:
             spends=spends,
         )
 
-    @classmethod
-    def again(cls, entry: Entry) -> Draft:
-        """What a stored row says that names another, but for why and by whom."""
-        return cls(
-            event=entry.event,
-            population=entry.population,
-            kind=entry.kind,
-            nano_epsilon=entry.nano_epsilon,
-            what=entry.what,
-            facts={
-                **{name: entry.facts.get(name, "") for name in ("row", "bytes", "after")},
-                **{name: text for name, text in entry.facts.items() if name in (DELTA, BLOCKS)},
-            },
-        )
-
 
 @dataclass(frozen=True)
 class Tip:
@@ -110,7 +95,7 @@ class Tip:
 
 
 _COLUMNS = (
-    *("sequence", "event", "time", "lineage", "key", "source", "kind", "nano_epsilon"),
+    *("sequence", "event", "time", "population", "key", "source", "kind", "nano_epsilon"),
     *("what", "facts", "previous", "state"),
 )
 _SPEND_COLUMNS = ("ordinal", "what", "mechanism", "epsilon", "scale")
@@ -121,9 +106,6 @@ Row = Mapping[str, Any]
 def digest(row: Row, children: Sequence[Row]) -> str:
     """SHA-256 over the canonical JSON of every column but the hash, and of all child rows."""
     content = {name: row[name] for name in _COLUMNS}
-    if row["state"] is None:
-        # The second format had no such column, and its hashes no such word.
-        del content["state"]
     content["spends"] = [[child[name] for name in _SPEND_COLUMNS] for child in children]
     return hashlib.sha256(canonical(content).encode("ascii")).hexdigest()
 
@@ -137,9 +119,7 @@ def canonical(value: object) -> str:
 class Chain:
     """Checks rows one after the other, from the first.
 
-    tip       the hash that the next row has to name as the one before
-    followed  the hash of the newest row of the ledger itself: what a row that names one of
-              nobody's binds, because the hash of that one binds nothing before it
+    tip   the hash that the next row has to name as the one before
 
     >>> Chain().expected_sequence
     1
@@ -147,7 +127,7 @@ class Chain:
 
     def __init__(self) -> None:
         self.expected_sequence = 1
-        self.tip = self.followed = GENESIS
+        self.tip = GENESIS
 
     def follow(self, row: Row, children: Sequence[Row]) -> None:
         """Take the next row; Damaged if it is not what was once written there."""
@@ -159,15 +139,7 @@ class Chain:
         if row["hash"] != digest(row, children):
             raise Damaged(f"{at} ({row['event']}) does not match its hash: it was changed")
         self.expected_sequence += 1
-        self.tip = self.followed = row["hash"]
-
-    def pass_over(self, row: Row) -> None:
-        """Go on behind a row that another one names: whoever wrote it followed no rule, so it may
-        stand anywhere.
-        """
-        if row["sequence"] >= self.expected_sequence:
-            self.expected_sequence = row["sequence"] + 1
-            self.tip = row["hash"]
+        self.tip = row["hash"]
 
 
 _SHORTEST_KEY = 16

@@ -2,9 +2,8 @@
 of what all rows so far add up to. How a row is written, and how stored ones are read.
 
 ``entries`` and ``spends`` are never updated: a charge is a row, an outcome is a row of its own.
-``state`` follows them, in the transaction of each row. Triggers (``sqlite.py`` and
-``postgres_guards.py``) stop mistakes and casual edits; an edit behind their back is what the hash
-chain is for.
+``state`` follows them, in the transaction of each row. Triggers (``guards.py``) stop mistakes and
+casual edits; an edit behind their back is what the hash chain is for.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from dp_pipeline.ledger.entries import SpendRow
 from dp_pipeline.ledger.head import Draft, Row, Tip, canonical, digest
@@ -34,8 +32,7 @@ entries = sa.Table(
     sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("event", sa.Text, nullable=False),
     sa.Column("time", sa.Text, nullable=False),
-    # A population: the word of the first format, which all later ones and their hashes keep.
-    sa.Column("lineage", sa.Text, nullable=False),
+    sa.Column("population", sa.Text, nullable=False),
     sa.Column("key", sa.Text),
     sa.Column("source", sa.Text),
     sa.Column("kind", sa.Text),
@@ -44,8 +41,7 @@ entries = sa.Table(
     sa.Column("facts", sa.Text, nullable=False),
     sa.Column("previous", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
-    # Last, because rows of the second format get it later, empty.
-    sa.Column("state", sa.Text),
+    sa.Column("state", sa.Text, nullable=False),
     sa.CheckConstraint(_LEAST),
 )
 
@@ -64,7 +60,7 @@ state = sa.Table(
     "state",
     metadata,
     sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("lineage", sa.Text, primary_key=True),
+    sa.Column("population", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, primary_key=True),
     # The number of the row that wrote it.
     sa.Column("entry", sa.Integer, nullable=False),
@@ -75,7 +71,7 @@ state = sa.Table(
 RESERVED: Final = sa.text("event = 'reserve'")
 ENDED: Final = sa.text("event IN ('settled', 'dead')")
 
-sa.Index("entries_by_lineage", entries.c.lineage, entries.c.event, entries.c.kind)
+sa.Index("entries_by_population", entries.c.population, entries.c.event, entries.c.kind)
 # Two indexes that share no row: a damaged page of one is contradicted by the other, or by `state`.
 # In words that both databases take: SQLAlchemy's own would load all its drivers of PostgreSQL, for
 # which every command would wait.
@@ -88,29 +84,13 @@ _PARTIAL: Final = tuple(
 def create_tables(connection: sa.Connection) -> None:
     """Make all tables with their indexes."""
     metadata.create_all(connection, checkfirst=False)
-    _add_partial(connection)
-
-
-def _add_partial(connection: sa.Connection) -> None:
     for statement in _PARTIAL:
         connection.exec_driver_sql(statement)
 
 
-def add_state(connection: sa.Connection) -> None:
-    """Give the tables of the second format, without their indexes, what the third has more."""
-    connection.exec_driver_sql("ALTER TABLE entries ADD COLUMN state TEXT")
-    connection.execute(CreateTable(state))
-    for index in entries.indexes:
-        connection.execute(CreateIndex(index))
-    _add_partial(connection)
-
-
 def write_seal(connection: sa.Connection) -> None:
     """The row of ``state`` that every ledger has: it closes the table at the newest row."""
-    newest = connection.execute(
-        sa.select(sa.func.coalesce(sa.func.max(entries.c.sequence), 0))
-    ).scalar_one()
-    seal = {"kind": "ledger", "lineage": "", "name": "", "entry": newest, "value": "{}"}
+    seal = {"kind": "ledger", "population": "", "name": "", "entry": 0, "value": "{}"}
     connection.execute(sa.insert(state), seal)
 
 
@@ -130,7 +110,7 @@ def write(connection: sa.Connection, draft: Draft, *, after: Tip, time: str, sta
         "sequence": after.sequence + 1,
         "event": draft.event,
         "time": time,
-        "lineage": draft.population,
+        "population": draft.population,
         "key": draft.key,
         "source": draft.source,
         "kind": draft.kind,
@@ -194,7 +174,7 @@ def children_of(connection: sa.Connection, sequence: int) -> list[Row]:
 
 def children_of_population(connection: sa.Connection, population: str) -> dict[int, list[Row]]:
     """The spends of all rows of a population, by the number of the row."""
-    query = sa.select(spends).join(entries).where(entries.c.lineage == population)
+    query = sa.select(spends).join(entries).where(entries.c.population == population)
     found: dict[int, list[Row]] = {}
     for row in connection.execute(query.order_by(spends.c.entry, spends.c.ordinal)).mappings():
         found.setdefault(row["entry"], []).append(dict(row))

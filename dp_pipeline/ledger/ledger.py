@@ -361,6 +361,7 @@ class Ledger:
         """
         if not self._book.exists():
             return Tip()
+        from dp_pipeline.ledger.guards import missing_guards
         from dp_pipeline.ledger.verify import verified
         from dp_pipeline.ledger.view import read_state
 
@@ -370,40 +371,19 @@ class Ledger:
             if found.state != read_state(connection):
                 raise Damaged(
                     f"ledger {self._book}: the table `state` is not what its rows add up to: "
-                    "`dp-pipeline budget restate --reason …` computes it anew"
+                    "`dp-pipeline budget restore --reason …` computes it anew"
                 )
             self._book.require_sound(connection)
-            absent = self._book.missing_guards(connection)
+            absent = missing_guards(connection)
         if absent:
             raise Damaged(f"ledger {self._book}: {absent[0]} was removed or changed")
         return found.tip
 
-    def quarantine(self, named: Mapping[int, str], *, reason: str, by: str) -> Tip:
-        """Go on beside rows that somebody else wrote: see ``ledger/verify.py``."""
+    def restore(self, named: Mapping[int, str] | None = None, *, reason: str, by: str) -> Tip:
+        """Go on at the last row that holds: see ``ledger/verify.py``."""
         from dp_pipeline.ledger import verify
 
-        return verify.quarantine(self._book, named, reason=reason, by=by)
-
-    def restate(self, *, reason: str, by: str) -> Tip:
-        """Compute the sums anew from the rows: see ``ledger/verify.py``."""
-        from dp_pipeline.ledger import verify
-
-        return verify.restate(self._book, reason=reason, by=by)
-
-    def upgrade(
-        self,
-        *,
-        by: str,
-        with_unfinished: bool = False,
-        named: Mapping[int, str] | None = None,
-        reason: str = "",
-    ) -> Tip:
-        """Bring a ledger of the second format to this one: see ``ledger/verify.py``."""
-        from dp_pipeline.ledger import verify
-
-        return verify.upgrade(
-            self._book, by=by, with_unfinished=with_unfinished, named=named, reason=reason
-        )
+        return verify.restore(self._book, named or {}, reason=reason, by=by)
 
     def sweep_locks(self) -> int:
         """Remove the lock files that killed runs left; gives their number."""

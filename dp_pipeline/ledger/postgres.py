@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -21,9 +22,9 @@ from sqlalchemy.pool import NullPool
 
 from dp_pipeline.ledger.book import LEDGER_VARIABLE, StillHeld, require_format
 from dp_pipeline.ledger.entries import ReservationOver
+from dp_pipeline.ledger.guards import create_guards
 from dp_pipeline.ledger.head import FORMAT, Tip, file_errors, locked, private_folder, sweep_locks
-from dp_pipeline.ledger.journal import add_state, create_tables, newest, write_seal
-from dp_pipeline.ledger.postgres_guards import GUARDS, drop_guards, missing_guards, require_sound
+from dp_pipeline.ledger.journal import create_tables, newest, write_seal
 from dp_pipeline.spec.database import EXPECTED_DRIVER, has_driver
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
 
@@ -170,10 +171,6 @@ _KIND = "dp_pipeline ledger"
 _MARK = re.compile(rf"{_KIND}, format (\d+)")
 """The comment on the table: what SQLite keeps in its header."""
 _WRITERS = "writers"
-_INDEXES_OF_THE_SECOND = (
-    *("entries_by_lineage", "entries_by_key", "entries_by_source"),
-    *("one_reserve_per_key", "one_account_per_lineage"),
-)
 _FOUND = text("SELECT to_regclass('entries') IS NOT NULL")
 _MARKED = text("SELECT obj_description(to_regclass('entries'), 'pg_class')")
 
@@ -220,7 +217,7 @@ class PostgresStore:
             if not connection.execute(_FOUND).scalar_one():
                 create_tables(connection)
                 write_seal(connection)
-                _finish(connection)
+                _close(connection)
                 before()
 
     def receive(self, copy: Callable[[Connection], None], tip: Tip) -> None:
@@ -236,8 +233,8 @@ class PostgresStore:
                 if not connection.execute(_FOUND).scalar_one():
                     create_tables(connection)
                     copy(connection)
-                    _finish(connection)
-                require_format(self._format(connection), expected=FORMAT, of=str(self))
+                    _close(connection)
+                require_format(self._format(connection), of=str(self))
                 found = newest(connection)
                 if found != tip:
                     raise PipelineError(
@@ -260,7 +257,7 @@ class PostgresStore:
                 del self._writer.connection
 
     @contextmanager
-    def transaction(self, *, writing: bool, format: int = FORMAT) -> Iterator[Connection]:
+    def transaction(self, *, writing: bool) -> Iterator[Connection]:
         """One transaction. Also a writer sees one state of the rows, that of after the lock: if
         the server ever let two of them in, the second would write a number that is taken.
         """
@@ -268,12 +265,12 @@ class PostgresStore:
             if writing:
                 with self._writer.connection.begin():
                     found = self._format(self._writer.connection)
-                    require_format(found, expected=format, of=str(self))
+                    require_format(found, of=str(self))
                     yield self._writer.connection
                 return
             with self._server.session() as connection, connection.begin():
                 connection.exec_driver_sql("SET TRANSACTION READ ONLY")
-                require_format(self._format(connection), expected=format, of=str(self))
+                require_format(self._format(connection), of=str(self))
                 yield connection
 
     @contextmanager
@@ -303,22 +300,28 @@ class PostgresStore:
         with self._server.errors(), self._server.session() as connection, connection.begin():
             return self._format(connection)
 
-    def upgrade_tables(self, connection: Connection) -> None:
-        """The third format has a column and a table more, and other indexes and triggers."""
-        drop_guards(connection)
-        for name in _INDEXES_OF_THE_SECOND:
-            connection.exec_driver_sql(f"DROP INDEX {name}")
-        add_state(connection)
-        write_seal(connection)
-        _finish(connection)
-
-    def missing_guards(self, connection: Connection) -> list[str]:
-        """The triggers and limits that should be there, word for word, and are not."""
-        return missing_guards(connection)
-
     def require_sound(self, connection: Connection) -> None:
-        """Damaged where an index does not tell what its table holds."""
-        require_sound(connection, of=str(self))
+        """Damaged, naming the index, where one does not tell what its table holds.
+
+        Two comparisons. The first is always made: the columns of each index as an index-only scan
+        reads them, out of the index, against the same columns as a sequential scan reads them, out
+        of the table. It finds entries of the index that are damaged, missing or too many; it cannot
+        see a damaged page above them. The second is made where the extension ``amcheck`` is
+        installed and may be called: it checks the whole tree of each index, and that every row of
+        the table is in it.
+        """
+        for index, (table, columns, which) in _INDEXES.items():
+            query = f"SELECT {columns} FROM {table} WHERE {which} ORDER BY {columns}"
+            if _rows(connection, query, _FROM_THE_INDEX) != _rows(
+                connection, query, _FROM_THE_TABLE
+            ):
+                raise Damaged(
+                    f"ledger {self}: index {index} does not tell what its table holds: `REINDEX "
+                    f"INDEX {index}` in the database makes it anew"
+                )
+        if connection.execute(_CALLABLE).scalar_one():
+            for index in _INDEXES:
+                connection.execute(text("SELECT bt_index_check(:name, true)"), {"name": index})
 
     def _find(self) -> bool:
         with file_errors(self.folder):
@@ -346,8 +349,35 @@ class PostgresStore:
         return int(mark[1])
 
 
-def _finish(connection: Connection) -> None:
-    """What closes the tables: the triggers, and the format."""
-    for guard in GUARDS:
-        guard.create(connection)
+def _close(connection: Connection) -> None:
+    """Make the triggers, and say the format."""
+    create_guards(connection)
     connection.exec_driver_sql(f"COMMENT ON TABLE entries IS '{_KIND}, format {FORMAT}'")
+
+
+_INDEXES: Final = {
+    "entries_pkey": ("entries", "sequence", "true"),
+    "entries_by_population": ("entries", "population, event, kind", "true"),
+    "one_reserve_per_key": ("entries", "key", "event = 'reserve'"),
+    "one_end_per_key": ("entries", "key", "event IN ('settled', 'dead')"),
+    "spends_pkey": ("spends", "entry, ordinal", "true"),
+    "state_pkey": ("state", "kind, population, name", "true"),
+}
+"""Index → table, columns, which rows."""
+
+_FROM_THE_INDEX = {"seqscan": "off", "bitmapscan": "off", "sort": "off"}
+_FROM_THE_TABLE = {"indexscan": "off", "indexonlyscan": "off", "bitmapscan": "off"}
+_CALLABLE = text(
+    "SELECT coalesce(has_function_privilege("
+    "to_regprocedure('bt_index_check(regclass, boolean)'), 'EXECUTE'), false)"
+)
+
+
+def _rows(connection: Connection, query: str, plan: dict[str, str]) -> list[tuple[object, ...]]:
+    """The answer of a query under a plan; of the values alone, so that an index answers it."""
+    for name, value in plan.items():
+        connection.exec_driver_sql(f"SET LOCAL enable_{name} = {value}")
+    found = [tuple(row) for row in connection.execute(text(query))]
+    for name in plan:
+        connection.exec_driver_sql(f"SET LOCAL enable_{name} = on")
+    return found

@@ -136,8 +136,8 @@ def enter(page: Page, charge: entries.Charge) -> State:
     if past and past[-1].event == "settled":
         _require_same_charge(charge, past[0])
         return "settled"
-    if (past and past[-1].event == "dead") or page.is_claimed_by_strangers(charge.key):
-        reason = past[-1].facts.get("reason", "") if past else ""
+    if past and past[-1].event == "dead":
+        reason = past[-1].facts.get("reason", "")
         end = f"it was {reason}," if reason.startswith(GIVEN_UP) else "its noisy answers were lost"
         raise entries.DeadRelease(
             f"{charge.what}: {end} and its ε is spent; "
@@ -166,10 +166,7 @@ def enter(page: Page, charge: entries.Charge) -> State:
 def state_of(view: View, key: str) -> str | None:
     """None, "reserved", "interrupted", "settled" or "dead"."""
     past = view.release(key)
-    if len(past) > 1:
-        return past[-1].event
-    # A row that is not the ledger's speaks of this release: nothing is drawn under its key.
-    return "dead" if view.is_claimed_by_strangers(key) else view.state.unfinished(key)
+    return past[-1].event if len(past) > 1 else view.state.unfinished(key)
 
 
 def _require_currency(account: Account, charge: entries.Charge) -> None:

@@ -1,10 +1,4 @@
-"""A ledger in one SQLite file: made once, opened for each transaction.
-
-What keeps the tables of a SQLite file append-only.
-
-A row of ``state`` may change while the row that changes it is written and not sealed yet: between
-the insert of an entry and the moment at which the row ``ledger`` of ``state`` takes its number.
-"""
+"""A ledger in one SQLite file: made once, opened for each transaction."""
 
 from __future__ import annotations
 
@@ -13,14 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from dp_pipeline.files import sync, temporary_folder
 from dp_pipeline.ledger.book import StillHeld, require_format
 from dp_pipeline.ledger.head import (
     FORMAT,
-    GENESIS,
     file_errors,
     locked,
     private_folder,
@@ -31,123 +24,6 @@ from dp_pipeline.spec.errors import Damaged, PipelineError, with_remedy
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
     from sqlalchemy.exc import DBAPIError
-
-_TIP = "(SELECT coalesce(max(sequence), 0) FROM entries)"
-_SEAL = (
-    "coalesce((SELECT entry FROM state WHERE kind = 'ledger' AND lineage = '' AND name = ''), -1)"
-)
-_NEW_IS_SEAL, _OLD_IS_SEAL = (
-    f"{row}.kind IS 'ledger' AND {row}.lineage IS '' AND {row}.name IS ''" for row in ("NEW", "OLD")
-)
-_IS_CLOSED = f"{_SEAL} = {_TIP}"
-
-
-def _abort(name: str, moment: str, when: str = "") -> str:
-    return (
-        f"CREATE TRIGGER {name} BEFORE {moment} {when}"
-        "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-    )
-
-
-# INSERT OR REPLACE deletes without firing a DELETE trigger: hence the checks before an insert.
-TRIGGERS: Final = (
-    _abort("entries_not_updated", "UPDATE ON entries"),
-    _abort("entries_not_deleted", "DELETE ON entries"),
-    _abort("spends_not_updated", "UPDATE ON spends"),
-    _abort("spends_not_deleted", "DELETE ON spends"),
-    _abort(
-        "entries_follow_the_tip",
-        "INSERT ON entries",
-        f"WHEN NEW.sequence IS NOT {_TIP} + 1 "
-        "OR NEW.previous IS NOT coalesce("
-        f"(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), '{GENESIS}') ",
-    ),
-    _abort(
-        "entries_follow_a_sealed_row",
-        "INSERT ON entries",
-        f"WHEN {_SEAL} <> {_TIP} AND NEW.event NOT IN ('quarantined', 'restated') ",
-    ),
-    _abort(
-        "reserves_not_replaced",
-        "INSERT ON entries",
-        "WHEN NEW.event = 'reserve' AND EXISTS "
-        "(SELECT 1 FROM entries WHERE key = NEW.key AND event = 'reserve') ",
-    ),
-    _abort(
-        "ends_not_replaced",
-        "INSERT ON entries",
-        "WHEN NEW.event IN ('settled', 'dead') AND EXISTS "
-        "(SELECT 1 FROM entries WHERE key = NEW.key AND event IN ('settled', 'dead')) ",
-    ),
-    _abort(
-        "spends_belong_to_the_tip",
-        "INSERT ON spends",
-        f"WHEN NEW.entry IS NOT {_TIP} OR {_IS_CLOSED} OR EXISTS "
-        "(SELECT 1 FROM spends WHERE entry = NEW.entry AND ordinal = NEW.ordinal) ",
-    ),
-    _abort(
-        "state_not_inserted",
-        "INSERT ON state",
-        f"WHEN {_IS_CLOSED} OR (NEW.kind IS 'ledger' "
-        f"AND NOT ({_NEW_IS_SEAL} AND {_SEAL} = -1 AND NEW.entry IS {_TIP})) ",
-    ),
-    _abort("state_not_updated", "UPDATE ON state", f"WHEN {_IS_CLOSED} "),
-    _abort("state_not_deleted", "DELETE ON state", f"WHEN ({_OLD_IS_SEAL}) OR {_IS_CLOSED} "),
-    _abort(
-        "state_sealed_once",
-        "UPDATE ON state",
-        f"WHEN (({_OLD_IS_SEAL}) OR NEW.kind IS 'ledger') "
-        f"AND NOT ({_NEW_IS_SEAL} AND ({_OLD_IS_SEAL}) AND NEW.entry IS {_TIP}) ",
-    ),
-)
-
-
-def create_guards(connection: Connection) -> None:
-    """Make all triggers."""
-    for statement in TRIGGERS:
-        connection.exec_driver_sql(statement)
-
-
-def missing_guards(connection: Connection) -> list[str]:
-    """Name what a new ledger has and this one has not, word for word: triggers and the limit of a
-    charge, and the indexes and columns that they are about.
-    """
-    present = _schema_parts(connection).items()
-    return [name for name, text in _new_schema_parts().items() if (name, text) not in present]
-
-
-def _schema_parts(connection: Connection) -> dict[str, object]:
-    """Return the name of every trigger, index, column, reference and limit → what it says."""
-    from dp_pipeline.ledger.journal import CHARGES
-
-    parts: dict[str, object] = {}
-    objects = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    for kind, name, table, text in objects:
-        # A table of the second format has other words behind it, but the same columns.
-        if kind != "table":
-            parts[f"{kind} {name}"] = table, text
-        elif CHARGES in str(text):
-            parts[f"limit {CHARGES}"] = name
-    for kind, pragma in (("column", "table_info"), ("reference", "foreign_key_list")):
-        rows = connection.exec_driver_sql(
-            f"SELECT tables.name, part.* FROM sqlite_master AS tables, pragma_{pragma}(tables.name)"
-            " AS part WHERE tables.type = 'table'"
-        )
-        parts |= {f"{kind} {row[1]} of {row[0]}": tuple(row) for row in rows}
-    return parts
-
-
-@lru_cache(maxsize=1)
-def _new_schema_parts() -> dict[str, object]:
-    from sqlalchemy import create_engine
-
-    from dp_pipeline.ledger.journal import create_tables
-
-    with create_engine("sqlite://").begin() as connection:
-        create_tables(connection)
-        create_guards(connection)
-        return _schema_parts(connection)
-
 
 MOVED = "ledger.sqlite.moved"
 """What the file is called once its rows are on a server: nothing opens it again."""
@@ -232,11 +108,11 @@ class SqliteStore:
         return sweep_locks(self.locks)
 
     @contextmanager
-    def transaction(self, *, writing: bool, format: int = FORMAT) -> Iterator[Connection]:
+    def transaction(self, *, writing: bool) -> Iterator[Connection]:
         """One transaction; a reader sees one state of the rows and does not wait for writers."""
         begin = "BEGIN IMMEDIATE" if writing else "BEGIN"
         with self._begun(begin) as connection:
-            require_format(self._format(connection), expected=format, of=str(self))
+            require_format(self._format(connection), of=str(self))
             yield connection
 
     def format(self) -> int:
@@ -258,28 +134,8 @@ class SqliteStore:
             # Python's driver cannot even read what SQLite says of a name that is no text.
             raise self._damaged("its tables have names that are no text") from None
 
-    def upgrade_tables(self, connection: Connection) -> None:
-        """The third format has a column and a table more, and other indexes and triggers."""
-        from dp_pipeline.ledger.journal import add_state
-
-        objects = connection.exec_driver_sql(
-            "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'index') "
-            "AND sql IS NOT NULL"
-        )
-        for kind, name in objects.all():
-            connection.exec_driver_sql(f'DROP {kind} "{name}"')
-        add_state(connection)
-        _finish(connection)
-
-    def missing_guards(self, connection: Connection) -> list[str]:
-        """The triggers and limits that should be there, word for word, and are not."""
-        return missing_guards(connection)
-
     def require_sound(self, connection: Connection) -> None:
-        """SQLite's own comparison of every table with its indexes; not of rows with the limit of a
-        charge, which the rows themselves are verified by: one that is gone beside may break it.
-        """
-        connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        """SQLite's own comparison of every table with its indexes and limits."""
         said = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
         if said != ["ok"]:
             raise Damaged(
@@ -341,7 +197,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _fill(path: Path) -> None:
     """Turn an empty file into an empty ledger."""
-    from dp_pipeline.ledger.journal import create_tables
+    from dp_pipeline.ledger.guards import create_guards
+    from dp_pipeline.ledger.journal import create_tables, write_seal
 
     connection = _connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
@@ -349,13 +206,6 @@ def _fill(path: Path) -> None:
     with _engine(path).execution_options(begin="BEGIN IMMEDIATE").begin() as transaction:
         transaction.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
         create_tables(transaction)
-        _finish(transaction)
-
-
-def _finish(connection: Connection) -> None:
-    """What closes the tables: the seal of a ledger without rows, the triggers, the format."""
-    from dp_pipeline.ledger.journal import write_seal
-
-    write_seal(connection)
-    create_guards(connection)
-    connection.exec_driver_sql(f"PRAGMA user_version = {FORMAT}")
+        write_seal(transaction)
+        create_guards(transaction)
+        transaction.exec_driver_sql(f"PRAGMA user_version = {FORMAT}")

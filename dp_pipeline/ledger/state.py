@@ -12,7 +12,6 @@ compares it with the newest row's: what one decides by is what the chain has sai
     source       the holder  the source     {}
     block        its name     window         the sums of what was charged to it
     unfinished   the payer   release key    "reserved" or "interrupted"
-    quarantined              row number     digest of the bytes of a row that the ledger never wrote
 
 A release that has ended is no row here: the table grows with populations, sources, windows and
 releases that nobody finished, not with releases.
@@ -29,12 +28,9 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dp_pipeline.ledger.account import LIMITS, Account
-from dp_pipeline.ledger.entries import blocks_of, counted, delta_of
+from dp_pipeline.ledger.entries import CHARGING, blocks_of, counted, delta_of
 from dp_pipeline.ledger.head import canonical
 from dp_pipeline.spec.errors import Damaged, DeclarationError
-
-CHARGING = ("reserve", "quarantined")
-"""Events whose rows may charge."""
 
 
 class Record(Protocol):
@@ -69,8 +65,7 @@ class Population:
     not_dp       how many of them have none
     delta_spent  the sum of the charges' own δ, exactly, as text
     everywhere, everywhere_delta   of a population whose rows are cut into windows, the sums of what
-                 names none: rows that the ledger goes on beside and that do not say it. They count
-                 in every window
+                 names none: rows that were taken out and did not say it. They count in every window
     """
 
     opened: int
@@ -83,14 +78,6 @@ class Population:
     delta_spent: str = "0"
     everywhere: int = 0
     everywhere_delta: str = "0"
-
-    def values(self) -> dict[str, Any]:
-        """As it is stored; a sum of δ or of what is everywhere goes unsaid where it is 0, as
-        ledgers of before know none.
-        """
-        unsaid = {"delta_spent": "0", "everywhere": 0, "everywhere_delta": "0"}
-        values = dict(vars(self))
-        return {name: one for name, one in values.items() if (name, one) not in unsaid.items()}
 
     @property
     def is_cut(self) -> bool:
@@ -107,10 +94,8 @@ class Population:
             ) from None
 
     def charged(self, record: Record, *, month: str) -> Population:
-        """After one more charge. A row of the second format may be of an earlier month than the
-        one before; it counts in the later one, as the stricter.
-        """
-        earlier = self.month_spent if month <= self.month else 0
+        """After one more charge."""
+        earlier = self.month_spent if month == self.month else 0
         delta = delta_of(record.facts)
         blocks = blocks_of(record.facts) if self.is_cut else ()
         is_everywhere = self.is_cut and not blocks
@@ -118,7 +103,7 @@ class Population:
         return replace(
             self,
             spent=self.spent + nano,
-            month=max(month, self.month),
+            month=month,
             month_spent=earlier + nano,
             releases=self.releases + 1,
             not_dp=self.not_dp + (record.kind == "not-dp"),
@@ -139,12 +124,6 @@ class Block:
     spent: int = 0
     delta_spent: str = "0"
 
-    def values(self) -> dict[str, Any]:
-        """As it is stored; a sum of δ that is 0 goes unsaid."""
-        return {"spent": self.spent} | (
-            {} if self.delta_spent == "0" else {"delta_spent": self.delta_spent}
-        )
-
     def charged(self, nano: int, delta: Fraction) -> Block:
         """After one more charge."""
         return Block(self.spent + nano, str(Fraction(self.delta_spent) + delta))
@@ -159,7 +138,7 @@ class Place(NamedTuple):
 
     def columns(self) -> dict[str, str]:
         """Its values by the columns of the table."""
-        return {"kind": self.kind, "lineage": self.population, "name": self.name}
+        return {"kind": self.kind, "population": self.population, "name": self.name}
 
 
 _SEAL = Place("ledger")
@@ -300,10 +279,6 @@ class State:
         """Of the releases that have not ended, in the order of their keys."""
         return tuple(sorted(place.name for place in self.held if place.kind == "unfinished"))
 
-    def quarantined(self) -> frozenset[int]:
-        """Numbers of the rows that the ledger never wrote, and goes on beside."""
-        return frozenset(int(place.name) for place in self.held if place.kind == "quarantined")
-
     def take(self, record: Record, *, sequence: int, time: str) -> set[Place]:
         """Follow the next row; gives the rows of the table that are others now, or are no more."""
         changed = self._changed(record, sequence=sequence, month=time[:7])
@@ -327,7 +302,7 @@ class State:
         changed: dict[Place, dict[str, Any] | None] = {}
         now, standing = self.population(population), Place("population", population)
         if event == "account":
-            changed[standing] = Population(opened=sequence, facts=dict(record.facts)).values()
+            changed[standing] = dict(vars(Population(opened=sequence, facts=dict(record.facts))))
         elif event == "source":
             changed[Place("source", population, record.source or "")] = {}
         elif event in ("reserve", "interrupted"):
@@ -335,15 +310,12 @@ class State:
             changed[Place("unfinished", population, key)] = {"state": said}
         elif event in ("settled", "dead"):
             changed[Place("unfinished", population, key)] = None
-        elif event == "quarantined":
-            named = Place("quarantined", name=record.facts["row"])
-            changed[named] = {"bytes": record.facts["bytes"]}
         if event == "raise" and now is not None:
             facts = merged(now.facts, record.facts)
-            changed[standing] = replace(now, facts=facts).values()
-        # A row of nobody's that looks like no charge counts as none.
+            changed[standing] = dict(vars(replace(now, facts=facts)))
+        # A row that was taken out and looked like no charge counts as none.
         if event in CHARGING and now is not None and record.kind is not None:
-            changed[standing] = now.charged(record, month=month).values()
+            changed[standing] = dict(vars(now.charged(record, month=month)))
             changed |= self._charged_blocks(record) if now.is_cut else {}
         return changed
 
@@ -354,7 +326,7 @@ class State:
             held = self.held.get(place)
             before = Block() if held is None else _read(Block, held.value)
             charged = before.charged(record.nano_epsilon, delta_of(record.facts))
-            changed[place] = charged.values()
+            changed[place] = dict(vars(charged))
         return changed
 
 

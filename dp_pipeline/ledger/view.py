@@ -6,17 +6,16 @@ Balance: what a population has spent and may still spend, for ever and in this m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from sqlalchemy import Connection, TextClause, delete, insert, select, update
 
 from dp_pipeline.ledger import journal
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.balance import Balance, balance_of, no_account
-from dp_pipeline.ledger.entries import Entry, entry_from
+from dp_pipeline.ledger.entries import CHARGING, Entry, entry_from
 from dp_pipeline.ledger.head import Draft, Row, Tip, digest
 from dp_pipeline.ledger.journal import ENDED, RESERVED, entries, state
-from dp_pipeline.ledger.state import CHARGING, Held, Place, State
+from dp_pipeline.ledger.state import Held, Place, State
 from dp_pipeline.spec.errors import Damaged
 
 _VERIFY = "`dp-pipeline budget verify` says where"
@@ -101,17 +100,9 @@ class View:
             raise Damaged(f"ledger: its indexes disagree about the release {key[:12]}: {_VERIFY}")
         return tuple(found)
 
-    def is_claimed_by_strangers(self, key: str) -> bool:
-        """Whether a row that is not the ledger's says something of a release."""
-        odd = self.state.quarantined()
-        if not odd:
-            return False
-        query = select(entries.c.key).where(entries.c.sequence.in_(odd))
-        return key in set(self.connection.execute(query).scalars())
-
     def _found(self, key: str, which: TextClause) -> Iterator[Entry]:
         query = select(entries).where(entries.c.key == key, which)
-        for row in self._kept(self.connection.execute(query).mappings().all()):
+        for row in map(dict, self.connection.execute(query).mappings().all()):
             children = journal.children_of(self.connection, row["sequence"])
             found = _entry(row, children)
             if found.key != key:
@@ -125,16 +116,16 @@ class View:
 
         event, kind   these alone
         """
-        query = select(entries).where(entries.c.lineage == population)
+        query = select(entries).where(entries.c.population == population)
         if event:
             query = query.where(entries.c.event == event)
         if kind:
             query = query.where(entries.c.kind == kind)
         rows = self.connection.execute(query.order_by(entries.c.sequence)).mappings().all()
-        kept, children = self._kept(rows), dict[int, list[Row]]()
+        children = dict[int, list[Row]]()
         if event in ("", "settled"):
             children = journal.children_of_population(self.connection, population)
-        return tuple(_entry(row, children.get(row["sequence"], [])) for row in kept)
+        return tuple(_entry(row, children.get(row["sequence"], [])) for row in map(dict, rows))
 
     def not_dp(self, population: str) -> tuple[Entry, ...]:
         """The rows that charged a population with releases that have no ε, oldest first; Damaged
@@ -155,17 +146,8 @@ class View:
         return tuple(sorted(found, key=lambda one: one.sequence))
 
     def entries(self) -> tuple[Entry, ...]:
-        """Every row in order, but for those that are not the ledger's."""
-        odd = self.state.quarantined()
-        return tuple(
-            entry_from(row, children)
-            for row, children in journal.rows(self.connection)
-            if row["sequence"] not in odd
-        )
-
-    def _kept(self, rows: Iterable[Any]) -> list[Row]:
-        odd = self.state.quarantined()
-        return [dict(row) for row in rows if row["sequence"] not in odd]
+        """Every row in order."""
+        return tuple(entry_from(*stored) for stored in journal.rows(self.connection))
 
 
 class Page(View):
@@ -199,7 +181,7 @@ def read_state(connection: Connection) -> State:
     """What the table says; whoever decides by it compares its digest."""
     return State(
         {
-            Place(row["kind"], row["lineage"], row["name"]): Held(row["entry"], row["value"])
+            Place(row["kind"], row["population"], row["name"]): Held(row["entry"], row["value"])
             for row in connection.execute(select(state)).mappings()
         }
     )

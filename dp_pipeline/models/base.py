@@ -23,8 +23,7 @@ from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.spec.formats import AS_BEFORE
-from dp_pipeline.spec.parameters import choice, later
+from dp_pipeline.spec.parameters import choice
 
 Released = Clusters | SyntheticTable | ClassTable
 
@@ -188,14 +187,14 @@ NOTHING = "nothing"
 
 def plan_from() -> Any:
     """The parameter of a model that learns: ``previous``, the release of the window before."""
-    return later(choice(NOTHING, "previous"), as_before=NOTHING)
+    return choice(NOTHING, "previous")
 
 
 def smooth() -> Any:
     """The parameter of a model that learns: whether noisy numbers are combined with those of the
     window before, by their noise and by how much the world has moved.
     """
-    return later(choice("false", "true"), as_before="false")
+    return choice("false", "true")
 
 
 def prior() -> Any:
@@ -205,7 +204,7 @@ def prior() -> Any:
         return text if re.fullmatch(r"[a-z][a-z0-9_]{0,63}", text) else None
 
     expected = "the name of a data set with `purpose: benchmark`"
-    metadata = {"parse": parse, "expected": expected, "measuring": True, AS_BEFORE: ""}
+    metadata = {"parse": parse, "expected": expected, "measuring": True}
     return field(default="", metadata=metadata)
 
 

@@ -209,7 +209,7 @@ def release_metadata(
         "privacy/state": dg.MetadataValue.text(published.state),
         **own,
         "older code": dg.MetadataValue.bool(bundle.facts["code"] != release.version()),
-        "fit for release": dg.MetadataValue.bool(bundle.fit_for_release),
+        "releasable": dg.MetadataValue.bool(bundle.fit_for_release),
         "release key": dg.MetadataValue.text(bundle.key),
         "provenance": dg.MetadataValue.json(dict(bundle.facts)),
         **{f"quality/{name}": number(one.value) for name, one in bundle.quality.items()},
@@ -254,7 +254,7 @@ def beside_metadata(beside: Sequence[str]) -> Metadata:
     if not beside:
         return {}
     text = f"not differentially private, of the same persons: {'; '.join(beside)}"
-    return {"privacy/beside it": dg.MetadataValue.text(text)}
+    return {"privacy/other non-DP releases": dg.MetadataValue.text(text)}
 
 
 def spend_table(bundle: Bundle) -> dg.MetadataValue:

@@ -41,7 +41,6 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.stages import prepared_codes
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.release.clusters import Tables
 from dp_pipeline.reporting.figures.cluster_view import metre_rows
 from dp_pipeline.reporting.metrics import QualityRow, bought_rows
 from dp_pipeline.reporting.quality import (
@@ -53,7 +52,7 @@ from dp_pipeline.reporting.quality import (
 )
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import INVALID, Bins, FloatArray, IntArray, Names
+from dp_pipeline.spec.encoding import Bins, FloatArray, Names
 from dp_pipeline.spec.errors import DeclarationError, one_of
 
 Codes = Mapping[str, NDArray[Any]]
@@ -288,25 +287,12 @@ def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dic
             released = ClassTable.from_tables(bundle.tables, spec.domain)
             return class_quality(spec, snapshot, released)
         if "centres" not in bundle.tables:
-            return table_quality(spec, snapshot, _codes(spec, bundle.tables))
+            return table_quality(spec, snapshot, bundle.tables["codes"])
         centres = bundle.tables["centres"]
         points = np.stack(list(centres.values()), axis=1)
         return clustering_quality(spec, snapshot, tuple(centres), points)
 
     return steward_facts(snapshot, f"exact-quality-{of}", compute)
-
-
-def _codes(spec: DatasetSpec, tables: Tables) -> dict[str, IntArray]:
-    """Attribute → codes of the synthetic rows."""
-    if "codes" in tables:
-        return dict(tables["codes"])
-    # A bundle of before there were codes holds a label a row.
-    found = {}
-    for name, labels in tables["synthetic"].items():
-        codes = {label: code for code, label in enumerate(spec.domain[name].labels())}
-        places = [codes.get(label, INVALID) for label in labels.tolist()]
-        found[name] = np.array(places, dtype=np.int64)
-    return found
 
 
 def _k_anonymous_rows(

@@ -243,7 +243,7 @@ class KAnonymousRelease(Release):
             "unit": str(spec.protection),
             "purpose": spec.purpose,
             ALLOWED: is_allowed,
-            "fit_for_release": is_allowed,
+            "releasable": is_allowed,
             "code": self.version(),
             **({BESIDE: "; ".join(beside)} if beside else {}),
             **spec.discovered_fact,

@@ -149,7 +149,7 @@ class NoisyRelease(Release):
             "relation": spec.relation,
             "purpose": spec.purpose,
             "noise": self.noise_name,
-            "fit_for_release": "yes" if is_fit else "no",
+            "releasable": "yes" if is_fit else "no",
             "code": self.version(),
         }
         facts |= {DELTA: str(self.delta)} if self.delta else {}

@@ -28,7 +28,7 @@ from dp_pipeline.spec.amounts import Currency, nano_epsilon
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.windows import range_text
 
-BESIDE = "not-dp beside it"
+BESIDE = "other non-DP releases"
 """The fact of a bundle that names them."""
 
 

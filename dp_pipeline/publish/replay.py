@@ -32,7 +32,7 @@ from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import Damaged, PipelineError, system_line
-from dp_pipeline.spec.formats import DOCUMENT, require_format
+from dp_pipeline.spec.formats import FORMAT, require_format
 
 if TYPE_CHECKING:
     from dp_pipeline.reporting.metrics import QualityRow
@@ -140,7 +140,7 @@ def spend_rows(bundle: Bundle) -> list[SpendRow]:
 _PROMISED = (
     *("population", "dataset", "model", "epsilon", "kind", "composed", "evaluation", "snapshot"),
     *("replicate", "declaration", "measuring", "unit", "relation", "purpose", "noise"),
-    *("fit_for_release", WINDOW, LEARNED, REFINES, REFINED_FROM, PRIOR),
+    *("releasable", WINDOW, LEARNED, REFINES, REFINED_FROM, PRIOR),
 )
 """Facts that no later code or post-processing may change: what was charged for."""
 
@@ -191,7 +191,7 @@ _AGAIN = "run the data set again, at no cost"
 
 def document(value: Any) -> bytes:
     """A value as ``read_json`` takes it."""
-    return json.dumps({"format": DOCUMENT, "value": value}, sort_keys=True, indent=1).encode()
+    return json.dumps({"format": FORMAT, "value": value}, sort_keys=True, indent=1).encode()
 
 
 def read_json(path: Path) -> Any:
@@ -203,7 +203,7 @@ def read_json(path: Path) -> Any:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         found = stored.get("format") if isinstance(stored, dict) else None
-        require_format(found, DOCUMENT, of=str(path), older=_AGAIN)
+        require_format(found, of=str(path))
         return stored["value"]
     except OSError as error:
         raise PipelineError(system_line(error, path)) from None

@@ -34,7 +34,7 @@ from dp_pipeline.publish.home import PUBLISHED_VARIABLE, Home, published_place
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec, Publication
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared, PipelineError
-from dp_pipeline.spec.formats import EXPORT
+from dp_pipeline.spec.formats import FORMAT
 
 CURRENT, VERSIONS = "current", "versions"
 _FORMAT = "csv"
@@ -175,7 +175,7 @@ def _version(exported: Exported) -> str:
 def _told(exported: Exported) -> bytes:
     """What ``current.json`` says."""
     told = {
-        "format": EXPORT,
+        "format": FORMAT,
         "version": f"{VERSIONS}/{_version(exported)}",
         "digest": f"sha256:{exported.digest}",
         "release": exported.found.words,

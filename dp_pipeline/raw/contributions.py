@@ -30,9 +30,8 @@ from dp_pipeline.raw.values import REAL, TEXT, WHOLE, kind_of, type_word
 from dp_pipeline.raw.workers import write_tables
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.formats import SAMPLE
 
-_PURPOSE = f"contribution {SAMPLE}\0".encode()
+_PURPOSE = b"contribution 2\0"
 """Keeps these digests apart from every other use of the population's key."""
 
 _TEXT = pa.large_string()

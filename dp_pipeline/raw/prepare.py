@@ -38,7 +38,6 @@ from dp_pipeline.raw.snapshot import (
     forget_preparation,
     has_stage,
     mark_stage,
-    prepared_as,
     require_prepared,
     require_stage,
     require_validated,
@@ -387,7 +386,7 @@ def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
         require_validated(spec, snapshot)
         for stage in stages_of(spec):
             require_stage(spec, snapshot, stage)
-        snapshot.record(prepared={"digest": prepared_as(spec), "stages": list(stages_of(spec))})
+        snapshot.record(prepared={"digest": spec.digest, "stages": list(stages_of(spec))})
 
 
 def prepare(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:

@@ -38,7 +38,7 @@ from dp_pipeline.files import locked, make_private, sync, write_whole
 from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
-from dp_pipeline.spec.formats import MANIFEST, SAMPLE, require_format
+from dp_pipeline.spec.formats import FORMAT, require_format
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST = "manifest.json"
@@ -175,12 +175,7 @@ class Snapshot:
             stored = None
         if not isinstance(stored, dict):
             raise Damaged(f"{self!r}: expected a readable manifest, got a broken one")
-        require_format(
-            stored.get("format"),
-            MANIFEST,
-            of=f"{self!r}: manifest",
-            older="open a new snapshot with `--snapshot NAME`",
-        )
+        require_format(stored.get("format"), of=f"{self!r}: manifest")
         return stored
 
     def exists(self) -> bool:
@@ -215,7 +210,7 @@ class Snapshot:
         refused. What else lies in the folder is not touched.
         """
         facts = {
-            "format": MANIFEST,
+            "format": FORMAT,
             "id": self.id,
             "population": population,
             _RETIRED: on.isoformat(),
@@ -229,7 +224,7 @@ class Snapshot:
 
     def record(self, **facts: Any) -> None:
         """Add facts to the manifest, atomically."""
-        known = self.manifest if self.exists() else {"format": MANIFEST, "id": self.id}
+        known = self.manifest if self.exists() else {"format": FORMAT, "id": self.id}
         text = json.dumps({**known, **facts}, indent=1, sort_keys=True)
         write_private(self.folder / _MANIFEST, lambda file: _write_text(file, text))
 
@@ -341,16 +336,6 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
         )
 
 
-def prepared_as(spec: DatasetSpec) -> str:
-    """What stages are marked with: the declaration, and the rule by which rows of a person are
-    kept where it has persons. Rows that were kept by another rule are prepared again, so what is
-    released from now on never mixes two samples.
-    """
-    if spec.protection.column is None:
-        return spec.digest
-    return f"{spec.digest} sample {SAMPLE}"
-
-
 def forget_preparation(snapshot: Snapshot) -> None:
     """Void every stage before the first one is written anew: stages of two runs never mix."""
     snapshot.record(prepared=None, stages={})
@@ -358,12 +343,12 @@ def forget_preparation(snapshot: Snapshot) -> None:
 
 def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     """Note that one stage was stored under this declaration."""
-    snapshot.record(stages={**_marks(snapshot, "stages"), stage: prepared_as(spec)})
+    snapshot.record(stages={**_marks(snapshot, "stages"), stage: spec.digest})
 
 
 def has_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> bool:
     """Whether ``stage`` was stored under this declaration."""
-    return bool(_marks(snapshot, "stages").get(stage) == prepared_as(spec))
+    return bool(_marks(snapshot, "stages").get(stage) == spec.digest)
 
 
 def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
@@ -383,7 +368,7 @@ def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
         require_prepared(spec, one)
     require_validated(spec, snapshot)
     prepared = _marks(snapshot, "prepared")
-    if prepared.get("digest") != prepared_as(spec):
+    if prepared.get("digest") != spec.digest:
         raise NotPrepared(
             f"{snapshot!r}: expected a snapshot prepared as {spec.name} is declared now, got none: "
             f"{preparing(spec.name)}"

@@ -1,7 +1,6 @@
 """One release as it is stored and published, and the key that makes two releases the same one.
 
 JSON and columns of numbers or text only, with None where a value is missing: nothing in it is code.
-A key that was paid for stays the same for ever: see ``spec.formats`` before adding a field.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -20,7 +19,7 @@ from dp_pipeline.release.clusters import Tables, batches_of
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.spec.amounts import PURE, Currency, epsilon_text
 from dp_pipeline.spec.errors import BoundaryViolation, Damaged
-from dp_pipeline.spec.formats import AS_BEFORE, BUNDLE, require_format, said
+from dp_pipeline.spec.formats import FORMAT, require_format
 
 EARLIER_EVALUATION = "earlier_evaluation"
 """The fact of a bundle made again that holds the ε of the evaluation it left out."""
@@ -80,7 +79,7 @@ class Bundle:
     @property
     def budget(self) -> Currency:
         """What its model accounted in: pure ε, or ρ."""
-        # Before there was another currency, nothing was written.
+        # A population that pays in pure ε has models of pure ε alone, and says nothing.
         return PURE if self.facts.get("currency", PURE.name) == PURE.name else self.currency
 
     @property
@@ -146,8 +145,7 @@ class Bundle:
     @property
     def kind(self) -> str:
         """``dp``, or ``not-dp`` where no finite ε holds for it."""
-        # Before there was another kind, nothing was written.
-        return self.facts.get("kind", "dp")
+        return self.facts["kind"]
 
     @property
     def is_dp(self) -> bool:
@@ -192,7 +190,7 @@ class Bundle:
     @property
     def fit_for_release(self) -> bool:
         """Whether it may leave: neither a seeded draw nor a method with another ε may."""
-        return self.facts["fit_for_release"] == "yes"
+        return self.facts["releasable"] == "yes"
 
     def require_exportable(self) -> None:
         """BoundaryViolation, in one line, for a release that must never leave this project where
@@ -210,7 +208,7 @@ class Bundle:
         """Everything but the tables, which are named with the digest of their values."""
         return json.dumps(
             {
-                "format": BUNDLE,
+                "format": FORMAT,
                 "key": self.key,
                 "facts": dict(self.facts),
                 "spends": [_spend_fields(spend) for spend in self.spends],
@@ -255,12 +253,7 @@ def table_names(text: str) -> tuple[str, ...]:
 def _stored(text: str) -> dict[str, Any]:
     """The fields of a bundle of this format."""
     stored: dict[str, Any] = json.loads(text)
-    require_format(
-        stored.get("format"),
-        BUNDLE,
-        of=f"bundle {str(stored.get('key'))[:12]}",
-        older="read it with that version",
-    )
+    require_format(stored.get("format"), of=f"bundle {str(stored.get('key'))[:12]}")
     return stored
 
 
@@ -296,22 +289,17 @@ def _contents(column: Iterator[np.ndarray]) -> Iterator[bytes]:
             yield (b"\0" if at else b"") + "\0".join(values.tolist()).encode()
 
 
+_EXACT = ("epsilon", "scale", "delta")
+"""Fields of a spend that are exact numbers, stored as text."""
+
+
 def _spend_fields(spend: Spend) -> dict[str, Any]:
-    fields = dict(vars(spend))
-    if spend.currency == PURE.name:
-        # As it was written before there was another currency.
-        del fields["currency"]
-    if not spend.delta:
-        del fields["delta"]
-    else:
-        fields["delta"] = str(spend.delta)
-    return {**fields, "epsilon": str(spend.epsilon), "scale": str(spend.scale)}
+    exact = {name: str(getattr(spend, name)) for name in _EXACT}
+    return {**vars(spend), **exact}
 
 
 def _spend(fields: dict[str, Any]) -> Spend:
-    texts = ("epsilon", "scale", "delta")
-    exact = {name: Fraction(text) for name, text in fields.items() if name in texts}
-    return Spend(**{**fields, **exact})
+    return Spend(**{**fields, **{name: Fraction(fields[name]) for name in _EXACT}})
 
 
 class Key(Protocol):
@@ -336,7 +324,7 @@ class Key(Protocol):
 
 def refinement_digest(population: str, refines: str) -> str:
     """The one digest of all refinements of a release; ``refines`` is that of the release."""
-    once = {"lineage": population, "refines": refines}
+    once = {"population": population, "refines": refines}
     return hashlib.sha256(json.dumps(once, sort_keys=True).encode()).hexdigest()
 
 
@@ -366,7 +354,7 @@ class ReleaseKey:
     evaluation: Fraction | None
     noise: str
     replicate: int = 0
-    refines: str = field(default="", metadata={AS_BEFORE: ""})
+    refines: str = ""
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -375,12 +363,10 @@ class ReleaseKey:
 
     @property
     def digest(self) -> str:
-        """Hex digest of all fields that have to be named; of a refinement, of what it refines."""
+        """Hex digest of all fields; of a refinement, of what it refines."""
         if self.refines:
             return refinement_digest(self.population, self.refines)
-        fields = said(self)
-        # A key keeps its first word for a population: it also seeds what is drawn from the answers.
-        fields["lineage"] = fields.pop("population")
+        fields = dict(vars(self))
         fields["epsilon"] = epsilon_text(self.epsilon)
         fields["evaluation"] = None if self.evaluation is None else epsilon_text(self.evaluation)
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
@@ -418,5 +404,4 @@ class KAnonymousKey:
         """Hex digest of all fields."""
         fields = dict(vars(self))
         fields |= fields.pop("asked")
-        fields["lineage"] = fields.pop("population")
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -25,7 +25,7 @@ import numpy as np
 from dp_pipeline.files import make_private, write_whole
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import Damaged, OtherQuestion
-from dp_pipeline.spec.formats import TRANSCRIPT, require_format
+from dp_pipeline.spec.formats import FORMAT, require_format
 
 _DIGITS = re.compile(rb"(\d{20})\n")
 
@@ -135,7 +135,7 @@ class Transcript:
         """
         make_private(path.parent)
         header = AnswerRecord(_HEADER + key, np.frombuffer(salt, dtype="<i8"))
-        line, _ = _encode(header, "", format=TRANSCRIPT)
+        line, _ = _encode(header, "", format=FORMAT)
         write_whole(path, lambda file: file.write(line), over=False)
 
     @classmethod
@@ -257,7 +257,7 @@ def _require_format(lines: list[bytes], path: Path) -> None:
         return
     fields, _ = parsed
     of = f"transcript {path.parent.name[:12]}"
-    require_format(fields.get("format"), TRANSCRIPT, of=of, older="finish it with that version")
+    require_format(fields.get("format"), of=of)
 
 
 def _encode(record: AnswerRecord, chain: str, **more: int) -> tuple[bytes, str]:

@@ -194,15 +194,8 @@ def bought_rows(bundle: Bundle) -> list[QualityRow]:
 
 
 def to_documents(rows: Sequence[QualityRow]) -> list[dict[str, Any]]:
-    """Rows as JSON values; an error that there is not goes unsaid, as before there were any."""
-    return [
-        {
-            name: value
-            for name, value in {**vars(row), "epsilon": str(row.epsilon)}.items()
-            if name != "error" or value is not None
-        }
-        for row in rows
-    ]
+    """Rows as JSON values."""
+    return [{**vars(row), "epsilon": str(row.epsilon)} for row in rows]
 
 
 def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:

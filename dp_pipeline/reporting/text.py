@@ -166,7 +166,7 @@ def _words(value: Parameter) -> str:
         return "not set"
     if isinstance(value, list):
         return ", ".join(value) or "all"
-    return value
+    return value or "none"
 
 
 def model_labels(bundles: Iterable[Bundle]) -> Mapping[str, str]:

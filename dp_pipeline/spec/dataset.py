@@ -483,31 +483,24 @@ class DatasetSpec:
         """Hex digest of every declaration that changes what is measured. Kept: every asset of a
         chain says it.
 
-        Two releases with one digest, one snapshot and one question are the same release, so what
-        was added after the first version goes unsaid where a file does not declare it.
+        Two releases with one digest, one snapshot and one question are the same release.
         """
+        # Only a private evaluation asks the rows about a label and targets.
+        is_evaluated = self.evaluation is not None
         measured = {
             "attributes": [attribute.measured for attribute in self.domain],
             "protection": str(self.protection),
             "relation": self.relation,
             "coordinate_bits": COORDINATE_BITS,
-        }
-        if self.label is not None and self.evaluation is not None:
-            # Only a private evaluation asks the rows about it.
-            measured["label"] = self.label
-        if self.targets and self.evaluation is not None:
-            measured["targets"] = [asdict(target) for target in self.targets]
-        if self.delta is not None:
-            measured["delta"] = delta_text(self.delta)
-        if self.domain.constraints:
+            "label": self.label if is_evaluated else None,
+            "targets": [asdict(target) for target in self.targets if is_evaluated],
+            "delta": None if self.delta is None else delta_text(self.delta),
             # Rows that break one are left out.
-            measured["constraints"] = [one.measured for one in self.domain.constraints]
-        if self.windows is not None:
-            measured["windows"] = self.windows.measured
-        if self.discover is not None:
-            measured["discover"] = self.discover.to_facts()
-        if self.discovered is not None:
-            measured["discovered"] = self.discovered.digest
+            "constraints": [one.measured for one in self.domain.constraints],
+            "windows": None if self.windows is None else self.windows.measured,
+            "discover": None if self.discover is None else self.discover.to_facts(),
+            "discovered": None if self.discovered is None else self.discovered.digest,
+        }
         return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
 
     @cached_property

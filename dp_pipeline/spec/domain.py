@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -15,7 +15,6 @@ from dp_pipeline.spec.clock import Clock, Derived, Signs
 from dp_pipeline.spec.constraints import AllowedCells, Constraint, allowed_cells
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
 from dp_pipeline.spec.errors import DeclarationError, did_you_mean
-from dp_pipeline.spec.formats import AS_BEFORE, said
 
 OnInvalid = Literal["clip", "other", "drop"]
 
@@ -89,16 +88,16 @@ class Attribute:
     coordinate: Coordinate | None = None
     cells: Levels | Bins | None = None
     other: str | None = None
-    nullable: bool = field(default=False, metadata={AS_BEFORE: False})
+    nullable: bool = False
     whole: bool = False
-    missing: tuple[str, ...] = field(default=(), metadata={AS_BEFORE: ()})
-    aliases: tuple[tuple[str, str], ...] = field(default=(), metadata={AS_BEFORE: ()})
+    missing: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
     usable: Fraction = Fraction(1)
-    undeclared: Undeclared | None = field(default=None, metadata={AS_BEFORE: None})
-    signs: Signs = field(default=Signs(), metadata={AS_BEFORE: Signs()})
-    clock: Clock | None = field(default=None, metadata={AS_BEFORE: None})
-    derived: Derived | None = field(default=None, metadata={AS_BEFORE: None})
-    pieces: Pieces = field(default=(), metadata={AS_BEFORE: ()})
+    undeclared: Undeclared | None = None
+    signs: Signs = Signs()
+    clock: Clock | None = None
+    derived: Derived | None = None
+    pieces: Pieces = ()
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -179,12 +178,9 @@ class Attribute:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """Every field that changes what is measured; one that was added later only where it is
-        declared, so that releases of before it keep their keys.
-        """
-        fields = said(self)
-        del fields["whole"], fields["usable"]
-        fields.pop("pieces", None)
+        """Every field that changes what is measured."""
+        fields = asdict(self)
+        del fields["whole"], fields["usable"], fields["pieces"]
         return fields
 
     @property

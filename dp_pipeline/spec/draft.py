@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.formats import DATASET_FILE
+from dp_pipeline.spec.formats import FORMAT
 from dp_pipeline.spec.yaml_text import TODO, Value, field_text, flow, flow_mapping, scalar
 
 DRAFT = """\
@@ -381,7 +381,7 @@ def _head(outline: Outline, draft: str, description: str) -> str:
     title = outline.name.replace("_", " ").capitalize()
     return (
         f"# yaml-language-server: $schema={SCHEMA_FILE}\n{draft}"
-        f"format: {DATASET_FILE}\nname: {outline.name}\n"
+        f"format: {FORMAT}\nname: {outline.name}\n"
         f"title: {scalar(title)}\ndescription: {scalar(description)}\n"
         f"{POPULATION}population: {outline.name}\n"
     )

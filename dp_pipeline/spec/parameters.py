@@ -5,9 +5,6 @@ A *measuring* parameter changes what is asked of the rows, so another value is
 another release with another charge. The others shape post-processing only:
 changing them replays the transcript at no cost.
 
-One that was added after the first version is ``later(…, as_before=…)``, so that it leaves the
-releases of before what they are.
-
 Parameters as a fact of a release: one JSON object, in ledger, bundle and exports alike.
 """
 
@@ -24,7 +21,6 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from dp_pipeline.spec.errors import DeclarationError, did_you_mean
-from dp_pipeline.spec.formats import AS_BEFORE, is_said
 
 ModelType = TypeVar("ModelType")
 Entry = TypeVar("Entry")
@@ -100,17 +96,7 @@ def choice(*words: str, measuring: bool = True) -> Any:
 
 def variant() -> Any:
     """``sound``, or ``published``: as the paper has it, on benchmarks alone."""
-    # Before there was another variant, all were sound.
-    return later(choice("sound", "published"), as_before="sound")
-
-
-def later(parameter: Any, *, as_before: str) -> Any:
-    """A parameter that was added to a model of which releases were made.
-
-    as_before   the value, as text, that means what was done before there was the parameter: it
-                goes unsaid in keys and records, as ``spec.formats`` has it
-    """
-    return field(default=parameter.default, metadata={**parameter.metadata, AS_BEFORE: as_before})
+    return choice("sound", "published")
 
 
 def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuring: bool) -> Any:
@@ -143,12 +129,10 @@ def _parsed(parameter: Field[Any], text: str, of: str) -> Any:
 
 def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
     """The measuring parameters of a model, or the others, as canonical text in the order of their
-    names; without those that say nothing else than was done before there were such.
+    names.
     """
-    chosen = [one for one in fields(model) if one.metadata["measuring"] is measuring]
-    texts = {one.name: str(getattr(model, one.name)) for one in chosen}
-    named = sorted(one.name for one in chosen if is_said(one, texts[one.name]))
-    return {name: texts[name] for name in named}
+    chosen = (one.name for one in fields(model) if one.metadata["measuring"] is measuring)
+    return {name: str(getattr(model, name)) for name in sorted(chosen)}
 
 
 Parameter = str | list[str] | None

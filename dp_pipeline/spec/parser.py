@@ -32,7 +32,7 @@ from dp_pipeline.spec.domain import Domain, OneRow, Protection, RowsOfPerson
 from dp_pipeline.spec.encoding import Levels, Point
 from dp_pipeline.spec.errors import DeclarationError, Refused, did_you_mean
 from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
-from dp_pipeline.spec.formats import DATASET_FILE
+from dp_pipeline.spec.formats import FORMAT
 from dp_pipeline.spec.reading_parser import (
     AS_IT_IS,
     DeriveSection,
@@ -185,13 +185,11 @@ def _owner(text: str) -> str | None:
 
 
 def _format(text: str) -> int:
-    is_newer = text.isdecimal() and int(text) > DATASET_FILE
-    remedy = ": made for a newer dp_pipeline, so upgrade this one" if is_newer else ""
-    require(text == str(DATASET_FILE), str(DATASET_FILE), f"{text[:9]!r}{remedy}")
-    return DATASET_FILE
+    require(text == str(FORMAT), str(FORMAT), f"{text[:9]!r}")
+    return FORMAT
 
 
-FORMAT = fields.Scalar(_format, str(DATASET_FILE), {"enum": [DATASET_FILE, str(DATASET_FILE)]})
+Format = fields.Scalar(_format, str(FORMAT), {"enum": [FORMAT, str(FORMAT)]})
 Parameters = fields.Named[fields.Named[fields.Text]]
 """Model or method → its parameters; the schema lists those that there are."""
 
@@ -307,7 +305,7 @@ class DataSetFile(fields.Section):
         }
     )
 
-    format: Annotated[int, FORMAT] = DATASET_FILE
+    format: Annotated[int, Format] = FORMAT
     name: fields.Name
     title: fields.Text | None = None
     description: fields.Text
@@ -595,6 +593,6 @@ def load_spec(path: Path) -> DatasetSpec:
         if "format" in document.texts:
             # First of all: the fields of another format may mean something else.
             with below("format"):
-                FORMAT.read(document.texts["format"])
+                Format.read(document.texts["format"])
         texts = with_levels_of_files(document.texts, path.parent)
         return DataSetFile.model_validate(texts).spec(path)

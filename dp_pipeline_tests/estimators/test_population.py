@@ -121,7 +121,7 @@ def test_a_source_that_only_says_that_it_protects_is_refused_on_an_account_for_r
 def test_other_noise_is_taken_on_a_benchmark_and_noted(ledger: Ledger, noise: object):
     quiet_fit(paid_by("public", noise=noise), VILLAGES)
     assert ledger.entries("public")[-1].event == "settled"
-    assert ledger.entries("public")[-2].facts["fit_for_release"] == "no"
+    assert ledger.entries("public")[-2].facts["releasable"] == "no"
 
 
 @pytest.mark.parametrize("population", ["persons", "replaced"])

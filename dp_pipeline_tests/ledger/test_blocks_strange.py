@@ -17,7 +17,7 @@ from dp_pipeline.ledger.state import Block, State
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged
 from dp_pipeline_tests.ledger.places import EVERYWHERE
 from dp_pipeline_tests.ledger.population import account, charge, in_windows, raw, release, weekly
-from dp_pipeline_tests.ledger.test_mending import named
+from dp_pipeline_tests.ledger.test_restoring import named
 
 STORES = EVERYWHERE
 NANO = Fraction(1, 10**9)
@@ -36,9 +36,9 @@ def typed(rides: Ledger, store: str) -> Callable[[dict[str, Any]], None]:
             rides.folder,
             f"INSERT INTO entries SELECT max(sequence) + 1, 'reserve', 'today', '{population}', "
             f"'k', NULL, 'dp', 300000000, 'typed', '{json.dumps(facts)}', "
-            "(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), 'x', NULL FROM entries",
+            "(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), 'x', 'x' FROM entries",
         )
-        rides.quarantine(named(rides), **WHY)
+        rides.restore(named(rides), **WHY)
 
     return types
 
@@ -68,7 +68,7 @@ def test_a_strange_row_whose_windows_cannot_be_read_counts_on_all_past_and_futur
     assert rides.balance("rides").spent == Fraction(18, 10)
     assert rides.blocks("rides")["W77"] == 1
     rides.verify()
-    assert rides.restate(**WHY) == rides.verify()
+    assert rides.restore(**WHY) == rides.verify()
 
 
 def test_a_strange_delta_counts_on_all_windows_too(rides: Ledger, typed):
@@ -130,7 +130,7 @@ def test_a_row_that_passes_a_window_with_what_counts_on_all_cannot_be(
     ledger = opens(weekly(delta_ceiling=2 * NANO))
     release(ledger, in_windows("a", "W77"), "0.1")
     opened, first = rows_of(ledger)
-    strange = {"event": "quarantined", "key": None, "nano_epsilon": 300_000_000}
+    strange = {"event": "restored", "key": None, "nano_epsilon": 300_000_000}
     audit = Audit()
     audit.take(opened)
     audit.take(replace(first, **strange, facts={DELTA: str(NANO)}))
@@ -147,7 +147,7 @@ def test_a_strange_row_counts_in_the_total_once_for_each_window_that_it_names(op
     opened, first = rows_of(ledger)
     audit = Audit()
     audit.take(opened)
-    strange = {"event": "quarantined", "key": None, "nano_epsilon": 300_000_000}
+    strange = {"event": "restored", "key": None, "nano_epsilon": 300_000_000}
     audit.take(replace(first, **strange, facts={BLOCKS: "W01 W02"}))
     with pytest.raises(Damaged, match="it passes the ceiling 1"):
         audit.take(first)

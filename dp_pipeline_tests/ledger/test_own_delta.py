@@ -12,7 +12,7 @@ import pytest
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.entries import DELTA, Charge
-from dp_pipeline.ledger.state import Population, State
+from dp_pipeline.ledger.state import State
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
@@ -134,11 +134,6 @@ def test_what_is_left_of_delta_is_said_in_words(ledger: Ledger):
     assert ledger.balance("trips").delta_word == "spent 1e-09, left 1e-09, ceiling 2e-09"
 
 
-def test_a_population_without_delta_is_stored_as_it_always_was():
-    assert "delta_spent" not in Population(opened=1, facts={}).values()
-    assert Population(opened=1, facts={}, delta_spent="1/9").values()["delta_spent"] == "1/9"
-
-
 def test_a_row_that_passes_the_ceiling_of_delta_cannot_be(ledger: Ledger):
     release(ledger, discovery("a"), "0.1")
     opened, _, *_ = entries = ledger.entries()
@@ -176,11 +171,11 @@ def test_a_strange_row_that_says_a_delta_is_charged_it(ledger: Ledger, store: st
         folder,
         "INSERT INTO entries SELECT max(sequence) + 1, 'reserve', 'today', 'trips', 'k', NULL, "
         f"'dp', 7, 'typed', '{facts}', "
-        "(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), 'x', NULL FROM entries",
+        "(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), 'x', 'x' FROM entries",
     )
-    from dp_pipeline_tests.ledger.test_mending import named
+    from dp_pipeline_tests.ledger.test_restoring import named
 
-    ledger.quarantine(named(ledger), reason="a row typed by hand", by="ana")
+    ledger.restore(named(ledger), reason="a row typed by hand", by="ana")
     assert ledger.balance("trips").delta_spent == NANO
     ledger.verify()
 

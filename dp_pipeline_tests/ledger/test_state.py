@@ -45,11 +45,11 @@ def damage_index(ledger: Ledger, index: str, old: bytes, new: bytes) -> None:
 
 
 def test_a_bit_in_an_index_lets_nobody_pass_the_ceiling_and_is_seen_by_verify(full: Ledger):
-    damage_index(full, "entries_by_lineage", b"tripsreserve", b"tripsreserv\x00")
+    damage_index(full, "entries_by_population", b"tripsreserve", b"tripsreserv\x00")
     assert full.balance("trips").left == 0
     with pytest.raises(BudgetExceeded):
         release(full, charge("more"))
-    with pytest.raises(Damaged, match=r"index entries_by_lineage.*REINDEX"):
+    with pytest.raises(Damaged, match=r"index entries_by_population.*REINDEX"):
         full.verify()
 
 
@@ -92,7 +92,7 @@ def test_an_index_that_takes_a_row_for_another_is_not_believed(ledger: Ledger):
 def test_of_flipped_bits_in_pages_of_indexes_and_sums_none_undercharges(tmp_path: Path):
     """A sample; of 3,328 in indexes, 700 in sums and 700 in tables none did."""
     small, chance = SmallLedger(tmp_path), random.Random(13)
-    indexes = ("sqlite_autoindex_state_1", "entries_by_lineage", "one_end_per_key")
+    indexes = ("sqlite_autoindex_state_1", "entries_by_population", "one_end_per_key")
     pages = small.pages(*indexes, "one_reserve_per_key", "state")
     sample = [
         ((page - 1) * PAGE + chance.randrange(PAGE), chance.randrange(8))
@@ -144,7 +144,7 @@ def test_a_schema_with_other_words_is_refused(full: Ledger, change: tuple[str, s
         "DELETE FROM state WHERE kind = 'population'",
         "DELETE FROM state WHERE kind = 'ledger'",
         "INSERT INTO state VALUES ('source', 'trips', 'csv:b', 9, '{}')",
-        "INSERT OR REPLACE INTO state SELECT kind, lineage, name, entry, '{}' FROM state",
+        "INSERT OR REPLACE INTO state SELECT kind, population, name, entry, '{}' FROM state",
     ],
 )
 def test_sums_change_with_a_row_of_the_ledger_alone(full: Ledger, statement: str):
@@ -163,7 +163,7 @@ def test_sums_that_were_changed_behind_the_triggers_admit_nothing(full: Ledger):
     ):
         with pytest.raises(Damaged, match="its sums are not those of row 9"):
             ask()
-    with pytest.raises(Damaged, match="`dp-pipeline budget restate --reason"):
+    with pytest.raises(Damaged, match="`dp-pipeline budget restore --reason"):
         full.verify()
 
 

@@ -87,8 +87,8 @@ def test_dagster_says_it_of_private_releases_replayed_ones_too(project: Project,
     )
     now, then = partitions["0.5"]
     assert now["privacy/state"].value == "replayed"
-    assert TOLD in now["privacy/beside it"].value
-    assert "privacy/beside it" not in then
+    assert TOLD in now["privacy/other non-DP releases"].value
+    assert "privacy/other non-DP releases" not in then
 
 
 def test_another_data_set_of_the_same_persons_says_it_too(project: Project, spec: DatasetSpec):

@@ -201,7 +201,7 @@ def test_a_release_shows_kind_card_measures_and_a_green_check(project: Project, 
     assert shown["k_anonymity/smallest class"].value >= 2
     assert isinstance(shown["release card"], dg.MarkdownMetadataValue)
     assert "NOT DIFFERENTIALLY PRIVATE" in shown["release card"].value
-    assert "privacy/beside it" not in shown, "it is not beside itself"
+    assert "privacy/other non-DP releases" not in shown, "it is not beside itself"
     (check,) = [one for one in check_results(project, spec) if one.check_name == KEPT]
     assert check.passed
     assert check.metadata["smallest class"].value >= 2
@@ -212,7 +212,7 @@ def test_a_second_release_says_what_is_beside_it(project: Project, spec: Dataset
         assert project.launch(spec, KJIG, partition=k).success
     again = metadata_of(project, spec, KJIG, "2")
     assert again["privacy/state"].value == "replayed"
-    assert "kjig at K=5" in again["privacy/beside it"].value
+    assert "kjig at K=5" in again["privacy/other non-DP releases"].value
 
 
 def test_a_table_that_breaks_its_promise_fails_the_check(

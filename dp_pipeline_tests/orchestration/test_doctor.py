@@ -19,11 +19,12 @@ from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.publish.account import open_population
+from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.release import code_version
 from dp_pipeline.release.transcript import AnswerRecord, Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.formats import MANIFEST, TRANSCRIPT
-from dp_pipeline.spec.parameters import integer, later
+from dp_pipeline.spec.parameters import integer
+from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 pytestmark = pytest.mark.chain
@@ -93,9 +94,9 @@ def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project):
     result = doctor()
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, "all is well")
     for words in (
-        "bundles: 1 of format 2",
-        f"transcripts: 1 of format {TRANSCRIPT}",
-        f"manifests: 1 of format {MANIFEST}",
+        "bundles: 1 of format 1",
+        "transcripts: 1 of format 1",
+        "manifests: 1 of format 1",
         "ledger.head: in step",
         "1 replayed at no cost",
         f"1 made by {code_version()}",
@@ -155,8 +156,8 @@ def test_an_unknown_format_is_named_and_ends_nothing_else(rides: Project):
     bundle.write_text(json.dumps({**fields, "format": 99}), encoding="utf-8")
     rides.write_declaration("later", RIDES, format="2")
     told = [one.text for one in faults(rides)]
-    assert any(text.startswith(f"{bundle}: expected format 2, got 99") for text in told)
-    assert any("later.yaml:" in text and "upgrade this one" in text for text in told)
+    assert any(text.startswith(f"{bundle}: expected format 1, got 99") for text in told)
+    assert any("later.yaml:" in text and "format: expected 1" in text for text in told)
     assert len(told) == 2
     assert "1 replayed at no cost" in [one.text for one in about(rides, "releases")]
 
@@ -318,13 +319,8 @@ def test_lost_answers_of_an_unfinished_release_are_told_before_the_next_run(
 
 
 @dataclass(frozen=True)
-class Upgraded(DpqtKMeans):
-    least: int = later(integer(1, at_least=1, measuring=True), as_before="1")
-
-
-@dataclass(frozen=True)
-class ChangedDefault(DpqtKMeans):
-    least: int = later(integer(2, at_least=1, measuring=True), as_before="1")
+class MoreParameters(DpqtKMeans):
+    least: int = integer(2, at_least=1, measuring=True)
 
 
 @pytest.fixture
@@ -333,10 +329,9 @@ def version_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 
 
 @pytest.mark.usefixtures("released")
-def test_what_an_upgrade_would_charge_anew_is_said_before_it_does(rides: Project, version_with):
-    version_with(Upgraded)
+def test_what_other_code_would_charge_anew_is_said_before_it_does(rides: Project, version_with):
     assert about(rides, "releases")[0].text == "1 replayed at no cost"
-    version_with(ChangedDefault)
+    version_with(MoreParameters)
     told = about(rides, "releases")
     assert told[0].text == "1 charged anew by the next run"
     assert told[-1].text == (
@@ -360,3 +355,20 @@ def test_what_no_file_asks_for_any_more_stays_and_costs_nothing(rides: Project):
     told = about(rides, "releases")
     assert told[0].text == "1 stored, and not asked for by any file of today"
     assert {one.state for one in told} == {"ok"}
+
+
+def test_each_kind_of_release_is_compared_with_its_own_code(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    patients = declare(project)
+    prepared(project, patients)
+    anonymized(project, patients)
+    code = KAnonymousRelease.version()
+    assert code != code_version()
+    assert f"1 made by {code}" in [one.text for one in about(project, "releases")]
+    monkeypatch.setattr(KAnonymousRelease, "version", lambda: "other code")
+    assert f"1 made by {code}; this is other code" in [
+        one.text for one in about(project, "releases")
+    ]

@@ -1,15 +1,12 @@
-"""Upgrading this program changes no key of a release that was paid for."""
+"""A change of the code changes no key of a release that was paid for."""
 
 from __future__ import annotations
 
 from dp_pipeline_tests.orchestration.golden_keys import FILE, golden_keys
 
 ADVICE = """the keys of built-in releases are others than before.
-Who upgrades would be charged again for what was paid for. Unless what is measured did change:
-* a new parameter of a model or method is `later(…, as_before=…)` (spec/parameters.py);
-* a new field of a data set file, an attribute or a key goes unsaid where it says nothing
-  (spec/formats.py, DatasetSpec.digest).
-Where it did change, or for a new data set, model or method, write the file anew and say why:
+What was paid for would be charged again. Where what is measured did change, or for a new data set,
+model, method or parameter, write the file anew and say why:
     python -m dp_pipeline_tests.orchestration.golden_keys
 """
 

@@ -170,7 +170,7 @@ def test_the_metadata_tells_the_kind_and_no_epsilon_where_there_is_none(ran: Ran
         assert metadata["privacy/kind"].value == ("dp" if is_dp else "not-dp")
         assert ("privacy/epsilon" in metadata) is is_dp
         assert ("privacy/caveat" in metadata) is (name in MODELS)
-        assert metadata["fit for release"].value is (name not in MODELS)
+        assert metadata["releasable"].value is (name not in MODELS)
         if not is_dp:
             assert metadata["privacy/epsilon exactly"].value == "none"
             assert metadata["privacy/caveat"].value.startswith("not differentially private: ")

@@ -42,7 +42,7 @@ NONE = {"text": np.array([], dtype="<U1"), "whole": np.array([], np.int64), "x":
 
 
 def stored(folder: Path, **tables: dict[str, np.ndarray]) -> tuple[Bundle, Path]:
-    bundle = Bundle("ab" * 32, {"fit_for_release": "yes"}, (), {}, tables, "cd" * 32)
+    bundle = Bundle("ab" * 32, {"releasable": "yes"}, (), {}, tables, "cd" * 32)
     path = folder / "bundle"
     BundleStore(folder).write(path, bundle, key=KEY)
     return bundle, path

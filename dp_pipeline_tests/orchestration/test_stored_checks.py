@@ -147,7 +147,7 @@ def test_charges_of_other_centres_are_compared_with_the_ledger(
     assert found[REPLAY] is not None
 
 
-@pytest.mark.parametrize("fact", ["fit_for_release", "unit", "population"])
+@pytest.mark.parametrize("fact", ["releasable", "unit", "population"])
 def test_facts_of_other_centres_are_compared_with_the_ledger(
     fact: str, of_two_centres: tuple[EpsilonRelease, Published]
 ):

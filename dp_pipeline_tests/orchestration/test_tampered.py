@@ -27,7 +27,7 @@ from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.release.bundle import Bundle, table_digest
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged
-from dp_pipeline.spec.formats import DOCUMENT
+from dp_pipeline.spec.formats import FORMAT
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
@@ -117,11 +117,11 @@ def released(project: Project, spec: DatasetSpec) -> Project:
     folder = project.publish(spec).folder.relative_to(project.home.released)
     pointer = {"folder": str(folder), "state": "charged", "nano": "550000000"}
     at = project.home.released / "rides" / "dpqt_kmeans" / "partition-0.5.json"
-    at.write_text(json.dumps({"format": DOCUMENT, "value": pointer}), encoding="utf-8")
+    at.write_text(json.dumps({"format": FORMAT, "value": pointer}), encoding="utf-8")
     evaluated = project.home.internal / "rides" / "evaluation" / "0.5.json"
     evaluated.parent.mkdir(parents=True)
     document = {"rows": [], "pointers": {"dpqt_kmeans": pointer}}
-    evaluated.write_text(json.dumps({"format": DOCUMENT, "value": document}), encoding="utf-8")
+    evaluated.write_text(json.dumps({"format": FORMAT, "value": document}), encoding="utf-8")
     return project
 
 
@@ -372,7 +372,7 @@ def test_a_k_anonymous_bundle_or_its_card_that_was_edited_is_refused_by_every_re
     folder = anonymous.folder.relative_to(project.home.released)
     pointer = {"folder": str(folder), "state": "charged", "nano": "0"}
     at = project.home.released / "patients" / "k_anonymous" / "kjig" / "partition-2.json"
-    at.write_text(json.dumps({"format": DOCUMENT, "value": pointer}), encoding="utf-8")
+    at.write_text(json.dumps({"format": FORMAT, "value": pointer}), encoding="utf-8")
     request = RunRequest(spec, KAnonymousRelease, ["kjig"], ["2"], project.home)
     evaluated = {"2": {"pointers": {"kjig": pointer}, "rows": []}}
     readers: tuple[Callable[[], object], ...] = (

@@ -44,7 +44,7 @@ def test_a_release_of_a_window_is_given_up_and_drawn_anew_at_the_full_price(
         with pytest.raises((KeyboardInterrupt, RunFailed)):
             run(project, requests(project, spec, "2026-W01"))
     (key,) = project.ledger.unfinished()
-    begun = give_up(project.home, key[:12], reason="begun before an upgrade", by="ana")
+    begun = give_up(project.home, key[:12], reason="begun by other code", by="ana")
     assert begun.facts["blocks"] == "2026-W01"
     assert (project.ledger.state(key), project.ledger.unfinished()) == ("dead", ())
     spent = Fraction(begun.nano_epsilon, 10**9)

@@ -164,7 +164,6 @@ RUN_HERE: dict[str, Callable[[Path], None]] = {
     "docs/operating.md": nothing,
     "docs/papers.md": nothing,
     "docs/tutorial.md": nothing,
-    "docs/upgrading.md": nothing,
     "docs/windows.md": for_windows,
     "docs/your_own_data.md": for_your_own_data,
 }

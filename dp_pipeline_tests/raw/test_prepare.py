@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.raw import snapshot as snapshots
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.prepare import (
     discretize,
@@ -26,7 +25,6 @@ from dp_pipeline.raw.snapshot import (
     Snapshot,
     mark_validated,
     require_prepared,
-    require_stage,
 )
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.values import numbers, texts
@@ -311,22 +309,7 @@ def test_a_clipped_number_is_in_the_bin_that_a_constraint_is_about(tmp_path):
     assert prepared(spec, tmp_path, rows)["discretized"] == {"age": [2], "state": [0]}
 
 
-def test_rows_that_were_kept_by_an_earlier_rule_are_prepared_again(tmp_path, monkeypatch):
-    spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}", protection=PERSONS)
-    snapshot = validated(spec, tmp_path, {"rider": ["ann"] * 3, "x": ["1", "2", "3"]})
-    with monkeypatch.context() as patch:
-        patch.setattr(snapshots, "SAMPLE", 1)
-        prepare(spec, snapshot)
-        require_prepared(spec, snapshot)
-    with pytest.raises(NotPrepared):
-        require_prepared(spec, snapshot)
-    with pytest.raises(NotPrepared):
-        require_stage(spec, snapshot, "normalized")
-    prepare(spec, snapshot)
-    require_prepared(spec, snapshot)
-
-
-def test_rows_of_no_persons_are_marked_as_before_there_was_such_a_rule(tmp_path):
+def test_stages_are_marked_with_the_declaration(tmp_path):
     spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}")
     snapshot = validated(spec, tmp_path, {"x": ["1"]})
     prepare(spec, snapshot)

@@ -18,7 +18,6 @@ from dp_pipeline.gate.discovery import bucket_edges, discover
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.quantiles import tree_of
 from dp_pipeline.gate.texts import unpacked
-from dp_pipeline.raw.counters import undeclared
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.raw.expectations import expectations_of
@@ -270,19 +269,6 @@ def test_only_a_validated_snapshot_is_opened_and_its_reading_is_in_the_fingerpri
     snapshot.record(read_at="later")
     assert first.fingerprint != UndeclaredRows.open(spec, snapshot).fingerprint
     assert repr(first) == "UndeclaredRows(people)"
-
-
-@pytest.mark.parametrize("protection", [PERSON, "{unit: one_row}"], ids=["persons", "rows"])
-def test_another_rule_of_keeping_a_persons_rows_is_in_the_fingerprint_where_there_are_persons(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: str
-) -> None:
-    spec = written_spec(tmp_path, ATTRIBUTES, protection=protection, more=COST)
-    snapshot = ingested(tmp_path, table([("1", "a", "f", "ann")]))
-    mark_validated(spec, snapshot, structural=True, refused=False)
-    first = UndeclaredRows.open(spec, snapshot).fingerprint
-    monkeypatch.setattr(undeclared, "SAMPLE", 1)
-    is_same = UndeclaredRows.open(spec, snapshot).fingerprint == first
-    assert is_same == (protection != PERSON)
 
 
 def test_what_is_to_be_discovered_is_expected_to_be_there_and_nothing_else(tmp_path: Path) -> None:

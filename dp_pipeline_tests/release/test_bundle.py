@@ -18,7 +18,7 @@ from dp_pipeline.spec.errors import BoundaryViolation, Damaged
 
 BUNDLE = Bundle(
     key="ab" * 32,
-    facts={"dataset": "toy", "fit_for_release": "yes"},
+    facts={"dataset": "toy", "kind": "dp", "releasable": "yes"},
     spends=(
         Spend("splits", LAPLACE, Fraction(1, 3), 2, Fraction(6)),
         Spend("edge", NOISY_MAX, Fraction(1, 6), 1, Fraction(12)),
@@ -46,22 +46,22 @@ def test_a_bundle_comes_back_from_its_json_and_tables() -> None:
 
 def test_the_json_is_whole_text_without_code_or_infinite_numbers() -> None:
     stored = json.loads(BUNDLE.to_json(), parse_constant=pytest.fail)
-    assert stored["format"] == 2
+    assert stored["format"] == 1
     assert stored["spends"][0]["epsilon"] == "1/3"
 
 
 @pytest.mark.parametrize(("noise", "fit"), [("yes", True), ("no", False)])
 def test_a_seeded_draw_is_not_fit_for_release(noise: str, fit: bool) -> None:
-    facts = {**BUNDLE.facts, "fit_for_release": noise}
+    facts = {**BUNDLE.facts, "releasable": noise}
     assert replace(BUNDLE, facts=facts).fit_for_release is fit
 
 
 NOT_DP = {"kind": "not-dp", "composed": "none", "reason": "it reads records"}
 COMPOSED = {"kind": "dp", "composed": "4/3", "epsilon": "1", "reason": "a round is free"}
 UNFIT = {
-    "not differentially private: it reads records": {**NOT_DP, "fit_for_release": "no"},
-    "costs ε = 4/3, not the nominal 1: a round is free": {**COMPOSED, "fit_for_release": "no"},
-    "one drawn from seeded:7 noise": {"noise": "seeded:7", "fit_for_release": "no"},
+    "not differentially private: it reads records": {**NOT_DP, "releasable": "no"},
+    "costs ε = 4/3, not the nominal 1: a round is free": {**COMPOSED, "releasable": "no"},
+    "one drawn from seeded:7 noise": {"noise": "seeded:7", "releasable": "no"},
 }
 
 
@@ -73,7 +73,7 @@ def test_what_is_not_fit_to_leave_is_never_exported_and_says_why(why: str) -> No
     assert str(refused.value) == f"bundle {'ab' * 6}: expected a release fit to leave, got {why}"
 
 
-K_ANONYMITY = {**NOT_DP, "promise": "k-anonymity", "model": "kjig", "fit_for_release": "yes"}
+K_ANONYMITY = {**NOT_DP, "promise": "k-anonymity", "model": "kjig", "releasable": "yes"}
 
 
 def test_a_syntactic_release_leaves_where_it_is_allowed() -> None:
@@ -88,7 +88,7 @@ def test_a_syntactic_release_leaves_where_it_is_allowed() -> None:
     [
         {},
         {"allow_not_dp": "no"},
-        {"allow_not_dp": "yes", "fit_for_release": "no"},
+        {"allow_not_dp": "yes", "releasable": "no"},
         {"allow_not_dp": "yes", "kind": "dp", "composed": "2", "epsilon": "1"},
     ],
 )
@@ -98,19 +98,19 @@ def test_a_syntactic_release_that_is_not_allowed_stays(change: dict) -> None:
 
 
 def test_a_permission_by_name_lets_no_other_release_leave() -> None:
-    facts = {**BUNDLE.facts, **NOT_DP, "fit_for_release": "yes", "allow_not_dp": "yes"}
+    facts = {**BUNDLE.facts, **NOT_DP, "releasable": "yes", "allow_not_dp": "yes"}
     with pytest.raises(BoundaryViolation):
         replace(BUNDLE, facts=facts).require_exportable()
 
 
 @pytest.mark.parametrize("facts", [NOT_DP, COMPOSED])
 def test_a_fitness_by_mistake_lets_no_other_epsilon_leave(facts: dict) -> None:
-    bundle = replace(BUNDLE, facts={**BUNDLE.facts, **facts, "fit_for_release": "yes"})
+    bundle = replace(BUNDLE, facts={**BUNDLE.facts, **facts, "releasable": "yes"})
     with pytest.raises(BoundaryViolation):
         bundle.require_exportable()
 
 
-def test_a_release_without_a_kind_is_private() -> None:
+def test_a_private_release_may_leave() -> None:
     assert (BUNDLE.kind, BUNDLE.caveat, BUNDLE.spent_text) == ("dp", "", "0.5")
     BUNDLE.require_exportable()
 

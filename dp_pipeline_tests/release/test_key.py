@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from fractions import Fraction
 
 import pytest
 
 from dp_pipeline.release.bundle import ReleaseKey
-from dp_pipeline.spec.formats import AS_BEFORE
 
 KEY = ReleaseKey(
     population="people",
@@ -61,15 +60,3 @@ def test_all_refinements_of_one_release_have_one_key(field: str) -> None:
     """So the ledger charges one of them, whatever ε it is at and whoever asks first."""
     once = KEY.refining("ab" * 32)
     assert {replace(once, **{field: value}).digest for value in CHANGES[field]} == {once.digest}
-
-
-@dataclass(frozen=True)
-class LaterKey(ReleaseKey):
-    """A key of a later version, with one thing more to ask."""
-
-    sampled: str = field(default="no", metadata={AS_BEFORE: "no"})
-
-
-def test_a_field_that_is_added_leaves_earlier_keys() -> None:
-    assert LaterKey(**vars(KEY)).digest == KEY.digest
-    assert LaterKey(**vars(KEY), sampled="half").digest != KEY.digest

@@ -63,6 +63,7 @@ def spec(**changes: Any) -> DatasetSpec:
 
 FACTS = {
     "dataset": "squares",
+    "kind": "dp",
     "model": "eug_kmeans",
     "epsilon": "0.5",
     "evaluation": "none",
@@ -71,15 +72,15 @@ FACTS = {
     "measuring": '{"cells": "4"}',
     "postprocessing": '{"k": "2"}',
     "noise": "opendp",
-    "fit_for_release": "yes",
+    "releasable": "yes",
     "code": "dp_pipeline 0.1.0 abc",
 }
-SEEDED = {"noise": "seeded:7", "fit_for_release": "no"}
+SEEDED = {"noise": "seeded:7", "releasable": "no"}
 NOT_DP = {
     "kind": "not-dp",
     "composed": "none",
     "reason": "it reads records",
-    "fit_for_release": "no",
+    "releasable": "no",
 }
 """Facts of a release with noise that can be drawn again, and of one without any ε."""
 
@@ -144,7 +145,7 @@ def k_anonymous(**changes: Any) -> KAnonymousRelease:
         "model": "kjig",
         "kind": "not-dp",
         "promise": "k-anonymity",
-        "fit_for_release": "no",
+        "releasable": "no",
         "k": "2",
         "diversity": "1",
         "suppress": "0",

@@ -98,7 +98,7 @@ def drawn(
         relation=spec.relation,
     )
     released = built.fit(curator, epsilon=amount, rng=np.random.default_rng(seed))
-    facts = {"model": model, "epsilon": epsilon, "evaluation": "none"}
+    facts = {"kind": "dp", "model": model, "epsilon": epsilon, "evaluation": "none"}
     return spec, Bundle("ab" * 32, facts, accountant.spends, {}, released.tables(), "cd" * 32)
 
 

@@ -126,7 +126,7 @@ def test_a_card_says_of_clipped_axes_what_a_centre_at_an_edge_may_be():
             "No, never: not differentially private: it reads records.",
         ),
         (
-            {"composed": "0.75", "reason": "a round is not charged", "fit_for_release": "no"},
+            {"composed": "0.75", "reason": "a round is not charged", "releasable": "no"},
             "NOT THE ε THAT WAS ASKED",
             "No, never: costs ε = 0.75, not the nominal 0.5: a round is not charged.",
         ),

@@ -211,7 +211,7 @@ def test_draws_not_for_release_are_not_counted_as_protection(tmp_path):
 
 def test_methods_with_another_epsilon_or_none_are_named_in_big_letters_with_the_reason(tmp_path):
     caveat = "not differentially private: it reads records"
-    dearer = {"composed": "0.75", "reason": "a round is free", "fit_for_release": "no"}
+    dearer = {"composed": "0.75", "reason": "a round is free", "releasable": "no"}
     releases = [
         release(model="a", **NOT_DP),
         release(model="b", **NOT_DP),

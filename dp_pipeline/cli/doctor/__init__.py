@@ -1,4 +1,4 @@
-"""`dp-pipeline doctor`: is everything in order here, and what would an upgrade do?
+"""`dp-pipeline doctor`: is everything in order here, and what would a run do with what is released?
 
 It looks at what is stored, who may read it, what was left behind, and what this version of the
 program would make of it. It reads declarations, the ledger, answers that were released and names of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 @click.pass_context
 def doctor(context: click.Context, reader: Reader, sweep: bool, remake: bool) -> None:
-    """Look at formats, ledger, permissions, leftovers, and at what this version
+    """Look at formats, ledger, permissions, leftovers, and at what this program
     would do with the releases that there are.
 
     Reads no row, shows no exact number and, without --sweep, writes nothing. Exit code 1 where
@@ -61,7 +61,7 @@ def findings(home: Home, *, remake: bool = False) -> list[Finding]:
         private_places,
         stored_formats,
     )
-    from dp_pipeline.cli.doctor.upgrade import releases
+    from dp_pipeline.cli.doctor.releases import releases
 
     return [
         *examined("formats", partial(stored_formats, home)),

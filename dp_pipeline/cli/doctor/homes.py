@@ -32,12 +32,11 @@ from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.store import BUNDLE_FILE
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import K_ANONYMITY, REFINED_FROM, REFINES, Key
-from dp_pipeline.spec import formats
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import dataset_files
 from dp_pipeline.spec.errors import follow_links
-from dp_pipeline.spec.formats import require_format
+from dp_pipeline.spec.formats import FORMAT, require_format
 from dp_pipeline.spec.parameters import fact_text, fact_values, texts_of
 from dp_pipeline.spec.parser import load_spec
 
@@ -79,6 +78,13 @@ class Charged:
     def is_domain(self) -> bool:
         """Whether it is a discovered domain."""
         return self.facts.get("model") == DOMAIN
+
+    @property
+    def release_class(self) -> type[Release]:
+        """What makes releases of its kind."""
+        if self.is_domain:
+            return DomainRelease
+        return KAnonymousRelease if self.is_k_anonymous else EpsilonRelease
 
     @property
     def command(self) -> str:
@@ -308,10 +314,10 @@ def stored_formats(home: Home) -> Iterator[Finding]:
     transcripts = sorted(home.released.rglob("transcript.jsonl"))
     manifests = sorted(home.raw.glob("*/*/manifest.json"))
     documents = [*home.internal.rglob("*.json"), *home.released.rglob("partition-*.json")]
-    yield from _tally("bundles", bundles, formats.BUNDLE, _whole_file)
-    yield from _tally("transcripts", transcripts, formats.TRANSCRIPT, _first_line)
-    yield from _tally("manifests", manifests, formats.MANIFEST, _whole_file)
-    yield from _tally("documents", sorted(documents), formats.DOCUMENT, _whole_file)
+    yield from _tally("bundles", bundles, _whole_file)
+    yield from _tally("transcripts", transcripts, _first_line)
+    yield from _tally("manifests", manifests, _whole_file)
+    yield from _tally("documents", sorted(documents), _whole_file)
     yield from _makers(manifests)
 
 
@@ -323,12 +329,12 @@ def dataset_formats() -> Iterator[Finding]:
         with collected(found, FORMATS, name):
             load_spec(path)
             good += 1
-    yield Finding(FORMATS, "ok", f"data set files: {good} of format {formats.DATASET_FILE}")
+    yield Finding(FORMATS, "ok", f"data set files: {good} of format {FORMAT}")
     yield from found
 
 
 def _tally(
-    kind: str, paths: Iterable[Path], expected: int, number_in: Callable[[Path], object]
+    kind: str, paths: Iterable[Path], number_in: Callable[[Path], object]
 ) -> Iterator[Finding]:
     """How many there are of each format."""
     found: list[Finding] = []
@@ -337,7 +343,7 @@ def _tally(
         with collected(found, FORMATS, str(path)):
             number = number_in(path)
             counts["none" if number is None else str(number)[:20]] += 1
-            require_format(number, expected, of=str(path), older="use the version that made it")
+            require_format(number, of=str(path))
     told = ", ".join(f"{count} of format {one}" for one, count in sorted(counts.items()))
     yield Finding(FORMATS, "ok", f"{kind}: {told or 'none yet'}")
     yield from found

@@ -51,7 +51,6 @@ from dp_pipeline.spec.discovered import Undiscovered
 from dp_pipeline.spec.domain import MISSING, Attribute, Domain
 from dp_pipeline.spec.encoding import Coordinate, IntArray
 from dp_pipeline.spec.errors import BoundaryViolation
-from dp_pipeline.spec.formats import SAMPLE
 
 LONGEST_TEXT = 256
 """Bytes of a level that may be discovered: a longer text is a note and no level."""
@@ -106,9 +105,7 @@ class UndeclaredRows:
             require_validated(spec, snapshot)
             fingerprint = check_ingested(spec, snapshot)
             reading = str(snapshot.manifest.get("read_at", ""))
-            # An interrupted look does not go on over another sample of the persons' rows.
-            rule = () if spec.protection.column is None else (f"sample {SAMPLE}",)
-            print_ = combined_fingerprint(reading, fingerprint, *rule)
+            print_ = combined_fingerprint(reading, fingerprint)
             with ingested_batches(spec, snapshot) as batches:
                 if len(batches) > 1:
                     return cls(spec, _kept_parts(spec, batches, snapshot), fingerprint=print_)

@@ -28,7 +28,6 @@ from dp_pipeline.inference.views import covering_design
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.formats import AS_BEFORE
 
 MOST = 1000
 """Of a weight; the least is a thousandth."""
@@ -106,7 +105,7 @@ def workload() -> Any:
         found = Workload.of(text)
         return None if found is None else str(found)
 
-    metadata = {"parse": parse, "expected": expected, "measuring": True, AS_BEFORE: ""}
+    metadata = {"parse": parse, "expected": expected, "measuring": True}
     return field(default="", metadata=metadata)
 
 

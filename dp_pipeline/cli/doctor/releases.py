@@ -1,4 +1,4 @@
-"""What this version of the program, and the files of today, would make of what was released."""
+"""What this program, and the files of today, would make of what was released."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dp_pipeline.files import is_locked
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.noisy_release import NoisyRelease
 from dp_pipeline.publish.publish import require_as_begun
-from dp_pipeline.publish.release import code_version
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.release.bundle import ReleaseKey
@@ -34,15 +33,15 @@ def releases(home: Home, *, remake: bool = False) -> Iterator[Finding]:
     counts: Counter[str] = Counter()
     made: Counter[str] = Counter()
     for one in charged_releases(home.ledger.entries()):
-        made[_version(one)] += 1
+        made[_maker(one)] += 1
         with collected(found, TOPIC, one.begun.what):
             counts[_counted(one, specs, home, found)] += 1
             if remake:
                 found += _remade(one, specs, home)
     told = ", ".join(f"{many} {what}" for what, many in sorted(counts.items()))
     yield Finding(TOPIC, "ok", told or "nothing was released yet")
-    for version, many in sorted(made.items()):
-        yield Finding(TOPIC, "ok", f"{many} made by {version}; this is {code_version()}")
+    for maker, many in sorted(made.items()):
+        yield Finding(TOPIC, "ok", f"{many} made by {maker}")
     yield from found
 
 
@@ -64,7 +63,7 @@ def _counted(
         return "replayed at no cost" if one.state == "settled" else "dead"
     if not _is_current(one, spec, home):
         return "stored, of an earlier snapshot"
-    why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this version"
+    why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this code"
     found.append(Finding(TOPIC, "note", f"{one.begun.what}: a run would charge it anew: {why}"))
     return "charged anew by the next run"
 
@@ -122,7 +121,7 @@ def _obstacle(one: Charged, spec: DatasetSpec | None, home: Home) -> str | None:
     if spec is None or not one.is_declared(spec):
         return f"no file of today asks for it: declare it in {one.facts['dataset']}.yaml as it was"
     if one.key_of_today(spec, home).digest != one.key:
-        why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this version"
+        why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this code"
         return f"{why}: declare it as it was, or use {one.facts['code']}"
     if not _is_current(one, spec, home):
         return f"another snapshot is read now: run it with --snapshot {one.facts['snapshot']}"
@@ -166,6 +165,7 @@ def _declared() -> dict[str, DatasetSpec]:
     return specs
 
 
-def _version(one: Charged) -> str:
-    """Program and number; of the code's digest only whether it is the same can be asked."""
-    return str(one.facts.get("code", "an unknown version"))
+def _maker(one: Charged) -> str:
+    """The code that made a release, and where that is other code, the code of its kind today."""
+    maker, today = one.facts.get("code", "unknown code"), one.release_class.version()
+    return maker if maker == today else f"{maker}; this is {today}"

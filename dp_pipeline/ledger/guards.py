@@ -1,0 +1,213 @@
+"""The triggers that keep the tables append-only, in both databases, and how one finds that all are
+there.
+
+A row of ``state`` may change while the row of the ledger that changes it is written and not sealed
+yet: between the insert of an entry and the moment at which the row ``ledger`` of ``state`` takes
+its number.
+
+On a server the triggers fire ``ALWAYS``: a session that calls itself a replica does not pass them.
+Whoever may alter the tables can drop them, and is found by ``missing_guards``, by the hash chain,
+or by the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from sqlalchemy import Connection, create_engine, text
+
+from dp_pipeline.ledger.head import GENESIS
+from dp_pipeline.ledger.journal import CHARGES, create_tables
+
+_TIP = "(SELECT coalesce(max(sequence), 0) FROM entries)"
+_SEAL = (
+    "coalesce((SELECT entry FROM state "
+    "WHERE kind = 'ledger' AND population = '' AND name = ''), -1)"
+)
+_IS_CLOSED = f"{_SEAL} = {_TIP}"
+_NEW_IS_SEAL, _OLD_IS_SEAL = (
+    f"({row}.kind = 'ledger' AND {row}.population = '' AND {row}.name = '')"
+    for row in ("NEW", "OLD")
+)
+_BEFORE, _EACH_ROW = 2, 1
+_MOMENTS = {"INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32}
+"""Bits of ``pg_trigger.tgtype``."""
+_WORDS = "the ledger is append-only"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One trigger; on a server also its function, which has the same name.
+
+    moment   INSERT, UPDATE, DELETE or TRUNCATE
+    when     which rows are refused, in words that both databases take; empty: every statement
+    """
+
+    name: str
+    table: str
+    moment: str
+    when: str = ""
+
+    def statements(self, dialect: str) -> Iterator[str]:
+        """Yield what makes it."""
+        if dialect == "sqlite":
+            when = f"WHEN {self.when} " if self.when else ""
+            yield (
+                f"CREATE TRIGGER {self.name} BEFORE {self.moment} ON {self.table} {when}"
+                f"BEGIN SELECT RAISE(ABORT, '{_WORDS}'); END"
+            )
+            return
+        each = "ROW" if self.when else "STATEMENT"
+        yield (
+            f"CREATE OR REPLACE FUNCTION {self.name}() RETURNS trigger LANGUAGE plpgsql "
+            f"AS $${self.body}$$"
+        )
+        yield (
+            f"CREATE TRIGGER {self.name} BEFORE {self.moment} ON {self.table} "
+            f"FOR EACH {each} EXECUTE FUNCTION {self.name}()"
+        )
+        yield f"ALTER TABLE {self.table} ENABLE ALWAYS TRIGGER {self.name}"
+
+    @property
+    def body(self) -> str:
+        """The function's PL/pgSQL."""
+        refuse = f"RAISE EXCEPTION '{_WORDS}' USING ERRCODE = '23000';"
+        if not self.when:
+            return f"BEGIN {refuse} END"
+        return f"BEGIN IF {self.when} THEN {refuse} END IF; RETURN coalesce(NEW, OLD); END"
+
+    @property
+    def catalogued(self) -> tuple[str, str, int, str]:
+        """Its row as ``_CATALOGUE`` gives it."""
+        each = _EACH_ROW if self.when else 0
+        return self.name, self.table, _BEFORE | each | _MOMENTS[self.moment], self.body
+
+
+# INSERT OR REPLACE deletes without firing a DELETE trigger: hence the checks before an insert.
+_GUARDS: Final = (
+    *(
+        Guard(f"{table}_not_{moment.lower()}d", table, moment)
+        for table in ("entries", "spends")
+        for moment in ("UPDATE", "DELETE")
+    ),
+    *(Guard(f"{table}_not_emptied", table, "TRUNCATE") for table in ("entries", "spends", "state")),
+    Guard(
+        "entries_follow_the_tip",
+        "entries",
+        "INSERT",
+        f"NEW.sequence <> {_TIP} + 1 OR {_SEAL} <> {_TIP} OR NEW.previous <> coalesce("
+        f"(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), '{GENESIS}') "
+        "OR (NEW.event = 'reserve' AND EXISTS "
+        "(SELECT 1 FROM entries WHERE key = NEW.key AND event = 'reserve')) "
+        "OR (NEW.event IN ('settled', 'dead') AND EXISTS "
+        "(SELECT 1 FROM entries WHERE key = NEW.key AND event IN ('settled', 'dead')))",
+    ),
+    Guard(
+        "spends_belong_to_the_tip",
+        "spends",
+        "INSERT",
+        f"NEW.entry <> {_TIP} OR {_IS_CLOSED} OR EXISTS "
+        "(SELECT 1 FROM spends WHERE entry = NEW.entry AND ordinal = NEW.ordinal)",
+    ),
+    Guard(
+        "state_not_inserted",
+        "state",
+        "INSERT",
+        f"{_IS_CLOSED} OR (NEW.kind = 'ledger' "
+        f"AND NOT ({_NEW_IS_SEAL} AND {_SEAL} = -1 AND NEW.entry = {_TIP}))",
+    ),
+    Guard(
+        "state_sealed_once",
+        "state",
+        "UPDATE",
+        f"{_IS_CLOSED} OR (({_OLD_IS_SEAL} OR NEW.kind = 'ledger') "
+        f"AND NOT ({_NEW_IS_SEAL} AND {_OLD_IS_SEAL} AND NEW.entry = {_TIP}))",
+    ),
+    Guard("state_not_deleted", "state", "DELETE", f"{_OLD_IS_SEAL} OR {_IS_CLOSED}"),
+)
+
+
+def guards_of(dialect: str) -> tuple[Guard, ...]:
+    """Return the triggers of a database; SQLite knows no TRUNCATE."""
+    return tuple(one for one in _GUARDS if dialect != "sqlite" or one.moment != "TRUNCATE")
+
+
+def create_guards(connection: Connection) -> None:
+    """Make all triggers."""
+    for guard in guards_of(connection.dialect.name):
+        for statement in guard.statements(connection.dialect.name):
+            connection.exec_driver_sql(statement)
+
+
+def drop_guards(connection: Connection) -> None:
+    """Take away every trigger of the tables, by whomever; only their owner may."""
+    is_file = connection.dialect.name == "sqlite"
+    for name, table in connection.execute(_FILE_TRIGGERS if is_file else _SERVER_TRIGGERS).all():
+        on = "" if is_file else f" ON {table}"
+        connection.exec_driver_sql(f'DROP TRIGGER "{name}"{on}')
+
+
+_FILE_TRIGGERS = text("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'")
+_TABLES = "(to_regclass('entries'), to_regclass('spends'), to_regclass('state'))"
+_SERVER_TRIGGERS = text(
+    "SELECT tgname, relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
+    f"WHERE tgrelid IN {_TABLES} AND NOT tgisinternal"
+)
+_CATALOGUE = text(
+    "SELECT tgname, relname, tgtype, prosrc FROM pg_trigger "
+    "JOIN pg_class ON pg_class.oid = tgrelid JOIN pg_proc ON pg_proc.oid = tgfoid "
+    f"WHERE tgrelid IN {_TABLES} AND tgenabled = 'A' AND tgqual IS NULL AND tgattr = ''"
+)
+_LIMITS = text(
+    "SELECT pg_get_constraintdef(oid) FROM pg_constraint "
+    "WHERE conrelid = to_regclass('entries') AND contype = 'c'"
+)
+
+
+def missing_guards(connection: Connection) -> list[str]:
+    """Name what a new ledger has and this one has not, word for word: triggers and the limit of a
+    charge; of a file also the indexes and columns that they are about.
+    """
+    if connection.dialect.name == "sqlite":
+        present = _parts_of_file(connection).items()
+        return [name for name, part in _parts_of_new_file().items() if (name, part) not in present]
+    catalogued = {tuple(row) for row in connection.execute(_CATALOGUE)}
+    guards = guards_of(connection.dialect.name)
+    missing = [f"trigger {guard.name}" for guard in guards if guard.catalogued not in catalogued]
+    limits = {_bare(limit) for limit in connection.execute(_LIMITS).scalars()}
+    return missing if _bare(CHARGES) in limits else [*missing, f"limit {CHARGES}"]
+
+
+def _bare(limit: str) -> str:
+    """As the server may say it: with more parentheses, and whether older rows were looked at."""
+    return limit.removesuffix(" NOT VALID").replace("(", "").replace(")", "")
+
+
+def _parts_of_file(connection: Connection) -> dict[str, object]:
+    """Return the name of every trigger, index, column, reference and limit → what it says."""
+    parts: dict[str, object] = {}
+    objects = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    for kind, name, table, words in objects:
+        # A table whose column was added by hand has other words behind it, but the same columns.
+        if kind != "table":
+            parts[f"{kind} {name}"] = table, words
+        elif CHARGES in str(words):
+            parts[f"limit {CHARGES}"] = name
+    for kind, pragma in (("column", "table_info"), ("reference", "foreign_key_list")):
+        rows = connection.exec_driver_sql(
+            f"SELECT tables.name, part.* FROM sqlite_master AS tables, pragma_{pragma}(tables.name)"
+            " AS part WHERE tables.type = 'table'"
+        )
+        parts |= {f"{kind} {row[1]} of {row[0]}": tuple(row) for row in rows}
+    return parts
+
+
+@lru_cache(maxsize=1)
+def _parts_of_new_file() -> dict[str, object]:
+    with create_engine("sqlite://").begin() as connection:
+        create_tables(connection)
+        create_guards(connection)
+        return _parts_of_file(connection)
