@@ -16,10 +16,10 @@ from pathlib import Path
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.publish.account import names_to_claim
-from dp_pipeline.publish.asking import request_for
 from dp_pipeline.publish.home import find_home
 from dp_pipeline.publish.k_anonymous_release import declared_method
-from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.run_options import options_for
+from dp_pipeline.publish.run_plan import plan_run
 from dp_pipeline.raw.generators import GENERATORS
 from dp_pipeline.raw.sources import BUNDLED
 from dp_pipeline.spec.amounts import LARGEST
@@ -121,11 +121,11 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
             purpose=spec.purpose,
             distinct_population=spec.distinct_population,
         )
-        request = request_for(spec)
+        options = options_for(spec)
         if spec.windows is not None:
             # One window is like another: none of them has a price of its own.
-            request = request.of_window(spec.first_published)
-        plan_request(request).require_budget()
+            options = options.of_window(spec.first_published)
+        plan_run(options).require_budget()
 
 
 def _has_home() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,9 @@ from dp_pipeline.cli.options import (
     number_or_none,
     request_options,
 )
-from dp_pipeline.publish.asking import requested
 
 if TYPE_CHECKING:
-    from dp_pipeline.publish.request import Plan, PlannedRelease, PlannedWindow
+    from dp_pipeline.publish.run_plan import PlannedRelease, RunPlan
     from dp_pipeline.spec.amounts import Currency
     from dp_pipeline.spec.dataset import DatasetSpec
 
@@ -32,24 +31,24 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     """Show what `run` would cost, what noise that buys, and what the account has: asked, spent,
     left, ceiling. Nothing is read or charged.
     """
-    from dp_pipeline.publish.request import plan_requests, refined_cost, require_budget_of_all
+    from dp_pipeline.publish.run_options import requested
+    from dp_pipeline.publish.run_plan import plan_run, refined_cost
 
-    requests = requested(dataset, **options)
-    planned = plan_requests(requests)
-    in_steps = refined_cost(requests[0]) if len(requests) == 1 else None
-    if in_steps is not None and in_steps >= planned[0].asked:
+    asked = requested(dataset, **options)
+    planned, in_steps = plan_run(asked), refined_cost(asked)
+    if in_steps is not None and in_steps >= planned.asked:
         in_steps = None
     reader.answer(
         lambda: {**plan_document(planned), "asked_in_steps": amount_text(in_steps)},
         lambda: _print_whole_plan(planned, in_steps),
     )
-    require_budget_of_all(planned)
+    planned.require_budget()
 
 
-def _print_whole_plan(planned: Sequence[Plan], in_steps: Fraction | None) -> None:
-    """The plans, and what else there is: refinements, k-anonymous tables."""
-    spec = planned[0].spec
-    print_plans(planned)
+def _print_whole_plan(planned: RunPlan, in_steps: Fraction | None) -> None:
+    """The plan, and what else there is: refinements, k-anonymous tables."""
+    spec = planned.spec
+    print_plan(planned)
     if in_steps is not None:
         text = spec.currency.text(in_steps)
         click.echo(f"each from the one before by `--refine previous`: {text} in place of that")
@@ -57,28 +56,20 @@ def _print_whole_plan(planned: Sequence[Plan], in_steps: Fraction | None) -> Non
         click.echo(k_anonymity_line(spec))
 
 
-def plan_document(planned: Sequence[Plan]) -> Document:
-    """The plans of one data set for a program: one, or one for each window."""
-    from dp_pipeline.publish.request import windows_of
-
-    spec, balance = planned[0].spec, replace(planned[0].balance, window_ceiling=None)
-    asked = sum((one.asked for one in planned), Fraction(0))
-    amounts = {
-        **planned[0].amounts,
-        "asked": asked,
-        "left": balance.left,
-        "left this month": balance.month_left,
-    }
-    known = [name for name in amounts if name in planned[0].amounts]
-    delta = sum((one.delta for one in planned), Fraction(0))
+def plan_document(planned: RunPlan) -> Document:
+    """The plan of one data set for a program."""
+    spec, balance = planned.spec, replace(planned.balance, window_ceiling=None)
+    amounts = {**planned.amounts, "left": balance.left}
+    if "left this month" in amounts:
+        amounts["left this month"] = balance.month_left
     return {
         "dataset": spec.name,
         "currency": spec.currency.name,
-        "releases": [_release(one) for each in planned for one in each.releases],
-        "windows": [_window(one) for one in windows_of(planned)],
-        **{name.replace(" ", "_"): amount_text(amounts[name]) for name in known},
-        "delta": str(delta),
-        "limits": planned[0].word,
+        "releases": [_release(one) for one in planned.releases],
+        "windows": [_window(planned, name) for name in planned.windows],
+        **{name.replace(" ", "_"): amount_text(one) for name, one in amounts.items()},
+        "delta": str(planned.delta),
+        "limits": planned.word,
     }
 
 
@@ -94,51 +85,46 @@ def _release(planned: PlannedRelease) -> dict[str, Any]:
     }
 
 
-def _window(planned: PlannedWindow) -> dict[str, str]:
-    balance = planned.balance
+def _window(planned: RunPlan, name: str) -> dict[str, str]:
+    balance = planned.windows[name]
     return {
-        "window": planned.name,
-        "asked": amount_text(planned.asked),
+        "window": name,
+        "asked": amount_text(planned.asked_of(name)),
         "spent": amount_text(balance.window_spent),
         "left": amount_text(balance.left),
         "ceiling": amount_text(balance.window_ceiling),
     }
 
 
-def print_plans(plans: Sequence[Plan]) -> None:
-    """The one plan, or a line a window and what all of them ask for."""
-    if len(plans) == 1:
-        print_plan(plans[0])
-        return
-    print_windows(plans)
-    if plans[0].word:
-        click.echo(plans[0].word)
-
-
-def print_windows(plans: Sequence[Plan]) -> None:
+def _print_windows(planned: RunPlan) -> None:
     """A line for each window that a release is of: all that would be charged to it."""
-    from dp_pipeline.publish.request import windows_of
     from dp_pipeline.reporting.text import print_table
 
-    spec, currency = plans[0].spec, plans[0].spec.currency
-    rows, windows = [], windows_of(plans)
-    for window in windows:
-        states = ", ".join(dict.fromkeys(one.state for one in window.releases))
-        left = window.balance.left
-        room = "no limit" if left is None else currency.text(left)
-        rows.append([window.name, states, currency.text(window.asked), room])
-    print_table(f"Plan of {spec.name}, {len(windows)} windows", WINDOW_COLUMNS, rows)
-    asked = sum((one.asked for one in plans), Fraction(0))
-    ceiling = plans[0].balance.ceiling
+    spec, currency, rows = planned.spec, planned.spec.currency, []
+    for name, balance in planned.windows.items():
+        states = ", ".join(dict.fromkeys(one.state for one in planned.releases_of(name)))
+        room = "no limit" if balance.left is None else currency.text(balance.left)
+        rows.append([name, states, currency.text(planned.asked_of(name)), room])
+    print_table(f"Plan of {spec.name}, {len(rows)} windows", WINDOW_COLUMNS, rows)
+    ceiling = planned.balance.ceiling
     limit = "no total" if ceiling is None else f"a total of {currency.text(ceiling)}"
-    click.echo(f"asked {currency.text(asked)} of all windows together, under {limit}")
+    click.echo(f"asked {currency.text(planned.asked)} of all windows together, under {limit}")
 
 
 WINDOW_COLUMNS = ("window", "state", "asked", "left")
 
 
-def print_plan(planned: Plan) -> None:
-    """A line a release, and what the account has."""
+def print_plan(planned: RunPlan) -> None:
+    """A line a release, and what the account has; of several windows a line each."""
+    if planned.is_of_many_windows:
+        _print_windows(planned)
+    else:
+        _print_releases(planned)
+    if planned.word:
+        click.echo(planned.word)
+
+
+def _print_releases(planned: RunPlan) -> None:
     from dp_pipeline.reporting.text import print_table
     from dp_pipeline.spec.amounts import epsilon_text
     from dp_pipeline.spec.errors import float_text
@@ -166,17 +152,15 @@ def print_plan(planned: Plan) -> None:
     click.echo(NOISE_WORDS)
     click.echo(_states_line(one.state for one in planned.releases))
     if len(planned.windows) > 1:
-        print_windows([planned])
+        _print_windows(planned)
     click.echo(_account_line(planned))
     word = planned.balance.delta_word
     if planned.delta or word:
         asked = float_text(planned.delta)
         click.echo(f"δ of discovered levels: asked {asked}{f', {word}' if word else ''}")
-    if planned.word:
-        click.echo(planned.word)
 
 
-def _account_line(planned: Plan) -> str:
+def _account_line(planned: RunPlan) -> str:
     """What is asked, spent, left and allowed. Of one window with a limit of its own first that of
     the window, else what is left of it would stand beside what all of them have spent.
     """

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dp_pipeline.cli.options import NONE, Document, amount_text, number_or_none
-from dp_pipeline.spec.amounts import NANO
 
 if TYPE_CHECKING:
-    from dp_pipeline.orchestration.runner import Ran
-    from dp_pipeline.publish.outcome import Outcome
-    from dp_pipeline.publish.request import RunRequest
+    from dp_pipeline.publish.run_result import ReleaseResult, RunResult
     from dp_pipeline.reporting.metrics import QualityRow
     from dp_pipeline.spec.dataset import DatasetSpec
 
@@ -29,129 +23,197 @@ STATES = {
 """What a run did for a release → in words."""
 
 
-@dataclass(frozen=True)
-class ReleasedRun:
-    """The requests of one data set, one or one a window, and what each came to."""
+MOST_COLUMNS = 7
+"""Of centres that are printed."""
 
-    requests: Sequence[RunRequest]
-    results: Sequence[Ran]
+MOST_CARDS = 6
+"""Whose paths are printed: those of one method at the K of the papers."""
 
-    @property
-    def spec(self) -> DatasetSpec:
-        """The data set, at its newest window where rows are cut."""
-        return self._request.spec
+TABLE_COLUMNS = (
+    *("method", "K", "columns", "classes", "smallest", "one label", "left out", "AUC", "state"),
+)
+"""Of a k-anonymous table: kept columns; classes, and rows of the smallest; rows in classes with one
+label, and left out.
+"""
 
-    @property
-    def failed_checks(self) -> tuple[str, ...]:
-        """Names of checks on rows that did not pass, each once; for the custodian alone."""
-        return tuple(dict.fromkeys(name for one in self.results for name in one.failed_checks))
 
-    @property
-    def failing(self) -> DatasetSpec:
-        """The data set, at the newest window with a check that did not pass where rows are cut."""
-        pairs = zip(reversed(self.requests), reversed(self.results), strict=True)
-        return next((request.spec for request, ran in pairs if ran.failed_checks), self.spec)
+def print_result(result: RunResult, *, is_explained: bool = True) -> None:
+    """Print the releases, warnings, costs and where the report is.
 
-    def page(self, *, explained: bool = True) -> None:
-        """Print the releases, the first centres, warnings, costs and where the report is.
+    is_explained   whether a line says how to read the table
+    """
+    if result.options.kind.FOLDER:
+        _print_tables(result)
+        return
+    _print_releases(result, is_explained=is_explained)
+    _print_centres(result)
+    for line in (text for one in result for text in one.warnings):
+        click.echo(f"warning: {line}")
+    if words := _discovery_words(result):
+        paid = "charged by this run" if result.discovery else "paid before, nothing charged"
+        click.echo(f"discovered: {words}; {paid}")
+    click.echo(f"charged by this run: {result.spec.currency.text(result.charged)}")
+    if limits := _limits(result):
+        click.echo(limits)
+    click.echo(f"report: {result.report}")
 
-        explained   whether a line says how to read the table
-        """
-        from dp_pipeline.publish.outcome import report_path
 
-        self._print_releases(explained=explained)
-        self._print_centres()
-        for line in (text for one in self._found for text in one.warnings):
-            click.echo(f"warning: {line}")
-        if self._discovery_words:
-            paid = "charged by this run" if self._discovery else "paid before, nothing charged"
-            click.echo(f"discovered: {self._discovery_words}; {paid}")
-        click.echo(f"charged by this run: {self._request.spec.currency.text(self._charged)}")
-        if self._limits:
-            click.echo(self._limits)
-        click.echo(f"report: {report_path(self._request)}")
-
-    def document(self) -> Document:
-        """The same for a program: every quality number, and the folder of each release."""
-        from dp_pipeline.publish.outcome import report_path
-
-        spec = self._request.spec
+def result_document(result: RunResult) -> Document:
+    """The same for a program: every quality number, and the folder of each release."""
+    spec = result.spec
+    if result.options.kind.FOLDER:
         return {
             "dataset": spec.name,
-            "currency": spec.currency.name,
-            "releases": [_release(one) for one in self._found],
-            "discovered": self._discovery_words,
-            "charged": amount_text(self._charged),
-            "limits": self._limits,
-            "report": str(report_path(self._request)),
+            "guarantee": "not-dp",
+            "releases": [_table(one) for one in _by_method(result)],
+            "page": str(result.report),
         }
+    return {
+        "dataset": spec.name,
+        "currency": spec.currency.name,
+        "releases": [_release(one) for one in result],
+        "discovered": _discovery_words(result),
+        "charged": amount_text(result.charged),
+        "limits": _limits(result),
+        "report": str(result.report),
+    }
 
-    @property
-    def _request(self) -> RunRequest:
-        """The one of the newest window."""
-        return self.requests[-1]
 
-    @cached_property
-    def _found(self) -> list[Outcome]:
-        from dp_pipeline.publish.outcome import outcomes
+def _discovery_words(result: RunResult) -> str:
+    """What was discovered, in words; empty where nothing is left to be."""
+    from dp_pipeline.spec.discovered import discovery_words
 
-        pairs = zip(self.requests, self.results, strict=True)
-        with self._request.home.ledger.one_look():
-            return [one for request, ran in pairs for one in outcomes(request, ran=ran.levels)]
+    discovery = result.options.discovery
+    return "" if discovery is None else discovery_words(result.spec.to_discover, discovery.asked)
 
-    @property
-    def _discovery(self) -> int:
-        return sum(one.discovery for one in self.results)
 
-    @property
-    def _charged(self) -> Fraction:
-        return Fraction(sum(one.charged for one in self._found) + self._discovery, NANO)
+def _limits(result: RunResult) -> str:
+    from dp_pipeline.publish.account import limits_word
 
-    @property
-    def _discovery_words(self) -> str:
-        """What was discovered, in words; empty where nothing is left to be."""
-        from dp_pipeline.spec.discovered import discovery_words
+    return limits_word(result.spec, result.options.home)
 
-        request = self._request
-        if request.discovery is None:
-            return ""
-        return discovery_words(request.spec.to_discover, request.discovery.asked)
 
-    @cached_property
-    def _limits(self) -> str:
-        from dp_pipeline.publish.account import limits_word
+def _print_releases(result: RunResult, *, is_explained: bool) -> None:
+    from dp_pipeline.reporting.metrics import MOST_METRICS, metric_named, metrics_of
+    from dp_pipeline.reporting.text import print_table
+    from dp_pipeline.spec.windows import range_text
 
-        return limits_word(self._request.spec, self._request.home)
+    spec, currency = result.spec, result.spec.currency
+    metrics = metrics_of(row for one in result for row in one.quality)[:MOST_METRICS]
+    shorts = [metric_named(metric).short for metric in metrics]
+    charge = "charged now" if currency.delta is None else f"charged now ({currency.symbol})"
+    columns = [*(["window"] if spec.window else []), "model", "ε", *shorts]
+    lines = [
+        [*([range_text(one.windows)] if one.windows else []), *release_cells(one, metrics)]
+        for one in result
+    ]
+    print_table(spec.title, [*columns, "ε spent", charge, "state"], lines)
+    if is_explained:
+        click.echo(_how_to_read(metrics, (one.origin for one in result)))
 
-    def _print_releases(self, *, explained: bool) -> None:
-        from dp_pipeline.reporting.metrics import MOST_METRICS, metric_named, metrics_of
-        from dp_pipeline.reporting.text import print_table
-        from dp_pipeline.spec.windows import range_text
 
-        found, currency = self._found, self._request.spec.currency
-        metrics = metrics_of(row for one in found for row in one.quality)[:MOST_METRICS]
-        shorts = [metric_named(metric).short for metric in metrics]
-        charge = "charged now" if currency.delta is None else f"charged now ({currency.symbol})"
-        columns = ["model", "ε", *shorts, "ε spent", charge, "state"]
-        named = [[range_text(one.release.windows)] if one.release.windows else [] for one in found]
-        cells = [[*name, *one.cells(metrics)] for name, one in zip(named, found, strict=True)]
-        columns = [*(["window"] if self._request.spec.window else []), *columns]
-        print_table(self._request.spec.title, columns, cells)
-        if explained:
-            click.echo(_how_to_read(metrics, (one.state for one in found)))
+def release_cells(one: ReleaseResult, metrics: Sequence[str]) -> list[str]:
+    """Model, ε, one number a metric, ε spent, charged now, state."""
+    numbers = {row.metric: row.text for row in one.quality}
+    return [
+        one.bundle.model,
+        one.release.level,
+        *(numbers.get(metric, "–") for metric in metrics),
+        one.bundle.spent_text,
+        amount_text(one.cost),
+        one.state,
+    ]
 
-    def _print_centres(self) -> None:
-        """Of the model that is declared first, at the largest ε: the report shows the others."""
-        from dp_pipeline.reporting.text import print_table
-        from dp_pipeline.spec.windows import range_text
 
-        newest = self._found[-len(self._request.names) :]
-        first = next((one for one in newest if one.has_centres), None)
-        if first is not None:
-            windows = range_text(first.release.windows)
-            title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"
-            title = f"{title}, {windows}" if windows else title
-            print_table(title, *first.centre_table())
+def _print_centres(result: RunResult) -> None:
+    """Of the model that is declared first, at the largest ε: the report shows the others."""
+    from dp_pipeline.reporting.text import print_table
+    from dp_pipeline.spec.windows import range_text
+
+    newest = result.releases[-len(result.options.names) :]
+    first = next((one for one in newest if "centres" in one.tables), None)
+    if first is not None:
+        windows = range_text(first.windows)
+        title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"
+        title = f"{title}, {windows}" if windows else title
+        print_table(title, *centre_lines(first))
+
+
+def centre_lines(one: ReleaseResult) -> tuple[list[str], list[list[str]]]:
+    """Names and lines of the first columns of its centres, with the noisy rows of each."""
+    from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
+
+    dates = dates_of(one.release.spec.domain)
+    return centre_table(one.bundle.tables, most_columns=MOST_COLUMNS, dates=dates)
+
+
+def _by_method(result: RunResult) -> list[ReleaseResult]:
+    names = result.options.names
+    return sorted(result, key=lambda one: names.index(one.model))
+
+
+def _print_tables(result: RunResult) -> None:
+    """Print k-anonymous tables, what they do not promise, and where their cards are."""
+    from dp_pipeline.reporting.text import print_table
+
+    tables = _by_method(result)
+    title = f"{result.spec.title}: k-anonymous, not differentially private"
+    print_table(title, TABLE_COLUMNS, [_table_cells(one) for one in tables])
+    click.echo(
+        "columns: kept beside the label; smallest: rows of the smallest class; one label: rows "
+        "in classes that tell their label; left out: rows."
+    )
+    click.echo(
+        "This is no differential privacy: what is kept was chosen by looking at the rows, and "
+        "two releases of the same rows can be intersected. The ledger has recorded each as "
+        "not-dp."
+    )
+    for one in tables[:MOST_CARDS]:
+        click.echo(f"card of {one.model} at K={one.release.level}: {_card(one)}")
+    if len(tables) > MOST_CARDS:
+        click.echo(f"cards of {len(tables) - MOST_CARDS} more: card.md beside each release")
+    click.echo(f"page: {result.report}")
+
+
+def _table_cells(one: ReleaseResult) -> list[str]:
+    """One line of a table under ``TABLE_COLUMNS``."""
+    from dp_pipeline.publish.evaluate import AUC
+    from dp_pipeline.publish.k_anonymous_tables import TableFacts
+    from dp_pipeline.reporting.text import number_text
+
+    facts = TableFacts.of(one.bundle)
+    auc = next((row.value for row in one.quality if row.metric == AUC), None)
+    return [
+        one.model,
+        str(facts.k),
+        str(facts.columns),
+        str(facts.classes),
+        str(facts.smallest),
+        f"{facts.homogeneous:.1%}",
+        str(facts.left_out),
+        "–" if auc is None else number_text(auc),
+        one.state,
+    ]
+
+
+def _card(one: ReleaseResult) -> str:
+    from dp_pipeline.publish.k_anonymous_release import CARD
+
+    return str(one.folder / CARD)
+
+
+def _table(one: ReleaseResult) -> dict[str, Any]:
+    from dp_pipeline.publish.k_anonymous_tables import TableFacts
+
+    return {
+        "method": one.model,
+        **vars(TableFacts.of(one.bundle)),
+        "state": one.origin,
+        "quality": [quality_document(row) for row in one.quality],
+        "key": one.bundle.key,
+        "card": _card(one),
+        "folder": str(one.folder),
+    }
 
 
 def print_failed_checks(spec: DatasetSpec, names: Sequence[str], *, custodian: bool) -> None:
@@ -188,23 +250,23 @@ def _how_to_read(metrics: Sequence[str], states: Iterable[str]) -> str:
     return f"How to read it: {'; '.join(parts)}."
 
 
-def _release(outcome: Outcome) -> dict[str, Any]:
+def _release(one: ReleaseResult) -> dict[str, Any]:
     from dp_pipeline.release.bundle import REFINED_FROM
 
-    release, bundle = outcome.release, outcome.bundle
+    release, bundle = one.release, one.bundle
     return {
         "model": bundle.model,
         "epsilon": release.level,
         "windows": list(release.windows),
-        "state": outcome.state,
+        "state": one.origin,
         "guarantee": bundle.kind,
         "spent": amount_text(bundle.charged) if bundle.is_dp else NONE,
         "refined_from": bundle.facts.get(REFINED_FROM, NONE),
-        "charged": amount_text(Fraction(outcome.charged, NANO)),
-        "quality": [quality_document(row) for row in outcome.quality],
-        "warnings": outcome.warnings,
+        "charged": amount_text(one.cost),
+        "quality": [quality_document(row) for row in one.quality],
+        "warnings": list(one.warnings),
         "key": bundle.key,
-        "folder": str(outcome.folder),
+        "folder": str(one.folder),
     }
 
 

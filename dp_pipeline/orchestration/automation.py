@@ -22,7 +22,8 @@ from dp_pipeline.orchestration.common import Pipeline, PipelineResource, partiti
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.outcome import is_prepared, is_run_dry, published_windows
-from dp_pipeline.publish.request import RunRequest, plan_request
+from dp_pipeline.publish.run_options import RunOptions
+from dp_pipeline.publish.run_plan import plan_run
 from dp_pipeline.raw.ingest import SourceStamp, source_digest, source_stamp
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.spec.amounts import epsilon_text
@@ -75,7 +76,7 @@ def _refusal(
     """The one line of a budget that does not allow it; other mistakes are raised and turn the
     tick red.
     """
-    request = RunRequest(
+    options = RunOptions(
         spec,
         EpsilonRelease,
         (publication.model,),
@@ -85,7 +86,7 @@ def _refusal(
         snapshot=snapshot,
     )
     try:
-        plan_request(request).require_budget()
+        plan_run(options).require_budget()
     except BudgetExceeded as refused:
         return dg.SkipReason(str(refused))
     return None
@@ -276,11 +277,11 @@ def _window_runs(
     allowed, refused = [], ""
     for name in due:
         levels = EpsilonRelease.levels(spec)
-        asked = RunRequest(
+        asked = RunOptions(
             spec, EpsilonRelease, EpsilonRelease.names(spec), levels, pipeline.home, pipeline.noise
         )
         try:
-            plan_request(replace(asked.of_window(name), published=True)).require_budget()
+            plan_run(replace(asked.of_window(name), published=True)).require_budget()
         except BudgetExceeded as error:
             refused = refused or str(error)
             continue

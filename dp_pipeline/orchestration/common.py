@@ -27,7 +27,7 @@ from dp_pipeline.publish.home import Home, find_home, noise_name
 from dp_pipeline.publish.k_anonymous_release import declared_k_anonymity, declared_method
 from dp_pipeline.publish.outcome import is_prepared
 from dp_pipeline.publish.release import Release, code_version, digest_of
-from dp_pipeline.publish.request import RunRequest, require_span
+from dp_pipeline.publish.run_options import RunOptions, require_span
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -119,12 +119,12 @@ def of_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> DatasetSpec:
     return spec.at_window(name)
 
 
-def request_of_run(
+def options_of_run(
     context: dg.AssetExecutionContext,
     asked: tuple[DatasetSpec, type[Release]],
     pipeline: Pipeline,
     config: WindowConfig | None = None,
-) -> RunRequest:
+) -> RunOptions:
     """What a run is asked for: every model or method at its level; of a window all that is
     published, or all of it as it is configured.
 
@@ -136,12 +136,12 @@ def request_of_run(
     spec, names = of_run(context, whole), kind.names(whole)
     if spec.windows is None:
         levels = [_declared_key(context.run.tags, spec, kind)]
-        return RunRequest(spec, kind, names, levels, pipeline.home, pipeline.noise)
+        return RunOptions(spec, kind, names, levels, pipeline.home, pipeline.noise)
     swept = config or WindowConfig()
     levels = list(dict.fromkeys(epsilon_text(one.epsilon) for one in spec.publications))
     if swept.epsilon:
         levels = [epsilon_text(spec.partition(swept.epsilon))]
-    return RunRequest(
+    return RunOptions(
         spec,
         kind,
         names,

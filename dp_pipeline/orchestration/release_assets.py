@@ -146,10 +146,10 @@ def _made(
     with common.one_line_failures(spec):
         run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
         swept = config if isinstance(config, common.WindowConfig) else None
-        request = common.request_of_run(context, asked, pipeline, swept)
-        made = with_discovered(request.spec, pipeline.home)
-        request = replace(request, refine=config.refine)
-        release = request.release_of(made, name, request.level_of(name), run)
+        options = common.options_of_run(context, asked, pipeline, swept)
+        made = with_discovered(options.spec, pipeline.home)
+        options = replace(options, refine=config.refine)
+        release = options.release_of(made, name, options.level_of(name), run)
         is_repeat = any(tag in context.run.tags for tag in common.REPEATS)
         published = publish(release, new_draw=config.new_draw and not is_repeat)
         write_pointer(release, published)
@@ -206,8 +206,8 @@ def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         config: common.WindowConfig | None = None,
     ) -> dg.MaterializeResult[Any]:
         with common.one_line_failures(spec):
-            request = common.request_of_run(context, (spec, kind), pipeline, config)
-            rows = write_evaluation(request)
+            options = common.options_of_run(context, (spec, kind), pipeline, config)
+            rows = write_evaluation(options)
         return dg.MaterializeResult(metadata=quality_metadata(rows))
 
     if spec.windows is not None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.domain_release import NAME, charged_for_domain
 from dp_pipeline.publish.outcome import is_prepared, report_stands, stands
-from dp_pipeline.publish.request import (
-    RunRequest,
-    plan_request,
-    plan_requests,
-    require_budget_of_all,
-)
+from dp_pipeline.publish.run_options import RunOptions
+from dp_pipeline.publish.run_plan import plan_run
+from dp_pipeline.publish.run_result import RunResult
 from dp_pipeline.raw.prepare import stages_of
+from dp_pipeline.spec.amounts import NANO
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import PipelineError
 
@@ -40,6 +39,7 @@ class DagsterRuns:
 
     on_step   is told the name of each step before it starts
     discovery nano-ε, or nano-ρ, that the last of them charged for discovering the domain
+    failures  window → names of the checks on rows that did not pass
     """
 
     job: dg.JobDefinition
@@ -47,8 +47,9 @@ class DagsterRuns:
     spec: DatasetSpec
     on_step: Callable[[str], None]
     discovery: int = 0
+    failures: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def prepare(self, request: RunRequest, partition: str | None = None) -> tuple[str, ...]:
+    def prepare(self, options: RunOptions, partition: str | None = None) -> tuple[str, ...]:
         """The raw chain, where a snapshot is named or the current one is not prepared.
 
         partition   of a window
@@ -56,16 +57,16 @@ class DagsterRuns:
         Names of the checks on rows that did not pass and stop nothing: for the steward alone.
         None where the rows were prepared before.
         """
-        spec = request.spec
-        if not request.snapshot and is_prepared(spec, request.home):
+        spec = options.spec
+        if not options.snapshot and is_prepared(spec, options.home):
             return ()
         domain = [NAME] if spec.to_discover else []
         names = ["ingested", "validated", *domain, *stages_of(spec.widest)]
-        config = {"ingested": {"config": {"snapshot": request.snapshot}}}
+        config = {"ingested": {"config": {"snapshot": options.snapshot}}}
         step = " ".join(("rows", *(f"of {one}" for one in spec.blocks)))
         result = self.run(step, names, config=config, partition=partition)
         if domain:
-            self.discovery = charged_for_domain(spec, request.home, run=result.run_id)
+            self.discovery = charged_for_domain(spec, options.home, run=result.run_id)
         checks = result.get_asset_check_evaluations()
         return tuple(one.check_name for one in checks if not one.passed)
 
@@ -111,131 +112,101 @@ def _failure(result: dg.ExecuteInProcessResult) -> RunFailed:
 OnStep = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What a request came to.
-
-    levels          those that were run now; all others stood as they were
-    failed_checks   names of the checks on rows that did not pass, for the steward alone
-    discovery       nano-ε, or nano-ρ, that discovering the domain charged
-    """
-
-    levels: tuple[str, ...] = ()
-    failed_checks: tuple[str, ...] = ()
-    discovery: int = 0
-
-
-def run_dataset(request: RunRequest, on_step: OnStep) -> Ran:
+def execute(options: RunOptions, on_step: OnStep) -> RunResult:
     """Prepare what is not prepared, release, compare, report the budget. What stands as a run
-    would leave it is not run again, and where everything does, Dagster is not even imported.
+    would leave it is not run again, and where everything does, Dagster is not even imported. Where
+    rows are cut, each window is read, prepared, released and evaluated by a run of its own, oldest
+    first; then all are compared.
 
     on_step   is told the name of each step before it starts
 
     Raises DeclarationError before anything is begun for what the data set file does not allow,
-    BudgetExceeded when the whole request does not fit, and RunFailed with the line of the step
-    that failed.
+    BudgetExceeded when all of it does not fit, and RunFailed with the line of the step that failed.
     """
-    plan_request(request).require_budget()
-    open_population(request.spec, request.home)
-    with request.home.ledger.one_look():
-        levels = [level for level in request.levels if not stands(request, level)]
-        all_stands = not levels and report_stands(request)
+    plan_run(options).require_budget()
+    each, first = options.each, options.each[0]
+    open_population(first.spec, first.home)
+    with options.home.ledger.one_look():
+        levels = [[level for level in one.levels if not stands(one, level)] for one in each]
+        all_stands = not any(levels) and report_stands(first)
     if all_stands:
-        return Ran()
-    return _run_levels(request, levels, on_step)
+        return RunResult.of(options, levels)
+    with _dagster(first, on_step) as runs:
+        if options.spec.windows is None:
+            _run_levels(runs, first, levels[0])
+        else:
+            for one, own in zip(each, levels, strict=True):
+                _run_window(runs, one, own)
+            runs.run("report", ["comparison", "budget"])
+    paid = Fraction(runs.discovery, NANO)
+    return RunResult.of(options, levels, discovery=paid, failures=runs.failures)
 
 
-def run_windows(requests: Sequence[RunRequest], on_step: OnStep) -> list[Ran]:
-    """The same of several windows of one data set, oldest first: each is read, prepared, released
-    and evaluated by a run of its own; then all are compared.
-
-    requests   one for each window
-
-    Nothing is begun where any of them, or all together, do not fit.
-    """
-    require_budget_of_all(plan_requests(requests))
-    open_population(requests[0].spec, requests[0].home)
-    with requests[0].home.ledger.one_look():
-        asked = [[level for level in one.levels if not stands(one, level)] for one in requests]
-        all_stands = not any(asked) and report_stands(requests[0])
-    if all_stands:
-        return [Ran() for _ in requests]
-    return _run_windows(requests, asked, on_step)
-
-
-def _run_windows(
-    requests: Sequence[RunRequest], asked: Sequence[Sequence[str]], on_step: OnStep
-) -> list[Ran]:
+def _run_window(runs: DagsterRuns, options: RunOptions, levels: Sequence[str]) -> None:
     from dp_pipeline.orchestration.common import partition_key
 
-    spec, ran = requests[0].spec, []
-    with _dagster(requests[0], on_step) as runs:
-        for request, levels in zip(requests, asked, strict=True):
-            key = partition_key(spec.cut, request.spec.window)
-            failed = [] if not levels else [*_prepared_before(runs, request)]
-            failed += runs.prepare(request, key) if levels else ()
-            # What is published of a window is one run; each ε of a sweep is another.
-            is_one = request.published and not request.span
-            for level in [""] if is_one and levels else levels:
-                given = {"epsilon": level, "span": request.span}
-                config: dict[str, Any] = {"evaluation": {"config": given}}
-                drawn = {"config": {**given, **_drawn(request)}}
-                asked_now = [one.name for one in request.at(level)] if level else request.names
-                config |= dict.fromkeys(asked_now, drawn)
-                names = (*asked_now, "evaluation")
-                step = f"{request.spec.window}{level and f' ε={level}'}"
-                runs.run(step, names, config=config, partition=key)
-            ran.append(Ran(tuple(levels), tuple(failed)))
-        runs.run("report", ["comparison", "budget"])
-    return ran
+    if not levels:
+        return
+    window = options.spec.window
+    key = partition_key(options.spec.cut, window)
+    failed = [*_prepared_before(runs, options), *runs.prepare(options, key)]
+    runs.failures[window] = tuple(failed)
+    # What is published of a window is one run; each ε of a sweep is another.
+    is_one = options.published and not options.span
+    for level in [""] if is_one else levels:
+        given = {"epsilon": level, "span": options.span}
+        config: dict[str, Any] = {"evaluation": {"config": given}}
+        drawn = {"config": {**given, **_drawn(options)}}
+        names = [one.name for one in options.at(level)] if level else options.names
+        config |= dict.fromkeys(names, drawn)
+        step = f"{window}{level and f' ε={level}'}"
+        runs.run(step, (*names, "evaluation"), config=config, partition=key)
 
 
-def _prepared_before(runs: DagsterRuns, request: RunRequest) -> Iterator[str]:
+def _prepared_before(runs: DagsterRuns, options: RunOptions) -> Iterator[str]:
     """Read and prepare the windows before that its releases are of too; the checks on rows that
     failed.
     """
     from dp_pipeline.orchestration.common import partition_key
 
-    read = {window for one in request.releases for window in one.windows}
-    for window in sorted(read - {request.spec.window}):
-        own = replace(request.of_window(window), snapshot="")
-        yield from runs.prepare(own, partition_key(request.spec.cut, window))
+    read = {window for one in options.releases for window in one.windows}
+    for window in sorted(read - {options.spec.window}):
+        own = replace(options.of_window(window), snapshot="")
+        yield from runs.prepare(own, partition_key(options.spec.cut, window))
 
 
-def _run_levels(request: RunRequest, levels: Sequence[str], on_step: OnStep) -> Ran:
-    spec, below = request.spec, "".join(f"{folder}/" for folder in request.kind.FOLDER)
-    drawn = {"config": _drawn(request)}
-    with _dagster(request, on_step) as runs:
-        failed = runs.prepare(request)
-        for level in levels:
-            names = [f"{below}{name}" for name in (*request.names, "evaluation")]
-            config = {} if below else dict.fromkeys(request.names, drawn)
-            runs.run(f"{request.kind.SYMBOL}={level}", names, config=config, partition=level)
-        # The report of releases with an ε has to say what was released beside them.
-        beside = ["comparison"] if below and spec.is_release else []
-        runs.run("report", [f"{below}comparison", "budget", *beside])
-    return Ran(tuple(levels), tuple(failed), runs.discovery)
+def _run_levels(runs: DagsterRuns, options: RunOptions, levels: Sequence[str]) -> None:
+    spec, below = options.spec, "".join(f"{folder}/" for folder in options.kind.FOLDER)
+    drawn = {"config": _drawn(options)}
+    runs.failures[""] = runs.prepare(options)
+    for level in levels:
+        names = [f"{below}{name}" for name in (*options.names, "evaluation")]
+        config = {} if below else dict.fromkeys(options.names, drawn)
+        runs.run(f"{options.kind.SYMBOL}={level}", names, config=config, partition=level)
+    # The report of releases with an ε has to say what was released beside them.
+    beside = ["comparison"] if below and spec.is_release else []
+    runs.run("report", [f"{below}comparison", "budget", *beside])
 
 
-def _drawn(request: RunRequest) -> dict[str, Any]:
+def _drawn(options: RunOptions) -> dict[str, Any]:
     """How each of its releases is to be drawn."""
-    return {"new_draw": request.new_draw, "refine": request.refine}
+    return {"new_draw": options.new_draw, "refine": options.refine}
 
 
 @contextmanager
-def _dagster(request: RunRequest, on_step: OnStep) -> Iterator[DagsterRuns]:
+def _dagster(options: RunOptions, on_step: OnStep) -> Iterator[DagsterRuns]:
     """Dagster with the chain of one data set."""
     from dp_pipeline.orchestration.common import Pipeline
     from dp_pipeline.orchestration.dataset import pipeline_definitions
     from dp_pipeline.orchestration.instance import dagster_instance
 
-    pipeline = Pipeline(request.home, request.noise_name or Pipeline.noise)
-    definitions = pipeline_definitions((request.spec.of_all_windows(),), pipeline)
+    pipeline = Pipeline(options.home, options.noise_name or Pipeline.noise)
+    definitions = pipeline_definitions((options.spec.of_all_windows(),), pipeline)
     job = definitions.resolve_implicit_global_asset_job_def()
     with dagster_instance(pipeline.home) as instance:
-        yield DagsterRuns(job, instance, request.spec, on_step)
+        yield DagsterRuns(job, instance, options.spec, on_step)
 
 
-def step_count(request: RunRequest) -> int:
+def step_count(options: RunOptions) -> int:
     """Upper bound of the steps that are announced."""
-    return 2 + len(request.levels)
+    return sum(2 + len(one.levels) for one in options.each)

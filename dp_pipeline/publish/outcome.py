@@ -7,18 +7,16 @@ the ledger and the stored bundles say everything that one would say again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from fractions import Fraction
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dp_pipeline.publish.account import limits_word, require_snapshot
 from dp_pipeline.publish.domain_release import with_discovered
-from dp_pipeline.publish.evaluate import AUC, compared_tables, evaluate
+from dp_pipeline.publish.evaluate import compared_tables, evaluate
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.k_anonymous_tables import TableFacts
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release, digest_of, not_dp_beside, program_code
 from dp_pipeline.publish.release_text import write_card
@@ -38,102 +36,16 @@ from dp_pipeline.publish.report import (
     compare_windows,
     page_path,
 )
-from dp_pipeline.publish.request import RunRequest
+from dp_pipeline.publish.run_options import RunOptions
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
-from dp_pipeline.reporting.metrics import QualityRow, from_documents, to_documents
-from dp_pipeline.reporting.plausibility import NoisyTotal, bundle_warnings, noisy_total
-from dp_pipeline.reporting.text import number_text
-from dp_pipeline.spec.amounts import NANO, epsilon_text
+from dp_pipeline.reporting.metrics import QualityRow, to_documents
+from dp_pipeline.reporting.plausibility import NoisyTotal, noisy_total
+from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import NotPrepared, PipelineError
 from dp_pipeline.spec.windows import range_text
-
-MOST_COLUMNS = 7
-COLUMNS = ("method", "K", "columns", "classes", "smallest", "one label", "left out", "AUC", "state")
-"""Of a k-anonymous table: kept columns; classes, and rows of the smallest; rows in classes with one
-label, and left out.
-"""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One release of a run.
-
-    state     ``charged``, ``resumed`` or ``replayed``
-    charged   nano-ε, or nano-ρ, that this run added to the ledger
-    folder    where the bundle lies
-    """
-
-    release: Release
-    bundle: Bundle
-    state: str
-    charged: int
-    quality: tuple[QualityRow, ...]
-    folder: Path
-
-    def cells(self, metrics: Sequence[str]) -> list[str]:
-        """One line of a table: model, ε, one number a metric, ε spent, charged now, state."""
-        numbers = {row.metric: row.text for row in self.quality}
-        return [
-            self.bundle.model,
-            self.release.level,
-            *(numbers.get(metric, "–") for metric in metrics),
-            self.bundle.spent_text,
-            epsilon_text(Fraction(self.charged, NANO)),
-            self.release.marked(self.state),
-        ]
-
-    def k_anonymous_cells(self) -> list[str]:
-        """One line of a table under ``COLUMNS``."""
-        shown = TableFacts.of(self.bundle)
-        auc = next((row.value for row in self.quality if row.metric == AUC), None)
-        return [
-            self.release.name,
-            str(shown.k),
-            str(shown.columns),
-            str(shown.classes),
-            str(shown.smallest),
-            f"{shown.homogeneous:.1%}",
-            str(shown.left_out),
-            "–" if auc is None else number_text(auc),
-            self.release.marked(self.state),
-        ]
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the noisy counts say against it, a line each, with its name."""
-        name = f"{self.bundle.model} at {self.release.SYMBOL}={self.release.level}"
-        return [f"{name}: {text}" for text in bundle_warnings(self.release.spec, self.bundle)]
-
-    @property
-    def has_centres(self) -> bool:
-        """Whether the model releases any."""
-        return "centres" in self.bundle.tables
-
-    def centre_table(self) -> tuple[list[str], list[list[str]]]:
-        """Names and lines of the first centres, with the noisy rows of each."""
-        dates = dates_of(self.release.spec.domain)
-        return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS, dates=dates)
-
-
-def outcomes(request: RunRequest, *, ran: Collection[str] | None = None) -> Iterator[Outcome]:
-    """Every release of a request, as the last run left it.
-
-    ran   levels that were run just now: any other was whole before. None: all of them
-    """
-    home = request.home
-    for release in request.releases:
-        pointer = read_json(pointer_path(release))
-        evaluated = read_json(evaluation_path(release)) or {"rows": []}
-        bundle = _pointed(release, pointer)
-        rows = [row for row in from_documents(evaluated["rows"]) if row.model == bundle.model]
-        is_new = ran is None or release.level in ran
-        state, nano = (pointer["state"], int(pointer["nano"])) if is_new else ("replayed", 0)
-        folder = home.released / pointer["folder"]
-        yield Outcome(release, bundle, state, nano, tuple(rows), folder)
 
 
 def write_pointer(release: Release, published: Published) -> None:
@@ -145,14 +57,14 @@ def write_pointer(release: Release, published: Published) -> None:
     write_atomically(pointer_path(release), document(pointer))
 
 
-def write_evaluation(request: RunRequest) -> list[QualityRow]:
+def write_evaluation(options: RunOptions) -> list[QualityRow]:
     """Evaluate all releases of a request, of one level or window, and keep what came of it. What
     was never released is left out.
     """
-    spec, home, releases = request.made, request.home, request.releases
+    spec, home, releases = options.made, options.home, options.releases
     pointers = {one.name: read_json(pointer_path(one)) for one in releases}
     bundles = {
-        one.name: _pointed(one, pointers[one.name]) for one in releases if pointers[one.name]
+        one.name: released_bundle(one, pointers[one.name]) for one in releases if pointers[one.name]
     }
     rows = evaluate(spec, home, bundles)
     value = {"rows": to_documents(rows), "pointers": pointers, "by": evaluated_by(spec)}
@@ -206,7 +118,8 @@ def _named_by_windows(spec: DatasetSpec, bundle: Bundle) -> str:
     return name if many == 1 else f"{name} over {many} {spec.cut.every}s"
 
 
-def _pointed(release: Release, pointer: dict[str, str]) -> Bundle:
+def released_bundle(release: Release, pointer: dict[str, str]) -> Bundle:
+    """The settled bundle that the pointer of a release names; Damaged where that is another."""
     expected = level_facts(type(release), release.level)
     if release.windows:
         expected[WINDOW] = range_text(release.windows)
@@ -263,16 +176,16 @@ def _are_published(spec: DatasetSpec, ends: Sequence[str], span: int) -> bool:
     return len(spec.cut.between(ends[0], ends[-1])) == span
 
 
-def stands(request: RunRequest, level: str) -> bool:
+def stands(options: RunOptions, level: str) -> bool:
     """Whether a run at this level would find everything as it is: then none is started.
 
     Whatever is damaged, unfinished, of other code or evaluated otherwise does not stand: a run
     says what is wrong, or mends it.
     """
-    if request.new_draw or request.snapshot or not is_prepared(request.spec, request.home):
+    if options.new_draw or options.snapshot or not is_prepared(options.spec, options.home):
         return False
     try:
-        return all(_stands(release) for release in request.at(level))
+        return all(_stands(release) for release in options.at(level))
     except PipelineError:
         return False
 
@@ -330,19 +243,19 @@ def report_made_of(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
     return digest_of(evaluated_by(spec), evaluated, *account)
 
 
-def report_stands(request: RunRequest) -> bool:
+def report_stands(options: RunOptions) -> bool:
     """Whether the comparison was made of exactly what there is now."""
-    spec, home = request.made, request.home
+    spec, home = options.made, options.home
     try:
-        made = read_json(_comparison_path(spec, home, request.kind)) or {}
+        made = read_json(_comparison_path(spec, home, options.kind)) or {}
     except PipelineError:
         return False
-    is_there = report_path(request).is_file()
-    return is_there and made.get("of") == report_made_of(spec, home, request.kind)
+    is_there = report_path(options).is_file()
+    return is_there and made.get("of") == report_made_of(spec, home, options.kind)
 
 
-def report_path(request: RunRequest) -> Path:
+def report_path(options: RunOptions) -> Path:
     """The HTML report of a data set, or the page of its k-anonymous releases."""
-    if request.kind.FOLDER:
-        return page_path(request.spec, request.home)
-    return request.home.reports / f"{request.spec.name}.html"
+    if options.kind.FOLDER:
+        return page_path(options.spec, options.home)
+    return options.home.reports / f"{options.spec.name}.html"

@@ -225,6 +225,14 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     console.print(title, table, sep="\n")
 
 
+def table_text(head: str, columns: Sequence[str], rows: Sequence[Sequence[str]], end: str) -> str:
+    """A small table as text, between two lines."""
+    lines = [columns, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    cells = ([one.ljust(width) for one, width in zip(line, widths, strict=True)] for line in lines)
+    return "\n".join([head, *(f"  {'  '.join(one)}".rstrip() for one in cells), end])
+
+
 def _is_number(text: str) -> bool:
     """Whether a cell is a number as ``reporting.text`` writes it, or stands for none."""
     value = text.partition(" ± ")[0].partition("×")[0]

@@ -16,7 +16,7 @@ import sqlalchemy
 from matplotlib.figure import Figure
 from sqlalchemy import event
 
-from dp_pipeline.orchestration.runner import run_dataset
+from dp_pipeline.orchestration.runner import execute
 from dp_pipeline.spec.errors import PipelineError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import WARM_SERVER
@@ -30,7 +30,7 @@ def begin_a_run() -> None:
         request = project.request(project.declare("rides", RIDES))
         (project.datasets / "rides.csv").unlink()
         with pytest.raises(PipelineError):
-            run_dataset(request, lambda _: None)
+            execute(request, lambda _: None)
     assert threading.active_count() == 1
 
 

@@ -23,12 +23,12 @@ from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.instance import dagster_instance
-from dp_pipeline.orchestration.runner import run_dataset
+from dp_pipeline.orchestration.runner import execute
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.outcome import Outcome, outcomes
 from dp_pipeline.publish.publish import Published, publish
-from dp_pipeline.publish.request import RunRequest
+from dp_pipeline.publish.run_options import RunOptions
+from dp_pipeline.publish.run_result import ReleaseResult
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.parser import load_spec
@@ -182,18 +182,17 @@ class Project:
         epsilons: Sequence[str] = (),
         noise: str = "opendp",
         **options: Any,
-    ) -> RunRequest:
+    ) -> RunOptions:
         chosen = tuple(models) or tuple(spec.models)
         levels = tuple(epsilons) or spec.partition_keys
-        return RunRequest(spec, EpsilonRelease, chosen, levels, self.home, noise, **options)
+        return RunOptions(spec, EpsilonRelease, chosen, levels, self.home, noise, **options)
 
-    def run(self, spec: DatasetSpec, **options: Any) -> list[Outcome]:
+    def run(self, spec: DatasetSpec, **options: Any) -> list[ReleaseResult]:
         """What ``dp-pipeline run`` does, in this process."""
         request = self.request(spec, **options)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(instance, "dagster_instance", lambda _: nullcontext(self.instance))
-            ran = run_dataset(request, lambda _: None)
-        return list(outcomes(request, ran=ran.levels))
+            return list(execute(request, lambda _: None))
 
     def launch(
         self,

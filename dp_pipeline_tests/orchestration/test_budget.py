@@ -10,7 +10,7 @@ import pytest
 
 from dp_pipeline.orchestration.common import one_line_failures
 from dp_pipeline.publish.account import open_population, require_snapshot
-from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.run_plan import plan_run
 from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
@@ -91,7 +91,7 @@ def test_two_data_sets_on_one_population_share_its_account(released_rides: Proje
     assert project.spent(rides) == project.spent(walks) == Fraction("1.1")
     (account,) = project.ledger.populations()
     assert account == "riders"
-    planned = plan_request(project.request(walks, new_draw=True))
+    planned = plan_run(project.request(walks, new_draw=True))
     assert (planned.spent, planned.left) == (Fraction("1.1"), Fraction("1.9"))
 
 
@@ -174,10 +174,10 @@ def test_an_account_declared_otherwise_than_it_was_opened_is_refused(
 def test_the_plan_of_settled_releases_costs_nothing_and_of_new_draws_everything(rides: Project):
     spec = rides.declare("rides", RIDES)
     rides.publish(spec)
-    planned = plan_request(rides.request(spec))
+    planned = plan_run(rides.request(spec))
     assert [(one.state, one.cost) for one in planned.releases] == [
         ("new", Fraction("0.15")),
         ("settled", Fraction(0)),
     ]
-    assert plan_request(rides.request(spec, new_draw=True)).asked == Fraction("0.7")
-    assert plan_request(rides.request(spec, snapshot="next")).asked == Fraction("0.7")
+    assert plan_run(rides.request(spec, new_draw=True)).asked == Fraction("0.7")
+    assert plan_run(rides.request(spec, snapshot="next")).asked == Fraction("0.7")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import DeadRelease
-from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.run_plan import plan_run
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError
@@ -125,11 +125,11 @@ def test_a_run_over_a_killed_one_shows_as_resumed_at_no_cost(
     rides: Project, spec: DatasetSpec, killed_at: Kill
 ):
     killed_at("2")
-    planned = plan_request(rides.request(spec, epsilons=["0.5"], new_draw=True))
+    planned = plan_run(rides.request(spec, epsilons=["0.5"], new_draw=True))
     assert [(one.state, one.cost) for one in planned.releases] == [("unfinished", 0)]
     # Fresh or not: what was paid for is finished first.
     (outcome,) = rides.run(spec, epsilons=["0.5"], new_draw=True)
-    assert (outcome.state, outcome.charged) == ("resumed", 0)
+    assert (outcome.state, outcome.cost) == ("resumed", 0)
     assert rides.spent(spec) == COST
 
 

@@ -17,8 +17,9 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import Model, PrivacyGuarantee
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.orchestration.checks import PLAUSIBLE
-from dp_pipeline.publish.outcome import Outcome, report_path
-from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.outcome import report_path
+from dp_pipeline.publish.run_plan import plan_run
+from dp_pipeline.publish.run_result import ReleaseResult
 from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Spend
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.amounts import (
@@ -96,7 +97,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Dat
         yield project, spec, found
 
 
-Ran = tuple[Project, DatasetSpec, Mapping[tuple[str, Fraction], Outcome]]
+Ran = tuple[Project, DatasetSpec, Mapping[tuple[str, Fraction], ReleaseResult]]
 
 
 def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran) -> None:
@@ -196,7 +197,7 @@ def test_a_second_run_replays_at_no_cost_the_same_bytes(ran: Ran) -> None:
 
 def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran) -> None:
     project, spec, _ = ran
-    planned = plan_request(project.request(spec, new_draw=True))
+    planned = plan_run(project.request(spec, new_draw=True))
     assert planned.asked == planned.spent == project.spent(spec)
     assert planned.ceiling == LIMIT
     with pytest.raises(BudgetExceeded, match=r"rides refused by population riders: asked ρ=0\.\d+"):
@@ -267,7 +268,7 @@ def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project) -
     line = "opened with delta 'none', now declared with delta '1e-9'"
     for asked in (
         lambda: rides.publish(spec, model="eug_kmeans"),
-        lambda: plan_request(rides.request(spec)),
+        lambda: plan_run(rides.request(spec)),
     ):
         with pytest.raises(DeclarationError, match=line):
             asked()

@@ -19,7 +19,7 @@ from dp_pipeline.publish.outcome import report_path
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.release import BESIDE
 from dp_pipeline.publish.replay import document, require_remade, require_whole
-from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.run_plan import plan_run
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.sample import parsed_rows
 from dp_pipeline.raw.snapshot import Snapshot
@@ -180,11 +180,11 @@ def test_a_file_may_declare_delta_for_several_discoveries(project: Project):
 def test_the_plan_prices_the_domain_before_and_after_it_is_discovered(
     project: Project, spec: DatasetSpec
 ):
-    before = plan_request(project.request(spec))
+    before = plan_run(project.request(spec))
     assert [one.model for one in before.releases] == [NAME, "independent", "independent"]
     assert before.asked == spec.cost_of_everything
     publish_domain(of(project, spec))
-    after = plan_request(project.request(spec))
+    after = plan_run(project.request(spec))
     assert (after.releases[0].state, after.asked) == ("settled", Fraction("1.5"))
 
 

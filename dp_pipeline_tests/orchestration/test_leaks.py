@@ -16,7 +16,8 @@ import pytest
 
 from dp_pipeline.orchestration import dataset
 from dp_pipeline.publish import outcome
-from dp_pipeline.publish.outcome import Outcome, report_path
+from dp_pipeline.publish.outcome import report_path
+from dp_pipeline.publish.run_result import ReleaseResult
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.evaluate import exact_points
 from dp_pipeline.reporting.metrics import QualityRow
@@ -51,7 +52,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Dat
     return project, spec
 
 
-def exact_numbers(project: Project, spec: DatasetSpec, outcome: Outcome) -> list[float]:
+def exact_numbers(project: Project, spec: DatasetSpec, outcome: ReleaseResult) -> list[float]:
     """How good a release is on the kept rows, computed here."""
     snapshot, tables = project.snapshot(spec), outcome.bundle.tables
     if "centres" in tables:

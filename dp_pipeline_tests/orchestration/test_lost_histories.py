@@ -14,7 +14,7 @@ import pytest
 from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.publish.account import traces
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.run_plan import plan_run
 from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.killers import publish_and_die
@@ -155,6 +155,6 @@ def test_pairs_too_large_to_count_are_left_out_of_a_bought_error(project: Projec
 
 
 def test_a_plan_of_a_population_without_account_uses_the_declared_ceiling(project: Project):
-    planned = plan_request(project.request(project.declare("rides", RIDES)))
+    planned = plan_run(project.request(project.declare("rides", RIDES)))
     assert (planned.ceiling, planned.left, planned.spent) == (3, 3, 0)
     assert not (project.folder / "data").exists()

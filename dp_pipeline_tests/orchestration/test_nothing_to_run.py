@@ -37,7 +37,7 @@ def test_a_whole_partition_and_its_report_start_no_run(
 
     monkeypatch.setattr(runner, "_run_levels", started)
     (again,) = released_rides.run(spec, epsilons=["0.5"])
-    assert (again.state, again.charged) == ("replayed", 0)
+    assert (again.state, again.cost) == ("replayed", 0)
     assert "nicv" in {row.metric for row in again.quality}
 
 

@@ -64,12 +64,12 @@ def test_the_whole_chain_and_dagsters_own_home_open_nothing(project: Project, um
 def run_all(folder: Path) -> None:
     """The chain over Dagster's own storage; to be started in a child."""
     os.environ.update(DAGSTER_HOME="", DP_PIPELINE_DAGSTER="")
-    from dp_pipeline.orchestration.runner import run_dataset
+    from dp_pipeline.orchestration.runner import execute
 
     project = Project(folder)
     project.datasets.chmod(0o755)
     spec = project.declare("homes", HOMES, models={"independent": {}})
-    run_dataset(project.request(spec), lambda _: None)
+    execute(project.request(spec), lambda _: None)
 
 
 def test_folders_that_were_opened_are_closed(tmp_path: Path):

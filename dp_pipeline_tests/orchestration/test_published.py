@@ -14,14 +14,16 @@ import numpy as np
 import pytest
 
 from dp_pipeline import models
+from dp_pipeline.cli.released import release_cells
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.ledger import Entry
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.orchestration.metadata import charge_table
-from dp_pipeline.publish.outcome import Outcome, report_path
-from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.outcome import report_path
+from dp_pipeline.publish.run_plan import plan_run
+from dp_pipeline.publish.run_result import ReleaseResult
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.reporting.releases import Standing
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -56,7 +58,7 @@ REASONS = {
     "dp_kmeans": "the initial centres are records without noise",
     "dpqt_kmeans": "the box is taken from the smallest and largest records",
 }
-Ran = tuple[Project, DatasetSpec, dict[str, Outcome]]
+Ran = tuple[Project, DatasetSpec, dict[str, ReleaseResult]]
 
 
 @pytest.fixture(scope="module")
@@ -204,14 +206,14 @@ def test_the_table_of_charges_has_no_epsilon_for_what_has_none(ran: Ran) -> None
 
 def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran) -> None:
     project, spec, outcomes = ran
-    cells = {name: one.cells([])[2:] for name, one in outcomes.items()}
+    cells = {name: release_cells(one, [])[2:] for name, one in outcomes.items()}
     assert cells == {
         "dp_kmeans": ["none", "0", "charged, not-dp"],
         "dpqt_kmeans": ["none", "0", "charged, not-dp"],
         "idp_kmeans": ["11/60", "0.183333334", "charged, composed"],
         "eug_kmeans": ["0.15", "0.15", "charged"],
     }
-    planned = plan_request(project.request(spec, new_draw=True))
+    planned = plan_run(project.request(spec, new_draw=True))
     assert {one.model: (one.state, one.cost * 10**9) for one in planned.releases} == {
         "dp_kmeans": ("new, not-dp", NANO["dp_kmeans"]),
         "dpqt_kmeans": ("new, not-dp", NANO["dpqt_kmeans"]),
@@ -306,7 +308,7 @@ def test_a_second_run_replays_all_of_them_at_no_cost(project: Project) -> None:
     project.run(spec)
     spent = project.spent(spec)
     again = {one.release.name: one for one in project.run(spec)}
-    assert {(one.state, one.charged) for one in again.values()} == {("replayed", 0)}
+    assert {(one.state, one.cost) for one in again.values()} == {("replayed", 0)}
     assert project.spent(spec) == spent
     assert not again["dp_kmeans"].bundle.is_dp
 

@@ -16,7 +16,8 @@ from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.noisy_release import NoisyRelease
 from dp_pipeline.publish.publish import Published, give_up, publish
 from dp_pipeline.publish.replay import require_remade, require_whole
-from dp_pipeline.publish.request import PREVIOUS, plan_request
+from dp_pipeline.publish.run_options import PREVIOUS
+from dp_pipeline.publish.run_plan import plan_run
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
@@ -263,7 +264,7 @@ def test_a_model_that_pays_in_epsilon_refines_nothing_where_its_population_pays_
     """(ε² − ε'²)/2 is more than (ε − ε')²/2, which its own charges would add up to."""
     spec = project.declare("homes", HOMES, **LEVELS, delta="1e-9")
     with pytest.raises(DeclarationError, match="expected a model that accounts in ρ"):
-        plan_request(project.request(spec, models=["independent"], epsilons=["1"], refine="0.2"))
+        plan_run(project.request(spec, models=["independent"], epsilons=["1"], refine="0.2"))
 
 
 def test_in_rho_a_sweep_costs_its_largest_rho(project: Project) -> None:
@@ -283,8 +284,8 @@ def test_a_plan_says_what_a_sweep_costs_one_way_and_the_other(
     project: Project, spec: DatasetSpec
 ) -> None:
     models = ["independent", "eug_kmeans"]
-    apart = plan_request(project.request(spec, models=models))
-    steps = plan_request(project.request(spec, models=models, refine=PREVIOUS))
+    apart = plan_run(project.request(spec, models=models))
+    steps = plan_run(project.request(spec, models=models, refine=PREVIOUS))
     assert apart.asked == 2 * Fraction("1.7")
     assert steps.asked == 1 + Fraction("1.7")
 

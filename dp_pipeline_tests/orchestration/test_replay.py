@@ -53,7 +53,7 @@ def test_a_second_run_of_the_chain_charges_nothing_and_leaves_the_same_bytes(pro
     project.run(spec)
     bundles = project.files("released/rides/dpqt_kmeans")
     again = project.run(spec)
-    assert {(one.state, one.charged) for one in again} == {("replayed", 0)}
+    assert {(one.state, one.cost) for one in again} == {("replayed", 0)}
     changed = project.files("released/rides/dpqt_kmeans")
     pointers = {name for name in bundles if "partition-" in name}
     assert set(changed) == set(bundles)

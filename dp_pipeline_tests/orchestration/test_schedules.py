@@ -12,7 +12,7 @@ import pytest
 from dp_pipeline.ledger import Account, Charge
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets
-from dp_pipeline.publish.request import Plan
+from dp_pipeline.publish.run_plan import RunPlan
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
@@ -129,7 +129,7 @@ def test_a_week_that_the_total_does_not_allow_is_one_line_and_nothing_is_written
 def test_a_tick_that_does_not_ask_the_ledger_is_caught(
     rides: Project, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(Plan, "require_budget", lambda _: None)
+    monkeypatch.setattr(RunPlan, "require_budget", lambda _: None)
     with pytest.raises(AssertionError):
         test_a_week_that_the_total_does_not_allow_is_one_line_and_nothing_is_written(rides)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -18,10 +19,11 @@ from dp_pipeline.orchestration.automation import due_windows
 from dp_pipeline.orchestration.runner import RunFailed
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.outcome import Outcome, published_windows, report_path, stands
+from dp_pipeline.publish.outcome import published_windows, report_path, stands
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
-from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.run_plan import plan_run
+from dp_pipeline.publish.run_result import ReleaseResult
 from dp_pipeline.publish.shelf import shelve
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.counters import open_counter
@@ -57,7 +59,7 @@ SPANS: dict[str, Any] = {
 TWO = "2026-W01..2026-W02"
 
 
-def tree(found: list[Outcome], week: str) -> Outcome:
+def tree(found: list[ReleaseResult], week: str) -> ReleaseResult:
     """The release of two weeks that belongs to one."""
     (one,) = [
         one
@@ -84,7 +86,7 @@ def test_every_window_pays_for_each_release_that_reads_it(ran: Any) -> None:
     assert project.ledger.blocks(spec.population) == paid
     # All rows of a person in every window cost what all windows have paid.
     assert project.spent(spec) == sum(paid.values()) == 4 * TREE + 2 * TABLE
-    assert sum(one.charged for one in found) == int(project.spent(spec) * 10**9)
+    assert sum(one.cost for one in found) == project.spent(spec)
     project.ledger.verify()
 
 
@@ -133,7 +135,7 @@ def test_a_release_of_two_windows_is_replayed_and_made_again_from_its_answers(ra
     one = tree(found, "2026-W03")
     require_remade(one.release, require_whole(one.release, one.folder))
     again = run(project, requests(project, spec, *WEEKS[1:]))
-    assert {(one.state, one.charged) for one in again} == {("replayed", 0)}
+    assert {(one.state, one.cost) for one in again} == {("replayed", 0)}
     assert publish(one.release).state == "replayed"
     assert published_windows(spec, project.home) == WEEKS[1:]
 
@@ -209,13 +211,13 @@ def test_a_window_without_room_refuses_all_releases_that_read_it(project: Projec
     run(project, requests(project, spec, "2026-W02"))
     run(project, requests(project, spec, "2026-W02", snapshot="again"))
     rows = len(project.ledger.entries())
-    # Each of two requests has room by itself, and together they have none.
-    (again,) = requests(project, spec, "2026-W02", epsilon="0.1", new_draw=True)
-    (third,) = requests(project, spec, "2026-W03")
-    for one in (again, third):
-        plan_request(one).require_budget()
+    # Each of two windows has room by itself, and together they have none.
+    drawn = requests(project, spec, "2026-W02", "2026-W03", new_draw=True)
+    both = [replace(one, names=["htree_kmeans"]) for one in drawn]
+    for one in both:
+        plan_run(one).require_budget()
     with pytest.raises(BudgetExceeded, match=r"spent in 2026-W02 1\.4, left 0\.6, each_window 2"):
-        run(project, [again, third])
+        run(project, both)
     assert len(project.ledger.entries()) == rows
     words = ("--window", "2026-W03", "--model", "independent", "--span", "2")
     assert project.cli_here("run", "stream", *words).code == 0
@@ -223,6 +225,7 @@ def test_a_window_without_room_refuses_all_releases_that_read_it(project: Projec
     full = project.cli_here("run", "stream", "--window", "2026-W03")
     assert (full.code, full.err.count("\n")) == (3, 1)
     assert "spent in 2026-W02 1.55, left 0.45, each_window 2" in full.err
+    (third,) = requests(project, spec, "2026-W03")
     with pytest.raises(BudgetExceeded, match="spent in 2026-W02"):
         publish(third.releases[1])
 
@@ -304,7 +307,7 @@ def test_a_release_of_two_windows_that_was_refined_is_found_again_and_not_paid_a
     # Of the larger ε, and of two evaluations.
     assert paid == dict.fromkeys(WEEKS[:2], Fraction(6, 10))
     (again,) = run(project, requests(project, spec, "2026-W02", epsilon="0.5", span=2))
-    assert (again.state, again.charged) == ("replayed", 0)
+    assert (again.state, again.cost) == ("replayed", 0)
     assert again.bundle.facts["snapshot"] == "2026-W01+2026-W02"
     assert project.ledger.blocks(spec.population) == paid
 
@@ -337,7 +340,7 @@ def test_a_new_snapshot_of_one_of_its_windows_makes_another_release(project: Pro
     first = tree(run(project, requests(project, spec, "2026-W02")), "2026-W02")
     run(project, requests(project, spec, "2026-W01", epsilon="0.1", span=1, snapshot="again"))
     (asked,) = requests(project, spec, "2026-W02")
-    assert {one.model: one.state for one in plan_request(asked).releases} == {
+    assert {one.model: one.state for one in plan_run(asked).releases} == {
         "htree_kmeans": "new",
         "independent": "settled",
     }

@@ -15,9 +15,9 @@ import pytest
 from dp_pipeline.models.tables.base import BYTES_A_CELL
 from dp_pipeline.orchestration.metadata import record_table
 from dp_pipeline.publish import report
-from dp_pipeline.publish.outcome import outcomes
 from dp_pipeline.publish.replay import read_json
-from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.run_plan import plan_run
+from dp_pipeline.publish.run_result import release_results
 from dp_pipeline.release.measurement import variance
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import materializations
@@ -74,7 +74,9 @@ def test_the_page_of_a_table_shows_its_first_synthetic_rows(ran: Ran) -> None:
     shown = records(metadata_of(ran, "priview"), "table/first synthetic rows")
     assert len(shown) == 10
     (bundle,) = [
-        one.bundle for one in outcomes(project.request(spec)) if one.bundle.model == "priview"
+        one.bundle
+        for one in release_results(project.request(spec))
+        if one.bundle.model == "priview"
     ]
     released = bundle.tables["synthetic"]
     assert [row["tenure"] for row in shown] == released["tenure"][:10].tolist()
@@ -164,7 +166,7 @@ def test_a_table_that_was_stored_before_there_were_cliques_is_still_shown(
 
 def test_a_plan_foretells_cells_and_memory_of_tables_alone(project: Project) -> None:
     spec = project.declare("homes", HOMES, models=MODELS)
-    planned = {one.model: one for one in plan_request(project.request(spec)).releases}
+    planned = {one.model: one for one in plan_run(project.request(spec)).releases}
     cells = {name: one.cells for name, one in planned.items()}
     assert cells == {"priview": 24, "independent": 9, "eug_kmeans": None}
     assert planned["independent"].megabytes == 9 * BYTES_A_CELL / 1e6

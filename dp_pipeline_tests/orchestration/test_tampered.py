@@ -18,11 +18,11 @@ import dp_pipeline
 from dp_pipeline.publish import model_questions
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.model_questions import ModelQuestions
-from dp_pipeline.publish.outcome import outcomes
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.replay import MADE_AGAIN, pointed_bundle, read_json
 from dp_pipeline.publish.report import compare, compare_k_anonymous
-from dp_pipeline.publish.request import RunRequest
+from dp_pipeline.publish.run_options import RunOptions
+from dp_pipeline.publish.run_result import release_results
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.release.bundle import Bundle, table_digest
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -135,7 +135,7 @@ def replay(project: Project, spec: DatasetSpec) -> object:
 
 
 def show_outcomes(project: Project, spec: DatasetSpec) -> object:
-    return list(outcomes(project.request(spec, epsilons=["0.5"])))
+    return list(release_results(project.request(spec, epsilons=["0.5"])))
 
 
 def write_the_report(project: Project, spec: DatasetSpec) -> object:
@@ -373,11 +373,11 @@ def test_a_k_anonymous_bundle_or_its_card_that_was_edited_is_refused_by_every_re
     pointer = {"folder": str(folder), "state": "charged", "nano": "0"}
     at = project.home.released / "patients" / "k_anonymous" / "kjig" / "partition-2.json"
     at.write_text(json.dumps({"format": FORMAT, "value": pointer}), encoding="utf-8")
-    request = RunRequest(spec, KAnonymousRelease, ["kjig"], ["2"], project.home)
+    request = RunOptions(spec, KAnonymousRelease, ["kjig"], ["2"], project.home)
     evaluated = {"2": {"pointers": {"kjig": pointer}, "rows": []}}
     readers: tuple[Callable[[], object], ...] = (
         lambda: anonymized(project, spec),
-        lambda: list(outcomes(request)),
+        lambda: list(release_results(request)),
         lambda: compare_k_anonymous(spec, project.home, evaluated),
     )
     for read in readers:

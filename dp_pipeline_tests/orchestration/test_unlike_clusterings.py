@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dp_pipeline.cli.released import centre_lines
 from dp_pipeline.publish.outcome import report_path
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import PLANTS, Project
@@ -57,6 +58,6 @@ def test_of_many_columns_the_first_are_printed_whole(project: Project):
     lines = [",".join("-123456" for _ in names)] * 50
     project.write_rows("plants.csv", [",".join(names), *lines])
     (done,) = project.run(spec, epsilons=["1"])
-    shown, centres = done.centre_table()
+    shown, centres = centre_lines(done)
     assert shown == [*names[:7], "+ 9 columns", "noisy rows"]
     assert all(len(line) == 9 and line[7] == "…" for line in centres)

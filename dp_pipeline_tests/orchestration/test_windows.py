@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -18,20 +19,21 @@ import numpy as np
 import pytest
 from dagster._core.errors import DagsterUnknownPartitionError
 
-from dp_pipeline.cli.released import ReleasedRun
 from dp_pipeline.inference.earlier import EarlierTables, believed
 from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.automation import due_windows
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, partition_key, window_named
 from dp_pipeline.orchestration.jobs import IN_TURN
-from dp_pipeline.orchestration.runner import Ran, RunFailed, run_windows
+from dp_pipeline.orchestration.runner import RunFailed, execute
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.outcome import outcomes, published_windows, report_path
+from dp_pipeline.publish.outcome import published_windows, report_path
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
-from dp_pipeline.publish.request import RunRequest, plan_request
 from dp_pipeline.publish.roll_up import roll_up, summed
+from dp_pipeline.publish.run_options import RunOptions
+from dp_pipeline.publish.run_plan import plan_run
+from dp_pipeline.publish.run_result import RunResult
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.stages import read_stage
@@ -110,9 +112,9 @@ def stream(project: Project, **changes: Any) -> DatasetSpec:
 
 def requests(
     project: Project, spec: DatasetSpec, *weeks: str, epsilon: str = "", **options: Any
-) -> list[RunRequest]:
+) -> list[RunOptions]:
     names, levels = EpsilonRelease.names(spec), [epsilon] if epsilon else ["0.1", "0.5"]
-    asked = RunRequest(
+    asked = RunOptions(
         spec,
         EpsilonRelease,
         names,
@@ -125,15 +127,16 @@ def requests(
     return [asked.of_window(week) for week in weeks or WEEKS]
 
 
-def run(project: Project, asked: list[RunRequest]) -> list[Any]:
+def run(project: Project, asked: list[RunOptions]) -> list[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(instance, "dagster_instance", lambda _: nullcontext(project.instance))
-        ran = run_windows(asked, lambda _: None)
-    return [
-        one
-        for request, done in zip(asked, ran, strict=True)
-        for one in outcomes(request, ran=done.levels)
-    ]
+        return list(execute(together(asked), lambda _: None))
+
+
+def together(asked: list[RunOptions]) -> RunOptions:
+    """All of these windows by one run."""
+    windows = tuple(one.spec.window for one in asked)
+    return replace(asked[0], spec=asked[0].spec.of_all_windows(), windows=windows)
 
 
 @pytest.fixture(scope="module")
@@ -198,9 +201,9 @@ def test_no_row_is_in_two_windows_and_those_without_a_time_are_in_none(ran: Any)
 def test_a_second_run_and_a_new_plan_find_everything_paid(ran: Any) -> None:
     project, spec, _ = ran
     again = run(project, requests(project, spec))
-    assert {(one.state, one.charged) for one in again} == {("replayed", 0)}
+    assert {(one.state, one.cost) for one in again} == {("replayed", 0)}
     for one in requests(project, spec):
-        planned = plan_request(one)
+        planned = plan_run(one)
         assert (planned.asked, planned.left) == (0, Fraction(14, 10) - EACH)
         assert {release.state for release in planned.releases} == {"settled"}
 
@@ -631,9 +634,9 @@ def test_windows_are_asked_for_by_name_on_the_command_line(project: Project) -> 
 
 def test_the_steward_is_told_which_week_failed_and_has_its_pages_written(ran: Any) -> None:
     project, spec, _ = ran
-    asked = requests(project, spec)
-    results = [Ran(), Ran(failed_checks=("bounds__x",)), Ran()]
-    assert ReleasedRun(asked, results).failing.window == "2026-W02"
+    failures = {"2026-W01": (), "2026-W02": ("bounds__x",)}
+    result = RunResult(together(requests(project, spec)), (), failures=failures)
+    assert result.failing.window == "2026-W02"
     written = project.cli_here("data", "docs", "stream", "--window", "2026-W02")
     assert (written.code, written.err) == (0, "")
     assert "raw/stream/2026-W02/great_expectations" in written.out

@@ -152,7 +152,7 @@ def require_nothing_more(project: Project, spec: DatasetSpec, calendar: Calendar
     assert "every window that is over is published" in (quiet.skip_message or "")
     before = len(project.ledger.entries())
     again = run(project, requests(project, spec, *WEEKS))
-    assert {(one.state, one.charged) for one in again} == {("replayed", 0)}
+    assert {(one.state, one.cost) for one in again} == {("replayed", 0)}
     assert len(again) == 2 * len(WEEKS)
     assert len(project.ledger.entries()) == before
 

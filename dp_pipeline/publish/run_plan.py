@@ -1,6 +1,5 @@
-"""RunRequest: what one command asks of one data set.
-
-What a run would cost, from declarations and ledger alone: nothing is read or charged.
+"""RunPlan: what a run would do and cost, from declarations and ledger alone: nothing is read or
+charged.
 """
 
 from __future__ import annotations
@@ -15,124 +14,19 @@ from dp_pipeline.gate.mechanisms import gaussian_variance, laplace_scale
 from dp_pipeline.ledger import Account, Balance
 from dp_pipeline.models.tables.base import BYTES_A_CELL, TableModel
 from dp_pipeline.publish.account import declared_account, limits_word
-from dp_pipeline.publish.domain_release import DomainRelease, with_discovered
+from dp_pipeline.publish.domain_release import DomainRelease
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.home import Home, noise_name
-from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.run_options import PREVIOUS, RunOptions
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
 from dp_pipeline.release.measurement import deviation, gaussian_moments
+from dp_pipeline.reporting.text import table_text
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError, NotPrepared
-from dp_pipeline.spec.windows import MOST_TOGETHER
+from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 
-
-@dataclass(frozen=True)
-class RunRequest:
-    """Which releases to make, where.
-
-    kind       of release: at an ε, or at a K
-    names      models or methods
-    levels     ε or K, ascending, as keys of partitions
-    snapshot   a name for a new snapshot, or empty for the current one
-    refine     an ε: every release is asked to refine the one at it. ``previous``: where the model
-               can, the one at the next smaller declared ε. Empty: none is asked to
-    published  whether each model is released at the one ε at which it is published, of windows
-    span       how many windows each release is of; 0: as many as are published together
-    """
-
-    spec: DatasetSpec
-    kind: type[Release]
-    names: Sequence[str]
-    levels: Sequence[str]
-    home: Home
-    noise_name: str = ""
-    new_draw: bool = False
-    snapshot: str = ""
-    published: bool = False
-    refine: str = ""
-    span: int = 0
-
-    @property
-    def made(self) -> DatasetSpec:
-        """The data set as it is released: with the domain that was discovered of the snapshot that
-        is read; before that with the widest that may be found, for prices alone. Asked anew each
-        time: a run of this request may have discovered it.
-        """
-        if self.snapshot:
-            return self.spec.widest
-        try:
-            return with_discovered(self.spec, self.home)
-        except NotPrepared:
-            return self.spec.widest
-
-    @property
-    def discovery(self) -> DomainRelease | None:
-        """The release of the domain, where something is left to be discovered."""
-        noise = self.noise_name or noise_name()
-        return DomainRelease(self.spec, self.home, noise) if self.spec.to_discover else None
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """Every model or method at every level."""
-        return tuple(one for level in self.levels for one in self.at(level))
-
-    def at(self, level: str) -> tuple[Release, ...]:
-        """Every model or method at one level; of windows, where so asked, those published at it."""
-        made, names = self.made, self.names
-        if self.published:
-            levels = {one.model: epsilon_text(one.epsilon) for one in made.publications}
-            names = [name for name in names if levels.get(name) == level]
-        return tuple(self.release_of(made, name, level) for name in names)
-
-    def release_of(
-        self, made: DatasetSpec, name: str, level: str, run: Mapping[str, str] | None = None
-    ) -> Release:
-        """One model or method at one level, of as many windows as are asked for.
-
-        made   the data set as it is released
-        run    what the ledger notes of the run
-        """
-        release = self.kind.at(made, name, level, self.home, noise=self.noise_name, run=run)
-        if not isinstance(release, EpsilonRelease):
-            return release
-        release = replace(release, span=self.span) if self.span else release
-        return _refining(release, self.refine)
-
-    def level_of(self, name: str) -> str:
-        """The level of one of its models or methods, where that has one alone."""
-        (level,) = [one.level for one in self.releases if one.name == name]
-        return level
-
-    def of_window(self, name: str) -> RunRequest:
-        """The same request of the rows of one window."""
-        return replace(self, spec=self.spec.at_window(name))
-
-
-PREVIOUS = "previous"
-"""The next smaller ε that is declared."""
-
-
-def _refining(release: EpsilonRelease, refine: str) -> EpsilonRelease:
-    """A release that is asked to refine the one at an ε, or at the ``PREVIOUS`` one where its model
-    can and there is one; itself where nothing is said.
-    """
-    if not refine:
-        return release
-    if refine != PREVIOUS:
-        return replace(release, refine=release.spec.partition(refine))
-    smaller = [one for one in release.spec.partitions if one < release.epsilon]
-    is_able = release.model.refines and not release.model.plans_from_earlier
-    return replace(release, refine=smaller[-1]) if smaller and is_able else release
-
-
-def require_span(many: int) -> int:
-    """How many windows a release is asked to be of, 0 for as many as are published together;
-    DeclarationError for what is neither.
-    """
-    if not 0 <= many <= MOST_TOGETHER:
-        raise DeclarationError(f"span: expected 1 to {MOST_TOGETHER} windows, got {many}")
-    return many
+COLUMNS = ("model", "ε", "state", "cost")
+"""Of a release that a run would make, or has made, as text."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +59,8 @@ class PlannedRelease:
         return None if self.cells is None else self.cells * BYTES_A_CELL / 1e6
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class RunPlan:
     """Planned releases against the account of their population.
 
     balance   before the run, under the limits of the account, or of the data set file where
@@ -208,9 +102,23 @@ class Plan:
         return self.balance.ceiling
 
     @property
+    def fits(self) -> bool:
+        """Whether `run` would begin: else it raises BudgetExceeded before anything is charged."""
+        try:
+            self.require_budget()
+        except BudgetExceeded:
+            return False
+        return True
+
+    @property
     def has_tables(self) -> bool:
         """Whether any release is of a model of a table."""
         return any(release.cells is not None for release in self.releases)
+
+    @property
+    def is_of_many_windows(self) -> bool:
+        """Whether its releases end with more than one window."""
+        return len({one.windows[-1] for one in self.releases if one.windows}) > 1
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
@@ -230,89 +138,69 @@ class Plan:
             "a month": self.balance.per_month,
         }
 
-    def require_budget(self) -> None:
-        """BudgetExceeded when the whole plan does not fit: then no part of it is begun."""
-        require_budget_of_all([self])
+    def releases_of(self, window: str) -> list[PlannedRelease]:
+        """Those that are of a window, among others."""
+        return [one for one in self.releases if window in one.windows]
 
-
-def require_budget_of_all(plans: Sequence[Plan]) -> None:
-    """BudgetExceeded when the plans of one data set do not fit together: then no part of any is
-    begun.
-
-    plans   one, or one for each window: a window has its own limit, and all of them may have one
-    """
-    spec = plans[0].spec
-    where = f"population {spec.population}"
-    for one in windows_of(plans):
-        alone = replace(one.balance, ceiling=None, per_month=None)
-        alone.require_room(one.asked, what=spec.name, where=where)
-    asked = sum((one.asked for one in plans), Fraction(0))
-    delta = sum((one.delta for one in plans), Fraction(0))
-    whole = replace(plans[0].balance, window_ceiling=None)
-    whole.require_room(asked, what=spec.name, where=where, delta=delta)
-
-
-@dataclass(frozen=True)
-class PlannedWindow:
-    """A window that some releases of plans are of, and its balance before the run."""
-
-    name: str
-    balance: Balance
-    releases: tuple[PlannedRelease, ...]
-
-    @property
-    def asked(self) -> Fraction:
+    def asked_of(self, window: str) -> Fraction:
         """Σ of what they would charge to it."""
-        return sum((one.cost for one in self.releases), Fraction(0))
+        return sum((one.cost for one in self.releases_of(window)), Fraction(0))
+
+    def require_budget(self) -> None:
+        """BudgetExceeded when the whole plan does not fit: then no part of it is begun. A window
+        has its own limit, and all of them may have one.
+        """
+        name, where = self.spec.name, f"population {self.spec.population}"
+        for window, balance in self.windows.items():
+            alone = replace(balance, ceiling=None, per_month=None)
+            alone.require_room(self.asked_of(window), what=name, where=where)
+        whole = replace(self.balance, window_ceiling=None)
+        whole.require_room(self.asked, what=name, where=where, delta=self.delta)
+
+    def __repr__(self) -> str:
+        currency = self.spec.currency
+        left = "no limit" if self.left is None else currency.text(self.left)
+        end = f"asked {currency.text(self.asked)}, left {left}"
+        rows = [
+            [one.model, epsilon_text(one.epsilon), one.state, currency.text(one.cost)]
+            for one in self.releases
+        ]
+        return table_text(f"Plan of {self.spec.name}", COLUMNS, rows, end)
 
 
-def windows_of(plans: Sequence[Plan]) -> tuple[PlannedWindow, ...]:
-    """Every window that a release of some plans is of, oldest first."""
-    balances = {name: one for plan in plans for name, one in plan.windows.items()}
-    releases: dict[str, list[PlannedRelease]] = {name: [] for name in sorted(balances)}
-    for plan in plans:
-        for one in plan.releases:
-            for name in one.windows:
-                releases[name].append(one)
-    return tuple(PlannedWindow(name, balances[name], tuple(of)) for name, of in releases.items())
-
-
-def plan_requests(requests: Sequence[RunRequest]) -> list[Plan]:
-    """The plans of all requests of one data set, such as one for each window, at one moment: the
-    ledger is looked at once, however many windows there are.
-    """
-    with requests[0].home.ledger.one_look():
-        return [plan_request(one) for one in requests]
-
-
-def plan_request(request: RunRequest) -> Plan:
-    """The plan of one request, on the current snapshot or the one it names. Only releases at an ε
-    have a price.
+def plan_run(options: RunOptions) -> RunPlan:
+    """What a run would do, on the current snapshot or the one that is named. Only releases at an ε
+    have a price. The ledger is looked at once, however many windows there are.
 
     Raises DeclarationError for a noise source that these releases may not use, and for a
     file that disagrees with the account of its population, or declares more than it has.
     """
-    with request.home.ledger.one_look():
-        return _plan(request)
+    with options.home.ledger.one_look():
+        plans = [_plan(one) for one in options.each]
+    windows = {name: one for plan in plans for name, one in plan.windows.items()}
+    releases = tuple(one for plan in plans for one in plan.releases)
+    return replace(
+        plans[0], releases=releases, windows={name: windows[name] for name in sorted(windows)}
+    )
 
 
-def refined_cost(request: RunRequest) -> Fraction | None:
-    """What the request would cost if each release refined the one at the next smaller ε; None where
-    it does so already, no model can, or one was refined otherwise.
+def refined_cost(options: RunOptions) -> Fraction | None:
+    """What a run would cost if each release refined the one at the next smaller ε; None where
+    it does so already, no model can, or one was refined otherwise; of one window at most.
     """
-    if request.refine or request.new_draw or request.snapshot:
+    if options.refine or options.new_draw or options.snapshot or len(options.windows) > 1:
         return None
-    steps = replace(request, refine=PREVIOUS)
+    steps = replace(options, refine=PREVIOUS)
     if all(isinstance(one, EpsilonRelease) and one.refine is None for one in steps.releases):
         return None
     try:
-        return plan_request(steps).asked
+        return plan_run(steps).asked
     except DeclarationError:
         return None
 
 
-def _plan(request: RunRequest) -> Plan:
-    spec, home, asked = request.spec, request.home, request.releases
+def _plan(options: RunOptions) -> RunPlan:
+    spec, home, asked = options.spec, options.home, options.releases
     for release in asked:
         release.require_allowed()
     releases = tuple(one for one in asked if isinstance(one, EpsilonRelease))
@@ -320,13 +208,13 @@ def _plan(request: RunRequest) -> Plan:
     if opened is not None:
         declared_account(spec).require_within(opened)
     spec.require_window()
-    reads = _snapshot(spec, home, request.snapshot)
-    discovery = [] if request.discovery is None else [_discovery(request.discovery, reads)]
+    reads = _snapshot(spec, home, options.snapshot)
+    discovery = [] if options.discovery is None else [_discovery(options.discovery, reads)]
     planned = [
-        _planned(one, beside=releases, last=reads, new_draw=request.new_draw) for one in releases
+        _planned(one, beside=releases, last=reads, new_draw=options.new_draw) for one in releases
     ]
     windows = sorted({window for one in planned for window in one.windows})
-    return Plan(
+    return RunPlan(
         spec=spec,
         releases=(*discovery, *planned),
         balance=_balance(spec, home, opened),
