@@ -140,7 +140,7 @@ def test_a_run_discovers_prepares_and_releases_and_the_next_run_pays_nothing(
     page = " ".join(report_path(project.request(spec)).read_text(encoding="utf-8").split())
     assert "Discovered</dt><dd>zone, fare for ε=2 and δ=1e-6: paid for by itself" in page
     (card,) = (project.home.reports / "shops.cards").glob("domain.*.md")
-    assert "or by more than δ more likely" in card.read_text(encoding="utf-8")
+    assert "plus a chance of δ = " in card.read_text(encoding="utf-8")
     (zones,) = {tuple(sorted(set(one.bundle.tables["synthetic"]["zone"]))) for one in released[:1]}
     assert set(zones) <= {"a", "b", "c", "other"}
 
