@@ -63,7 +63,11 @@ def word(value: Any) -> str:
     """As a file says it: a whole number has no point."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return "" if value is None else (value if isinstance(value, str) else repr(value))
+    return (
+        ""
+        if value is None or value != value
+        else (value if isinstance(value, str) else repr(value))
+    )
 
 
 @pytest.mark.parametrize("declared", FORMS)

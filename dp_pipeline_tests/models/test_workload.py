@@ -44,8 +44,8 @@ def test_a_name_that_is_not_modelled_is_refused() -> None:
     OneShot(workload="x1 2").check(domain_of((2, 2)))
 
 
-def test_without_one_a_release_keeps_its_key() -> None:
-    assert "workload" not in texts_of(OneShot(), measuring=True)
+def test_a_workload_is_a_measuring_parameter() -> None:
+    assert texts_of(OneShot(), measuring=True)["workload"] == ""
     assert texts_of(OneShot(workload="x0 2"), measuring=True)["workload"] == "x0 2"
 
 

@@ -50,5 +50,6 @@ def test_text_of_another_program_stays_as_it_is(text: str):
 )
 def test_any_value_is_told(texts: dict[str, str]):
     words = parameter_words(fact_text(texts))
-    assert words == ("; ".join(f"{name}: {texts[name]}" for name in sorted(texts)) or "none")
+    named = (f"{name}: {texts[name] or 'none'}" for name in sorted(texts))
+    assert words == ("; ".join(named) or "none")
     assert fact_values(fact_text(texts)) == texts

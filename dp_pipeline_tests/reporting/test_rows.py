@@ -69,8 +69,7 @@ def test_a_number_of_a_sample_says_so_and_how_far_it_may_be_from_that_of_all_row
     assert replace(row, error=None).text == "0.0123"
 
 
-def test_an_error_of_a_sample_is_stored_and_none_is_not_said():
+def test_an_error_of_a_sample_is_stored():
     row = QualityRow("m", Fraction(1), "avd_2", 0.0123, None, "share", error=0.004)
     rows = [row, replace(row, error=None)]
-    assert ["error" in one for one in to_documents(rows)] == [True, False]
     assert from_documents(to_documents(rows)) == rows
