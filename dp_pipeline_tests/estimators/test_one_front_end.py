@@ -4,6 +4,7 @@ wrong is refused alike.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -63,11 +64,9 @@ def word(value: Any) -> str:
     """As a file says it: a whole number has no point."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return (
-        ""
-        if value is None or value != value
-        else (value if isinstance(value, str) else repr(value))
-    )
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return value if isinstance(value, str) else repr(value)
 
 
 @pytest.mark.parametrize("declared", FORMS)
