@@ -180,7 +180,9 @@ def test_an_export_is_csv_or_json_on_the_screen_or_in_a_file(project: Project):
     told = json.loads((project.folder / "budget.json").read_text())["lines"]
     assert told[1]["model"] == "dpqt_kmeans"
     assert len(told[1]["spends"]) > 1
-    assert told[1]["parameters"] == {"columns": [], "gamma": "3/10", "nominal_rows": "40"}
+    assert told[1]["parameters"] == {
+        "columns": [], "gamma": "3/10", "nominal_rows": "40", "variant": "sound",
+    }  # fmt: skip
     assert not [text for text in texts_in(told) if text.startswith(("{", "[", "("))]
     refused = project.cli_here("budget", "export", "--out", "nowhere/at/all.csv")
     assert (refused.code, len(refused.err.splitlines())) == (1, 1)

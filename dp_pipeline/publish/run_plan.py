@@ -21,7 +21,7 @@ from dp_pipeline.publish.run_options import PREVIOUS, RunOptions
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
 from dp_pipeline.release.measurement import deviation, gaussian_moments
 from dp_pipeline.reporting.text import table_text
-from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.amounts import NANO, epsilon_text, nano_epsilon
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 
@@ -274,7 +274,9 @@ def _planned(
         coarse = release.refined(key)
         refined = None if coarse is None else coarse.epsilon
     state = ledger.state(key.digest)
-    cost = release.cost_beside(refined) if state is None else Fraction(0)
+    # As the ledger will count it: in whole billionths, rounded up.
+    nano = nano_epsilon(release.cost_beside(refined)) if state is None else 0
+    cost = Fraction(nano, NANO)
     names = {None: "new", "settled": "settled", "dead": "dead"}
     words = release.guarantee.marked(names.get(state, "unfinished"))
     cells = _most_cells(release)

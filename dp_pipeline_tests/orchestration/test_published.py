@@ -308,7 +308,7 @@ def test_a_second_run_replays_all_of_them_at_no_cost(project: Project) -> None:
     project.run(spec)
     spent = project.spent(spec)
     again = {one.release.name: one for one in project.run(spec)}
-    assert {(one.state, one.cost) for one in again.values()} == {("replayed", 0)}
+    assert {(one.origin, one.cost) for one in again.values()} == {("replayed", 0)}
     assert project.spent(spec) == spent
     assert not again["dp_kmeans"].bundle.is_dp
 
@@ -338,7 +338,7 @@ def test_a_composed_epsilon_above_what_is_left_is_refused(project: Project) -> N
 def test_where_nothing_is_left_what_has_no_epsilon_still_runs(project: Project) -> None:
     every = {"eug_kmeans": {"k": "2"}, "dp_kmeans": MODELS["dp_kmeans"]}
     spec = project.declare("plants", GARDEN, models=every, ceiling={"total": "0.15"})
-    states = [one.state for one in project.run(spec)]
+    states = [one.origin for one in project.run(spec)]
     assert states == ["charged", "charged"]
     assert project.ledger.balance(spec.population).left == 0
 

@@ -32,21 +32,12 @@ def judged(project: Project):
     return spec, quality
 
 
-def test_a_bundle_of_labels_has_the_quality_of_its_codes(judged):
-    spec, quality = judged
+def test_a_table_has_the_quality_of_its_codes(judged):
+    _, quality = judged
     codes = {name: np.array(values) for name, values in CODES.items()}
-    labels = {name: np.array(spec.domain[name].labels())[values] for name, values in codes.items()}
-    expected = quality({"codes": codes})
-    assert list(expected) == [
+    assert list(quality({"codes": codes})) == [
         "avd_2", "avd_3", "misclassified_svm/colour", "misclassified_logistic/colour", "dcr",
     ]  # fmt: skip
-    assert quality({"synthetic": labels}) == expected
-
-
-def test_a_label_that_is_declared_no_more_is_refused(judged):
-    _, quality = judged
-    with pytest.raises(DeclarationError, match=r"expected codes of colour in 0\.\.1"):
-        quality({"synthetic": {"colour": np.array(["red", "blue"])}})
 
 
 def test_what_was_released_of_sensitive_rows_is_not_judged_exactly_once_they_are_declared_public(

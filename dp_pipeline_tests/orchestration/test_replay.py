@@ -198,7 +198,7 @@ def test_another_k_reuses_the_answers_and_leaves_the_bought_quality_out(
 def test_the_chain_shows_no_bought_quality_for_another_k(project: Project):
     project.run(project.declare("rides", RIDES), epsilons=["0.5"])
     (other,) = project.run(with_model(project, k="2"), epsilons=["0.5"])
-    assert (other.state, other.charged, other.quality) == ("replayed", 0, ())
+    assert (other.state, other.cost, other.quality) == ("replayed", 0, ())
 
 
 @pytest.mark.parametrize("parameters", [{"nominal_rows": "41"}, {"gamma": "0.4"}])
