@@ -48,7 +48,7 @@ def anonymize(name: str, rows: int) -> None:
     """One method, in this process."""
     from dp_pipeline.anonymity import build_method
     from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-    from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables
+    from dp_pipeline.releases.k_anonymous_tables import k_anonymous_tables
 
     given, promise = people(rows), KAnonymityGuarantee(10)
     method = build_method(name, {}, of="benchmark")

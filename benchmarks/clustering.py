@@ -19,17 +19,17 @@ from fractions import Fraction
 
 import numpy as np
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Coordinate
+from dp_pipeline.config.parameters import from_text
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import named_noise
 from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models import MODELS
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Coordinate
-from dp_pipeline.spec.parameters import from_text
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.clusters import Clusters
+from dp_pipeline.results.transcript import Transcript
 
 # ruff: noqa: T201
 

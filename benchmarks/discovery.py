@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered import DiscoveredAttribute
+from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.errors import NotDiscovered
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import DiscoveredAttribute
-from dp_pipeline.spec.encoding import FloatArray
-from dp_pipeline.spec.errors import NotDiscovered
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.transcript import Transcript
 
 KEY = b"k" * 32
 SPEC = """

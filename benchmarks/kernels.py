@@ -25,7 +25,7 @@ from dp_pipeline.raw.counters.geometry import (
     sums_by_centre,
 )
 from dp_pipeline.raw.counters.tables import exact_marginals
-from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.results.trees import BitTree, Prefixes
 
 # ruff: noqa: T201
 

@@ -22,7 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.ledger import Charge, Ledger, SpendRow
-from dp_pipeline.publish.home import Home
+from dp_pipeline.releases.home import Home
 
 # ruff: noqa: T201
 
@@ -72,11 +72,11 @@ def fill(ledger: Ledger, releases: int) -> None:
 
 def declared(folder: Path) -> tuple[object, Home]:
     """A prepared data set in a home of its own, with its account."""
-    from dp_pipeline.publish.account import open_population
+    from dp_pipeline.config.parser import load_spec
     from dp_pipeline.raw.ingest import ingest
     from dp_pipeline.raw.prepare import prepare
     from dp_pipeline.raw.snapshot import mark_validated
-    from dp_pipeline.spec.parser import load_spec
+    from dp_pipeline.releases.account import open_population
 
     (folder / "rides.yaml").write_text(RIDES)
     rows = "".join(f"{47.3 + n / 1000:.4f},{8.4 + n / 1000:.4f}\n" for n in range(200))
@@ -105,8 +105,8 @@ def milliseconds(question: Callable[[], object], times: int) -> float:
 
 def measured(releases: int) -> Iterator[tuple[str, float]]:
     """Each question and its milliseconds beside so many releases."""
-    from dp_pipeline.publish.epsilon_release import EpsilonRelease
-    from dp_pipeline.publish.publish import publish
+    from dp_pipeline.releases.epsilon_release import EpsilonRelease
+    from dp_pipeline.releases.publish import publish
 
     with tempfile.TemporaryDirectory() as folder:
         spec, home = declared(Path(folder))

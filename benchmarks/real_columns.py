@@ -23,6 +23,9 @@ import pyarrow as pa
 import yaml
 from scipy.stats import wasserstein_distance
 
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import SeededNoise
@@ -35,12 +38,9 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 
 EPSILONS = (Fraction(1, 5), Fraction(4, 5))
 PART = Fraction(1, 10)

@@ -52,10 +52,10 @@ def alone(work: Callable[..., Any], *arguments: object) -> Any:
 
 def store(dataset: str, folder: Path) -> None:
     """Ingest and prepare the rows."""
+    from dp_pipeline.config.discovery import find_spec
     from dp_pipeline.raw.ingest import ingest
     from dp_pipeline.raw.prepare import prepare
     from dp_pipeline.raw.validate import validate
-    from dp_pipeline.spec.discovery import find_spec
 
     spec = find_spec(dataset)
     snapshot = ingest(spec, folder, key=KEY, snapshot_id="rows", today=date.min)
@@ -68,14 +68,14 @@ def fit(dataset: str, folder: Path, model: str, epsilon: str) -> Measured:
     import networkx  # noqa: F401
     import numpy as np
 
+    from dp_pipeline.config.discovery import find_spec
     from dp_pipeline.gate.curator import Curator
     from dp_pipeline.gate.noise import named_noise
     from dp_pipeline.models import MODELS
     from dp_pipeline.raw.counters.memory import MemoryCounter
     from dp_pipeline.raw.snapshot import Snapshot
-    from dp_pipeline.release.accountant import Accountant
-    from dp_pipeline.release.transcript import Transcript
-    from dp_pipeline.spec.discovery import find_spec
+    from dp_pipeline.results.accountant import Accountant
+    from dp_pipeline.results.transcript import Transcript
 
     spec = find_spec(dataset)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -93,9 +93,9 @@ def step(name: str, folder: Path) -> None:
             for group in range(file.num_row_groups):
                 file.read_row_group(group)
         return
-    from dp_pipeline.publish.home import engine_name, find_home
+    from dp_pipeline.config.parser import load_spec
     from dp_pipeline.raw.snapshot import current_snapshot
-    from dp_pipeline.spec.parser import load_spec
+    from dp_pipeline.releases.home import engine_name, find_home
 
     spec, key, home = load_spec(folder / "many.yaml"), b"k" * 32, find_home()
     if name == "ingest":
@@ -133,9 +133,9 @@ def release(spec, snapshot) -> None:  # type: ignore[no-untyped-def]
     from dp_pipeline.gate.noise import ExactNoise
     from dp_pipeline.models import build_model
     from dp_pipeline.models.base import fit, guarantee_of
-    from dp_pipeline.publish.home import engine_name
     from dp_pipeline.raw.counters import open_counter
-    from dp_pipeline.release.transcript import Transcript
+    from dp_pipeline.releases.home import engine_name
+    from dp_pipeline.results.transcript import Transcript
 
     counter, epsilon = open_counter(spec, snapshot, engine_name()), spec.partitions[0]
     model = build_model(spec, "one_shot")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dp_pipeline.commands import plan, run
+    from dp_pipeline.config.discovery import load_dataset
     from dp_pipeline.estimators import (
         KAnonymousSelector,
         PrivateKMeans,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         plot_marginals,
         plot_pairs,
     )
-    from dp_pipeline.spec.discovery import load_dataset
 
 __version__ = "0.1.0"
 

@@ -11,13 +11,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import load_dataset
 from dp_pipeline.orchestration.runner import execute
-from dp_pipeline.publish.run_options import RunOptions, requested
-from dp_pipeline.publish.run_plan import RunPlan, plan_run
-from dp_pipeline.publish.run_result import RunResult
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import load_dataset
+from dp_pipeline.releases.run_options import RunOptions, requested
+from dp_pipeline.releases.run_plan import RunPlan, plan_run
+from dp_pipeline.releases.run_result import RunResult
 
 
 def plan(

@@ -13,14 +13,14 @@ from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import Refusals, load_dataset, refused_alone
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.noise import named_noise
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
 from dp_pipeline.orchestration.dataset import chains_of
 from dp_pipeline.orchestration.renewal import own_renewal_sensor
-from dp_pipeline.publish.home import find_home, home_in, noise_name
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import Refusals, load_dataset, refused_alone
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.releases.home import find_home, home_in, noise_name
 
 __all__ = ["RESOURCE", "DataSets", "dataset_definitions", "pipeline_resource"]
 

@@ -4,10 +4,10 @@ none of the others away.
 
 import gc
 
+from dp_pipeline.config.discovery import Refusals, discover
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.instance import keep_files_private
-from dp_pipeline.spec.discovery import Refusals, discover
 
 # A process that loads it runs assets, or starts the processes that do.
 keep_files_private()

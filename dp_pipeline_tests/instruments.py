@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.config.amounts import PURE, Currency
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.release.accountant import (
+from dp_pipeline.results.accountant import (
     EXPONENTIAL,
     GAUSSIAN,
     LAPLACE,
@@ -22,10 +25,7 @@ from dp_pipeline.release.accountant import (
     REFINED,
     Accountant,
 )
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import PURE, Currency
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.populations import TOWN, LoopCounter, Row
 
 SILENT = Fraction(10**6)

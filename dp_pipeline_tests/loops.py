@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.results.trees import BitTree, Prefixes
 
 Place = tuple[int, ...]
 """Fixed-point coordinates of one row, in the order of the question's columns."""

@@ -8,12 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
+from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests import loops
 
 Row = tuple[float, float, str, str]

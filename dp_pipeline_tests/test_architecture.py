@@ -22,10 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dp_pipeline"
 
 PLANTED = {
-    "layers": ("release/planted.py", "import dp_pipeline.models"),
+    "layers": ("results/planted.py", "import dp_pipeline.models"),
     "rows": ("reporting/planted.py", "import dp_pipeline.raw.snapshot"),
     "export": ("export/planted.py", "import dp_pipeline.gate.curator"),
-    "exporting": ("publish/export.py", "import dp_pipeline.raw.snapshot"),
+    "exporting": ("releases/export.py", "import dp_pipeline.raw.snapshot"),
     "dagster": ("raw/planted.py", "import dagster"),
     "noise": ("models/planted.py", "import opendp.measurements"),
     "engines": ("gate/planted.py", "import pandas"),

@@ -22,6 +22,7 @@ from dp_pipeline.cli import main, run
 from dp_pipeline.cli.released import print_failed_checks
 from dp_pipeline.orchestration import instance
 from dp_pipeline.reporting.text import print_table
+from dp_pipeline_tests.config.declarations import assert_no_name_twice
 from dp_pipeline_tests.orchestration import patients
 from dp_pipeline_tests.orchestration.events import entries
 from dp_pipeline_tests.orchestration.projects import (
@@ -33,7 +34,6 @@ from dp_pipeline_tests.orchestration.projects import (
     Project,
 )
 from dp_pipeline_tests.orchestration.warm import Result, start_server
-from dp_pipeline_tests.spec.declarations import assert_no_name_twice
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
 

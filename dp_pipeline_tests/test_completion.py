@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import BashComplete
 
 from dp_pipeline.cli import main
-from dp_pipeline_tests.spec.declarations import declaration, written
+from dp_pipeline_tests.config.declarations import declaration, written
 
 VARIABLE = "_DP_PIPELINE_COMPLETE"
 SLOW = {"pydantic", "numpy", "dagster", "pandas", "pyarrow", "dp_pipeline.ledger"}

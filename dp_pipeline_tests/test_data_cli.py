@@ -14,18 +14,18 @@ from click.testing import CliRunner, Result
 
 from dp_pipeline.cli import main
 from dp_pipeline.cli.check import require_buildable
+from dp_pipeline.config import parameters
+from dp_pipeline.config.discovery import discover
+from dp_pipeline.config.draft import SCHEMA_FILE
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parser import load_spec
+from dp_pipeline.config.yaml_text import Document
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.publish.account import declared_account
-from dp_pipeline.publish.home import Home
-from dp_pipeline.spec import parameters
-from dp_pipeline.spec.discovery import discover
-from dp_pipeline.spec.draft import SCHEMA_FILE
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parser import load_spec
-from dp_pipeline.spec.yaml_text import Document
+from dp_pipeline.releases.account import declared_account
+from dp_pipeline.releases.home import Home
+from dp_pipeline_tests.config.declarations import assert_no_name_twice, declaration, written
 from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.projects import definitions_of
-from dp_pipeline_tests.spec.declarations import assert_no_name_twice, declaration, written
 
 SECRET = "90210777"
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.export.folder import files_of
-from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.orchestration.patients import HEAD, PATIENTS
 from dp_pipeline_tests.orchestration.patients import ROWS as SICK
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project

@@ -13,16 +13,16 @@ import pytest
 from click.testing import CliRunner
 
 from dp_pipeline.cli import main
+from dp_pipeline.config.errors import NotPrepared
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.sqlite import MOVED
 from dp_pipeline.orchestration.jobs import prepare_job_name
-from dp_pipeline.publish.account import declared_account, require_snapshot
-from dp_pipeline.publish.home import Home
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated, require_prepared, require_stage
-from dp_pipeline.spec.errors import NotPrepared
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases.account import declared_account, require_snapshot
+from dp_pipeline.releases.home import Home
+from dp_pipeline_tests.config.declarations import declaration, written
 from dp_pipeline_tests.ledger.population import account, charge, release
-from dp_pipeline_tests.spec.declarations import declaration, written
 
 PACKAGE = Path(__file__).resolve().parent.parent / "dp_pipeline"
 
@@ -267,7 +267,7 @@ def test_every_refusal_of_a_snapshot_or_a_dead_release_names_a_command() -> None
 def test_every_look_up_of_a_name_says_which_one_was_meant() -> None:
     """A list of known names that is written by hand has no suggestion behind it."""
     by_hand = re.compile(r"expected (one of|names from|parameters) \{")
-    allowed = {"spec/domain.py", "spec/parameters.py", "spec/dataset.py"}
+    allowed = {"config/domain.py", "config/parameters.py", "config/dataset.py"}
     found = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from dp_pipeline.cli import main
 from dp_pipeline.ledger import Account
-from dp_pipeline.publish.home import Home
+from dp_pipeline.releases.home import Home
 
 SECRET = "90210777"
 

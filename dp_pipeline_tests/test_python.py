@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dp_pipeline as dp
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline_tests.test_architecture import HEAVY
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dp_pipeline.publish.home import PUBLISHED_VARIABLE
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.config.parser import load_spec
+from dp_pipeline.releases.home import PUBLISHED_VARIABLE
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 s3fs: Any = pytest.importorskip("s3fs", reason="s3fs is not installed: dp-pipeline[s3]")

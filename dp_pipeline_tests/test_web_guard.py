@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from dp_pipeline.cli.ui import ORIGINS_VARIABLE, OURS, WebGuard, declared_origins, guarded_command
-from dp_pipeline.spec.errors import DeclarationError, PipelineError
+from dp_pipeline.config.errors import DeclarationError, PipelineError
 
 HERE = "127.0.0.1:3000"
 OWN = f"http://{HERE}"

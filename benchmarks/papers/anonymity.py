@@ -20,6 +20,8 @@ from dp_pipeline.anonymity import METHODS, build_method
 from dp_pipeline.anonymity.method import Recoded
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import EvaluationProtocol, evaluate_over
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.metrics.classification import Scorer
 from dp_pipeline.metrics.disclosure import (
@@ -29,9 +31,7 @@ from dp_pipeline.metrics.disclosure import (
     smallest_class,
 )
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
-from dp_pipeline.publish.k_anonymous_release import coded_rows, declared_k_anonymity
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.releases.k_anonymous_release import coded_rows, declared_k_anonymity
 
 NO_SELECTION = "no_selection"
 """What the others are compared with: every bit is released, and nothing promised."""
@@ -128,7 +128,7 @@ class AnonymityStudy(Study):
         "anonymity.py",
         "information_loss.py",
         "anonymity/",
-        "publish/k_anonymous_release.py",
+        "releases/k_anonymous_release.py",
     )
 
     systems: tuple[MethodSystem, ...]

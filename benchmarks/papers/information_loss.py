@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.equivalence_classes import class_ids
-from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.errors import DeclarationError
 
 
 def information_loss(

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from benchmarks.papers.claims import PaperClaim, Verdict
 from benchmarks.papers.results import Factors, Mean, Place, Row, Summary, summary_rows
+from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.files import plain_cells, write_whole
 from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.figures.lines import Across, Line, Panel, Point, Up, line_chart
 from dp_pipeline.reporting.text import number_text
-from dp_pipeline.spec.errors import PipelineError
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ from threadpoolctl import threadpool_limits
 
 import dp_pipeline
 from benchmarks.papers.results import Row, System
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
 from dp_pipeline.files import load_threaded_libraries, one_thread
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
@@ -47,10 +49,8 @@ from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.raw.validate import refusal, validate
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.transcript import Transcript
 
 _KEY = bytes(32)
 """Public rows need no secret, and which rows of a person are kept must not differ by study."""
@@ -163,7 +163,7 @@ def finite(numbers: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
-_ROOMS = ("gate", "inference", "metrics", "models", "raw", "release", "spec")
+_ROOMS = ("config", "gate", "inference", "metrics", "models", "raw", "results")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,11 @@ from benchmarks.papers.study import (
     seed_of,
     timed_fit,
 )
+from dp_pipeline.config.amounts import delta_text, epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.config.parameters import from_text
 from dp_pipeline.metrics.classification import held_out, misclassification, train
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import guarantee_of
@@ -38,12 +43,7 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.evaluate import METHODS, SAMPLING_ERROR, Codes, table_quality
 from dp_pipeline.raw.snapshot import require_prepared
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.amounts import delta_text, epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.spec.parameters import from_text
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
 @dataclass(frozen=True)

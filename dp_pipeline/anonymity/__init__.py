@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dp_pipeline.anonymity.method import Method
-from dp_pipeline.spec.errors import DeclarationError, one_of
-from dp_pipeline.spec.parameters import Registry, from_text
+from dp_pipeline.config.errors import DeclarationError, one_of
+from dp_pipeline.config.parameters import Registry, from_text
 
 METHODS: Registry[type[Method]] = Registry(
     "dp_pipeline.anonymity",

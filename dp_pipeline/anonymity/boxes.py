@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.method import Bit, bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.partition import CodedRows, Column
-from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import FloatArray, IntArray
 
 Box = tuple[tuple[int, ...], ...]
 """Ascending codes, one tuple a column; never an empty one."""

@@ -16,9 +16,9 @@ import numpy as np
 from dp_pipeline.anonymity.label_lines import LabelLines, LinedRows, kinds
 from dp_pipeline.anonymity.method import Recoded
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.classification import stratified_folds
-from dp_pipeline.spec.encoding import FloatArray
 
 Recode = Callable[[LinedRows], Recoded]
 """From rows to a recoding under which they keep their promise."""

@@ -15,7 +15,7 @@ from dp_pipeline.anonymity.boxes import BoxRecoding, boxes_around, level_starts
 from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.method import Recoded, kept_whole
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
-from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import FloatArray, IntArray
 
 _UNIT = 1024
 """What two rows are apart in one column at most. Sums stay far below 2^24: float32 is exact."""

@@ -19,7 +19,7 @@ from dp_pipeline.anonymity.boxes import BoxRecoding, BoxTree, Fork, level_starts
 from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.method import Bit, Recoded, cumulative_bits, kept_whole
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
-from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import FloatArray, IntArray
 
 NO_CUT = -1
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dp_pipeline.anonymity.method import Bit, Ranking, Recoded, bit_matrix, one_hot_bits
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, Patterns
 from dp_pipeline.anonymity.ranking import RankedSearch, Started, fill, on_and_off
+from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.metrics.equivalence_classes import class_ids
-from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 
 def hamming_distances(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:

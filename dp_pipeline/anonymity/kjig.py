@@ -31,8 +31,8 @@ from dp_pipeline.anonymity.partition import (
 )
 from dp_pipeline.anonymity.ranking import InformationRanking, Started
 from dp_pipeline.anonymity.telling_boxes import Worth, telling_boxes
-from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.parameters import choice
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.parameters import choice
 
 Shape = Literal["best", "columns"]
 

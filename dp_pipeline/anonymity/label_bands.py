@@ -21,7 +21,7 @@ from dp_pipeline.anonymity.label_lines import LabelScores, LinedRows
 from dp_pipeline.anonymity.method import Recoded, cumulative_bits, kept_whole
 from dp_pipeline.anonymity.partition import Column
 from dp_pipeline.anonymity.telling_boxes import Telling, Worth
-from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import FloatArray, IntArray
 
 _MOST_LEVELS = 64
 """Of all lines together, and at least sixteen of each. More tell hardly more and take time in

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from dp_pipeline.anonymity.method import Bit, bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.ranking import mutual_information, on_and_off
+from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.metrics.equivalence_classes import class_ids
-from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 MOST_BITS = 256
 """That a line looks at: the most telling ones. Time grows with the square."""

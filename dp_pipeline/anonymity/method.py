@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
-from dp_pipeline.spec.encoding import FloatArray
+from dp_pipeline.config.encoding import FloatArray
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from dp_pipeline.anonymity.boxes import level_starts
 from dp_pipeline.anonymity.growth import Cuts, boxed
 from dp_pipeline.anonymity.method import Recoded, cumulative_bits
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
-from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.parameters import integer
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline.metrics.equivalence_classes import class_ids
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import DeclarationError, PipelineError
 
 
 @dataclass(frozen=True)

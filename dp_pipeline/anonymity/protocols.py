@@ -11,9 +11,9 @@ import numpy as np
 
 from dp_pipeline.anonymity.method import Method, Ranked, Recoded, RowRule
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.classification import Features, Scorer, scores, stratified_folds
-from dp_pipeline.spec.errors import DeclarationError
 
 EvaluationProtocol = Literal["nested", "paper"]
 

@@ -28,8 +28,8 @@ from dp_pipeline.anonymity.partition import (
     Patterns,
     RareRows,
 )
-from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.parameters import integer
 
 
 @dataclass(frozen=True, eq=False)

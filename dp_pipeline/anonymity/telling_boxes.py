@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dp_pipeline.anonymity.growth import NO_CUT, Cuts, boxed
 from dp_pipeline.anonymity.label_lines import SCORE_UNIT, LinedRows
 from dp_pipeline.anonymity.method import Recoded
-from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import FloatArray, IntArray
 
 _LEAST = 1e-9
 """Nats."""

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from dp_pipeline import __version__
-from dp_pipeline.spec.errors import PipelineError, system_error
+from dp_pipeline.config.errors import PipelineError, system_error
 
 
 class OneLineErrors(click.Group):

@@ -21,20 +21,20 @@ import click
 
 from dp_pipeline.cli import operator_name
 from dp_pipeline.cli.options import DATASET, FORMAT, READER, Reader, dataset_names
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from dp_pipeline.ledger.account import Account
     from dp_pipeline.ledger.export import Line
-    from dp_pipeline.publish.account import Budget
-    from dp_pipeline.publish.home import Home
+    from dp_pipeline.releases.account import Budget
+    from dp_pipeline.releases.home import Home
 
 
 def _home() -> Home:
     """Whose ledger is meant; the ledger's code is imported when somebody asks."""
-    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.releases.home import find_home
 
     return find_home()
 
@@ -66,7 +66,7 @@ def budget() -> None:
 @READER
 def show(dataset: str | None, reader: Reader) -> None:
     """Show what every population, or DATASET's, has spent over all runs."""
-    from dp_pipeline.publish.account import budgets
+    from dp_pipeline.releases.account import budgets
 
     accounts = budgets(_home().ledger, dataset)
     reader.answer(
@@ -120,8 +120,8 @@ def raise_(
     reason: str,
 ) -> None:
     """Let the population of DATASET spend more, for ever. A row of the ledger says so."""
-    from dp_pipeline.publish.account import population_of
-    from dp_pipeline.spec.amounts import parse_delta, parse_epsilon
+    from dp_pipeline.config.amounts import parse_delta, parse_epsilon
+    from dp_pipeline.releases.account import population_of
 
     ledger, population = _home().ledger, population_of(dataset)
     opened = ledger.account(population)
@@ -174,7 +174,7 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
     As CSV one line an event; as JSON one document with every spend of a release.
     """
     from dp_pipeline.ledger.export import exported
-    from dp_pipeline.publish.account import population_of
+    from dp_pipeline.releases.account import population_of
 
     ledger = _home().ledger
     ledger.verify()
@@ -210,7 +210,7 @@ def _write_json(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
 
 def _values(line: Line) -> dict[str, Any]:
     """A line without its empty columns, and with parameters as an object."""
-    from dp_pipeline.spec.parameters import fact_values
+    from dp_pipeline.config.parameters import fact_values
 
     told: dict[str, Any] = {name: text for name, text in line.items() if text}
     values = fact_values(line["parameters"])
@@ -218,7 +218,7 @@ def _values(line: Line) -> dict[str, Any]:
 
 
 def _month(text: str) -> Fraction | None:
-    from dp_pipeline.spec.amounts import parse_epsilon
+    from dp_pipeline.config.amounts import parse_epsilon
 
     return None if text == "none" else parse_epsilon(text, of="--per-month")
 
@@ -229,7 +229,7 @@ def _limits(account: Account | None) -> str:
 
 def _declared(account: Account) -> str:
     """The limits as a data set file says them."""
-    from dp_pipeline.spec.amounts import delta_text, epsilon_text
+    from dp_pipeline.config.amounts import delta_text, epsilon_text
 
     named = {
         "total": account.ceiling,
@@ -295,7 +295,7 @@ def give_up_command(key: str, reason: str) -> None:
     """End the unfinished release KEY for ever: what it cost stays spent, and `run --new-draw` may
     draw anew. `dp-pipeline doctor` shows keys; finishing a release costs nothing and is better.
     """
-    from dp_pipeline.publish.publish import give_up
+    from dp_pipeline.releases.publish import give_up
 
     begun = give_up(_home(), key, reason=reason, by=operator_name())
     click.echo(f"{begun.what}: given up; its charge stays, `run --new-draw` draws anew")

@@ -14,20 +14,20 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
+from dp_pipeline.config.amounts import LARGEST
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import DATASETS_VARIABLE, require_available, require_own_name
+from dp_pipeline.config.errors import DeclarationError, follow_links, one_of
+from dp_pipeline.config.parameters import from_text
+from dp_pipeline.config.yaml_text import Document
 from dp_pipeline.models import MODELS, build_model
-from dp_pipeline.publish.account import names_to_claim
-from dp_pipeline.publish.home import find_home
-from dp_pipeline.publish.k_anonymous_release import declared_method
-from dp_pipeline.publish.run_options import options_for
-from dp_pipeline.publish.run_plan import plan_run
 from dp_pipeline.raw.generators import GENERATORS
 from dp_pipeline.raw.sources import BUNDLED
-from dp_pipeline.spec.amounts import LARGEST
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import DATASETS_VARIABLE, require_available, require_own_name
-from dp_pipeline.spec.errors import DeclarationError, follow_links, one_of
-from dp_pipeline.spec.parameters import from_text
-from dp_pipeline.spec.yaml_text import Document
+from dp_pipeline.releases.account import names_to_claim
+from dp_pipeline.releases.home import find_home
+from dp_pipeline.releases.k_anonymous_release import declared_method
+from dp_pipeline.releases.run_options import options_for
+from dp_pipeline.releases.run_plan import plan_run
 
 
 def require_buildable(spec: DatasetSpec, lines: Document) -> None:

@@ -21,10 +21,10 @@ from dp_pipeline.cli import operator_name
 from dp_pipeline.cli.draft import data_init, data_schema
 from dp_pipeline.cli.options import DATASET, READER, Document, Reader, amount_text
 from dp_pipeline.cli.plan import k_anonymity_line
-from dp_pipeline.spec.errors import DeclarationError, NotPrepared
+from dp_pipeline.config.errors import DeclarationError, NotPrepared
 
 if TYPE_CHECKING:
-    from dp_pipeline.spec.dataset import DatasetSpec
+    from dp_pipeline.config.dataset import DatasetSpec
 
 
 @click.command("check")
@@ -45,8 +45,8 @@ def data_check(file: Path, sample: int | None, reader: Reader) -> None:
     rows but with --sample.
     """
     from dp_pipeline.cli.check import require_buildable, require_runnable, warnings
-    from dp_pipeline.spec.parser import load_spec
-    from dp_pipeline.spec.yaml_text import Document as Lines
+    from dp_pipeline.config.parser import load_spec
+    from dp_pipeline.config.yaml_text import Document as Lines
 
     if sample is not None:
         if reader.is_program:
@@ -170,8 +170,8 @@ def data_retire(dataset: str, yes: bool) -> None:
     """
     from datetime import UTC, datetime
 
-    from dp_pipeline.publish.home import find_home
     from dp_pipeline.raw.snapshot import name_of, retire, snapshots_of
+    from dp_pipeline.releases.home import find_home
 
     home, declared = find_home(), _declared(dataset)
     population = declared[dataset].population
@@ -193,8 +193,8 @@ def data_retire(dataset: str, yes: bool) -> None:
 
 def _declared(dataset: str) -> dict[str, DatasetSpec]:
     """Every good data set file by its name; DeclarationError where this one is none."""
-    from dp_pipeline.spec.discovery import dataset_files, file_of
-    from dp_pipeline.spec.parser import load_spec
+    from dp_pipeline.config.discovery import dataset_files, file_of
+    from dp_pipeline.config.parser import load_spec
 
     file_of(dataset)
     declared = {}
@@ -218,11 +218,11 @@ def data_docs(dataset: str, window: str) -> None:
     the current snapshot, which only its owner can enter, and go when its rows are retired.
     Nothing is charged, and nobody is asked over the network.
     """
-    from dp_pipeline.publish.account import require_snapshot
-    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.config.discovery import find_spec
     from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
     from dp_pipeline.raw.snapshot import preparing
-    from dp_pipeline.spec.discovery import find_spec
+    from dp_pipeline.releases.account import require_snapshot
+    from dp_pipeline.releases.home import find_home
 
     spec, home = find_spec(dataset), find_home()
     if spec.windows is not None and not window:
@@ -293,8 +293,8 @@ def _loaded() -> tuple[list[DatasetSpec], list[str]]:
     """Every declared data set, and one line for each file that is none: a draft is no reason to
     hide the others.
     """
-    from dp_pipeline.spec.discovery import dataset_files
-    from dp_pipeline.spec.parser import load_spec
+    from dp_pipeline.config.discovery import dataset_files
+    from dp_pipeline.config.parser import load_spec
 
     specs, refusals = [], []
     for path in dataset_files().values():
@@ -307,7 +307,7 @@ def _loaded() -> tuple[list[DatasetSpec], list[str]]:
 
 def _availability(spec: DatasetSpec) -> str:
     """Whether the source is at hand; nothing of it is opened."""
-    from dp_pipeline.spec.discovery import is_available
+    from dp_pipeline.config.discovery import is_available
 
     if not is_available(spec):
         return f"needs {spec.source.needs}"

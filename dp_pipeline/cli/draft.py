@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dp_pipeline.spec.errors import EXPECTED_NAME, DeclarationError, follow_links, is_name
+from dp_pipeline.config.errors import EXPECTED_NAME, DeclarationError, follow_links, is_name
 
 if TYPE_CHECKING:
-    from dp_pipeline.spec.draft import FoundColumn
-    from dp_pipeline.spec.source import Source
-    from dp_pipeline.spec.yaml_text import Value
+    from dp_pipeline.config.draft import FoundColumn
+    from dp_pipeline.config.source import Source
+    from dp_pipeline.config.yaml_text import Value
 
 _SQLITE = "sqlite:///"
 _FROM = (
@@ -43,8 +43,8 @@ def data_init(
     From names and types of columns alone, and of a CSV file from its first line: no row is
     looked at, unless the rows are public.
     """
-    from dp_pipeline.spec.discovery import DATASETS_VARIABLE
-    from dp_pipeline.spec.source_parser import drafted_source
+    from dp_pipeline.config.discovery import DATASETS_VARIABLE
+    from dp_pipeline.config.source_parser import drafted_source
 
     where = folder or Path(os.environ.get(DATASETS_VARIABLE) or ".")
     path = follow_links(where) / f"{name}.yaml"
@@ -68,7 +68,7 @@ def _source_fields(
     Raises DeclarationError for options that do not go with the origin, SourceError for a CSV file
     that has no first line.
     """
-    from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
+    from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
     is_database = origin.startswith((_SQLITE, "$")) and not origin.startswith(
         f"${DATA_FOLDER_VARIABLE}/"
@@ -117,7 +117,7 @@ def _path(path: Path, folder: Path) -> str:
     """A path as the file will say it: below it or in the data folder where it can be, so that both
     may be moved.
     """
-    from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
+    from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
     there, data = follow_links(path), os.environ.get(DATA_FOLDER_VARIABLE)
     if there.is_relative_to(folder):
@@ -129,7 +129,7 @@ def _path(path: Path, folder: Path) -> str:
 
 def _require_new(name: str, path: Path) -> None:
     """DeclarationError for a name that none can have, or another data set has."""
-    from dp_pipeline.spec.discovery import dataset_files
+    from dp_pipeline.config.discovery import dataset_files
 
     if not is_name(name):
         raise DeclarationError(f"data init: expected a name of {EXPECTED_NAME}, got {name[:60]!r}")
@@ -142,7 +142,7 @@ def _require_public(name: str, source: Source) -> None:
     """DeclarationError where a release population of this project holds the source: its rows are
     not public, whoever says so.
     """
-    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.releases.home import find_home
 
     try:
         home = find_home()
@@ -161,8 +161,8 @@ def _draft(
     public: bool,
 ) -> str:
     """The text of the file."""
+    from dp_pipeline.config.draft import Outline, attribute_names, public_draft, sensitive_draft
     from dp_pipeline.raw.proposals import first_look, public_look
-    from dp_pipeline.spec.draft import Outline, attribute_names, public_draft, sensitive_draft
 
     columns = first_look(source)
     if person:
@@ -193,7 +193,7 @@ def _require_person(name: str, columns: Sequence[FoundColumn]) -> None:
 
 def _write(path: Path, text: str) -> None:
     """A new file, and beside it what editors check it with; neither is ever overwritten."""
-    from dp_pipeline.spec.draft import SCHEMA_FILE
+    from dp_pipeline.config.draft import SCHEMA_FILE
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -210,9 +210,9 @@ def _write(path: Path, text: str) -> None:
 
 def schema_text() -> str:
     """The JSON Schema of data set files."""
-    from dp_pipeline.spec.draft import SCHEMA_FILE
+    from dp_pipeline.config.draft import SCHEMA_FILE
 
-    return resources.files("dp_pipeline.spec").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
+    return resources.files("dp_pipeline.config").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
 
 
 @click.command("schema")
@@ -222,7 +222,7 @@ def data_schema() -> None:
 
 
 def _print_next(path: Path, *, is_open: bool) -> None:
-    from dp_pipeline.spec.discovery import DATASETS_VARIABLE
+    from dp_pipeline.config.discovery import DATASETS_VARIABLE
 
     click.echo(
         f"{path}: written" + ("; every TODO in it is a decision of yours" if is_open else "")

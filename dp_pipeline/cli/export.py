@@ -17,11 +17,11 @@ from dp_pipeline.cli.options import (
     ks,
     releasing_names,
 )
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp_pipeline.export.verify import Check
-    from dp_pipeline.publish.export import Exported
+    from dp_pipeline.releases.export import Exported
 
 _FORMATS = click.Choice(["csv", "parquet", "arrow"])
 
@@ -56,10 +56,10 @@ def export(
     nothing is charged. An earlier export of the same data set and model is replaced whole;
     anything else that is there stays.
     """
-    from dp_pipeline.publish.export import Asked, newest_settled, require_leaving
-    from dp_pipeline.publish.export import export as export_found
-    from dp_pipeline.publish.home import find_home
-    from dp_pipeline.spec.discovery import find_spec
+    from dp_pipeline.config.discovery import find_spec
+    from dp_pipeline.releases.export import Asked, newest_settled, require_leaving
+    from dp_pipeline.releases.export import export as export_found
+    from dp_pipeline.releases.home import find_home
 
     _require_folder("--to", target)
     spec = find_spec(dataset)

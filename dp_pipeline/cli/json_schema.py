@@ -3,7 +3,7 @@
 It is made of what the parser reads files by (``spec.parser.DataSetFile``), and of the models,
 methods, generators and bundled sets that there are.
 
-    python -m dp_pipeline.cli.json_schema > dp_pipeline/spec/dataset.schema.json
+    python -m dp_pipeline.cli.json_schema > dp_pipeline/config/dataset.schema.json
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from dp_pipeline.anonymity import METHODS
+from dp_pipeline.config.fields import TEXT
+from dp_pipeline.config.parser import DataSetFile
 from dp_pipeline.models import MODELS
 from dp_pipeline.raw.generators import GENERATORS
 from dp_pipeline.raw.sources import BUNDLED
-from dp_pipeline.spec.fields import TEXT
-from dp_pipeline.spec.parser import DataSetFile
 
 
 class _ForEditors(GenerateJsonSchema):

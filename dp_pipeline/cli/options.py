@@ -24,7 +24,7 @@ from typing import Any
 
 import click
 
-from dp_pipeline.spec.errors import PipelineError
+from dp_pipeline.config.errors import PipelineError
 
 FORMAT = 1
 """Of every document; it grows when a field goes away or means something else."""
@@ -78,7 +78,7 @@ CUSTODIAN = click.option(
 
 def amount_text(amount: Fraction | None) -> str:
     """An amount as a program reads it, exactly; ``none`` where there is none, such as a limit."""
-    from dp_pipeline.spec.amounts import epsilon_text
+    from dp_pipeline.config.amounts import epsilon_text
 
     return NONE if amount is None else epsilon_text(amount)
 
@@ -90,7 +90,7 @@ def number_or_none(value: float | None) -> float | None:
 
 def dataset_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Declared data sets."""
-    from dp_pipeline.spec.discovery import dataset_files
+    from dp_pipeline.config.discovery import dataset_files
 
     try:
         return _beginning(dataset_files(), incomplete)
@@ -130,8 +130,8 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 
 def _field(context: click.Context, *path: str) -> list[str]:
     """Texts, or names, of one field of the file of the data set; none where there are none."""
-    from dp_pipeline.spec.discovery import dataset_files
-    from dp_pipeline.spec.yaml_text import Document
+    from dp_pipeline.config.discovery import dataset_files
+    from dp_pipeline.config.yaml_text import Document
 
     try:
         file = dataset_files().get(_dataset(context))

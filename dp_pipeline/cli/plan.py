@@ -19,9 +19,9 @@ from dp_pipeline.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from dp_pipeline.publish.run_plan import PlannedRelease, RunPlan
-    from dp_pipeline.spec.amounts import Currency
-    from dp_pipeline.spec.dataset import DatasetSpec
+    from dp_pipeline.config.amounts import Currency
+    from dp_pipeline.config.dataset import DatasetSpec
+    from dp_pipeline.releases.run_plan import PlannedRelease, RunPlan
 
 
 @click.command()
@@ -31,8 +31,8 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     """Show what `run` would cost, what noise that buys, and what the account has: asked, spent,
     left, ceiling. Nothing is read or charged.
     """
-    from dp_pipeline.publish.run_options import requested
-    from dp_pipeline.publish.run_plan import plan_run, refined_cost
+    from dp_pipeline.releases.run_options import requested
+    from dp_pipeline.releases.run_plan import plan_run, refined_cost
 
     asked = requested(dataset, **options)
     planned, in_steps = plan_run(asked), refined_cost(asked)
@@ -125,9 +125,9 @@ def print_plan(planned: RunPlan) -> None:
 
 
 def _print_releases(planned: RunPlan) -> None:
+    from dp_pipeline.config.amounts import epsilon_text
+    from dp_pipeline.config.errors import float_text
     from dp_pipeline.reporting.text import print_table
-    from dp_pipeline.spec.amounts import epsilon_text
-    from dp_pipeline.spec.errors import float_text
 
     rows = [
         [
@@ -223,7 +223,7 @@ def _size(planned: PlannedRelease) -> tuple[str, str]:
 
 def k_anonymity_line(spec: DatasetSpec) -> str:
     """The k-anonymous releases that a data set file declares, in a line."""
-    from dp_pipeline.publish.k_anonymous_release import declared_k_anonymity
+    from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity
 
     declared = declared_k_anonymity(spec)
     methods, ks = ", ".join(declared.methods), ", ".join(declared.partition_keys)

@@ -11,9 +11,9 @@ import click
 from dp_pipeline.cli.options import NONE, Document, amount_text, number_or_none
 
 if TYPE_CHECKING:
-    from dp_pipeline.publish.run_result import ReleaseResult, RunResult
+    from dp_pipeline.config.dataset import DatasetSpec
+    from dp_pipeline.releases.run_result import ReleaseResult, RunResult
     from dp_pipeline.reporting.metrics import QualityRow
-    from dp_pipeline.spec.dataset import DatasetSpec
 
 STATES = {
     "charged": "drawn and paid by this run",
@@ -81,22 +81,22 @@ def result_document(result: RunResult) -> Document:
 
 def _discovery_words(result: RunResult) -> str:
     """What was discovered, in words; empty where nothing is left to be."""
-    from dp_pipeline.spec.discovered import discovery_words
+    from dp_pipeline.config.discovered import discovery_words
 
     discovery = result.options.discovery
     return "" if discovery is None else discovery_words(result.spec.to_discover, discovery.asked)
 
 
 def _limits(result: RunResult) -> str:
-    from dp_pipeline.publish.account import limits_word
+    from dp_pipeline.releases.account import limits_word
 
     return limits_word(result.spec, result.options.home)
 
 
 def _print_releases(result: RunResult, *, is_explained: bool) -> None:
+    from dp_pipeline.config.windows import range_text
     from dp_pipeline.reporting.metrics import MOST_METRICS, metric_named, metrics_of
     from dp_pipeline.reporting.text import print_table
-    from dp_pipeline.spec.windows import range_text
 
     spec, currency = result.spec, result.spec.currency
     metrics = metrics_of(row for one in result for row in one.quality)[:MOST_METRICS]
@@ -127,8 +127,8 @@ def release_cells(one: ReleaseResult, metrics: Sequence[str]) -> list[str]:
 
 def _print_centres(result: RunResult) -> None:
     """Of the model that is declared first, at the largest ε: the report shows the others."""
+    from dp_pipeline.config.windows import range_text
     from dp_pipeline.reporting.text import print_table
-    from dp_pipeline.spec.windows import range_text
 
     newest = result.releases[-len(result.options.names) :]
     first = next((one for one in newest if "centres" in one.tables), None)
@@ -177,8 +177,8 @@ def _print_tables(result: RunResult) -> None:
 
 def _table_cells(one: ReleaseResult) -> list[str]:
     """One line of a table under ``TABLE_COLUMNS``."""
-    from dp_pipeline.publish.evaluate import AUC
-    from dp_pipeline.publish.k_anonymous_tables import TableFacts
+    from dp_pipeline.releases.evaluate import AUC
+    from dp_pipeline.releases.k_anonymous_tables import TableFacts
     from dp_pipeline.reporting.text import number_text
 
     facts = TableFacts.of(one.bundle)
@@ -197,13 +197,13 @@ def _table_cells(one: ReleaseResult) -> list[str]:
 
 
 def _card(one: ReleaseResult) -> str:
-    from dp_pipeline.publish.k_anonymous_release import CARD
+    from dp_pipeline.releases.k_anonymous_release import CARD
 
     return str(one.folder / CARD)
 
 
 def _table(one: ReleaseResult) -> dict[str, Any]:
-    from dp_pipeline.publish.k_anonymous_tables import TableFacts
+    from dp_pipeline.releases.k_anonymous_tables import TableFacts
 
     return {
         "method": one.model,
@@ -251,7 +251,7 @@ def _how_to_read(metrics: Sequence[str], states: Iterable[str]) -> str:
 
 
 def _release(one: ReleaseResult) -> dict[str, Any]:
-    from dp_pipeline.release.bundle import REFINED_FROM
+    from dp_pipeline.results.bundle import REFINED_FROM
 
     release, bundle = one.release, one.bundle
     return {

@@ -27,11 +27,11 @@ from dp_pipeline.cli.options import (
 )
 from dp_pipeline.cli.plan import plan_document, print_plan
 from dp_pipeline.cli.released import print_failed_checks, print_result, result_document
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp_pipeline.publish.run_options import RunOptions
-    from dp_pipeline.publish.run_result import RunResult
+    from dp_pipeline.releases.run_options import RunOptions
+    from dp_pipeline.releases.run_result import RunResult
 
 
 @click.command()
@@ -78,15 +78,15 @@ def anonymize_options(
     snapshot: str = "",
 ) -> RunOptions:
     """What the words of the command ask for; DeclarationError for what is not declared."""
-    from dp_pipeline.publish.home import find_home
-    from dp_pipeline.publish.k_anonymous_release import (
+    from dp_pipeline.config.discovery import find_spec
+    from dp_pipeline.raw.snapshot import check_snapshot_id
+    from dp_pipeline.releases.home import find_home
+    from dp_pipeline.releases.k_anonymous_release import (
         KAnonymousRelease,
         declared_k_anonymity,
         declared_method,
     )
-    from dp_pipeline.publish.run_options import RunOptions
-    from dp_pipeline.raw.snapshot import check_snapshot_id
-    from dp_pipeline.spec.discovery import find_spec
+    from dp_pipeline.releases.run_options import RunOptions
 
     spec = find_spec(dataset)
     declared = declared_k_anonymity(spec)
@@ -122,7 +122,7 @@ DEMO_ANONYMOUS = {"wdbc": "5"}
 @CUSTODIAN
 def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any) -> None:
     """Run the chain of DATASET: rows, models, evaluation, report."""
-    from dp_pipeline.publish.run_options import requested
+    from dp_pipeline.releases.run_options import requested
 
     (result,) = _executed([requested(dataset, **options)], quiet=quiet)
     reader.answer(lambda: result_document(result), lambda: print_result(result))
@@ -135,7 +135,7 @@ def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: A
 @CUSTODIAN
 def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
     """Run three example data sets, one k-anonymously too, and print what was released."""
-    from dp_pipeline.publish.run_options import requested
+    from dp_pipeline.releases.run_options import requested
 
     models = [requested(name) for name in DEMO]
     methods = [anonymize_options(name, ks=(k,)) for name, k in DEMO_ANONYMOUS.items()]
@@ -173,8 +173,8 @@ def backfill(
     from dp_pipeline.orchestration.common import partition_key
     from dp_pipeline.orchestration.instance import dagster_instance
     from dp_pipeline.orchestration.jobs import require_daemon, submit_backfill
-    from dp_pipeline.publish.run_options import requested
-    from dp_pipeline.publish.run_plan import plan_run
+    from dp_pipeline.releases.run_options import requested
+    from dp_pipeline.releases.run_plan import plan_run
     from dp_pipeline.reporting.text import progress
 
     options = requested(dataset, epsilons=epsilons, windows=windows)
@@ -212,9 +212,9 @@ def roll_up(dataset: str, models: tuple[str, ...], windows: str, reader: Reader)
     """Add up what was released of the windows of DATASET, such as the weeks of a month. It is
     public already, so it costs nothing; the noise of the sum stands beside it.
     """
-    from dp_pipeline.publish.epsilon_release import EpsilonRelease
-    from dp_pipeline.publish.roll_up import write_roll_up
-    from dp_pipeline.publish.run_options import requested
+    from dp_pipeline.releases.epsilon_release import EpsilonRelease
+    from dp_pipeline.releases.roll_up import write_roll_up
+    from dp_pipeline.releases.run_options import requested
 
     options = requested(dataset, models=models, windows=windows)
     if not options.windows:

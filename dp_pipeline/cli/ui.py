@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from dp_pipeline.spec.errors import DeclarationError, PipelineError
+from dp_pipeline.config.errors import DeclarationError, PipelineError
 
 _HOST = "127.0.0.1"
 _TOLD = {
@@ -33,7 +33,7 @@ _TOLD = {
 def ui(port: int) -> None:
     """Open Dagster's pages on this computer: lineage, runs, schedules, backfills."""
     from dp_pipeline.orchestration.instance import code_location, dagster_instance
-    from dp_pipeline.publish.home import HOME_VARIABLE, find_home
+    from dp_pipeline.releases.home import HOME_VARIABLE, find_home
 
     home = find_home()
     declared_origins()

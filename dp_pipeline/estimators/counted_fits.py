@@ -20,8 +20,8 @@ from uuid import uuid4
 
 from sklearn.base import BaseEstimator
 
+from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.estimators.fit import PrivateFit
-from dp_pipeline.spec.amounts import epsilon_text
 
 _WARNED: set[str] = set()
 """Keys of the series that this process has warned of."""

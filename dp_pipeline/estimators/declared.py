@@ -16,13 +16,13 @@ from typing import Any, NoReturn
 import numpy as np
 from pydantic import ValidationError
 
+from dp_pipeline.config.attribute_parser import DISCOVER, Category, Moment, Numeric
+from dp_pipeline.config.constraints import Constraint
+from dp_pipeline.config.domain import Attribute, Domain, Undeclared
+from dp_pipeline.config.encoding import MOST_CELLS, Levels
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.fields import refusals_of
 from dp_pipeline.estimators.frames import UNKNOWN, Features, is_whole_label, numbered, text_of
-from dp_pipeline.spec.attribute_parser import DISCOVER, Category, Moment, Numeric
-from dp_pipeline.spec.constraints import Constraint
-from dp_pipeline.spec.domain import Attribute, Domain, Undeclared
-from dp_pipeline.spec.encoding import MOST_CELLS, Levels
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.fields import refusals_of
 
 Form = Mapping[str, Any]
 """The declaration of one column, field by field."""

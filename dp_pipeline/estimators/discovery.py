@@ -14,20 +14,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.attribute_parser import AT_MOST
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered import Discover
+from dp_pipeline.config.domain import Attribute, Domain, Undeclared
+from dp_pipeline.config.encoding import Bins, Levels
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import stored_column
 from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon
 from dp_pipeline.gate.discovery import Kind, discover, discover_kinds
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
-from dp_pipeline.release.accountant import Accountant, Spend
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.attribute_parser import AT_MOST
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import Discover
-from dp_pipeline.spec.domain import Attribute, Domain, Undeclared
-from dp_pipeline.spec.encoding import Bins, Levels
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.accountant import Accountant, Spend
+from dp_pipeline.results.transcript import Transcript
 
 QUANTILES = 16
 FINE = 0.01

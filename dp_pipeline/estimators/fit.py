@@ -15,6 +15,11 @@ from fractions import Fraction
 import numpy as np
 
 from dp_pipeline import __version__
+from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text, nano_epsilon
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered import discovery_price
+from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError
+from dp_pipeline.config.parameters import fact_text, texts_of
 from dp_pipeline.estimators.discovery import widest
 from dp_pipeline.estimators.parameters import is_fit_for_release
 from dp_pipeline.gate.counter import Counter
@@ -23,18 +28,13 @@ from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
 from dp_pipeline.models.base import Coarse, Fitted, Model, PrivacyGuarantee, fit
-from dp_pipeline.publish.home import find_home
 from dp_pipeline.raw.counters.fold import NobodysRows
-from dp_pipeline.release.accountant import Accountant, Spend, rho_costs
-from dp_pipeline.release.bundle import PRIOR
-from dp_pipeline.release.clusters import Clusters, Tables
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text, nano_epsilon
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import discovery_price
-from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError
-from dp_pipeline.spec.parameters import fact_text, texts_of
+from dp_pipeline.releases.home import find_home
+from dp_pipeline.results.accountant import Accountant, Spend, rho_costs
+from dp_pipeline.results.bundle import PRIOR
+from dp_pipeline.results.clusters import Clusters, Tables
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 
 
 @dataclass(frozen=True, eq=False)

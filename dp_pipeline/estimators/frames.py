@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.config.domain import Attribute, Undeclared
+from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import values as raw_values
-from dp_pipeline.spec.domain import Attribute, Undeclared
-from dp_pipeline.spec.encoding import FloatArray
-from dp_pipeline.spec.errors import DeclarationError
 
 
 @dataclass(frozen=True, eq=False)

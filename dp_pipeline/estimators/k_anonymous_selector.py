@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.anonymity.method import Method, sensitive_diversity
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import features_of, plain_frame
 from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, whole_number
 from dp_pipeline.estimators.selector_columns import (
@@ -26,7 +27,6 @@ from dp_pipeline.estimators.selector_columns import (
     selector_method,
 )
 from dp_pipeline.metrics.disclosure import disclosure_report
-from dp_pipeline.spec.errors import DeclarationError
 
 
 class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -11,8 +11,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, OpenDPNoise, named_noise
-from dp_pipeline.spec.amounts import (
+from dp_pipeline.config.amounts import (
     LARGEST,
     NANO,
     SMALLEST,
@@ -21,7 +20,8 @@ from dp_pipeline.spec.amounts import (
     parse_delta,
     parse_epsilon,
 )
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, OpenDPNoise, named_noise
 
 
 def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:

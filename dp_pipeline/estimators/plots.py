@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray, Names
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import (
     features_of,
     numbered,
@@ -32,8 +34,6 @@ from dp_pipeline.raw.comparison import distances
 from dp_pipeline.reporting.figures.cluster_map import draw_map
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
 from dp_pipeline.reporting.figures.picture import COLOURS, INK, MUTED, RULE, plain, quiet
-from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray, Names
-from dp_pipeline.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

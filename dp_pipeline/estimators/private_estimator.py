@@ -9,6 +9,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from dp_pipeline.config.amounts import delta_text, epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import from_text
 from dp_pipeline.estimators.counted_fits import CountedFits
 from dp_pipeline.estimators.discovery import cost_of, epsilon_left, find_domain, widest
 from dp_pipeline.estimators.fit import PrivateFit
@@ -23,15 +28,10 @@ from dp_pipeline.estimators.refinement import FinishedFit, drawn
 from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Fitted, Model, guarantee_at, guarantee_of
-from dp_pipeline.release.accountant import Spend
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import delta_text, epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import from_text
+from dp_pipeline.results.accountant import Spend
+from dp_pipeline.results.clusters import Clusters
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 
 
 class WeakSignal(UserWarning):

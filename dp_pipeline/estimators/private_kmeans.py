@@ -10,6 +10,9 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.discovery import widest
 from dp_pipeline.estimators.fit import PrivateFit
@@ -26,13 +29,10 @@ from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.raw.evaluate import reference_of
-from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.reporting.figures.cluster_view import cluster_sizes
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings
 from dp_pipeline.reporting.quality import ClusteringQuality
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.clusters import Clusters
 
 _RECLUSTER_STARTS = 10
 _MOST_CLUSTERS = 10_000

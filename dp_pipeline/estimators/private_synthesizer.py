@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from dp_pipeline.config.constraint_parser import constraints_of
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
 from dp_pipeline.estimators.discovery import discovered_words
 from dp_pipeline.estimators.fit import PrivateFit
@@ -30,14 +33,11 @@ from dp_pipeline.estimators.synthetic_frames import (
     typed,
 )
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.publish.evaluate import Comparison
-from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.releases.evaluate import Comparison
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.plausibility import NoisyTotal, table_warnings
 from dp_pipeline.reporting.quality import QualityReport
-from dp_pipeline.spec.constraint_parser import constraints_of
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 MOST_ROWS = 10**9
 

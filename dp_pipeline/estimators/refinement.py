@@ -22,6 +22,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.estimators.fit import (
     PrivateFit,
     RefinedFit,
@@ -39,13 +42,10 @@ from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Coarse, Fitted
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.publish.release import ROWS
-from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import AnswerRecord, Transcript
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import texts_of
+from dp_pipeline.releases.release import ROWS
+from dp_pipeline.results.bundle import REFINED_FROM, REFINES, refinement_digest
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import AnswerRecord, Transcript
 
 
 class _StoredAnswers(Transcript):

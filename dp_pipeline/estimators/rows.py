@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import INVALID, IntArray
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import Features, features_of, stored_column
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.values import cell_codes, valid_numbers
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import INVALID, IntArray
-from dp_pipeline.spec.errors import DeclarationError
 
 _BLOCK_ROWS = 1 << 16
 """Rows that are floats at a time."""

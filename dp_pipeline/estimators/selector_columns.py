@@ -28,6 +28,9 @@ from dp_pipeline.anonymity.method import (
     one_hot_bits,
 )
 from dp_pipeline.anonymity.partition import CodedRows, Column
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import INVALID, IntArray, Levels
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import (
     UNKNOWN,
     Features,
@@ -39,9 +42,6 @@ from dp_pipeline.estimators.frames import (
     text_of,
 )
 from dp_pipeline.raw.values import level_codes, texts
-from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.encoding import INVALID, IntArray, Levels
-from dp_pipeline.spec.errors import DeclarationError
 
 Cuts = tuple[float, ...]
 

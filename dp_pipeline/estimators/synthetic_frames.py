@@ -19,15 +19,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray, Levels
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.declared import Columns, DeclaredColumn
 from dp_pipeline.estimators.frames import FrameKind, text_of
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.raw import values as raw_values
-from dp_pipeline.release.measurement import NoisyCounts, least_noisy
-from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray, Levels
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.measurement import NoisyCounts, least_noisy
+from dp_pipeline.results.synthetic_table import SyntheticTable, decoded
 
 _NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
 

@@ -12,6 +12,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import Bins, Point
+from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.export.folder import DESCRIPTOR, OWN, RELEASE, SUMS, file_digest, sums_text
 from dp_pipeline.export.tables import (
     CENTRES,
@@ -23,8 +28,6 @@ from dp_pipeline.export.tables import (
     write_table,
 )
 from dp_pipeline.files import plain_cells
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.clusters import Columns
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.reporting.metrics import bought_rows, sort_rows
 from dp_pipeline.reporting.releases import (
@@ -35,11 +38,8 @@ from dp_pipeline.reporting.releases import (
 )
 from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline.reporting.text import cost_text, plain
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.encoding import Bins, Point
-from dp_pipeline.spec.formats import FORMAT
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.clusters import Columns
 
 CARD = "card"
 """The name of its three files, without their endings."""

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.files import sync, temporary_folder
-from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 DESCRIPTOR, SUMS = "datapackage.json", "SHA256SUMS"
 RELEASE = "release.json"

@@ -18,17 +18,17 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.encoding import Point, is_degrees, point_of
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.files import plain_cells, told_cell
-from dp_pipeline.release.clusters import (
+from dp_pipeline.results.clusters import (
     ROWS_A_BATCH,
     Columns,
     LongColumns,
     batches_of,
     rows_in_batches,
 )
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.encoding import Point, is_degrees, point_of
-from dp_pipeline.spec.errors import DeclarationError
 
 FORMATS = ("csv", "parquet", "arrow")
 """By their endings."""

@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dp_pipeline.config.amounts import PURE
+from dp_pipeline.config.errors import Damaged, PipelineError
+from dp_pipeline.config.formats import require_format
 from dp_pipeline.export.contents import CARD, SIZES, guarantee, lines_on_card
 from dp_pipeline.export.folder import (
     DESCRIPTOR,
@@ -30,14 +33,11 @@ from dp_pipeline.export.folder import (
     sums_text,
 )
 from dp_pipeline.export.tables import CENTRES, geojson, read_table
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
-from dp_pipeline.release.clusters import Columns
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.reporting.rendering import says_the_same
-from dp_pipeline.spec.amounts import PURE
-from dp_pipeline.spec.errors import Damaged, PipelineError
-from dp_pipeline.spec.formats import require_format
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
+from dp_pipeline.results.clusters import Columns
 
 _EXACT = ("epsilon", "scale", "delta")
 _AMOUNTS = (

@@ -19,10 +19,13 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from dp_pipeline.config.amounts import PURE, Currency
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import NoAnswer
 from dp_pipeline.gate import mechanisms
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.noise import NoiseSource, drawn_scale
-from dp_pipeline.release.accountant import (
+from dp_pipeline.results.accountant import (
     EXPONENTIAL,
     GAUSSIAN,
     LAPLACE,
@@ -32,10 +35,7 @@ from dp_pipeline.release.accountant import (
     Accountant,
     Spend,
 )
-from dp_pipeline.release.transcript import AnswerRecord, Transcript
-from dp_pipeline.spec.amounts import PURE, Currency
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import NoAnswer
+from dp_pipeline.results.transcript import AnswerRecord, Transcript
 
 Found = TypeVar("Found")
 Rows = TypeVar("Rows")

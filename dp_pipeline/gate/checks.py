@@ -7,14 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.counter import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.gate.samplers import MOST_CELLS, MOST_SCALES, expected_above_threshold
-from dp_pipeline.release.derived_attribute import MOST_DERIVED_CELLS, DerivedAttribute, Grouping
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.derived_attribute import MOST_DERIVED_CELLS, DerivedAttribute, Grouping
+from dp_pipeline.results.trees import BitTree, Prefixes
 
 MOST_EMPTY_CELLS = 1 << 20
 """Empty cells that noise may carry over a threshold on average."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn, Protocol, runtime_checkable
 
+from dp_pipeline.config.encoding import Coordinate, IntArray
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.encoding import Coordinate, IntArray
+from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.trees import BitTree, Prefixes
 
 MOST_GRID_CELLS = 1 << 24
 """A dense grid above this size is refused: it is a public number times a public number."""

@@ -12,6 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
+from dp_pipeline.config.amounts import PURE, Currency
+from dp_pipeline.config.domain import Domain, Relation
+from dp_pipeline.config.encoding import COORDINATE_BITS, IntArray, Names
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks, mechanisms
 from dp_pipeline.gate.charge import Asked, Exact, Once, PaidNoise, Route, digest_of
 from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter, Disclosing, Sealed
@@ -20,7 +24,7 @@ from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import OF_PUBLIC_ROWS, Score
 from dp_pipeline.gate.selection import Candidates, ScoreSession
 from dp_pipeline.gate.trees import NodeLevels, SplitSession, TreeSession, split_scale
-from dp_pipeline.release.accountant import (
+from dp_pipeline.results.accountant import (
     GAUSSIAN,
     TREE_PATHS,
     Accountant,
@@ -28,8 +32,8 @@ from dp_pipeline.release.accountant import (
     Spend,
     biased_splits,
 )
-from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
-from dp_pipeline.release.measurement import (
+from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.measurement import (
     SHARES,
     NoisyClusters,
     NoisyGrid,
@@ -37,12 +41,8 @@ from dp_pipeline.release.measurement import (
     NoisyNodes,
     SparseTable,
 )
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
-from dp_pipeline.spec.amounts import PURE, Currency
-from dp_pipeline.spec.domain import Domain, Relation
-from dp_pipeline.spec.encoding import COORDINATE_BITS, IntArray, Names
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 
 
 @dataclass(frozen=True)

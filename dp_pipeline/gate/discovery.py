@@ -18,6 +18,15 @@ from typing import Literal
 
 import numpy as np
 
+from dp_pipeline.config.discovered import (
+    Discover,
+    DiscoveredAttribute,
+    DiscoveredDomain,
+    Undiscovered,
+)
+from dp_pipeline.config.domain import Attribute, Undeclared
+from dp_pipeline.config.encoding import LARGEST_BOUND, Coordinate, IntArray
+from dp_pipeline.config.errors import DeclarationError, NotDiscovered
 from dp_pipeline.gate.charge import PaidNoise, Route, digest_of
 from dp_pipeline.gate.counter import UndeclaredCounter
 from dp_pipeline.gate.mechanisms import laplace_scale
@@ -25,18 +34,9 @@ from dp_pipeline.gate.noise import NoiseSource, checked_scale
 from dp_pipeline.gate.quantiles import NoisyBins, QuantileBins, tree_of
 from dp_pipeline.gate.texts import TextRule, require_packed, text_rule
 from dp_pipeline.gate.trees import TreeSession
-from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
-from dp_pipeline.release.measurement import SHARES
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.discovered import (
-    Discover,
-    DiscoveredAttribute,
-    DiscoveredDomain,
-    Undiscovered,
-)
-from dp_pipeline.spec.domain import Attribute, Undeclared
-from dp_pipeline.spec.encoding import LARGEST_BOUND, Coordinate, IntArray
-from dp_pipeline.spec.errors import DeclarationError, NotDiscovered
+from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
+from dp_pipeline.results.measurement import SHARES
+from dp_pipeline.results.transcript import Transcript
 
 
 @dataclass(frozen=True)

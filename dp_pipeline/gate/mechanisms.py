@@ -14,9 +14,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.noise import NoiseSource, int64_array, root_at_least
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation
 
 
 def laplace_scale(*, l1: int, epsilon: Fraction) -> Fraction:

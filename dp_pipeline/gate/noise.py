@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate import samplers
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 
 LARGEST_SCALE = 2**55
 """At this scale noise passes 2^62 with probability e^(−128): int64 answers still mean something."""
@@ -34,7 +34,7 @@ def int64_array(values: object, *, of: str) -> IntArray:
     array([1, 2])
     >>> int64_array(np.array([1.0]), of="counts")
     Traceback (most recent call last):
-    dp_pipeline.spec.errors.BoundaryViolation: counts: expected an integer array, got float64
+    dp_pipeline.config.errors.BoundaryViolation: counts: expected an integer array, got float64
     """
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
         got = values.dtype if isinstance(values, np.ndarray) else type(values).__name__

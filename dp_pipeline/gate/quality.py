@@ -11,22 +11,22 @@ from math import hypot, isnan, sqrt
 
 import numpy as np
 
+from dp_pipeline.config.dataset import Target
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
 from dp_pipeline.gate.curator import Curator, error_shift
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.inference.consistency import project_to_simplex
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, f_measure
 from dp_pipeline.metrics.classification import train
 from dp_pipeline.metrics.marginals import redraw_error, ways_of
-from dp_pipeline.release.accountant import split
-from dp_pipeline.release.bit_classes import CLASS
-from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.derived_attribute import DerivedAttribute
-from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.dataset import Target
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray
+from dp_pipeline.results.accountant import split
+from dp_pipeline.results.bit_classes import CLASS
+from dp_pipeline.results.class_table import ClassTable
+from dp_pipeline.results.clusters import Clusters, Synopsis
+from dp_pipeline.results.derived_attribute import DerivedAttribute
+from dp_pipeline.results.measurement import NoisyNumber
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 ROWS_SHARE = Fraction(1, 4)
 """Share of ε that counts the rows; the rest goes to the sum that is divided by them."""

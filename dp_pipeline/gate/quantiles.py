@@ -16,12 +16,12 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.domain import Pieces
+from dp_pipeline.config.encoding import Coordinate, FloatArray
 from dp_pipeline.gate.trees import TreeSession
 from dp_pipeline.inference.consistency import project_to_simplex
-from dp_pipeline.release.measurement import SHARES
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Pieces
-from dp_pipeline.spec.encoding import Coordinate, FloatArray
+from dp_pipeline.results.measurement import SHARES
+from dp_pipeline.results.trees import BitTree, Prefixes
 
 FAN_BITS = 4
 PARTS = (SHARES // 4,) * 4

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.metrics.classification import LinearClassifier
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
-from dp_pipeline.spec.errors import BoundaryViolation
 
 MOST_A_ROW = 1 << 26
 """One row's part of a total stays below this, so that no table of less than 2^37 rows overflows."""

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.config.encoding import IntArray
 
 WholeNumbers = NDArray[Any]
 """int64 or unsigned integers, or Python integers (dtype object) where 64 bits are too few."""

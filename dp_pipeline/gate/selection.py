@@ -10,13 +10,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray, Names
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.charge import Once, Route, digest_of
 from dp_pipeline.gate.checks import require_table
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.scores import SCORES, Score
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray, Names
-from dp_pipeline.spec.errors import BoundaryViolation
 
 LARGEST = 1 << 61
 """Scores and penalties are cut to ±2^61: their differences and the noise on them fit int64."""

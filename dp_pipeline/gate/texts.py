@@ -16,6 +16,9 @@ from math import isqrt
 
 import numpy as np
 
+from dp_pipeline.config.amounts import rho_of
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.noise import (
     NoiseSource,
     checked_scale,
@@ -23,10 +26,7 @@ from dp_pipeline.gate.noise import (
     int64_array,
     root_at_least,
 )
-from dp_pipeline.release.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Spend
-from dp_pipeline.spec.amounts import rho_of
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Spend
 
 WEIGHT = 1 << 20
 """What a person with one text adds to it, in the weighted Gaussian."""

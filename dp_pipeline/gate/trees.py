@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.charge import Once, PaidNoise, Route
 from dp_pipeline.gate.checks import require_int64, require_nodes
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.mechanisms import laplace_scale, measure
-from dp_pipeline.release.accountant import Spend
-from dp_pipeline.release.measurement import SHARES
-from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.accountant import Spend
+from dp_pipeline.results.measurement import SHARES
+from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 
 
 class Expansion(NamedTuple):

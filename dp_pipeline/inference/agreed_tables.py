@@ -8,6 +8,7 @@ from math import sqrt
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.consistency import (
     NoisyTable,
     make_consistent,
@@ -16,7 +17,6 @@ from dp_pipeline.inference.consistency import (
     ripple,
     variance_of,
 )
-from dp_pipeline.spec.encoding import FloatArray, Names
 
 ROUNDS = 3
 """Rippled tables disagree again, less and less."""

@@ -12,8 +12,8 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 
+from dp_pipeline.config.encoding import Names
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
-from dp_pipeline.spec.encoding import Names
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,22 @@ from math import prod
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names, code_type
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.inference.consistency import (
     SMALLEST_VARIANCE,
     make_consistent,
     project_to_simplex,
 )
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count
-from dp_pipeline.release.derived_attribute import (
+from dp_pipeline.results.derived_attribute import (
     dealt,
     drawn_cells,
     rounded_counts,
     rows_of_groups,
     shuffled_rows,
 )
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names, code_type
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.measurement import NoisyMarginal
 
 
 def join_cliques(

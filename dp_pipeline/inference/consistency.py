@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.config.errors import BoundaryViolation
 
 
 def make_consistent(

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 
 Gaps = Mapping[tuple[str, str], float]
 

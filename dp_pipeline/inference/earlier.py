@@ -23,13 +23,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray, Names
 from dp_pipeline.inference.consistency import project_to_simplex
-from dp_pipeline.release.clusters import Synopsis, Tables
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray, Names
+from dp_pipeline.results.clusters import Synopsis, Tables
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.trees import BitTree, Prefixes
 
 FINER = 1.5
 """How many times more leaves an earlier tree's shape gets than rows and noise ask for: several

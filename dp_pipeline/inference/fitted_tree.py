@@ -15,6 +15,8 @@ from math import prod
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import join_cliques, overlap_links
 from dp_pipeline.inference.consistency import (
@@ -29,11 +31,9 @@ from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliqu
 from dp_pipeline.inference.latent_classes import fit_near_classes
 from dp_pipeline.inference.paired_rows import PairedRows
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 ROWS_OF_A_COUNT = 1 << 16
 """Rows drawn from the distribution where what it predicts is counted."""

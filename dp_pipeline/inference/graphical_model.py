@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.files import one_thread
 from dp_pipeline.inference.consistency import (
     NoisyTable,
@@ -23,7 +24,6 @@ from dp_pipeline.inference.consistency import (
     variance_of,
 )
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline.spec.encoding import FloatArray, Names
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.config.errors import BoundaryViolation
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -10,9 +10,9 @@ from math import log
 
 import numpy as np
 
+from dp_pipeline.config.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
 from dp_pipeline.files import one_thread
-from dp_pipeline.release.clusters import Synopsis
-from dp_pipeline.spec.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
+from dp_pipeline.results.clusters import Synopsis
 
 _BLOCK_CELLS = 1 << 21
 

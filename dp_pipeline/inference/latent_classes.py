@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.files import one_thread
 from dp_pipeline.inference.clique_join import join_cliques
 from dp_pipeline.inference.consistency import NoisyTable, reconciled, variance_of
@@ -24,7 +25,6 @@ from dp_pipeline.inference.graphical_model import (
     product_potentials,
 )
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
 
 CLASSES = 6
 STEPS = 20

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import FloatArray, IntArray
 
 STEPS = 128
 """Of what a gap may be, where its mean is computed."""

@@ -10,10 +10,10 @@ from math import log
 
 import numpy as np
 
+from dp_pipeline.config.constraints import Mask
+from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.inference.consistency import project_rows
-from dp_pipeline.release.trees import Prefixes
-from dp_pipeline.spec.constraints import Mask
-from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.results.trees import Prefixes
 
 SHRINK = 0.25
 """Share of the noise's expected part that is taken out of differences between siblings."""

@@ -14,8 +14,8 @@ from math import pi, prod
 
 import numpy as np
 
-from dp_pipeline.release.measurement import NoiseRate
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.results.measurement import NoiseRate
 
 STEPS = 12
 """Gradient steps on the shares of an amount."""

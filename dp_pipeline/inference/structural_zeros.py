@@ -12,12 +12,12 @@ from functools import cached_property, reduce
 
 import numpy as np
 
+from dp_pipeline.config.constraints import AllowedCells, Mask, pairs_within
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.consistency import NoisyTable, TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.spec.constraints import AllowedCells, Mask, pairs_within
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.results.derived_attribute import Grouping
 
 NOTHING = -1e6
 """Log-potential of a cell without mass: finite, so that no sum is undefined, and so low that its

@@ -12,10 +12,10 @@ from itertools import combinations
 
 import numpy as np
 
+from dp_pipeline.config.constraints import Mask
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.shared_noise import SharedNoise, Telling
 from dp_pipeline.inference.table_sets import TableSearch
-from dp_pipeline.spec.constraints import Mask
-from dp_pipeline.spec.encoding import FloatArray, Names
 
 MOST_CELLS = 256
 """Of a table."""

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_pipeline.config.constraints import Mask
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.junction_tree import triangulated_cliques
-from dp_pipeline.release.measurement import NoiseRate
-from dp_pipeline.spec.constraints import Mask
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.results.measurement import NoiseRate
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -12,10 +12,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.clique_join import Conditional
 from dp_pipeline.inference.consistency import make_consistent, marginal_of, ripple, spread
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.encoding import FloatArray, Names
+from dp_pipeline.results.measurement import NoisyMarginal
 
 TABLES_SETTLED = 1e-3
 """Negative cells that are left alone, in mean absolute deviations of the noise."""

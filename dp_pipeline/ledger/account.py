@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import get_args
 
+from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.windows import Within
 from dp_pipeline.ledger.entries import require_line
-from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.windows import Within
 
 RELATIONS = ("add_remove", "replace_one")
 PURPOSES = ("release", "benchmark")

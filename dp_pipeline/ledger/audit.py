@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
+from dp_pipeline.config.amounts import NANO, epsilon_text, nano_epsilon
+from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.ledger.account import LIMITS, Account
 from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, counted, delta_of
 from dp_pipeline.ledger.state import merged
-from dp_pipeline.spec.amounts import NANO, epsilon_text, nano_epsilon
-from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 _EVERYWHERE = ""
 """In the place of a window: what counts in all of them."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
+from dp_pipeline.config.amounts import NANO, PURE, Currency
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, float_text
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.state import Block, Population
-from dp_pipeline.spec.amounts import NANO, PURE, Currency
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, float_text
 
 
 @dataclass(frozen=True)

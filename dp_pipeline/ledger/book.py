@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from dp_pipeline.config.errors import Damaged, PipelineError
 from dp_pipeline.ledger.head import FORMAT, Head, Tip
-from dp_pipeline.spec.errors import Damaged, PipelineError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

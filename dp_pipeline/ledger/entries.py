@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dp_pipeline.spec.amounts import PURE, Currency
-from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline.config.amounts import PURE, Currency
+from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 
 
 def require_line(text: str, *, of: str) -> None:

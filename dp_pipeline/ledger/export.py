@@ -16,6 +16,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, insert, select
 
+from dp_pipeline.config.amounts import NANO, epsilon_text
+from dp_pipeline.config.errors import Damaged, PipelineError
 from dp_pipeline.files import sync
 from dp_pipeline.ledger import journal
 from dp_pipeline.ledger.audit import Audit
@@ -26,8 +28,6 @@ from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.ledger.postgres import PostgresStore
 from dp_pipeline.ledger.sqlite import MOVED, SqliteStore
 from dp_pipeline.ledger.view import read_state
-from dp_pipeline.spec.amounts import NANO, epsilon_text
-from dp_pipeline.spec.errors import Damaged, PipelineError
 
 COLUMNS = (
     "date",

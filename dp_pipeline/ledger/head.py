@@ -30,14 +30,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from dp_pipeline import files
-from dp_pipeline.ledger.entries import Charge, SpendRow
-from dp_pipeline.spec.errors import (
+from dp_pipeline.config.errors import (
     Damaged,
     PipelineError,
     bounded_bytes,
     follow_links,
     system_line,
 )
+from dp_pipeline.ledger.entries import Charge, SpendRow
 
 GENESIS: Final = "0" * 64
 """The hash before the first row."""

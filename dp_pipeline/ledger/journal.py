@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.ledger.entries import SpendRow
 from dp_pipeline.ledger.head import Draft, Row, Tip, canonical, digest
-from dp_pipeline.spec.errors import Damaged
 
 _LEAST = "nano_epsilon >= 0"
 CHARGES: Final = f"CHECK ({_LEAST})"

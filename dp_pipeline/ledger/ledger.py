@@ -8,6 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dp_pipeline.config.amounts import NANO
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.ledger import head, reservation
 from dp_pipeline.ledger import reservation as claims
 from dp_pipeline.ledger.account import Account
@@ -17,8 +19,6 @@ from dp_pipeline.ledger.entries import Charge, Entry, require_key, require_line
 from dp_pipeline.ledger.head import Draft, Head, Tip
 from dp_pipeline.ledger.reservation import Reservation
 from dp_pipeline.ledger.sqlite import SqliteStore
-from dp_pipeline.spec.amounts import NANO
-from dp_pipeline.spec.errors import Damaged
 
 if TYPE_CHECKING:
     from dp_pipeline.ledger.view import Page

@@ -20,13 +20,13 @@ from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
+from dp_pipeline.config.database import EXPECTED_DRIVER, has_driver
+from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.ledger.book import LEDGER_VARIABLE, StillHeld, require_format
 from dp_pipeline.ledger.entries import ReservationOver
 from dp_pipeline.ledger.guards import create_guards
 from dp_pipeline.ledger.head import FORMAT, Tip, file_errors, locked, private_folder, sweep_locks
 from dp_pipeline.ledger.journal import create_tables, newest, write_seal
-from dp_pipeline.spec.database import EXPECTED_DRIVER, has_driver
-from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
 
 DRIVER = "postgresql+psycopg2"
 """Said outright: SQLAlchemy 2.1 takes a bare ``postgresql`` for another driver than 2.0."""

@@ -25,7 +25,7 @@ it is refused without a reason as well: its exact numbers are already known, so
 the lifetime ε on the release's card would be untrue. With a reason the rows
 written to that source from now on are protected, as the last line demands.
 
-What is the same source is said in ``spec/source.py``: other spellings of it, a folder and what
+What is the same source is said in ``config/source.py``: other spellings of it, a folder and what
 lies in it, a hard link. What a data set is called is held like a source: a file that comes to name
 another population needs a reason too.
 """
@@ -36,14 +36,14 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+from dp_pipeline.config.amounts import NANO, Currency, delta_text, epsilon_text
+from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.config.source import first_overlap, shown_name
 from dp_pipeline.ledger import entries
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.audit import balances
 from dp_pipeline.ledger.book import Book, StillHeld
 from dp_pipeline.ledger.head import Draft
-from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
-from dp_pipeline.spec.errors import Damaged, DeclarationError
-from dp_pipeline.spec.source import first_overlap, shown_name
 
 if TYPE_CHECKING:
     from dp_pipeline.ledger.view import Page, View

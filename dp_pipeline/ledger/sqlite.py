@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from dp_pipeline.config.errors import Damaged, PipelineError, with_remedy
 from dp_pipeline.files import sync, temporary_folder
 from dp_pipeline.ledger.book import StillHeld, require_format
 from dp_pipeline.ledger.head import (
@@ -19,7 +20,6 @@ from dp_pipeline.ledger.head import (
     private_folder,
     sweep_locks,
 )
-from dp_pipeline.spec.errors import Damaged, PipelineError, with_remedy
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

@@ -27,10 +27,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.ledger.account import LIMITS, Account
 from dp_pipeline.ledger.entries import CHARGING, blocks_of, counted, delta_of
 from dp_pipeline.ledger.head import canonical
-from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 
 class Record(Protocol):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, delete, insert
 
+from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.book import Book
 from dp_pipeline.ledger.entries import (
@@ -29,7 +30,6 @@ from dp_pipeline.ledger.guards import create_guards, drop_guards
 from dp_pipeline.ledger.head import Chain, Draft, Row, Tip, canonical
 from dp_pipeline.ledger.journal import entries, moment, rows, spends, state, stored_bytes, write
 from dp_pipeline.ledger.state import Population, State
-from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
 SHORTEST = 16

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection, TextClause, delete, insert, select, update
 
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.ledger import journal
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.balance import Balance, balance_of, no_account
@@ -16,7 +17,6 @@ from dp_pipeline.ledger.entries import CHARGING, Entry, entry_from
 from dp_pipeline.ledger.head import Draft, Row, Tip, digest
 from dp_pipeline.ledger.journal import ENDED, RESERVED, entries, state
 from dp_pipeline.ledger.state import Held, Place, State
-from dp_pipeline.spec.errors import Damaged
 
 _VERIFY = "`dp-pipeline budget verify` says where"
 

@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.equivalence_classes import class_ids
-from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.errors import DeclarationError, one_of
 
 Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (rows,), whole numbers below the attribute's size."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.errors import DeclarationError
 
 _BLOCK_CELLS = 1 << 20
 

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dp_pipeline.spec.encoding import FloatArray
+from dp_pipeline.config.encoding import FloatArray
 
 MOST_PAIRS = 2000
 """Pairs of attributes that a distance is averaged over at most."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from dp_pipeline.config.amounts import NANO, PURE, nano_epsilon
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError, one_of
+from dp_pipeline.config.parameters import Registry, from_text
 from dp_pipeline.models.base import Model, declared_guarantee, price
-from dp_pipeline.spec.amounts import NANO, PURE, nano_epsilon
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError, one_of
-from dp_pipeline.spec.parameters import Registry, from_text
 
 MODELS: Registry[type[Model]] = Registry(
     "dp_pipeline.models",

@@ -13,17 +13,17 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.release.accountant import Accountant, Spend
-from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.release.clusters import Clusters, Tables
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.spec.parameters import choice
+from dp_pipeline.results.accountant import Accountant, Spend
+from dp_pipeline.results.class_table import ClassTable
+from dp_pipeline.results.clusters import Clusters, Tables
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 Released = Clusters | SyntheticTable | ClassTable
 

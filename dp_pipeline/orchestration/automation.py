@@ -17,20 +17,20 @@ from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.clock import DAY
+from dp_pipeline.config.dataset import DatasetSpec, Publication
+from dp_pipeline.config.errors import BudgetExceeded
+from dp_pipeline.config.windows import TEMPLATE, Windows
 from dp_pipeline.orchestration import jobs
 from dp_pipeline.orchestration.common import Pipeline, PipelineResource, partition_key
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.outcome import is_prepared, is_run_dry, published_windows
-from dp_pipeline.publish.run_options import RunOptions
-from dp_pipeline.publish.run_plan import plan_run
 from dp_pipeline.raw.ingest import SourceStamp, source_digest, source_stamp
 from dp_pipeline.raw.snapshot import current_snapshot
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.clock import DAY
-from dp_pipeline.spec.dataset import DatasetSpec, Publication
-from dp_pipeline.spec.errors import BudgetExceeded
-from dp_pipeline.spec.windows import TEMPLATE, Windows
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.outcome import is_prepared, is_run_dry, published_windows
+from dp_pipeline.releases.run_options import RunOptions
+from dp_pipeline.releases.run_plan import plan_run
 
 Answer = dg.RunRequest | dg.SkipReason
 

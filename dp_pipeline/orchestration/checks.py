@@ -17,6 +17,8 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.ledger import Balance
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.orchestration.metadata import (
@@ -26,17 +28,15 @@ from dp_pipeline.orchestration.metadata import (
     kind_metadata,
     number,
 )
-from dp_pipeline.publish.domain_release import DomainRelease
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.k_anonymous_tables import keeps_guarantee, measured
-from dp_pipeline.publish.publish import Published
-from dp_pipeline.publish.release import Release
-from dp_pipeline.publish.replay import require_remade, require_whole
-from dp_pipeline.release.accountant import EXPONENTIAL, ROUNDED_UP
-from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.releases.domain_release import DomainRelease
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.k_anonymous_tables import keeps_guarantee, measured
+from dp_pipeline.releases.publish import Published
+from dp_pipeline.releases.release import Release
+from dp_pipeline.releases.replay import require_remade, require_whole
 from dp_pipeline.reporting.plausibility import DOUBTFUL, bundle_warnings, noisy_total
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import PipelineError
+from dp_pipeline.results.accountant import EXPONENTIAL, ROUNDED_UP
+from dp_pipeline.results.bundle import Bundle
 
 WHOLE = "bundle_is_whole"
 REPLAY = "replay_equals_payload"

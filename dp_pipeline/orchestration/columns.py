@@ -13,16 +13,16 @@ from typing import Any
 import dagster as dg
 import numpy as np
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import COORDINATE_BITS
 from dp_pipeline.models.base import Model, clustering_columns
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.models.tables.dp_kjig import DpKjig
 from dp_pipeline.raw.prepare import CLIPPED, bit_names
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.synthetic_table import decoded
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.encoding import COORDINATE_BITS
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.synthetic_table import decoded
 
 SCHEMA, LINEAGE = "dagster/column_schema", "dagster/column_lineage"
 

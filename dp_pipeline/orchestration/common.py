@@ -20,20 +20,20 @@ from typing import Literal
 
 import dagster as dg
 
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, PipelineError, system_error
+from dp_pipeline.config.parameters import texts_of
+from dp_pipeline.config.windows import WindowKind, Windows
 from dp_pipeline.files import private_files
 from dp_pipeline.models import build_model
-from dp_pipeline.publish.domain_release import DomainRelease
-from dp_pipeline.publish.home import Home, find_home, noise_name
-from dp_pipeline.publish.k_anonymous_release import declared_k_anonymity, declared_method
-from dp_pipeline.publish.outcome import is_prepared
-from dp_pipeline.publish.release import Release, code_version, digest_of
-from dp_pipeline.publish.run_options import RunOptions, require_span
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, PipelineError, system_error
-from dp_pipeline.spec.parameters import texts_of
-from dp_pipeline.spec.windows import WindowKind, Windows
+from dp_pipeline.releases.domain_release import DomainRelease
+from dp_pipeline.releases.home import Home, find_home, noise_name
+from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity, declared_method
+from dp_pipeline.releases.outcome import is_prepared
+from dp_pipeline.releases.release import Release, code_version, digest_of
+from dp_pipeline.releases.run_options import RunOptions, require_span
+from dp_pipeline.results.bundle import Bundle
 
 _RANGE = "dagster/asset_partition_range"
 _TAGS = ("dagster/partition", f"{_RANGE}_start", f"{_RANGE}_end")
@@ -75,7 +75,7 @@ def window_partitions(windows: Windows) -> dg.TimeWindowPartitionsDefinition:
 def partition_key(windows: Windows, name: str) -> str:
     """How Dagster calls a window.
 
-    >>> from dp_pipeline.spec.clock import Clock
+    >>> from dp_pipeline.config.clock import Clock
     >>> partition_key(Windows("at", "week", Clock("timestamp"), "2026-W01"), "2026-W03")
     '2026-W03-1'
     """
@@ -337,7 +337,7 @@ CODE_TAG = "dagster/code_version"
 
 def raw_code(spec: DatasetSpec) -> str:
     """Of a stage that prepares rows: the code that reads and prepares, and what is declared."""
-    return digest_of(code_version(("raw", "spec")), spec.digest)
+    return digest_of(code_version(("config", "raw")), spec.digest)
 
 
 def checking_code(spec: DatasetSpec) -> str:

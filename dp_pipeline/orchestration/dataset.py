@@ -14,6 +14,8 @@ from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import Refusals, refused_alone
 from dp_pipeline.orchestration import common
 from dp_pipeline.orchestration.automation import schedules_of, sensors_of
 from dp_pipeline.orchestration.checks import (
@@ -27,23 +29,21 @@ from dp_pipeline.orchestration.jobs import jobs_of
 from dp_pipeline.orchestration.metadata import line_table, raw_metadata, release_metadata
 from dp_pipeline.orchestration.release_assets import release_assets
 from dp_pipeline.orchestration.renewal import renewal_sensor
-from dp_pipeline.publish.account import claiming, open_population, require_snapshot
-from dp_pipeline.publish.domain_release import (
+from dp_pipeline.raw import prepare, validate
+from dp_pipeline.raw.expectations import expectations_of
+from dp_pipeline.raw.ingest import INGESTED, ingest
+from dp_pipeline.raw.stages import public_rows
+from dp_pipeline.releases.account import claiming, open_population, require_snapshot
+from dp_pipeline.releases.domain_release import (
     NAME,
     DomainRelease,
     found_lines,
     publish_domain,
     with_discovered,
 )
-from dp_pipeline.publish.home import engine_name
-from dp_pipeline.publish.release import not_dp_beside
-from dp_pipeline.publish.release_text import describe, write_card
-from dp_pipeline.raw import prepare, validate
-from dp_pipeline.raw.expectations import expectations_of
-from dp_pipeline.raw.ingest import INGESTED, ingest
-from dp_pipeline.raw.stages import public_rows
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import Refusals, refused_alone
+from dp_pipeline.releases.home import engine_name
+from dp_pipeline.releases.release import not_dp_beside
+from dp_pipeline.releases.release_text import describe, write_card
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 

@@ -15,16 +15,16 @@ import yaml
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 
-from dp_pipeline.files import close_folders, locked, make_private
-from dp_pipeline.ledger.postgres import place, postgres_url
-from dp_pipeline.publish.home import Home, find_workspace
-from dp_pipeline.spec.errors import (
+from dp_pipeline.config.errors import (
     DeclarationError,
     PipelineError,
     bounded_bytes,
     follow_links,
     system_line,
 )
+from dp_pipeline.files import close_folders, locked, make_private
+from dp_pipeline.ledger.postgres import place, postgres_url
+from dp_pipeline.releases.home import Home, find_workspace
 
 STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
 _FOLDER_VARIABLE = "DAGSTER_HOME"

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import dagster as dg
 
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec, Publication
+from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.models import build_model, price_of_everything
 from dp_pipeline.models.base import declared_guarantee, price
 from dp_pipeline.orchestration.instance import code_location
-from dp_pipeline.publish.domain_release import NAME
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.export import publications_of
-from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.raw.ingest import is_watchable
 from dp_pipeline.raw.prepare import stages_of
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec, Publication
-from dp_pipeline.spec.errors import PipelineError
+from dp_pipeline.releases.domain_release import NAME
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.export import publications_of
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 
 
 def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]

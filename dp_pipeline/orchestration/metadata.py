@@ -16,15 +16,15 @@ from pathlib import Path
 import dagster as dg
 import numpy as np
 
+from dp_pipeline.config.amounts import NANO, Currency, delta_text, epsilon_text
+from dp_pipeline.config.windows import Windows
 from dp_pipeline.ledger import Balance, Ledger
 from dp_pipeline.metrics.marginals import MOST_COMPARED
-from dp_pipeline.publish.k_anonymous_tables import TableFacts
-from dp_pipeline.publish.publish import Published
-from dp_pipeline.publish.release import Release
-from dp_pipeline.publish.shelf import Shelved
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import LEARNED, Bundle
-from dp_pipeline.release.clusters import rows_in_batches
+from dp_pipeline.releases.k_anonymous_tables import TableFacts
+from dp_pipeline.releases.publish import Published
+from dp_pipeline.releases.release import Release
+from dp_pipeline.releases.shelf import Shelved
 from dp_pipeline.reporting.figures import (
     BudgetHistory,
     Picture,
@@ -40,8 +40,8 @@ from dp_pipeline.reporting.text import (
     plain,
     question_words,
 )
-from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
-from dp_pipeline.spec.windows import Windows
+from dp_pipeline.results.bundle import LEARNED, Bundle
+from dp_pipeline.results.clusters import rows_in_batches
 
 Metadata = dict[str, dg.MetadataValue]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.models import build_model
 from dp_pipeline.orchestration import common
 from dp_pipeline.orchestration.checks import (
@@ -28,18 +29,17 @@ from dp_pipeline.orchestration.metadata import (
     release_metadata,
     shelf_metadata,
 )
-from dp_pipeline.publish.account import limits_word
-from dp_pipeline.publish.domain_release import with_discovered
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.export import publications_of
-from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.publish.outcome import write_comparison, write_evaluation, write_pointer
-from dp_pipeline.publish.publish import publish
-from dp_pipeline.publish.release import Release, not_dp_beside, program_code
-from dp_pipeline.publish.release_text import describe, write_card
-from dp_pipeline.publish.shelf import shelve
 from dp_pipeline.raw.prepare import stages_of
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases.account import limits_word
+from dp_pipeline.releases.domain_release import with_discovered
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.export import publications_of
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.releases.outcome import write_comparison, write_evaluation, write_pointer
+from dp_pipeline.releases.publish import publish
+from dp_pipeline.releases.release import Release, not_dp_beside, program_code
+from dp_pipeline.releases.release_text import describe, write_card
+from dp_pipeline.releases.shelf import shelve
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 

@@ -15,11 +15,11 @@ from typing import Any
 import dagster as dg
 from dagster import DagsterRun, DagsterRunStatus
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.jobs import jobs_of, report_job_name
 from dp_pipeline.orchestration.release_assets import KINDS
-from dp_pipeline.publish.export import publications_of
-from dp_pipeline.publish.release import Release
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases.export import publications_of
+from dp_pipeline.releases.release import Release
 
 SENSOR = "renewed_reports"
 SECONDS = 60

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dp_pipeline.publish.account import open_population
-from dp_pipeline.publish.domain_release import NAME, charged_for_domain
-from dp_pipeline.publish.outcome import is_prepared, report_stands, stands
-from dp_pipeline.publish.run_options import RunOptions
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.publish.run_result import RunResult
+from dp_pipeline.config.amounts import NANO
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.raw.prepare import stages_of
-from dp_pipeline.spec.amounts import NANO
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import PipelineError
+from dp_pipeline.releases.account import open_population
+from dp_pipeline.releases.domain_release import NAME, charged_for_domain
+from dp_pipeline.releases.outcome import is_prepared, report_stands, stands
+from dp_pipeline.releases.run_options import RunOptions
+from dp_pipeline.releases.run_plan import plan_run
+from dp_pipeline.releases.run_result import RunResult
 
 if TYPE_CHECKING:
     import dagster as dg

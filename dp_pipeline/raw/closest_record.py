@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.metrics.marginals import MOST_PLACES
-from dp_pipeline.spec.encoding import IntArray
 
 _BUCKETS = 1 << 16
 _SPREAD = np.uint16(40503)

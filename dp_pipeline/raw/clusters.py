@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline.raw.workers import Each, Result, Task, engine_of, in_threads
-from dp_pipeline.spec.errors import DeclarationError, PipelineError
 
 _LOOPBACK = "127.0.0.1"
 

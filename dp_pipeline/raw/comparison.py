@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.encoding import IntArray, Names
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.marginals import MOST_COMPARED
 from dp_pipeline.raw.counters.tables import count_plan, held_tables, is_fusible, plan
-from dp_pipeline.spec.encoding import IntArray, Names
-from dp_pipeline.spec.errors import DeclarationError
 
 Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (rows,), whole numbers below the attribute's size."""

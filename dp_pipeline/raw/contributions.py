@@ -24,12 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import siphash
 from dp_pipeline.raw.siphash import Words
 from dp_pipeline.raw.values import REAL, TEXT, WHOLE, kind_of, type_word
 from dp_pipeline.raw.workers import write_tables
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import DeclarationError
 
 _PURPOSE = b"contribution 2\0"
 """Keeps these digests apart from every other use of the population's key."""

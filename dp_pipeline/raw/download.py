@@ -24,13 +24,13 @@ from urllib.parse import urljoin, urlsplit
 from urllib3 import BaseHTTPResponse, PoolManager
 from urllib3.exceptions import HTTPError, NewConnectionError, SSLError, TimeoutError
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import dataset_files
+from dp_pipeline.config.errors import SourceError
+from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, Source
+from dp_pipeline.config.url import EXPECTED_URL, is_allowed_url, shown_url
 from dp_pipeline.files import make_private
 from dp_pipeline.raw.snapshot import write_private
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import dataset_files
-from dp_pipeline.spec.errors import SourceError
-from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE, Source
-from dp_pipeline.spec.url import EXPECTED_URL, is_allowed_url, shown_url
 
 IDLE_SECONDS = 30.0
 """The longest that a server may be silent."""

@@ -21,6 +21,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.dataset import DatasetSpec, Target
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.files import one_thread
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
 from dp_pipeline.metrics.classification import Method, misclassification, train
@@ -30,11 +34,7 @@ from dp_pipeline.raw.closest_record import distance_to_closest_record
 from dp_pipeline.raw.comparison import estimated_distances
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private
 from dp_pipeline.raw.stages import prepared_codes, read_stage
-from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.spec.dataset import DatasetSpec, Target
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.class_table import ClassTable
 
 COMPARED_WAYS = (2, 3, 5, 6)
 """Sizes of the marginals whose average distance is stated, as in the papers."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from dp_pipeline.spec.dataset import DatasetSpec, DeclaredExpectation
-from dp_pipeline.spec.domain import Attribute
+from dp_pipeline.config.dataset import DatasetSpec, DeclaredExpectation
+from dp_pipeline.config.domain import Attribute
 
 PERSON = "person id"
 """How the column that names the person is called beside attributes; no attribute has a space."""

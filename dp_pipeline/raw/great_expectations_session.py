@@ -29,6 +29,11 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.config.database import has_driver
+from dp_pipeline.config.dataset import Argument, DatasetSpec
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import FloatArray, IntArray, Levels
+from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.files import temporary_folder
 from dp_pipeline.raw.expectations import (
     PERSON,
@@ -56,11 +61,6 @@ from dp_pipeline.raw.values import (
     texts,
 )
 from dp_pipeline.raw.workers import Each
-from dp_pipeline.spec.database import has_driver
-from dp_pipeline.spec.dataset import Argument, DatasetSpec
-from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Levels
-from dp_pipeline.spec.errors import PipelineError
 
 _TYPES: dict[Rule, str] = {
     "exists": "expect_column_to_exist",

@@ -25,6 +25,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dp_pipeline
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared
+from dp_pipeline.config.source import FILES, Source, sha256_name
+from dp_pipeline.config.windows import now
 from dp_pipeline.files import sweep
 from dp_pipeline.raw.download import Located, forget_downloads, located
 from dp_pipeline.raw.fingerprints import fingerprints_of
@@ -40,10 +44,6 @@ from dp_pipeline.raw.snapshot import (
 from dp_pipeline.raw.sources import parquet_batches, parquet_parts, parquet_tables, source_tables
 from dp_pipeline.raw.stages import Read, file_mark, stage_batches, store_parts
 from dp_pipeline.raw.values import have_time, in_window
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
-from dp_pipeline.spec.source import FILES, Source, sha256_name
-from dp_pipeline.spec.windows import now
 
 INGESTED = "ingested"
 """The stage that holds the rows as the source had them."""

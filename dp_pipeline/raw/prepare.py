@@ -29,6 +29,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.config.constraints import AllowedCells, Constraint
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import INVALID, Bins, IntArray
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.files import temporary_folder
 from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.contributions import Parts, PersonKeys, deal, kept_at_most, rows_of_part
@@ -54,11 +59,6 @@ from dp_pipeline.raw.values import (
     valid_numbers,
 )
 from dp_pipeline.raw.workers import Each, tables_made
-from dp_pipeline.spec.constraints import AllowedCells, Constraint
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import INVALID, Bins, IntArray
-from dp_pipeline.spec.errors import DeclarationError
 
 _ROWS_A_PART = 1 << 16
 
@@ -66,7 +66,7 @@ _ROWS_A_PART = 1 << 16
 def bit_names(attribute: Attribute) -> tuple[str, ...]:
     """``attribute=label`` of every cell, in code order.
 
-    >>> from dp_pipeline.spec.encoding import Levels
+    >>> from dp_pipeline.config.encoding import Levels
     >>> bit_names(Attribute("sex", "sex", "drop", cells=Levels(("f", "m"))))
     ('sex=f', 'sex=m')
     """

@@ -26,17 +26,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from dp_pipeline.config.clock import DAY, Clock, Signs
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import MISSING, Attribute, Domain
+from dp_pipeline.config.draft import FoundColumn, FoundKind
+from dp_pipeline.config.encoding import Coordinate, FloatArray, is_interval
+from dp_pipeline.config.errors import SourceError
+from dp_pipeline.config.source import Source
+from dp_pipeline.config.yaml_text import Value
 from dp_pipeline.raw.sources import parquet_parts, read_source
 from dp_pipeline.raw.sources.reading import NoHeader, OddFile, csv_columns
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
-from dp_pipeline.spec.clock import DAY, Clock, Signs
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import MISSING, Attribute, Domain
-from dp_pipeline.spec.draft import FoundColumn, FoundKind
-from dp_pipeline.spec.encoding import Coordinate, FloatArray, is_interval
-from dp_pipeline.spec.errors import SourceError
-from dp_pipeline.spec.source import Source
-from dp_pipeline.spec.yaml_text import Value
 
 Result = TypeVar("Result")
 

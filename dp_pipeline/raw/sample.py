@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import INVALID, FloatArray
 from dp_pipeline.raw.prepare import broken_rows
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import column_of, have_time, level_words, levels_of, missing, numbers_in
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.encoding import INVALID, FloatArray
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared
+from dp_pipeline.config.formats import FORMAT, require_format
 from dp_pipeline.files import locked, make_private, sync, write_whole
 from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
-from dp_pipeline.spec.formats import FORMAT, require_format
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST = "manifest.json"
@@ -71,7 +71,7 @@ def one_at_a_time(folder: Path) -> AbstractContextManager[None]:
 def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
     """What a snapshot is called: as asked, else by the calendar; of a window always by that first.
 
-    >>> from dp_pipeline.spec.discovery import find_spec
+    >>> from dp_pipeline.config.discovery import find_spec
     >>> snapshot_name(find_spec("trips"), "", date(2026, 11, 23))
     '2026-11-23'
     """

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
-from dp_pipeline.spec.errors import Damaged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dp_pipeline.spec.dataset import DatasetSpec
+    from dp_pipeline.config.dataset import DatasetSpec
 
 ROWS_A_BATCH = 1 << 20
 """Rows that are in memory together, where there are more."""

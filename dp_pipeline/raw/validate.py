@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.expectations import Expectation, expectations_of
 from dp_pipeline.raw.ingest import ingested_batches
 from dp_pipeline.raw.snapshot import Snapshot, anew, mark_validated
 from dp_pipeline.raw.workers import one_by_one
-from dp_pipeline.spec.dataset import DatasetSpec
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
 def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
     """One line that names the blocking expectations that failed, or None when none did.
 
-    >>> from dp_pipeline.spec.discovery import find_spec
+    >>> from dp_pipeline.config.discovery import find_spec
     >>> refusal(find_spec("trips"), ())
     """
     failed = [

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dp_pipeline.spec.clock import (
+from dp_pipeline.config.clock import (
     DAY,
     FIRST_SECOND,
     LAST_SECOND,
@@ -31,9 +31,9 @@ from dp_pipeline.spec.clock import (
     Function,
     Signs,
 )
-from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.encoding import INVALID, Bins, FloatArray, IntArray, Levels
-from dp_pipeline.spec.windows import Windows
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import INVALID, Bins, FloatArray, IntArray, Levels
+from dp_pipeline.config.windows import Windows
 
 Kind = Literal["text", "number", "time", "other"]
 

@@ -17,8 +17,8 @@ from typing import BinaryIO, Protocol, TypeVar
 
 import pyarrow as pa
 
+from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.files import write_whole
-from dp_pipeline.spec.errors import DeclarationError, one_of
 
 ENGINES = ("memory", "stream", "dask", "spark")
 

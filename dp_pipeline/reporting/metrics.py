@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.metrics.clustering import rcp
 from dp_pipeline.metrics.disclosure import DisclosureReport
 from dp_pipeline.metrics.marginals import MOST_COMPARED, MOST_PLACES
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.text import noisy_text, number_text
-from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.measurement import NoisyNumber
 
 RATIO_UNIT = "1 = without privacy"
 _HIGHER = "higher is better"

@@ -16,17 +16,17 @@ from math import comb
 
 import numpy as np
 
+from dp_pipeline.config.amounts import PURE
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.metrics.marginals import MOST_PAIRS
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyCounts, least_noisy
-from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.reporting.plausibility import DEVIATIONS, NoisyTotal
 from dp_pipeline.reporting.text import noisy_text, number_text
-from dp_pipeline.spec.amounts import PURE
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyCounts, least_noisy
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 SEEN = 2
 """Deviations of the noise that a distance must be above it before a model is blamed."""

@@ -11,7 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dp_pipeline.release.bundle import REFINES, Bundle
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.reporting.figures import Picture
 from dp_pipeline.reporting.metrics import (
     FIGURES,
@@ -24,8 +25,7 @@ from dp_pipeline.reporting.metrics import (
 from dp_pipeline.reporting.prices import Outlook, Prices, prices_of
 from dp_pipeline.reporting.releases import KAnonymousRelease, Level, ReportedRelease, Standing
 from dp_pipeline.reporting.rendering import render, write_page
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.bundle import REFINES, Bundle
 
 
 class Timeline(NamedTuple):

@@ -34,14 +34,14 @@ from math import sqrt
 
 import numpy as np
 
-from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, Spend
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.clusters import Tables
-from dp_pipeline.release.measurement import NoisyMarginal, variance
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.reporting.text import noisy_text, number_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import FloatArray
+from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, Spend
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.clusters import Tables
+from dp_pipeline.results.measurement import NoisyMarginal, variance
 
 DOUBTFUL = "What speaks against it"
 """The heading above warnings."""

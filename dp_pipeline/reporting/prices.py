@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.releases import PrivateRelease
 from dp_pipeline.reporting.text import cost_text
-from dp_pipeline.spec.dataset import DatasetSpec
 
 Prices = Mapping[Fraction, str]
 """ε as it was asked → what a release at it cost, in words."""

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dp_pipeline.config.encoding import Names
 from dp_pipeline.reporting.noisy_answers import MeasuredTable, named
 from dp_pipeline.reporting.rendering import render
 from dp_pipeline.reporting.text import noisy_text, number_text
-from dp_pipeline.spec.encoding import Names
 
 NOT_FOR_PUBLICATION = (
     "Computed from real rows, without noise: as sensitive as they are, and not for publication."

@@ -14,16 +14,16 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from dp_pipeline.config.dataset import WINDOW, DatasetSpec
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.ledger import Balance
-from dp_pipeline.release.bundle import ALLOWED, Bundle
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import QualityRow, bought_rows, sample_words, sort_rows
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.plausibility import bundle_warnings
 from dp_pipeline.reporting.quality import ComparedTable, QualityReport
 from dp_pipeline.reporting.text import number_text
-from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.bundle import ALLOWED, Bundle
 
 Level = Literal["epsilon", "k"]
 """What a release guarantees: an ε, or that no class has fewer than K rows."""

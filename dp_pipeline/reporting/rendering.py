@@ -17,10 +17,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.files import make_private, write_whole
 from dp_pipeline.reporting.metrics import measure_text, share_text
 from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain, times_text
-from dp_pipeline.spec.amounts import delta_text, epsilon_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

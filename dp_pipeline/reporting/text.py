@@ -22,9 +22,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.parameters import Parameter, fact_values
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.parameters import Parameter, fact_values
+from dp_pipeline.results.bundle import Bundle
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -19,7 +19,7 @@ from dp_pipeline.anonymity.partition import (
     TooFewRows,
 )
 from dp_pipeline.anonymity.ranking import fill
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError
 
 promises = st.builds(
     KAnonymityGuarantee,

@@ -14,7 +14,7 @@ from dp_pipeline.anonymity.kjig import DIVERSE_WAYS, WAYS
 from dp_pipeline.anonymity.label_lines import LinedRows
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows_of
 

@@ -15,8 +15,8 @@ from dp_pipeline.anonymity.method import Method, Ranking, Recoded
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate, evaluate_over
 from dp_pipeline.anonymity.ranking import InformationRanking
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.classification import SCORERS
-from dp_pipeline.spec.errors import DeclarationError
 
 EVERYTHING = KAnonymityGuarantee(k=0)
 each_protocol = pytest.mark.parametrize("protocol", ["nested", "paper"])

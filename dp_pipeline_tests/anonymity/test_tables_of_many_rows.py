@@ -7,9 +7,9 @@ import pytest
 
 from dp_pipeline.anonymity import build_method
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
-from dp_pipeline.publish import k_anonymous_tables as tables
-from dp_pipeline.release import clusters
-from dp_pipeline.release.clusters import LongColumns, Tables
+from dp_pipeline.releases import k_anonymous_tables as tables
+from dp_pipeline.results import clusters
+from dp_pipeline.results.clusters import LongColumns, Tables
 
 PEOPLE = CodedRows(
     (Column("age", ("young", "grown", "old"), ordered=True), Column("sex", ("f", "m"))),

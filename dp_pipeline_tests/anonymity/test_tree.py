@@ -14,8 +14,8 @@ from dp_pipeline.anonymity.boxes import BoxRecoding
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import from_text
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import from_text
 from dp_pipeline_tests.anonymity.boxes import tried
 from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows_of
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dp_pipeline.publish.home import Home
+from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.deploy.compose_file import FOLDER, composed, variables
 from dp_pipeline_tests.deploy.conftest import PASSWORDS
 from dp_pipeline_tests.orchestration.projects import RIDES, Project

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.publish.home import HOME_VARIABLE, find_home
+from dp_pipeline.releases.home import HOME_VARIABLE, find_home
 
 DELTA = Fraction(1, 10**9)
 ROW = ("one row", "add_remove")

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import PrivacyGuarantee
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.clusters import Clusters
 from dp_pipeline_tests.estimators.people import METHODS, VILLAGES, private, quiet_fit
 from dp_pipeline_tests.instruments import RecordingNoise
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.declared import declared_columns, domain_of, every_column
 from dp_pipeline.estimators.frames import features_of, numbers_of, stored
 from dp_pipeline.estimators.rows import declared_values, prepared_rows
 from dp_pipeline.raw.values import texts
-from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.estimators.households import NoClass
 
 NAN = float("nan")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.attribute_parser import Category, Moment, Numeric
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.estimators.declared import declared_columns
 from dp_pipeline.estimators.frames import UNKNOWN, text_of
-from dp_pipeline.spec.attribute_parser import Category, Moment, Numeric
-from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 
 SAME_LEVELS: list[Any] = [

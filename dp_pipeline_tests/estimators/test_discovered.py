@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dp_pipeline.config.errors import NotDiscovered
 from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.estimators.discovery import OF_KINDS
 from dp_pipeline.estimators.parameters import InvalidParameter
-from dp_pipeline.spec.errors import NotDiscovered
 
 SECRET = "hapaxlegomenon"
 COST = {"epsilon": "1", "delta": 1e-6}

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dp_pipeline.config.errors import NotDiscovered
 from dp_pipeline.estimators import PrivateKMeans
-from dp_pipeline.spec.errors import NotDiscovered
 from dp_pipeline_tests.estimators.people import private
 
 COST = {"epsilon": "0.5"}

@@ -17,9 +17,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans, PrivateSynthesizer, WeakSignal
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline_tests.estimators import households, people
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 from dp_pipeline_tests.estimators.people import BOX, VILLAGES, in_columns, private

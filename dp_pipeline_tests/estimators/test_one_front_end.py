@@ -17,17 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from dp_pipeline.config.attribute_parser import attribute_section
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.fields import refusals_of
+from dp_pipeline.config.source import Source
 from dp_pipeline.estimators.declared import declared_columns, domain_of
 from dp_pipeline.estimators.frames import features_of
 from dp_pipeline.estimators.rows import declared_values, prepared_rows
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.spec.attribute_parser import attribute_section
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.fields import refusals_of
-from dp_pipeline.spec.source import Source
 
 FLAGS = st.fixed_dictionaries({"nullable": st.booleans()})
 LEVELS = st.sampled_from([[0, 1, 2], ["0", "1", "b"], [0.5, 7, -1], ["a", "b"]])

@@ -12,12 +12,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
+from dp_pipeline.config.amounts import rho_of
+from dp_pipeline.config.errors import BudgetExceeded, NotDiscovered
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.gate.noise import ExactNoise, SeededNoise
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.publish.home import HOME_VARIABLE
-from dp_pipeline.spec.amounts import rho_of
-from dp_pipeline.spec.errors import BudgetExceeded, NotDiscovered
+from dp_pipeline.releases.home import HOME_VARIABLE
 from dp_pipeline_tests.estimators.conftest import ACCOUNTS, DELTA
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit

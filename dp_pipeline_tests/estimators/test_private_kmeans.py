@@ -20,7 +20,7 @@ from dp_pipeline.estimators.frames import numeric_features
 from dp_pipeline.estimators.private_estimator import WeakSignal
 from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.results.clusters import Clusters
 from dp_pipeline_tests.estimators.people import (
     AWKWARD,
     BOX,

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.amounts import rho_of
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.estimators.private_estimator import WeakSignal
 from dp_pipeline.estimators.synthetic_frames import marginal_frame
 from dp_pipeline.models.tables.privbayes import PrivBayes
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.amounts import rho_of
+from dp_pipeline.results.measurement import NoisyMarginal
 from dp_pipeline_tests.estimators.households import (
     CONCENTRATED,
     DECLARED,

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from sklearn.exceptions import NotFittedError
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Bins, Coordinate, Levels
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.publish.evaluate import Comparison
+from dp_pipeline.releases.evaluate import Comparison
 from dp_pipeline.reporting.quality import NOT_FOR_PUBLICATION
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
-from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.estimators.households import METHODS, VILLAGE, copier
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
 

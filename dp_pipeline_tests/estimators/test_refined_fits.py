@@ -18,17 +18,17 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
+from dp_pipeline.config.amounts import rho_of
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
 from dp_pipeline.estimators.declared import declared_columns, domain_of
 from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.gate.noise import ExactNoise
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models.tables.one_shot import OneShot
-from dp_pipeline.publish.home import HOME_VARIABLE, find_home
-from dp_pipeline.release.accountant import REFINED
-from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
-from dp_pipeline.spec.amounts import rho_of
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.releases.home import HOME_VARIABLE, find_home
+from dp_pipeline.results.accountant import REFINED
+from dp_pipeline.results.bundle import REFINED_FROM, REFINES, refinement_digest
 from dp_pipeline_tests.estimators.conftest import ACCOUNTS, DELTA
 from dp_pipeline_tests.estimators.households import (
     METHODS,

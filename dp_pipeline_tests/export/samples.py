@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.config.amounts import rho_of
+from dp_pipeline.config.clock import Clock, Spans
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.export.contents import write_contents
 from dp_pipeline.ledger import Balance
-from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Spend
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.measurement import NoisyMarginal, NoisyNumber
-from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.reporting.pages import card
 from dp_pipeline.reporting.releases import PrivateRelease, ReportedRelease
-from dp_pipeline.spec.amounts import rho_of
-from dp_pipeline.spec.clock import Clock, Spans
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
+from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.measurement import NoisyMarginal, NoisyNumber
+from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.reporting.samples import bundle, spec
 
 QUARTER = Fraction(1, 4)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.export.folder import files_of
 from dp_pipeline.reporting.pages import card
 from dp_pipeline.reporting.rendering import card_page, says_the_same
-from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.export.samples import STRANGE, exported, map_release, table_release
 from dp_pipeline_tests.orchestration.patients import PATIENTS
 from dp_pipeline_tests.reporting.samples import MARKUP, k_anonymous, spec

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.export.folder import files_of, replace_whole
-from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.export.samples import exported, map_release
 
 OF = {"dataset": "squares", "model": "eug_kmeans"}

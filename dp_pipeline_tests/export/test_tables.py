@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.export import tables
 from dp_pipeline.export.tables import FORMATS, has_missing, read_table, types_of, write_table
-from dp_pipeline.release.bundle import table_digest
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.bundle import table_digest
 from dp_pipeline_tests.export.samples import table_release
 
 TABLE = {

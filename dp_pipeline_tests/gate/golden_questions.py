@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from dp_pipeline.config.discovered import Discover
+from dp_pipeline.config.domain import Attribute, Domain, OneRow, Undeclared
+from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.gate.discovery import discover, discover_kinds
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.discovered import Discover
-from dp_pipeline.spec.domain import Attribute, Domain, OneRow, Undeclared
-from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import ONE, example_questions
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.populations import NOBODY

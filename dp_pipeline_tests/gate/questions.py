@@ -13,9 +13,9 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.quality import whole_parts
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import Gap, Independence, Purity, Score
-from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
-from dp_pipeline.release.measurement import SHARES
-from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.measurement import SHARES
+from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 from dp_pipeline_tests.populations import TOWN
 
 Question = Callable[..., object]

@@ -7,15 +7,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.metrics.auc import macro_auc
-from dp_pipeline.release.bit_classes import BitClasses, declared_bits
-from dp_pipeline.release.class_table import ClassPromise, ClassTable
-from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.domain import Domain
+from dp_pipeline.results.bit_classes import BitClasses, declared_bits
+from dp_pipeline.results.class_table import ClassPromise, ClassTable
+from dp_pipeline.results.measurement import NoisyNumber
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import loss_of_joining
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.amounts import Currency
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
 from dp_pipeline.gate.charge import Route
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import Independence
-from dp_pipeline.release.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, Accountant
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import Currency
-from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
+from dp_pipeline.results.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, Accountant
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import (
     ONE,
     PAIRS,

@@ -14,18 +14,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter, Sealed
-from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.gate.scores import Gap, Independence, Purity
-from dp_pipeline.release.accountant import LAPLACE, LINF, REFINED, Accountant
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import IntArray, Levels
-from dp_pipeline.spec.errors import (
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import IntArray, Levels
+from dp_pipeline.config.errors import (
     BoundaryViolation,
     BudgetExceeded,
     Damaged,
@@ -33,6 +24,15 @@ from dp_pipeline.spec.errors import (
     OtherQuestion,
     PipelineError,
 )
+from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter, Sealed
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
+from dp_pipeline.gate.scores import Gap, Independence, Purity
+from dp_pipeline.results.accountant import LAPLACE, LINF, REFINED, Accountant
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 from dp_pipeline_tests.gate.questions import ONE, QUESTIONS, Question, example_questions, people
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row

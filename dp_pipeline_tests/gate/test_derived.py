@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 
-from dp_pipeline.gate.scores import UNIT, Purity
-from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX
-from dp_pipeline.release.derived_attribute import DerivedAttribute
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import Currency
-from dp_pipeline.spec.errors import (
+from dp_pipeline.config.amounts import Currency
+from dp_pipeline.config.errors import (
     BoundaryViolation,
     BudgetExceeded,
     DeclarationError,
     OtherQuestion,
 )
+from dp_pipeline.gate.scores import UNIT, Purity
+from dp_pipeline.results.accountant import LAPLACE, NOISY_MAX
+from dp_pipeline.results.derived_attribute import DerivedAttribute
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import DERIVED, ONE, derivations, people
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, DerivingLoopCounter, LoopCounter, Row

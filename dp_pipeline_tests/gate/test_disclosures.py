@@ -9,13 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.release.accountant import Accountant, Disclosure
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError
+from dp_pipeline.results.accountant import Accountant, Disclosure
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
 

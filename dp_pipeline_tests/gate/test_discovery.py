@@ -13,6 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered import BETA, Discover, DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.domain import Attribute, Domain, OneRow, Undeclared
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, NoAnswer, NotDiscovered
 from dp_pipeline.gate.discovery import (
     bucket_edges,
     bucket_threshold,
@@ -23,13 +28,8 @@ from dp_pipeline.gate.discovery import (
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.gate.texts import unpacked
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
-from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, TRUNCATED_TEXTS, Accountant
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import BETA, Discover, DiscoveredAttribute, DiscoveredDomain
-from dp_pipeline.spec.domain import Attribute, Domain, OneRow, Undeclared
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, NoAnswer, NotDiscovered
+from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, TRUNCATED_TEXTS, Accountant
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 from dp_pipeline_tests.raw.written import KEY, written_spec
 

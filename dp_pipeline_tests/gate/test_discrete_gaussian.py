@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import samplers
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
 from dp_pipeline.gate.samplers import UniformIntegers, gaussian_noise
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import ALARM, fit, gaussian_cdf, same
 
 SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]

@@ -9,16 +9,16 @@ from functools import partial
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.gate import quality
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.metrics.auc import adjusted_rand, f_measure
-from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.results.clusters import Clusters, Synopsis
+from dp_pipeline.results.measurement import NoisyNumber
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import loss_of_joining
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row

@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import samplers as sampler
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise, float_at_least
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import ALARM, exponential_probabilities, fit_of_choices
 
 SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]

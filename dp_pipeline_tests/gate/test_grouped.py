@@ -11,17 +11,17 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.scores import UNIT, Gap, Independence
-from dp_pipeline.release.accountant import LAPLACE
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import Currency
-from dp_pipeline.spec.errors import (
+from dp_pipeline.config.amounts import Currency
+from dp_pipeline.config.errors import (
     BoundaryViolation,
     BudgetExceeded,
     DeclarationError,
     OtherQuestion,
 )
+from dp_pipeline.gate.scores import UNIT, Gap, Independence
+from dp_pipeline.results.accountant import LAPLACE
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import GROUPS, ONE, groupings, people
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, GroupedLoopCounter, LoopCounter, Row

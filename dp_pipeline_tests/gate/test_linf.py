@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import samplers
 from dp_pipeline.gate.mechanisms import MOST_LINF_SIZE, linf_scale, measure_linf
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
-from dp_pipeline.release.accountant import LINF, Spend
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.accountant import LINF, Spend
 from dp_pipeline_tests.gate.distributions import ALARM, fit
 
 SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.mechanisms import (
     choice_scale,
     choose,
@@ -27,7 +28,6 @@ from dp_pipeline.gate.mechanisms import (
     refine,
 )
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import (
     ALARM,
     exponential_probabilities,

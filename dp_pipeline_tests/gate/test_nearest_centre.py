@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.encoding import Coordinate
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.spec.encoding import Coordinate
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests import loops
 
 EDGE = 1 << 16

@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate import samplers
 from dp_pipeline.gate.noise import (
     MANY_CELLS,
@@ -29,8 +31,6 @@ from dp_pipeline.gate.noise import (
     noise_source,
 )
 from dp_pipeline.gate.samplers import UniformIntegers, geometric_noise, saturating_sum
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 from dp_pipeline_tests.gate.distributions import (
     ALARM,
     SCALES,

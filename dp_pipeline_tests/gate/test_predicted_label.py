@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate.rules import MOST_WEIGHT, PredictedLabel
 from dp_pipeline.metrics.classification import train
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter, Row
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.errors import BoundaryViolation, Damaged
 from dp_pipeline.gate.scores import UNIT, FScore, MutualInformation
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.errors import BoundaryViolation, Damaged
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import ONE, PAIRS
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.trees import pyramid
 from dp_pipeline.raw.counters.geometry import grid_counts
-from dp_pipeline.spec.errors import BoundaryViolation
 
 EDGE = 1 << 16
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp_pipeline.release.accountant import LAPLACE
+from dp_pipeline.results.accountant import LAPLACE
 from dp_pipeline_tests.gate.test_discovery import Same, run, spec_of
 from dp_pipeline_tests.instruments import RecordingNoise
 

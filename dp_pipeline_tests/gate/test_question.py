@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import OtherQuestion
 from dp_pipeline.gate import charge as questions
 from dp_pipeline.gate import curator
 from dp_pipeline.gate.charge import digest_of, question
-from dp_pipeline.release.accountant import LAPLACE, Spend
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.errors import OtherQuestion
+from dp_pipeline.results.accountant import LAPLACE, Spend
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.golden_questions import FILE, golden_questions
 from dp_pipeline_tests.gate.questions import ONE
 from dp_pipeline_tests.instruments import curator_over

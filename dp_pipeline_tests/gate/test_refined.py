@@ -15,19 +15,19 @@ import pytest
 from opendp import measurements
 from scipy import stats
 
+from dp_pipeline.config.amounts import PURE, Currency
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import IntArray, Levels
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
 from dp_pipeline.gate import noise as sources
 from dp_pipeline.gate import samplers
 from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.mechanisms import refine
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
 from dp_pipeline.raw.counters.fold import NobodysRows
-from dp_pipeline.release.accountant import LAPLACE, REFINED
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import PURE, Currency
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import IntArray, Levels
-from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
+from dp_pipeline.results.accountant import LAPLACE, REFINED
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.distributions import ALARM, fit
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE

@@ -10,14 +10,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline.gate import selection as candidates_file
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, FScore, Gap, Independence, MutualInformation, Score
 from dp_pipeline.gate.selection import LARGEST, Candidates, ScoreSession
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import ONE, PAIRS
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row

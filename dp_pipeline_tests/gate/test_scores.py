@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.scores import (
     UNIT,
     FScore,
@@ -22,7 +23,6 @@ from dp_pipeline.gate.scores import (
     Purity,
     Score,
 )
-from dp_pipeline.spec.errors import BoundaryViolation
 
 Table = NDArray[np.int64]
 SHAPE = (3, 4)

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import samplers as file
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
 from dp_pipeline.gate.samplers import UniformIntegers, sparse_laplace
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import ALARM, laplace_cdf
 
 COUNTS = (0, 3, 0, 1)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.amounts import Currency
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Levels
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate.counter import Sealed
-from dp_pipeline.release.accountant import LAPLACE
-from dp_pipeline.release.measurement import SparseTable
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import Currency
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Levels
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.results.accountant import LAPLACE
+from dp_pipeline.results.measurement import SparseTable
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import ONE, people
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter, Row

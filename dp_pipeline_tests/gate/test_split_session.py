@@ -15,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import trees
 from dp_pipeline.gate.charge import Route
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.noise import LARGEST_SCALE, SeededNoise, float_at_least
 from dp_pipeline.gate.trees import SplitSession, decay, split_scale
-from dp_pipeline.release.accountant import Spend, biased_splits
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.accountant import Spend, biased_splits
+from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.gate.distributions import ALARM, log_probability_of_splits
 from dp_pipeline_tests.gate.questions import people
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.dataset import Target
 from dp_pipeline.gate import quality
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
@@ -18,10 +19,9 @@ from dp_pipeline.gate.quality import private_quality, whole_parts
 from dp_pipeline.metrics.classification import LinearClassifier, misclassification, train
 from dp_pipeline.metrics.marginals import ways_of
 from dp_pipeline.raw.comparison import average_distance
-from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import Target
+from dp_pipeline.results.measurement import NoisyNumber
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import loss_of_joining
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row

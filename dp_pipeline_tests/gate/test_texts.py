@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dp_pipeline.config.amounts import rho_of
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise, root_at_least
 from dp_pipeline.gate.texts import (
     WEIGHT,
@@ -25,9 +27,7 @@ from dp_pipeline.gate.texts import (
     truncated,
     unpacked,
 )
-from dp_pipeline.release.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Accountant
-from dp_pipeline.spec.amounts import rho_of
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Accountant
 from dp_pipeline_tests.gate.distributions import ALARM, gaussian_cdf
 from dp_pipeline_tests.instruments import RecordingNoise
 

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.trees import TreeSession
-from dp_pipeline.release.accountant import TREE_PATHS
-from dp_pipeline.release.measurement import SHARES
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
+from dp_pipeline.results.accountant import TREE_PATHS
+from dp_pipeline.results.measurement import SHARES
+from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.gate.distributions import ALARM, fit
 from dp_pipeline_tests.instruments import SILENT, Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row

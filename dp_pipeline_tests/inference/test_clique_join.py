@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.inference.clique_join import join_cliques
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
-from dp_pipeline.release import derived_attribute
-from dp_pipeline.release.derived_attribute import rounded_counts
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results import derived_attribute
+from dp_pipeline.results.derived_attribute import rounded_counts
 from dp_pipeline_tests.inference.test_graph import graphs
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=80)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.encoding import Names
 from dp_pipeline.inference import consistency
 from dp_pipeline.inference.consistency import make_consistent, marginal_of, shared_sets, spread
-from dp_pipeline.spec.encoding import Names
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 

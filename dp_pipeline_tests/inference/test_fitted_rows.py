@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.discrete import dependent_rows, domain_of
 
 ROWS = 4000

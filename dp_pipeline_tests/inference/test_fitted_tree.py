@@ -9,11 +9,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.inference.fitted_tree import FittedTree
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.encoding import FloatArray
+from dp_pipeline.results.measurement import NoisyMarginal
 
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 4, "e": 2}
 TREES = {

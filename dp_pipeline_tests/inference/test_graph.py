@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.inference.junction_tree import (
     elimination_cliques,
     min_fill_order,
     triangulated_cliques,
 )
-from dp_pipeline.spec.errors import BoundaryViolation
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 FIGURE = ({1, 3, 5}, {2, 5}, {3, 4, 5}, {4, 5, 6})

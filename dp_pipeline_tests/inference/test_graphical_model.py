@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline_tests.release.small_models import Small, small_models, summed
+from dp_pipeline_tests.results.small_models import Small, small_models, summed
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.inference.test_graph import FIGURE, NAMES, fuzz, graphs
 
 FIGURE_SIZES = dict(zip(NAMES, (2, 2, 3, 3, 2, 2), strict=True))

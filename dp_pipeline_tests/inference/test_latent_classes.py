@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference import latent_classes
 from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel, doubt, fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.latent_classes import LatentClasses, fit_near_classes, missed
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
 
 NAMES = tuple("abcdefgh")
 SIZES = dict.fromkeys(NAMES, 2)

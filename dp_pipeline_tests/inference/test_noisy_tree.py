@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity, may_hold_rows, widths_away
-from dp_pipeline.release.trees import Prefixes
+from dp_pipeline.results.trees import Prefixes
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 sparsities = st.none() | st.builds(Sparsity, st.floats(0, 3), st.floats(0, 3))

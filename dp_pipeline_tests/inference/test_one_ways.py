@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.fitted_tree import OneWays, estimated_rows
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyMarginal, variance
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyMarginal, variance
 
 COLOUR, SMOKES = [500, 300, 200], [900, 100]
 fuzz = settings(derandomize=True, deadline=None, max_examples=50)

@@ -7,13 +7,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from dp_pipeline.config.constraints import AllowedCells
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import sample_network
 from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.paired_rows import PairedRows, fitted_chances
 from dp_pipeline.inference.structural_zeros import StructuralZeros
-from dp_pipeline.spec.constraints import AllowedCells
-from dp_pipeline.spec.encoding import IntArray
 
 ROWS = 20_000
 

@@ -13,7 +13,7 @@ import pytest
 
 from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
-from dp_pipeline_tests.release.small_models import model_over, summed
+from dp_pipeline_tests.results.small_models import model_over, summed
 
 mbi: Any = pytest.importorskip("mbi", reason="the extra pgm is not installed")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.inference.graphical_model import GraphicalModel, Projection
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline_tests.release.small_models import Small, covered_tables, small_models, summed
+from dp_pipeline_tests.results.small_models import Small, covered_tables, small_models, summed
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 

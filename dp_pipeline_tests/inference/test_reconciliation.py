@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.inference.consistency import TableEstimate, reconciled, variance_of
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.measurement import NoisyMarginal
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 Case = tuple[list[TableEstimate], dict[str, int]]

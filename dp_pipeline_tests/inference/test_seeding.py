@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.inference.kmeans import dense_seeds, spread_seeds, uniform_places
-from dp_pipeline.release.clusters import Synopsis
-from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.results.clusters import Synopsis
 
 BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0))
 CELLS = 4

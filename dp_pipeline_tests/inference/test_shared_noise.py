@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.inference.shared_noise import SharedNoise
-from dp_pipeline.release.measurement import NoiseRate
+from dp_pipeline.results.measurement import NoiseRate
 
 SIZES = {"a": 2, "b": 9, "c": 4, "d": 30}
 EPSILON, RHO = NoiseRate(concentrated=False, distance=1), NoiseRate(concentrated=True, distance=1)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.constraints import AllowedCells
 from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.fitted_tree import FittedRows, FittedTree, OneWays
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.constraints import AllowedCells
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyMarginal
 from dp_pipeline_tests.models.discrete import domain_of
 
 SIZES = {"a": 3, "b": 2, "c": 2}

@@ -13,7 +13,7 @@ from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.inference.table_growth import FIRST_STEPS, MOST_CELLS, TableGrowth
 from dp_pipeline.inference.table_sets import TableSearch
-from dp_pipeline.release.measurement import NoiseRate
+from dp_pipeline.results.measurement import NoiseRate
 from dp_pipeline_tests.inference.test_shared_noise import error as error_of
 
 ROWS = 10_000.0

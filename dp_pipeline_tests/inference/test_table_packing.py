@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.table_sets import one_way_noise, packed
-from dp_pipeline.release.measurement import NoiseRate
+from dp_pipeline.results.measurement import NoiseRate
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 Tables = tuple[tuple[str, ...], ...]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.junction_tree import triangulated_cliques
 from dp_pipeline.inference.table_sets import MOST_TABLE_CELLS, TableSearch, pair_noise
-from dp_pipeline.release.measurement import NoiseRate
+from dp_pipeline.results.measurement import NoiseRate
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 Tables = tuple[tuple[str, ...], ...]
@@ -209,7 +209,7 @@ def test_three_pairs_in_one_table_cost_less_than_three_tables() -> None:
 TIES = """
 from itertools import combinations
 import numpy as np
-from dp_pipeline.release.measurement import NoiseRate
+from dp_pipeline.results.measurement import NoiseRate
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.table_sets import TableSearch
 

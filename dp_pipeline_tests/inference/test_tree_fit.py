@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from dp_pipeline.inference.consistency import TableEstimate, reconciled
 from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline_tests.release.small_models import (
+from dp_pipeline_tests.results.small_models import (
     Names,
     Small,
     covered_tables,

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.inference import kmeans
 from dp_pipeline.inference.kmeans import cluster_synopsis
-from dp_pipeline.release.clusters import Synopsis
-from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.results.clusters import Synopsis
 
 BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0))
 

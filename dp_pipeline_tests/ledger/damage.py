@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
+from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.ledger import DeadRelease, Ledger
-from dp_pipeline.spec.errors import PipelineError
 from dp_pipeline_tests.ledger.population import account, charge, release
 
 PAGE = 512

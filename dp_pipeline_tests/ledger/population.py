@@ -13,8 +13,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from dp_pipeline.config.amounts import nano_epsilon
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
-from dp_pipeline.spec.amounts import nano_epsilon
 
 
 def account(

@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import BudgetExceeded
 from dp_pipeline.ledger import DeadRelease, Ledger
-from dp_pipeline.spec.errors import BudgetExceeded
 from dp_pipeline_tests.ledger.population import account, charge, spends
 
 CEILINGS = {"trips": "1", "adult": "0.3"}

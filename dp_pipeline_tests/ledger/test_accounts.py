@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
 from dp_pipeline.ledger import Account, Balance, Charge, Ledger, SpendRow
 from dp_pipeline.ledger.balance import this_month
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, charge, release
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, PipelineError
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.head import digest
 from dp_pipeline.ledger.sqlite import SqliteStore
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, PipelineError
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 
 COPY = "INSERT OR REPLACE INTO {0} SELECT * FROM {0} WHERE {1} = {2}"

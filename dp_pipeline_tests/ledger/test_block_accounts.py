@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from dp_pipeline.config.amounts import rho_of
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.audit import Audit
-from dp_pipeline.spec.amounts import rho_of
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, in_windows, release, weekly
 

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.entries import BLOCKS, DELTA
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.ledger.places import EVERYWHERE
 from dp_pipeline_tests.ledger.population import account, charge, in_windows, release, weekly
 

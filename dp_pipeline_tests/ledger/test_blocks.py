@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Charge, Ledger, journal
 from dp_pipeline.ledger.balance import Balance
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 

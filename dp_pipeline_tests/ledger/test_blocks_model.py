@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.entries import blocks_of
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import Child, in_windows, release, say, weekly
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded, Damaged
 from dp_pipeline.ledger import Account, Entry, Ledger
 from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.entries import BLOCKS, DELTA
 from dp_pipeline.ledger.state import Block, State
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged
 from dp_pipeline_tests.ledger.places import EVERYWHERE
 from dp_pipeline_tests.ledger.population import account, charge, in_windows, raw, release, weekly
 from dp_pipeline_tests.ledger.test_restoring import named

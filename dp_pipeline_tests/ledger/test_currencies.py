@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.amounts import NANO, PURE, Currency, epsilon_of, nano_epsilon, rho_of
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow, UnbalancedSpends
-from dp_pipeline.spec.amounts import NANO, PURE, Currency, epsilon_of, nano_epsilon, rho_of
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 
 BILLIONTH = Fraction(1, 10**9)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.journal import metadata
-from dp_pipeline.spec.errors import PipelineError
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 
 COLUMNS = [

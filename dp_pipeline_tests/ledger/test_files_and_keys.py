@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import Damaged, PipelineError
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.spec.errors import Damaged, PipelineError
 from dp_pipeline_tests.ledger.population import account, charge, release
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.source import first_overlap
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.source import first_overlap
 from dp_pipeline_tests.ledger.population import account
 
 FOLDER, FILE = "file:/data/rides", "file:/data/rides/2026/may.parquet"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import Damaged, PipelineError
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.head import Head, Tip
-from dp_pipeline.spec.errors import Damaged, PipelineError
 from dp_pipeline_tests.ledger.population import Child, account, charge, raw, release, say
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.head import locked, sweep_locks
-from dp_pipeline.spec.errors import PipelineError
 from dp_pipeline_tests.ledger.population import Child, charge, release, say
 
 

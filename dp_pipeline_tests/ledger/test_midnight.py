@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded
 from dp_pipeline.ledger import Account, Ledger, balance, journal
-from dp_pipeline.spec.errors import BudgetExceeded
 from dp_pipeline_tests.ledger.population import charge, release
 
 

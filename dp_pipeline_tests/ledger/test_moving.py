@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from dp_pipeline.cli import main
+from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.ledger import Ledger, export
 from dp_pipeline.ledger.export import move_to_server
 from dp_pipeline.ledger.head import Head
 from dp_pipeline.ledger.sqlite import MOVED
-from dp_pipeline.publish.home import Home
-from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 from dp_pipeline_tests.postgres_server import PostgresServer

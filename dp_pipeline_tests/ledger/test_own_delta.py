@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.entries import DELTA, Charge
 from dp_pipeline.ledger.state import State
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 

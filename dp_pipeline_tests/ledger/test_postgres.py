@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.ledger import Ledger, ReservationOver
 from dp_pipeline.ledger import postgres as module
 from dp_pipeline.ledger.head import Draft
 from dp_pipeline.ledger.postgres import PostgresStore, Sessions
-from dp_pipeline.publish.home import Home, find_home
-from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline.releases.home import Home, find_home
 from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
 from dp_pipeline_tests.ledger.test_restoring import WHY, junk, named

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.spec.errors import BudgetExceeded
 from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Ledger, balance, journal
 from dp_pipeline.ledger.account import Account
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 
 RAISE = {"reason": "second survey agreed on 2026-11-20", "by": "ana"}

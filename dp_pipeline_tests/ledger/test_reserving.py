@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded, Damaged
 from dp_pipeline.ledger import Charge, DeadRelease, Ledger, ReservationOver, UnbalancedSpends
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged
 from dp_pipeline_tests.ledger.places import EVERYWHERE
 from dp_pipeline_tests.ledger.population import account, charge, release, spends
 

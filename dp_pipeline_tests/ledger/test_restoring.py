@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp_pipeline.cli import main
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import DeadRelease, Ledger
 from dp_pipeline.ledger.export import exported
 from dp_pipeline.ledger.guards import guards_of
@@ -21,7 +22,6 @@ from dp_pipeline.ledger.journal import rows, stored_bytes, write
 from dp_pipeline.ledger.state import Held, State
 from dp_pipeline.ledger.state import Place as Sums
 from dp_pipeline.ledger.view import write_state
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 from dp_pipeline_tests.postgres_server import PostgresServer

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.source import Source, dataset_name
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.source import Source, dataset_name
 from dp_pipeline_tests.ledger.places import EVERYWHERE
 from dp_pipeline_tests.ledger.population import account
 

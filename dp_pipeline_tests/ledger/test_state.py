@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Ledger, journal
 from dp_pipeline.ledger.head import Draft
 from dp_pipeline.ledger.journal import ENDED, RESERVED, entries
 from dp_pipeline.ledger.state import State
 from dp_pipeline.ledger.view import read_state
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.damage import PAGE, SOURCE, SmallLedger, flips
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 

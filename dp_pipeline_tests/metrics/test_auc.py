@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.auc import auc, macro_auc
-from dp_pipeline.spec.errors import DeclarationError
 
 # Few different scores, so that most rows are tied with others.
 scored = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=30)

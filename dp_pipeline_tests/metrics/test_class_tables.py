@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.auc import adjusted_rand, class_table, f_measure
-from dp_pipeline.spec.errors import DeclarationError
 
 rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=30)
 each_metric = pytest.mark.parametrize("metric", [f_measure, adjusted_rand])

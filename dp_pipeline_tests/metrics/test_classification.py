@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics import classification
 from dp_pipeline.metrics.classification import (
     LinearClassifier,
@@ -16,7 +17,6 @@ from dp_pipeline.metrics.classification import (
     told,
     train,
 )
-from dp_pipeline.spec.errors import DeclarationError
 
 SIZES = {"a": 2, "b": 3}
 each_method = pytest.mark.parametrize("method", ["svm", "logistic"])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics import disclosure
 from dp_pipeline.metrics.disclosure import (
     DisclosureReport,
@@ -22,7 +23,6 @@ from dp_pipeline.metrics.disclosure import (
     risks,
 )
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
-from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.metrics.ward import (
     COLD,
     FLU,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics import equivalence_classes
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses, class_ids
-from dp_pipeline.spec.errors import DeclarationError
 
 tables = st.integers(0, 4).flatmap(
     lambda columns: st.lists(st.tuples(*[st.integers(0, 3)] * columns), min_size=1, max_size=30)

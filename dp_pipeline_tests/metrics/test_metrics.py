@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dp_pipeline.metrics
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.clustering import nearest_centres, nicv, rcp
-from dp_pipeline.spec.errors import DeclarationError
 
 coordinate = st.floats(-1e6, 1e6)
 

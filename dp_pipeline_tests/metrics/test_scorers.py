@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics import classification
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.classification import MOST_DIFFERENT_ROWS, SCORERS, scores
-from dp_pipeline.spec.errors import DeclarationError
 
 each_scorer = pytest.mark.parametrize("scorer", SCORERS)
 each_solver = pytest.mark.parametrize("scorer", ["logistic", "svm"])

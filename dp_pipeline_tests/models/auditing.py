@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.samplers import geometric_noise
 from dp_pipeline.models.base import Model, Released
-from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.results.accountant import LAPLACE, NOISY_MAX
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.populations import Row
 

@@ -11,13 +11,16 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.amounts import PURE, Currency
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, PrivacyGuarantee, Released, guarantee_of
 from dp_pipeline.models.clustering.base import Clustering
-from dp_pipeline.release.accountant import (
+from dp_pipeline.results.accountant import (
     EXPONENTIAL,
     GAUSSIAN,
     LAPLACE,
@@ -27,13 +30,10 @@ from dp_pipeline.release.accountant import (
     ROUNDED_UP,
     Spend,
 )
-from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.release.clusters import Clusters, Tables
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import PURE, Currency
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.results.class_table import ClassTable
+from dp_pipeline.results.clusters import Clusters, Tables
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.distributions import log_probability_of_splits
 from dp_pipeline_tests.gate.questions import people as populations
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Levels
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Levels
 
 
 def levels(**sizes: int) -> Domain:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
@@ -18,12 +20,10 @@ from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
 from dp_pipeline.models.clustering.moved_centres import part_of_the_spread
 from dp_pipeline.models.tables.independent import Independent
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
-from dp_pipeline.spec.encoding import FloatArray
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.clusters import Clusters, Synopsis
+from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 from dp_pipeline_tests.instruments import CheaperNoise
 
 WrongFit = Callable[[Curator, Fraction, Callable[..., Any]], Any]

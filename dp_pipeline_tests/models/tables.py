@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
+from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import Run
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.populations import AWKWARD

@@ -8,12 +8,12 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables import aim_like
 from dp_pipeline.models.tables.aim_like import AimLike
-from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX, Spend
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.accountant import EXPONENTIAL, NOISY_MAX, Spend
 from dp_pipeline_tests.models.contract import (
     Run,
     run,

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import UNIT, Gap
@@ -28,10 +29,9 @@ from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.models.tables.dp_kjig import DpKjig
 from dp_pipeline.models.tables.independent import Independent
-from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
+from dp_pipeline.results.class_table import ClassTable
+from dp_pipeline.results.clusters import Clusters
+from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.auditing import ALPHA, Experiment, certified_epsilon
 from dp_pipeline_tests.models.mutants import UnpaidLevels
 from dp_pipeline_tests.populations import NOBODY, ONE_PERSON, TEN_PEOPLE, TOWN, Row

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
-from dp_pipeline.release.clusters import Clusters, Tables
-from dp_pipeline.release.trees import BitTree, CountedBoxes, Prefixes, summed_boxes
-from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.results.clusters import Clusters, Tables
+from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes, summed_boxes
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.contract import Run, run
 from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter

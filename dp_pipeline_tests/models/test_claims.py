@@ -11,6 +11,9 @@ from typing import ClassVar
 import pytest
 
 from dp_pipeline import models
+from dp_pipeline.config.amounts import PURE, Currency, epsilon_of, rho_of
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.models import build_model, price_of_everything
 from dp_pipeline.models.base import (
     PrivacyGuarantee,
@@ -21,10 +24,7 @@ from dp_pipeline.models.base import (
 )
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
-from dp_pipeline.spec.amounts import PURE, Currency, epsilon_of, rho_of
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline_tests.spec.declarations import loaded
+from dp_pipeline_tests.config.declarations import loaded
 
 BILLIONTH = Fraction(1, 10**9)
 HALF, ONE = Fraction(1, 2), Fraction(1)

@@ -14,15 +14,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import Damaged, OtherQuestion
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, Independence
 from dp_pipeline.gate.selection import Candidates
 from dp_pipeline.models.base import Model, PrivacyGuarantee
-from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import Damaged, OtherQuestion
+from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.instruments import ForcedNoise
 from dp_pipeline_tests.models.contract import (
     check_budget,

@@ -9,15 +9,15 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dp_pipeline.config.constraint_parser import constraints_of
+from dp_pipeline.config.constraints import AllowedCells
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.constraint_parser import constraints_of
-from dp_pipeline.spec.constraints import AllowedCells
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import built, check_budget, check_loss, check_replay, run
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import table_of

@@ -9,16 +9,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Bins, Coordinate, Levels
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.dp_kjig import DpKjig
-from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX, Accountant
-from dp_pipeline.release.bit_classes import CLASS, DeclaredBit
-from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import texts_of
+from dp_pipeline.results.accountant import LAPLACE, NOISY_MAX, Accountant
+from dp_pipeline.results.bit_classes import CLASS, DeclaredBit
+from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import check_budget, check_loss, run
 from dp_pipeline_tests.models.discrete import counter_of, domain_of

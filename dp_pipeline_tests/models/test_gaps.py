@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.amounts import Currency
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.one_shot.gaps import GapQuestions, _InCube
 from dp_pipeline.models.tables.one_shot.plan import Plan
 from dp_pipeline.models.tables.one_shot.round import Round
-from dp_pipeline.spec.amounts import Currency
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 

@@ -8,12 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.parameters import texts_of
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.models.contract import Constant, Run, check_valid, run
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
 

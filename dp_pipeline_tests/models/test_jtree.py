@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
 from dp_pipeline.gate.scores import UNIT, Independence
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.tables import jtree
 from dp_pipeline.models.tables.jtree import JTree
-from dp_pipeline.release.accountant import NOISY_MAX
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.results.accountant import NOISY_MAX
 from dp_pipeline_tests.instruments import ForcedNoise
 from dp_pipeline_tests.models.contract import Run, run
 from dp_pipeline_tests.models.discrete import levels

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Coordinate, Levels
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.inference.earlier import EarlierTables, EarlierTree, smoothed
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.one_shot import OneShot
-from dp_pipeline.publish.roll_up import summed
-from dp_pipeline.release.clusters import Synopsis, Tables
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Coordinate, Levels
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.releases.roll_up import summed
+from dp_pipeline.results.clusters import Synopsis, Tables
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.instruments import ForcedNoise
 from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss, run
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of

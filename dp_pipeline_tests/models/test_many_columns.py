@@ -7,14 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Coordinate
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate.counter import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Coordinate
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.contract import built
 

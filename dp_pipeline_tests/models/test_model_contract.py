@@ -8,15 +8,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import OneRow, RowsOfPerson, distance
+from dp_pipeline.config.errors import Damaged, OtherQuestion
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model
 from dp_pipeline.models.clustering import htree_kmeans
-from dp_pipeline.release.accountant import NOISY_MAX
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.domain import OneRow, RowsOfPerson, distance
-from dp_pipeline.spec.errors import Damaged, OtherQuestion
+from dp_pipeline.results.accountant import NOISY_MAX
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import NoiseOfContent
 from dp_pipeline_tests.models import mutants
 from dp_pipeline_tests.models.contract import (

@@ -9,11 +9,11 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables.mst import Mst
-from dp_pipeline.release.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, NOISY_MAX
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, NOISY_MAX
+from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import (
     run,
 )

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.amounts import Currency
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.inference.table_sets import TableSearch
@@ -27,10 +29,8 @@ from dp_pipeline.models.tables.one_shot.plan import (
     MUCH_NOISE,
     Planning,
 )
-from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX
-from dp_pipeline.release.measurement import NoiseRate
-from dp_pipeline.spec.amounts import Currency
-from dp_pipeline.spec.encoding import FloatArray, Names
+from dp_pipeline.results.accountant import EXPONENTIAL, NOISY_MAX
+from dp_pipeline.results.measurement import NoiseRate
 from dp_pipeline_tests.models.contract import Run, check_valid, run
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.models.tables import table_of

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.discovery import discover
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import from_text, texts_of
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.models.base import planning_units
@@ -18,14 +21,11 @@ from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, tree_height
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
 from dp_pipeline.models.tables.independent import Independent
-from dp_pipeline.release.trees import Nodes
-from dp_pipeline.spec.discovery import discover
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import from_text, texts_of
+from dp_pipeline.results.trees import Nodes
+from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, LargeAnswers, built, run
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
-from dp_pipeline_tests.spec.declarations import loaded
 
 WRONG = {
     "endless k": ("eug_kmeans", {"k": "9" * 500}, "k: expected a whole number"),

@@ -8,15 +8,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.models.tables.one_shot import OneShot
-from dp_pipeline.release.accountant import LINF, NOISY_MAX, Accountant
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.accountant import LINF, NOISY_MAX, Accountant
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 from dp_pipeline_tests.models.contract import Run, privacy_loss
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of

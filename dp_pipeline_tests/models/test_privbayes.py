@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.models.base import guarantee_of
-from dp_pipeline.models.tables import privbayes
-from dp_pipeline.models.tables.privbayes import PrivBayes, grown_network
-from dp_pipeline.release.accountant import NOISY_MAX
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import (
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import (
     BoundaryViolation,
     BudgetExceeded,
     DeclarationError,
     OtherQuestion,
 )
+from dp_pipeline.models.base import guarantee_of
+from dp_pipeline.models.tables import privbayes
+from dp_pipeline.models.tables.privbayes import PrivBayes, grown_network
+from dp_pipeline.results.accountant import NOISY_MAX
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import ForcedNoise, curator_over
 from dp_pipeline_tests.models.contract import (
     check_loss,

@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import Model, PrivacyGuarantee, declared_guarantee, guarantee_of
@@ -17,11 +20,9 @@ from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.privbayes import PrivBayes
 from dp_pipeline.models.tables.privhd import PrivHd
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.results.accountant import LAPLACE, NOISY_MAX
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.models.contract import (
     check_budget,
@@ -30,7 +31,6 @@ from dp_pipeline_tests.models.contract import (
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, table_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter
-from dp_pipeline_tests.spec.declarations import loaded
 
 ONE = Fraction(1)
 VARIANTS = ("tuned", "published", "composed", "peeling")

@@ -9,11 +9,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
 from dp_pipeline.models.tables import priview
 from dp_pipeline.models.tables.priview import PriView
-from dp_pipeline.release.accountant import LAPLACE
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.results.accountant import LAPLACE
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.models.contract import run
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, node_around
 from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
+from dp_pipeline.results.clusters import Clusters
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, check_loss
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row

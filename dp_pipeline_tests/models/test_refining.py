@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.models import MODELS
@@ -16,11 +18,9 @@ from dp_pipeline.models.base import Coarse, Model, fit, guarantee_of
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.priview import PriView
-from dp_pipeline.release.accountant import LINF, NOISY_MAX, Accountant
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.accountant import LINF, NOISY_MAX, Accountant
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.models.base import Model
 from dp_pipeline.models.clustering.base import Clustering
-from dp_pipeline.spec.errors import DeclarationError, PipelineError
+from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.models.contract import check_valid, clustering_cases, run
 from dp_pipeline_tests.models.spaces import space, two_groups
-from dp_pipeline_tests.spec.declarations import loaded
 
 NAMES = [name for name, model in MODELS.items() if issubclass(model, Clustering)]
 CASES = clustering_cases()

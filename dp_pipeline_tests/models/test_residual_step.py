@@ -9,15 +9,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.models.clustering.moved_centres import (
     filled_up,
     move_as_many_as_can,
     move_by_residuals,
 )
-from dp_pipeline.release.clusters import Synopsis
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.results.clusters import Synopsis
 from dp_pipeline_tests.instruments import SILENT, Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.spaces import SIDES, Place, in_memory, place_in, space
 

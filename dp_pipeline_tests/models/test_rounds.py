@@ -15,8 +15,8 @@ from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import FoldCounter, Partial
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
 from dp_pipeline_tests.models.tables import wide
 

@@ -13,14 +13,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model
 from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
 from dp_pipeline.models.tables.independent import Independent
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.contract import built, check_valid, claimed, run
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, OtherQuestion
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.models.tables.jtree import JTree
@@ -19,7 +20,6 @@ from dp_pipeline.models.tables.privbayes import PrivBayes
 from dp_pipeline.models.tables.privhd import PrivHd
 from dp_pipeline.models.tables.priview import PriView
 from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, OtherQuestion
 from dp_pipeline_tests.models.contract import (
     check_budget,
     check_loss,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.samplers import expected_above_threshold
 from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.measurement import codes_of_keys, threshold_for
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.measurement import codes_of_keys, threshold_for
 from dp_pipeline_tests.gate.questions import ONE
 from dp_pipeline_tests.models.contract import Constant, run
 from dp_pipeline_tests.models.discrete import levels

@@ -7,14 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.inference.noisy_tree import Sparsity
 from dp_pipeline.models.clustering import htree_kmeans
 from dp_pipeline.models.clustering.htree_kmeans import GrownTree, GrowthPlan, grow
-from dp_pipeline.release.measurement import SHARES
-from dp_pipeline.release.trees import BitTree
-from dp_pipeline.spec.encoding import FloatArray
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.measurement import SHARES
+from dp_pipeline.results.trees import BitTree
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import from_text, texts_of
 from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.one_shot.plan import Workload
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import from_text, texts_of
+from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import run
 from dp_pipeline_tests.models.discrete import counter_of, domain_of
 

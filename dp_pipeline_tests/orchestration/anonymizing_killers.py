@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.ledger import Ledger, Reservation
-from dp_pipeline.publish import k_anonymous_release, publish
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases import k_anonymous_release, publish
 from dp_pipeline_tests.orchestration.killers import POINTS as OF_PUBLISHING
 from dp_pipeline_tests.orchestration.killers import die
 from dp_pipeline_tests.orchestration.patients import anonymized

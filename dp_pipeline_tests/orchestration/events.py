@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 
 CHARGED = "privacy/charged by this run"

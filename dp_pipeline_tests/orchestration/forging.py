@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dp_pipeline.publish.release import Release
-from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.releases.release import Release
+from dp_pipeline.results.bundle import Bundle
 
 
 def reseal(release: Release, folder: Path) -> Bundle:

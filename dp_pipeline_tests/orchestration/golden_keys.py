@@ -10,13 +10,13 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
+from dp_pipeline.config.parameters import texts_of
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.models import MODELS
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.spec.parameters import texts_of
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 
 FILE = Path(__file__).with_name("golden_keys.txt")
 _NOWHERE = Path("/nowhere")

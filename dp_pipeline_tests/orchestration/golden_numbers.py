@@ -19,22 +19,22 @@ from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import PipelineError
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.models import MODELS
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.home import Home, engine_name
-from dp_pipeline.publish.k_anonymous_release import coded_rows, declared_method
-from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.validate import validate
-from dp_pipeline.release.bundle import Tables, table_digest
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import PipelineError
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.home import Home, engine_name
+from dp_pipeline.releases.k_anonymous_release import coded_rows, declared_method
+from dp_pipeline.releases.k_anonymous_tables import k_anonymous_tables
+from dp_pipeline.results.bundle import Tables, table_digest
+from dp_pipeline.results.transcript import Transcript
 
 _KEY = bytes(32)
 

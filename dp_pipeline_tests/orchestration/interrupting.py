@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.publish.account import open_population
-from dp_pipeline.publish.publish import Published, publish
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import mark_validated
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.releases.account import open_population
+from dp_pipeline.releases.publish import Published, publish
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.projects import Project
 
 DAY = date(2026, 11, 22)

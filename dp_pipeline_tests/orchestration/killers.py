@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
 from dp_pipeline.ledger import Ledger, Reservation
-from dp_pipeline.publish import store
-from dp_pipeline.publish.publish import publish
-from dp_pipeline.release.transcript import AnswerCount
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases import store
+from dp_pipeline.releases.publish import publish
+from dp_pipeline.results.transcript import AnswerCount
 from dp_pipeline_tests.orchestration.projects import Project
 
 

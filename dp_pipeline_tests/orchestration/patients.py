@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
-from dp_pipeline.publish.account import open_population
-from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.publish.publish import Published, publish
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import mark_validated
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases.account import open_population
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.releases.publish import Published, publish
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
 
 PATIENTS: Declaration = {

@@ -16,8 +16,8 @@ import sqlalchemy
 from matplotlib.figure import Figure
 from sqlalchemy import event
 
+from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.orchestration.runner import execute
-from dp_pipeline.spec.errors import PipelineError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import WARM_SERVER
 

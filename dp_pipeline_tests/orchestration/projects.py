@@ -18,20 +18,20 @@ import yaml
 from click.testing import CliRunner
 
 from dp_pipeline.cli import main
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.instance import dagster_instance
 from dp_pipeline.orchestration.runner import execute
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.publish import Published, publish
-from dp_pipeline.publish.run_options import RunOptions
-from dp_pipeline.publish.run_result import ReleaseResult
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.publish import Published, publish
+from dp_pipeline.releases.run_options import RunOptions
+from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline_tests.orchestration.warm import OURS, Result, command, ended, start
 
 Declaration = Mapping[str, Any]

@@ -14,17 +14,17 @@ import pytest
 
 from dp_pipeline.anonymity.method import Recoded, Unchanged
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.config.dataset import DatasetSpec, KAnonymity
+from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
 from dp_pipeline.ledger import Ledger, Reservation
-from dp_pipeline.publish import evaluate as evaluating
-from dp_pipeline.publish import k_anonymous_release
-from dp_pipeline.publish.evaluate import evaluate
-from dp_pipeline.publish.k_anonymous_release import guarantee_for
-from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables, keeps_guarantee, measures_of
-from dp_pipeline.publish.publish import publish
 from dp_pipeline.raw.snapshot import forget_preparation
-from dp_pipeline.release.bundle import table_digest
-from dp_pipeline.spec.dataset import DatasetSpec, KAnonymity
-from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
+from dp_pipeline.releases import evaluate as evaluating
+from dp_pipeline.releases import k_anonymous_release
+from dp_pipeline.releases.evaluate import evaluate
+from dp_pipeline.releases.k_anonymous_release import guarantee_for
+from dp_pipeline.releases.k_anonymous_tables import k_anonymous_tables, keeps_guarantee, measures_of
+from dp_pipeline.releases.publish import publish
+from dp_pipeline.results.bundle import table_digest
 from dp_pipeline_tests.orchestration.patients import (
     LONELY,
     PATIENTS,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.publish import k_anonymous_release
-from dp_pipeline.publish.release import BESIDE, not_dp_beside
-from dp_pipeline.publish.report import compare
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.releases import k_anonymous_release
+from dp_pipeline.releases.release import BESIDE, not_dp_beside
+from dp_pipeline.releases.report import compare
 from dp_pipeline_tests.orchestration.events import materializations
 from dp_pipeline_tests.orchestration.patients import PATIENTS, WARD, anonymized, declare, prepared
 from dp_pipeline_tests.orchestration.projects import Project

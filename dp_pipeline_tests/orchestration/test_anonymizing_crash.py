@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.publish import k_anonymous_release
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.releases import k_anonymous_release
 from dp_pipeline_tests.orchestration.anonymizing_killers import anonymize_and_die
 from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
 from dp_pipeline_tests.orchestration.projects import Project

@@ -12,19 +12,19 @@ import dagster as dg
 import numpy as np
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.orchestration import release_assets
 from dp_pipeline.orchestration.checks import KEPT, kept_check
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.orchestration.jobs import raw_stages
-from dp_pipeline.publish.evaluate import evaluate
-from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.publish.publish import Published
-from dp_pipeline.publish.replay import settled_bundle
-from dp_pipeline.publish.store import BundleStore
-from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.releases.evaluate import evaluate
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.releases.publish import Published
+from dp_pipeline.releases.replay import settled_bundle
+from dp_pipeline.releases.store import BundleStore
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.bundle import Bundle
 from dp_pipeline_tests.orchestration.events import (
     check_results,
     entries,

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.checks import KEPT, WHOLE, release_checks
 from dp_pipeline.orchestration.columns import k_anonymous_columns
-from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.publish.publish import Published, publish
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.releases.publish import Published, publish
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 

@@ -11,11 +11,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.columns import LINEAGE, MOST_LEVELS, SCHEMA
 from dp_pipeline.orchestration.common import source_kind
-from dp_pipeline.publish import release as releasing
-from dp_pipeline.publish.home import Home
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases import release as releasing
+from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
 
 MODELS: Mapping[str, Mapping[str, str]] = {

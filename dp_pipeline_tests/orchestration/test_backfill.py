@@ -9,6 +9,8 @@ from fractions import Fraction
 
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.ledger import Charge
 from dp_pipeline.orchestration import jobs
 from dp_pipeline.orchestration.jobs import (
@@ -16,11 +18,9 @@ from dp_pipeline.orchestration.jobs import (
     require_daemon,
     sweep_job_name,
 )
-from dp_pipeline.publish.noisy_drawing import NoisyDrawing
 from dp_pipeline.raw import prepare
 from dp_pipeline.raw.snapshot import forget_preparation
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import PipelineError
+from dp_pipeline.releases.noisy_drawing import NoisyDrawing
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
 pytestmark = pytest.mark.chain

@@ -8,10 +8,10 @@ from hashlib import sha256
 import dagster as dg
 import pytest
 
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
 from dp_pipeline.orchestration.common import one_line_failures
-from dp_pipeline.publish.account import open_population, require_snapshot
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.releases.account import open_population, require_snapshot
+from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.raw.file_server import file_server

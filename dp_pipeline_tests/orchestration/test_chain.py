@@ -12,12 +12,12 @@ import dagster as dg
 import numpy as np
 import pytest
 
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.checks import PLAUSIBLE
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
-from dp_pipeline.publish.outcome import report_path
-from dp_pipeline.publish.replay import read_json
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases.outcome import report_path
+from dp_pipeline.releases.replay import read_json
 from dp_pipeline_tests.orchestration.events import charged, check_results, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.ledger import Charge
-from dp_pipeline.publish.account import open_population
-from dp_pipeline.publish.home import Home
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases.account import open_population
+from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.warm import OURS
 
 pytestmark = pytest.mark.chain

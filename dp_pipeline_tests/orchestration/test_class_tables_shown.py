@@ -10,12 +10,12 @@ import dagster as dg
 import pytest
 
 from dp_pipeline.cli.released import release_cells
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.models import build_model
 from dp_pipeline.models.tables.dp_kjig import DpKjig
-from dp_pipeline.publish.evaluate import evaluate
-from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.releases.evaluate import evaluate
+from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline_tests.orchestration.events import materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, Project
 

@@ -7,10 +7,10 @@ import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import common
 from dp_pipeline.orchestration.common import CODE_TAG
-from dp_pipeline.publish import release as releasing
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases import release as releasing
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
 pytestmark = pytest.mark.chain

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.ledger import DeadRelease
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError
+from dp_pipeline.releases.run_plan import plan_run
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.killers import publish_and_die
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import command, ended, start

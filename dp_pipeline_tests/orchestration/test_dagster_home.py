@@ -16,10 +16,10 @@ import yaml
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._daemon.monitoring import run_monitoring
 
+from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline.orchestration import instance as making
 from dp_pipeline.orchestration.instance import dagster_instance, make_dagster_home
-from dp_pipeline.publish.home import Home
-from dp_pipeline.spec.errors import DeclarationError, PipelineError
+from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.warm import ended, start
 
 pytestmark = pytest.mark.chain

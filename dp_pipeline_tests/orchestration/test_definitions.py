@@ -12,13 +12,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import discover
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.models import MODELS
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets, pipeline_definitions
-from dp_pipeline.publish.home import Home
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import discover
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
 
 pytestmark = pytest.mark.chain

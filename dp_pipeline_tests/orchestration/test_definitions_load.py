@@ -10,10 +10,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets, pipeline_definitions
-from dp_pipeline.publish.home import Home
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
 
 BOUND = 10.0

@@ -13,16 +13,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline import models
-from dp_pipeline.gate.curator import Curator
-from dp_pipeline.models.base import Model, PrivacyGuarantee
-from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
-from dp_pipeline.orchestration.checks import PLAUSIBLE
-from dp_pipeline.publish.outcome import report_path
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.publish.run_result import ReleaseResult
-from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Spend
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.spec.amounts import (
+from dp_pipeline.config.amounts import (
     NANO,
     PURE,
     Currency,
@@ -31,8 +22,17 @@ from dp_pipeline.spec.amounts import (
     nano_epsilon,
     rho_of,
 )
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.models.base import Model, PrivacyGuarantee
+from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.orchestration.checks import PLAUSIBLE
+from dp_pipeline.releases.outcome import report_path
+from dp_pipeline.releases.run_plan import plan_run
+from dp_pipeline.releases.run_result import ReleaseResult
+from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
+from dp_pipeline.results.clusters import Clusters
 from dp_pipeline_tests.orchestration.events import check_results, materializations, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 

@@ -10,23 +10,9 @@ from typing import Any
 
 import pytest
 
-from dp_pipeline.gate import discovery
-from dp_pipeline.orchestration.checks import domain_checks
-from dp_pipeline.publish import domain_release
-from dp_pipeline.publish.domain_release import NAME, DomainRelease, publish_domain, with_discovered
-from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.publish.outcome import report_path
-from dp_pipeline.publish.publish import publish
-from dp_pipeline.publish.release import BESIDE
-from dp_pipeline.publish.replay import document, require_remade, require_whole
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.publish.store import write_atomically
-from dp_pipeline.raw.sample import parsed_rows
-from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.transcript import AnswerRecord, Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import DiscoveredAttribute, DiscoveredDomain
-from dp_pipeline.spec.errors import (
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered import DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.errors import (
     BoundaryViolation,
     BudgetExceeded,
     Damaged,
@@ -34,6 +20,20 @@ from dp_pipeline.spec.errors import (
     NotPrepared,
     PipelineError,
 )
+from dp_pipeline.gate import discovery
+from dp_pipeline.orchestration.checks import domain_checks
+from dp_pipeline.raw.sample import parsed_rows
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.releases import domain_release
+from dp_pipeline.releases.domain_release import NAME, DomainRelease, publish_domain, with_discovered
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.releases.outcome import report_path
+from dp_pipeline.releases.publish import publish
+from dp_pipeline.releases.release import BESIDE
+from dp_pipeline.releases.replay import document, require_remade, require_whole
+from dp_pipeline.releases.run_plan import plan_run
+from dp_pipeline.releases.store import write_atomically
+from dp_pipeline.results.transcript import AnswerRecord, Transcript
 from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import Declaration, Project

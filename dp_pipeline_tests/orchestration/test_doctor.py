@@ -14,16 +14,16 @@ from click.testing import CliRunner, Result
 
 from dp_pipeline.cli import main
 from dp_pipeline.cli.doctor import Finding, findings
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate import charge
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.publish.account import open_population
-from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.publish.release import code_version
-from dp_pipeline.release.transcript import AnswerRecord, Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.releases.account import open_population
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.releases.release import code_version
+from dp_pipeline.results.transcript import AnswerRecord, Transcript
 from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.publish.home import ENGINE_VARIABLE
 from dp_pipeline.raw.stages import store_parts
+from dp_pipeline.releases.home import ENGINE_VARIABLE
 from dp_pipeline_tests.orchestration.conftest import copied
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
 from dp_pipeline_tests.raw.conftest import require_engine

@@ -17,11 +17,11 @@ import yaml
 from dagster.components.core import package_entry
 from dagster.components.testing.utils import create_defs_folder_sandbox
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.dagster import RESOURCE, DataSets, dataset_definitions, pipeline_resource
 from dp_pipeline.ledger import Charge
 from dp_pipeline.orchestration.common import one_line_failures
-from dp_pipeline.publish.home import HOME_VARIABLE
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.releases.home import HOME_VARIABLE
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dp_pipeline.cli.released import print_result
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.checks import PLAUSIBLE
-from dp_pipeline.publish.outcome import report_path
-from dp_pipeline.publish.run_result import ReleaseResult, RunResult
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases.outcome import report_path
+from dp_pipeline.releases.run_result import ReleaseResult, RunResult
 from dp_pipeline_tests.orchestration.events import check_results
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, ROWS, Project
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.anonymity.partition import TooFewRows
-from dp_pipeline.publish import account
-from dp_pipeline.publish.account import open_population
-from dp_pipeline.publish.shelf import shelve
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.raw.snapshot import retire
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError
+from dp_pipeline.releases import account
+from dp_pipeline.releases.account import open_population
+from dp_pipeline.releases.shelf import shelve
 from dp_pipeline_tests.orchestration.interrupting import DAY, interrupted
 from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
 from dp_pipeline_tests.orchestration.patients import ROWS, anonymized, declare, prepared

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError
 from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.publish.model_questions import ModelQuestions
-from dp_pipeline.publish.noisy_drawing import NoisyDrawing
-from dp_pipeline.publish.release import ROWS
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError
+from dp_pipeline.releases.model_questions import ModelQuestions
+from dp_pipeline.releases.noisy_drawing import NoisyDrawing
+from dp_pipeline.releases.release import ROWS
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.ledger.population import raw
 from dp_pipeline_tests.orchestration.interrupting import (
     Crash,

@@ -14,14 +14,14 @@ import dagster as dg
 import numpy as np
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import dataset
-from dp_pipeline.publish import outcome
-from dp_pipeline.publish.outcome import report_path
-from dp_pipeline.publish.run_result import ReleaseResult
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.evaluate import exact_points
+from dp_pipeline.releases import outcome
+from dp_pipeline.releases.outcome import report_path
+from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import entries, failures, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
 

@@ -11,11 +11,11 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from dp_pipeline.publish.account import claiming, open_population, require_snapshot
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import ingest as ingest_module
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.releases.account import claiming, open_population, require_snapshot
 from dp_pipeline_tests.orchestration.interrupting import DAY
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 

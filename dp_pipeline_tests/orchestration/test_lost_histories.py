@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError, PipelineError
 from dp_pipeline.ledger import DeadRelease
-from dp_pipeline.publish.account import traces
-from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError, PipelineError
+from dp_pipeline.releases.account import traces
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.killers import publish_and_die
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project

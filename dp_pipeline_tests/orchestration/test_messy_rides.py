@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import build_model
@@ -14,9 +15,8 @@ from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.transcript import Transcript
 
 FILE = """
 name: rides

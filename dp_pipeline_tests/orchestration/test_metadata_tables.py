@@ -11,6 +11,7 @@ import dagster as dg
 import numpy as np
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.metadata import (
     MOST_COLUMNS,
     number,
@@ -19,7 +20,6 @@ from dp_pipeline.orchestration.metadata import (
 )
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.text import LONGEST_QUESTION
-from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import runner
-from dp_pipeline.publish import outcome
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.outcome import report_path, report_stands, stands
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases import outcome
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.outcome import report_path, report_stands, stands
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 Change = Callable[[Project, DatasetSpec], None]

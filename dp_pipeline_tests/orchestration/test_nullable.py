@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
 
 PEOPLE: Declaration = {

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError, OtherQuestion, UnknownFormat
 from dp_pipeline.gate import charge, curator
 from dp_pipeline.ledger import Account, Charge, DeadRelease
 from dp_pipeline.ledger.view import View
-from dp_pipeline.publish import release as releasing
-from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.publish import give_up, publish
-from dp_pipeline.publish.replay import rebuilt, require_remade, require_whole
-from dp_pipeline.release.accountant import Spend
-from dp_pipeline.release.transcript import AnswerRecord, Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError, OtherQuestion, UnknownFormat
+from dp_pipeline.releases import release as releasing
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.publish import give_up, publish
+from dp_pipeline.releases.replay import rebuilt, require_remade, require_whole
+from dp_pipeline.results.accountant import Spend
+from dp_pipeline.results.transcript import AnswerRecord, Transcript
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 ANSWERS = 2

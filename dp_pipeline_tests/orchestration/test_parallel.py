@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.ledger import Charge
-from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.store import BundleStore
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.store import BundleStore
 from dp_pipeline_tests.orchestration.events import failures
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import Result, ended, start

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dp_pipeline.publish.publish import publish
-from dp_pipeline.publish.release_text import write_card
-from dp_pipeline.publish.replay import require_remade, require_whole
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError, NotPrepared
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError, NotPrepared
+from dp_pipeline.releases.publish import publish
+from dp_pipeline.releases.release_text import write_card
+from dp_pipeline.releases.replay import require_remade, require_whole
 from dp_pipeline_tests.orchestration.projects import HOMES, ROWS, Project
 
 pytestmark = pytest.mark.chain

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.orchestration.instance import dagster_instance, make_dagster_home
-from dp_pipeline.publish.home import Home
+from dp_pipeline.releases.home import Home
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
 from dp_pipeline_tests.orchestration.warm import ended, start

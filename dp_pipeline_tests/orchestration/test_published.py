@@ -15,19 +15,19 @@ import pytest
 
 from dp_pipeline import models
 from dp_pipeline.cli.released import release_cells
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.ledger import Entry
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.orchestration.metadata import charge_table
-from dp_pipeline.publish.outcome import report_path
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.publish.run_result import ReleaseResult
-from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.releases.outcome import report_path
+from dp_pipeline.releases.run_plan import plan_run
+from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.reporting.releases import Standing
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.results.clusters import Clusters
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 

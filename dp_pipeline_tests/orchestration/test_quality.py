@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp_pipeline.publish.evaluate import compared_tables, evaluate, from_compared
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.releases.evaluate import compared_tables, evaluate, from_compared
+from dp_pipeline.results.bundle import Bundle
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, Project
 
 pytestmark = pytest.mark.chain

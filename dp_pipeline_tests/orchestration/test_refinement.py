@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise
 from dp_pipeline.ledger import DeadRelease
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.noisy_release import NoisyRelease
-from dp_pipeline.publish.publish import Published, give_up, publish
-from dp_pipeline.publish.replay import require_remade, require_whole
-from dp_pipeline.publish.run_options import PREVIOUS
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.noisy_release import NoisyRelease
+from dp_pipeline.releases.publish import Published, give_up, publish
+from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.releases.run_options import PREVIOUS
+from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
 pytestmark = pytest.mark.chain

@@ -8,9 +8,9 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged, NotPrepared
 from dp_pipeline.raw.stages import read_stage, store
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, NotPrepared
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 

@@ -9,15 +9,15 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.dagster import dataset_definitions
 from dp_pipeline.orchestration import renewal
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.jobs import jobs_of, sweep_job_name
 from dp_pipeline.orchestration.renewal import SENSOR
-from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.outcome import report_path
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.outcome import report_path
 from dp_pipeline_tests.orchestration.patients import WARD, declare
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, definitions_of
 

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import pytest
 
-from dp_pipeline.publish.publish import Published
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged
+from dp_pipeline.releases.publish import Published
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.events import charged, materializations
 from dp_pipeline_tests.orchestration.projects import RIDES, Declaration, Project
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import NotPrepared
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 pytestmark = pytest.mark.chain

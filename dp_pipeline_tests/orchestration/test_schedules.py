@@ -9,12 +9,12 @@ from fractions import Fraction
 import dagster as dg
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.ledger import Account, Charge
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets
-from dp_pipeline.publish.run_plan import RunPlan
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.releases.run_plan import RunPlan
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
 pytestmark = pytest.mark.chain

@@ -10,11 +10,11 @@ from fractions import Fraction
 import dagster as dg
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import automation
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.raw import ingest
-from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, definitions_of
 from dp_pipeline_tests.orchestration.test_schedules import launched, spend
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.publish.home import Home
+from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.postgres_server import PostgresServer
 

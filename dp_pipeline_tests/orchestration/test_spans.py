@@ -14,24 +14,24 @@ import numpy as np
 import pytest
 
 from dp_pipeline.cli.doctor.homes import Charged
+from dp_pipeline.config.dataset import WINDOW, DatasetSpec
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, NotPrepared
 from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration.automation import due_windows
 from dp_pipeline.orchestration.runner import RunFailed
-from dp_pipeline.publish.account import require_snapshot
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.outcome import published_windows, report_path, stands
-from dp_pipeline.publish.publish import publish
-from dp_pipeline.publish.replay import require_remade, require_whole
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.publish.run_result import ReleaseResult
-from dp_pipeline.publish.shelf import shelve
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.release.bundle import LEARNED
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, NotPrepared
+from dp_pipeline.releases.account import require_snapshot
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.outcome import published_windows, report_path, stands
+from dp_pipeline.releases.publish import publish
+from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.releases.run_plan import plan_run
+from dp_pipeline.releases.run_result import ReleaseResult
+from dp_pipeline.releases.shelf import shelve
+from dp_pipeline.results.bundle import LEARNED
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.orchestration.test_windows import (
     STREAM,

@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 from dagster._core.loader import LoadingContextForTest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import release_assets
-from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import materializations, refusal
 from dp_pipeline_tests.orchestration.patients import WARD, declare, prepared
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of

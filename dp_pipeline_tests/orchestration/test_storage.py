@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.export import tables
-from dp_pipeline.publish.store import BundleStore
-from dp_pipeline.release.bundle import Bundle, ReleaseKey
-from dp_pipeline.spec.errors import Damaged
+from dp_pipeline.releases.store import BundleStore
+from dp_pipeline.results.bundle import Bundle, ReleaseKey
 
 KEY = b"k" * 32
 

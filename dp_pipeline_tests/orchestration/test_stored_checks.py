@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import checks
 from dp_pipeline.orchestration.checks import NOT_NEAR, PLAUSIBLE, SPENT, WITHIN, spent_check
-from dp_pipeline.publish import model_questions
-from dp_pipeline.publish import release as releasing
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.publish import Published
-from dp_pipeline.publish.replay import key_of, require_remade, require_whole
-from dp_pipeline.release.bundle import table_digest
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases import model_questions
+from dp_pipeline.releases import release as releasing
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.publish import Published
+from dp_pipeline.releases.replay import key_of, require_remade, require_whole
+from dp_pipeline.results.bundle import table_digest
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.events import check_results
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project

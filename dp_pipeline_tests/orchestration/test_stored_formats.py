@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.publish.replay import read_json
-from dp_pipeline.publish.store import BundleStore
+from dp_pipeline.config.errors import Damaged, UnknownFormat
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.spec.errors import Damaged, UnknownFormat
+from dp_pipeline.releases.replay import read_json
+from dp_pipeline.releases.store import BundleStore
+from dp_pipeline.results.bundle import Bundle
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 Read = Callable[[], object]

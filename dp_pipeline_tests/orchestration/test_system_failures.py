@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import PipelineError, system_error
 from dp_pipeline.orchestration.instance import dagster_instance
-from dp_pipeline.publish.home import Home
-from dp_pipeline.spec.errors import PipelineError, system_error
+from dp_pipeline.releases.home import Home
+from dp_pipeline_tests.config.test_system_errors import a_folder, endless, fifo
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
-from dp_pipeline_tests.spec.test_system_errors import a_folder, endless, fifo
 
 RELEASED = Fraction("0.55")
 """What RIDES at ε = 0.5 and its evaluation cost."""

@@ -12,14 +12,14 @@ import dagster as dg
 import numpy as np
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.models.tables.base import BYTES_A_CELL
 from dp_pipeline.orchestration.metadata import record_table
-from dp_pipeline.publish import report
-from dp_pipeline.publish.replay import read_json
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.publish.run_result import release_results
-from dp_pipeline.release.measurement import variance
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases import report
+from dp_pipeline.releases.replay import read_json
+from dp_pipeline.releases.run_plan import plan_run
+from dp_pipeline.releases.run_result import release_results
+from dp_pipeline.results.measurement import variance
 from dp_pipeline_tests.orchestration.events import materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, Project
 

@@ -15,19 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import dp_pipeline
-from dp_pipeline.publish import model_questions
-from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.publish.model_questions import ModelQuestions
-from dp_pipeline.publish.publish import Published
-from dp_pipeline.publish.replay import MADE_AGAIN, pointed_bundle, read_json
-from dp_pipeline.publish.report import compare, compare_k_anonymous
-from dp_pipeline.publish.run_options import RunOptions
-from dp_pipeline.publish.run_result import release_results
-from dp_pipeline.publish.store import BundleStore
-from dp_pipeline.release.bundle import Bundle, table_digest
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged
-from dp_pipeline.spec.formats import FORMAT
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged
+from dp_pipeline.config.formats import FORMAT
+from dp_pipeline.releases import model_questions
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.releases.model_questions import ModelQuestions
+from dp_pipeline.releases.publish import Published
+from dp_pipeline.releases.replay import MADE_AGAIN, pointed_bundle, read_json
+from dp_pipeline.releases.report import compare, compare_k_anonymous
+from dp_pipeline.releases.run_options import RunOptions
+from dp_pipeline.releases.run_result import release_results
+from dp_pipeline.releases.store import BundleStore
+from dp_pipeline.results.bundle import Bundle, table_digest
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides

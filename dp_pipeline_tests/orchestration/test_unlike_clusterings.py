@@ -7,8 +7,8 @@ import re
 import pytest
 
 from dp_pipeline.cli.released import centre_lines
-from dp_pipeline.publish.outcome import report_path
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.releases.outcome import report_path
 from dp_pipeline_tests.orchestration.projects import PLANTS, Project
 
 pytestmark = pytest.mark.chain

@@ -19,6 +19,9 @@ import numpy as np
 import pytest
 from dagster._core.errors import DagsterUnknownPartitionError
 
+from dp_pipeline.config.dataset import WINDOW, DatasetSpec
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError, NotPrepared
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.inference.earlier import EarlierTables, believed
 from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration import instance
@@ -26,23 +29,20 @@ from dp_pipeline.orchestration.automation import due_windows
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, partition_key, window_named
 from dp_pipeline.orchestration.jobs import IN_TURN
 from dp_pipeline.orchestration.runner import RunFailed, execute
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.outcome import published_windows, report_path
-from dp_pipeline.publish.publish import publish
-from dp_pipeline.publish.replay import require_remade, require_whole
-from dp_pipeline.publish.roll_up import roll_up, summed
-from dp_pipeline.publish.run_options import RunOptions
-from dp_pipeline.publish.run_plan import plan_run
-from dp_pipeline.publish.run_result import RunResult
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.release.bundle import LEARNED
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import variance
-from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, NotPrepared
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.outcome import published_windows, report_path
+from dp_pipeline.releases.publish import publish
+from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.releases.roll_up import roll_up, summed
+from dp_pipeline.releases.run_options import RunOptions
+from dp_pipeline.releases.run_plan import plan_run
+from dp_pipeline.releases.run_result import RunResult
+from dp_pipeline.results.bundle import LEARNED
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import variance
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 from dp_pipeline_tests.orchestration.warm import ended, start
 from dp_pipeline_tests.orchestration.windows_killers import POINTS, publish_weeks_and_die
@@ -748,7 +748,7 @@ def test_windows_that_have_measured_no_table_together_are_refused(
     found = run(project, requests(project, spec, *WEEKS[:2], epsilon="0.1"))
     releases = [one.release for one in found if one.release.name == "independent"]
     assert len(roll_up(releases)) == 3
-    monkeypatch.setattr("dp_pipeline.publish.roll_up.summed", lambda *_: None)
+    monkeypatch.setattr("dp_pipeline.releases.roll_up.summed", lambda *_: None)
     with pytest.raises(DeclarationError, match="table that all of these windows have measured"):
         roll_up(releases)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.ledger import Account, Charge, Ledger, Reservation
 from dp_pipeline.orchestration.automation import MOST_A_TICK, due_windows
 from dp_pipeline.orchestration.checks import NOT_NEAR, WITHIN, budget_checks
 from dp_pipeline.orchestration.runner import RunFailed
-from dp_pipeline.publish.outcome import published_windows
-from dp_pipeline.publish.publish import give_up
-from dp_pipeline.spec.errors import Damaged
+from dp_pipeline.releases.outcome import published_windows
+from dp_pipeline.releases.publish import give_up
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.orchestration.test_windows import (
     EACH,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.ledger import Ledger, Reservation
-from dp_pipeline.publish.noisy_drawing import NoisyDrawing
 from dp_pipeline.raw import ingest
+from dp_pipeline.releases.noisy_drawing import NoisyDrawing
 from dp_pipeline_tests.orchestration.killers import die
 from dp_pipeline_tests.orchestration.projects import Project
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Bins, Coordinate, IntArray, Levels
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Bins, Coordinate, IntArray, Levels
+from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests import loops
 from dp_pipeline_tests.populations import TOWN, LoopCounter, Row
 

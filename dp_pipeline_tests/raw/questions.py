@@ -21,8 +21,8 @@ from dp_pipeline.raw.counters.batch import Batch, BatchQuery
 from dp_pipeline.raw.counters.fold import FoldCounter, Partial, added, answered
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.stream import StoredRows, StreamCounter
-from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
-from dp_pipeline.release.trees import MOST_BITS, BitTree, Prefixes
+from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.trees import MOST_BITS, BitTree, Prefixes
 from dp_pipeline_tests.raw.population import DOMAIN, EDGE, Population
 
 Engine = Callable[[Population], Counter]

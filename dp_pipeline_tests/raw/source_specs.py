@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dp_pipeline.spec.dataset import DatasetSpec, Purpose
-from dp_pipeline.spec.domain import Attribute, Domain, OneRow, RowsOfPerson
-from dp_pipeline.spec.encoding import Coordinate
-from dp_pipeline.spec.source import Source
+from dp_pipeline.config.dataset import DatasetSpec, Purpose
+from dp_pipeline.config.domain import Attribute, Domain, OneRow, RowsOfPerson
+from dp_pipeline.config.encoding import Coordinate
+from dp_pipeline.config.source import Source
 
 
 def spec_of(

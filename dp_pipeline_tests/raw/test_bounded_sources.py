@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec, Purpose
+from dp_pipeline.config.errors import SourceError
+from dp_pipeline.config.source import WHITESPACE, Source
 from dp_pipeline.raw import sources
 from dp_pipeline.raw.sources import read_source, reading
-from dp_pipeline.spec.dataset import DatasetSpec, Purpose
-from dp_pipeline.spec.errors import SourceError
-from dp_pipeline.spec.source import WHITESPACE, Source
 from dp_pipeline_tests.raw.source_specs import spec_of
 
 LINE, PART = 40, 64

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.cli.draft import _source_fields
+from dp_pipeline.config.errors import DeclarationError, SourceError
+from dp_pipeline.config.source import Source
 from dp_pipeline.raw.proposals import first_look
-from dp_pipeline.spec.errors import DeclarationError, SourceError
-from dp_pipeline.spec.source import Source
 
 SECRET = "90210777"
 

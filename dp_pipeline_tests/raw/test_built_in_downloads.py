@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
 from dp_pipeline_tests.raw.file_server import FileServer, file_server
 
 needs_data = pytest.mark.skipif(

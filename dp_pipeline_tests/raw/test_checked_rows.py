@@ -8,6 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.checked import CheckedRows
@@ -15,8 +17,6 @@ from dp_pipeline.raw.counters.fold import FoldCounter, NobodysRows, Partial
 from dp_pipeline.raw.counters.stream import StreamCounter, in_threads
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"

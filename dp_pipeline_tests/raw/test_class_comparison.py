@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.raw.evaluate import class_quality
-from dp_pipeline.release.bit_classes import BitClasses, declared_bits
-from dp_pipeline.release.class_table import ClassPromise, ClassTable
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import NotPrepared
+from dp_pipeline.results.bit_classes import BitClasses, declared_bits
+from dp_pipeline.results.class_table import ClassPromise, ClassTable
 from dp_pipeline_tests.raw.test_table_comparison import ready
 from dp_pipeline_tests.raw.written import ingested, written_spec
 

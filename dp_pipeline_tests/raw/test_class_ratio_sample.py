@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError, SourceError
+from dp_pipeline.config.source import Sample
 from dp_pipeline.raw.sources import class_ratio_sample, read_source
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError, SourceError
-from dp_pipeline.spec.source import Sample
 from dp_pipeline_tests.raw.written import written_spec
 
 ATTRIBUTES = "{name: {bounds: [0, 99]}, pay: {levels: [low, high], aliases: {low.: low}}}"

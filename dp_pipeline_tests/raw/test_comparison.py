@@ -12,13 +12,13 @@ import pytest
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
 from dp_pipeline.raw import evaluate
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.evaluate import clustering_quality, steward_facts
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 PLACES = "{x: {bounds: [0, 16], bins: 2}, y: {bounds: [-8, 8]}, sex: {levels: [f, m]}}"

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 from dp_pipeline.raw import contributions
 from dp_pipeline.raw.contributions import PersonKeys, _Bounding, _Persons, keep_at_most
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
 from dp_pipeline_tests.raw.test_siphash import by_hand
 
 KEY = b"k" * 32

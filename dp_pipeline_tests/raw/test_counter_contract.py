@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Levels
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.geometry import sorted_keys, sums_by_centre
-from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Levels
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.populations import AWKWARD, TOWN, LoopCounter
 from dp_pipeline_tests.raw.population import DOMAIN, EDGE, POPULATIONS, Population, drawn, of_people
 from dp_pipeline_tests.raw.questions import (

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.reading_parser import TYPES
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.great_expectations_session import _class_name, _library
 from dp_pipeline.raw.validate import Verdict, refusal, validate
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.reading_parser import TYPES
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 ATTRIBUTES = """

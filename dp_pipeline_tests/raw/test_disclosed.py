@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.counter import Disclosing, Sealed
 from dp_pipeline.raw.counters import batch as batch_file
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.populations import AWKWARD, LoopCounter
 from dp_pipeline_tests.raw.population import of_people
 from dp_pipeline_tests.raw.questions import Engine, assert_answer, engines, memory

@@ -17,6 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
@@ -31,11 +34,8 @@ from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.stages import store_parts
 from dp_pipeline.raw.validate import validate
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.raw.conftest import require_engine
 from dp_pipeline_tests.raw.population import POPULATIONS, Population
 from dp_pipeline_tests.raw.questions import CHECKS, memory

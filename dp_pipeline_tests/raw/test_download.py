@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec, Purpose
+from dp_pipeline.config.errors import DeclarationError, SourceError
+from dp_pipeline.config.source import Source
 from dp_pipeline.raw import download
 from dp_pipeline.raw.download import Download
 from dp_pipeline.raw.ingest import DOWNLOADS, ingest
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.spec.dataset import DatasetSpec, Purpose
-from dp_pipeline.spec.errors import DeclarationError, SourceError
-from dp_pipeline.spec.source import Source
 from dp_pipeline_tests.raw.file_server import Fault, FileServer, file_server
 from dp_pipeline_tests.raw.source_specs import spec_of
 

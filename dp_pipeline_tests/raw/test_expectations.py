@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import NotPrepared, PipelineError
 from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.snapshot import require_validated
 from dp_pipeline.raw.validate import Verdict, refusal, validate
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import NotPrepared, PipelineError
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 AGE_AND_SEX = "{age: {bounds: [0, 100]}, sex: {levels: [f, m]}}"

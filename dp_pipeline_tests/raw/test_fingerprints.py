@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw import fingerprints
 from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content, fingerprints_of
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.spec.errors import Damaged
 
 KEY = b"k" * 32
 CONTENT = bytes(range(37))

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.draft import FoundColumn
+from dp_pipeline.config.errors import SourceError
+from dp_pipeline.config.source import Source
 from dp_pipeline.raw.proposals import first_look, likely_delimiter
-from dp_pipeline.spec.draft import FoundColumn
-from dp_pipeline.spec.errors import SourceError
-from dp_pipeline.spec.source import Source
 
 SECRET = "90210777"
 

@@ -16,6 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged, DeclarationError, SourceError
+from dp_pipeline.config.source import Source
 from dp_pipeline.raw import contributions
 from dp_pipeline.raw.contributions import (
     PARTS,
@@ -34,9 +37,6 @@ from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.sources import reading, source_tables
 from dp_pipeline.raw.stages import in_batches, read_stage, stage_tables, store_parts
 from dp_pipeline.raw.validate import validate
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError, SourceError
-from dp_pipeline.spec.source import Source
 from dp_pipeline_tests.raw.source_specs import spec_of
 from dp_pipeline_tests.raw.written import ingested, written_spec
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.raw import sources
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.ingest import IN_PLACE, ingest, ingested_tables
@@ -17,8 +19,6 @@ from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.sources import parquet_batches, parquet_parts, parquet_tables
 from dp_pipeline.raw.validate import validate
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError
 from dp_pipeline_tests.raw.written import written_spec
 
 KEY = b"k" * 32

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import ingest
@@ -18,7 +19,6 @@ from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate
 from dp_pipeline.raw.values import missing
-from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 
 PEOPLE = """

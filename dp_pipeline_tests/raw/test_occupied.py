@@ -7,11 +7,11 @@ import pickle
 import numpy as np
 import pytest
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Levels
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Levels
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.populations import AWKWARD, TOWN, LoopCounter
 from dp_pipeline_tests.raw.population import POPULATIONS, of_people
 from dp_pipeline_tests.raw.questions import Engine, assert_answer, engines, memory

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.encoding import INVALID
 from dp_pipeline.raw.values import level_codes, valid_numbers
-from dp_pipeline.spec.encoding import INVALID
-from dp_pipeline_tests.spec.declarations import declaration, loaded
+from dp_pipeline_tests.config.declarations import declaration, loaded
 
 OTHER = "levels: [red, blue, rest], other: rest"
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.config.errors import SourceError
+from dp_pipeline.config.source import Source
 from dp_pipeline.raw import sources
 from dp_pipeline.raw.contributions import keep_at_most
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import numbers
-from dp_pipeline.spec.errors import SourceError
-from dp_pipeline.spec.source import Source
 from dp_pipeline_tests.raw.source_specs import spec_of
 
 

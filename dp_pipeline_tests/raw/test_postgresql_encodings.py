@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dp_pipeline.config.dataset import Purpose
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.spec.dataset import Purpose
 from dp_pipeline_tests.postgres_server import PostgresServer
 from dp_pipeline_tests.raw.test_postgresql_source import run
 from dp_pipeline_tests.raw.test_sql_source import VARIABLE, refusal, spec_at

@@ -11,13 +11,13 @@ import psycopg2
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec, Purpose
+from dp_pipeline.config.errors import DeclarationError, SourceError
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.raw.sources import read_source, sql
-from dp_pipeline.spec.dataset import DatasetSpec, Purpose
-from dp_pipeline.spec.errors import DeclarationError, SourceError
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline_tests.config.declarations import declaration, written
 from dp_pipeline_tests.postgres_server import PostgresServer
 from dp_pipeline_tests.raw.test_sql_source import SECRET, VARIABLE, refusal, spec_at
-from dp_pipeline_tests.spec.declarations import declaration, written
 
 RIDES = """
 CREATE TYPE colour AS ENUM ('red', 'green');

@@ -12,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.encoding import Coordinate
+from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.prepare import (
     discretize,
@@ -28,9 +31,6 @@ from dp_pipeline.raw.snapshot import (
 )
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.values import numbers, texts
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.encoding import Coordinate
-from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"

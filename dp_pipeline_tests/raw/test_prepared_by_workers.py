@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.raw import prepare
 from dp_pipeline.raw.clusters import Quiet, workers_of
 from dp_pipeline.raw.contributions import Parts
@@ -21,8 +23,6 @@ from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.stages import Read, stage_tables, store_parts
 from dp_pipeline.raw.validate import validate
 from dp_pipeline.raw.workers import Each, tables_made, write_tables
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.raw.conftest import require_engine
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 

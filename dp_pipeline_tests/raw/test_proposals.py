@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.attribute_parser import attribute_section
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.draft import FoundColumn
+from dp_pipeline.config.encoding import INVALID
+from dp_pipeline.config.source import Source
+from dp_pipeline.config.yaml_text import Document, field_text
 from dp_pipeline.raw.proposals import MOST_CODES, MOST_LEVELS, neat_bounds, proposed, public_look
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
-from dp_pipeline.spec.attribute_parser import attribute_section
-from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.draft import FoundColumn
-from dp_pipeline.spec.encoding import INVALID
-from dp_pipeline.spec.source import Source
-from dp_pipeline.spec.yaml_text import Document, field_text
 
 X = FoundColumn("x", "unknown")
 

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.config.clock import Clock, Signs
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import SourceError
 from dp_pipeline.export.tables import read_parquet
-from dp_pipeline.publish.store import _write_table
 from dp_pipeline.raw.great_expectations_session import row_frame
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.values import numbers, numbers_in
-from dp_pipeline.release.bundle import table_digest
-from dp_pipeline.release.synthetic_table import decoded
-from dp_pipeline.spec.clock import Clock, Signs
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import SourceError
+from dp_pipeline.releases.store import _write_table
+from dp_pipeline.results.bundle import table_digest
+from dp_pipeline.results.synthetic_table import decoded
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 
 

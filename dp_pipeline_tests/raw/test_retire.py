@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.raw import snapshot as retiring
 from dp_pipeline.raw.evaluate import steward_facts
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, name_of, retire, snapshots_of
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import NotPrepared
 from dp_pipeline_tests.raw.written import KEY, written_spec
 
 DAY = date(2026, 11, 21)

@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import RowsOfPerson
+from dp_pipeline.config.errors import SourceError
+from dp_pipeline.config.source import WHITESPACE, Source
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source, sql
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import RowsOfPerson
-from dp_pipeline.spec.errors import SourceError
-from dp_pipeline.spec.source import WHITESPACE, Source
 from dp_pipeline_tests.raw.source_specs import spec_of
 from dp_pipeline_tests.raw.written import KEY, written_spec
 

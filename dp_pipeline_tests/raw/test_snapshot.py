@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     check_snapshot_id,
@@ -18,7 +19,6 @@ from dp_pipeline.raw.snapshot import (
     make_current,
     write_private,
 )
-from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
 
 KEY = b"k" * 32
 ROWS = b"three rows of someone"

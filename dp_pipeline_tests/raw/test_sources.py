@@ -19,12 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.dataset import Purpose
+from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.errors import DeclarationError, PipelineError, SourceError
+from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, Source, SourceKind
 from dp_pipeline.raw.sources import BUNDLED, read_source
 from dp_pipeline.raw.sources.reading import _unmarked
-from dp_pipeline.spec.dataset import Purpose
-from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.errors import DeclarationError, PipelineError, SourceError
-from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE, Source, SourceKind
 from dp_pipeline_tests.raw.source_specs import spec_of
 
 SECRET = "Waltraud-Ohnegleichen"

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from dp_pipeline.config.database import database_name, database_url
+from dp_pipeline.config.dataset import DatasetSpec, Purpose
+from dp_pipeline.config.errors import DeclarationError, SourceError
+from dp_pipeline.config.source import Source
 from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.sources import read_source, sql
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.spec.database import database_name, database_url
-from dp_pipeline.spec.dataset import DatasetSpec, Purpose
-from dp_pipeline.spec.errors import DeclarationError, SourceError
-from dp_pipeline.spec.source import Source
 from dp_pipeline_tests.raw.source_specs import spec_of
 
 SECRET = "Waltraud-Ohnegleichen"

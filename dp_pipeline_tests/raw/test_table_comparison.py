@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.metrics.classification import held_out, misclassification, train
 from dp_pipeline.raw import comparison
 from dp_pipeline.raw.evaluate import SAMPLING_ERROR, table_quality
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 PEOPLE = "{age: {bounds: [0, 16], bins: 2}, sex: {levels: [f, m]}, job: {levels: [a, b, c]}}"

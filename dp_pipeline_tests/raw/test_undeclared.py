@@ -14,6 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered import DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.encoding import Coordinate
+from dp_pipeline.config.errors import BoundaryViolation, NotPrepared
 from dp_pipeline.gate.discovery import bucket_edges, discover
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.quantiles import tree_of
@@ -25,13 +29,9 @@ from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.stages import store_parts
 from dp_pipeline.raw.validate import validate
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.release.trees import Prefixes
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import DiscoveredAttribute, DiscoveredDomain
-from dp_pipeline.spec.encoding import Coordinate
-from dp_pipeline.spec.errors import BoundaryViolation, NotPrepared
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.trees import Prefixes
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 
 PERSON = "{unit: rows_of_person, column: rider, at_most: 2}"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import comparison
 from dp_pipeline.raw.comparison import average_distance, estimated_distances
-from dp_pipeline.spec.errors import DeclarationError
 
 SIZES = {"a": 2, "b": 3, "c": 4}
 ALL_WAYS = [way for k in (1, 2, 3) for way in combinations(SIZES, k)]

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.parser import load_spec
 
 KEY = b"k" * 32
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.config.domain import RowsOfPerson
 from dp_pipeline.ledger import Balance
-from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.metrics import FIGURES
 from dp_pipeline.reporting.pages import card, write_report
 from dp_pipeline.reporting.prices import Outlook
 from dp_pipeline.reporting.releases import PrivateRelease
-from dp_pipeline.spec.domain import RowsOfPerson
+from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline_tests.reporting.samples import (
     HALF,
     NOT_DP,

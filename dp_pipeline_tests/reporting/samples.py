@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute, Domain, OneRow
+from dp_pipeline.config.encoding import Coordinate
+from dp_pipeline.config.source import Source
 from dp_pipeline.metrics.disclosure import disclosure_report
-from dp_pipeline.release.accountant import LAPLACE, Spend
-from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Attribute, Domain, OneRow
-from dp_pipeline.spec.encoding import Coordinate
-from dp_pipeline.spec.source import Source
+from dp_pipeline.results.accountant import LAPLACE, Spend
+from dp_pipeline.results.bundle import Bundle
 
 HALF, ONE, TEN = Fraction(1, 2), Fraction(1), Fraction(10)
 SQUARE = (Coordinate(0.0, 4.0), Coordinate(0.0, 4.0))

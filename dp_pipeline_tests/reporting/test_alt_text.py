@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dp_pipeline.config.clock import Clock
+from dp_pipeline.config.windows import Windows
 from dp_pipeline.reporting.figures import (
     cluster_maps,
     line_chart,
@@ -21,8 +23,6 @@ from dp_pipeline.reporting.figures.curves import (
 from dp_pipeline.reporting.figures.lines import Panel, Up
 from dp_pipeline.reporting.figures.marginals import MOST_PANELS
 from dp_pipeline.reporting.figures.picture import MOST_ITEMS
-from dp_pipeline.spec.clock import Clock
-from dp_pipeline.spec.windows import Windows
 from dp_pipeline_tests.reporting.samples import HALF, ONE, SQUARE, cliques, exact, marginals
 
 WEEKS = Windows("day", "week", Clock("date"), "2026-W01")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.amounts import Currency
 from dp_pipeline.ledger import Account, Charge, Ledger
 from dp_pipeline.reporting.figures import BudgetHistory, budget, budget_staircase
 from dp_pipeline.reporting.figures.picture import MOST_BYTES
-from dp_pipeline.spec.amounts import Currency
 
 DIALOG = 900
 """Pixels of a picture that a browser window of 1300 shows whole in Dagster's dialog."""

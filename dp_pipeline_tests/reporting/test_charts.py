@@ -12,6 +12,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.reporting.figures import (
     Picture,
     cluster_maps,
@@ -31,7 +32,6 @@ from dp_pipeline.reporting.figures.lines import Across, Line, Panel, Point, Up
 from dp_pipeline.reporting.figures.marginals import MOST_LEVELS, MOST_PANELS, _kept
 from dp_pipeline.reporting.figures.picture import MOST_BYTES, WIDTH, encode_png
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.reporting.samples import (
     HALF,
     ONE,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.metrics.disclosure import DisclosureReport
 from dp_pipeline.reporting.metrics import FIGURES
 from dp_pipeline.reporting.pages import card as card_of
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.reporting.samples import MARKUP, bars, block, k_anonymous, measures, spec
 
 MOST_LINES = 80

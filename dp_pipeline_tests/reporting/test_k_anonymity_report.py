@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.reporting.figures import Picture, line_chart
 from dp_pipeline.reporting.figures.curves import k_anonymity_panel
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.releases import Standing
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.reporting.samples import TEN, WRITTEN, k_anonymous, measures, spec
 from dp_pipeline_tests.reporting.test_report import HOSTILE, Page
 

@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.clock import Clock
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.reporting.figures.cluster_view import (
     MOST_CENTRES,
     ClusterView,
@@ -17,10 +21,6 @@ from dp_pipeline.reporting.figures.cluster_view import (
     metre_rows,
 )
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.spec.clock import Clock
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.reporting.samples import HALF, exact, spec, synopsis
 
 LAT, LON = Coordinate(47.3, 47.5), Coordinate(8.4, 8.6)

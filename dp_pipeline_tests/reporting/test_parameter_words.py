@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.config.parameters import fact_text, fact_values, texts_of
 from dp_pipeline.models import MODELS
 from dp_pipeline.reporting.text import parameter_words
-from dp_pipeline.spec.parameters import fact_text, fact_values, texts_of
 
 
 @pytest.mark.parametrize(

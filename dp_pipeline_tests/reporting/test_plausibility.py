@@ -15,6 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.domain import Attribute, Domain, RowsOfPerson
+from dp_pipeline.config.encoding import Bins, Coordinate, IntArray, Levels
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, build_model
@@ -24,15 +28,11 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
-from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.bundle import K_ANONYMITY, Bundle
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.reporting.plausibility import NoisyTotal, bundle_warnings
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.domain import Attribute, Domain, RowsOfPerson
-from dp_pipeline.spec.encoding import Bins, Coordinate, IntArray, Levels
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.bundle import K_ANONYMITY, Bundle
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.reporting.samples import spec as sample_spec
 
 CLUSTERINGS = [name for name, model in MODELS.items() if issubclass(model, Clustering)]

@@ -6,14 +6,14 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+from dp_pipeline.config.clock import Clock
+from dp_pipeline.config.dataset import Publication
+from dp_pipeline.config.windows import Windows
 from dp_pipeline.ledger import Balance
-from dp_pipeline.release.accountant import LAPLACE, Spend
 from dp_pipeline.reporting.pages import summary_over_epsilon
 from dp_pipeline.reporting.prices import Outlook, prices_of
 from dp_pipeline.reporting.releases import PrivateRelease
-from dp_pipeline.spec.clock import Clock
-from dp_pipeline.spec.dataset import Publication
-from dp_pipeline.spec.windows import Windows
+from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, bought, release, spec
 from dp_pipeline_tests.reporting.test_report import Page, written
 

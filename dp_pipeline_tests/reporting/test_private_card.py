@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.config.amounts import Currency
+from dp_pipeline.config.domain import Domain, RowsOfPerson
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.export.contents import lines_on_card
 from dp_pipeline.ledger import Balance
-from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.pages import card, write_report
 from dp_pipeline.reporting.releases import PrivateRelease
-from dp_pipeline.spec.amounts import Currency
-from dp_pipeline.spec.domain import Domain, RowsOfPerson
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline_tests.reporting.samples import (
     HALF,
     MARKUP,

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_pipeline.release.measurement import NoisyCounts, NoisyMarginal, least_noisy
-from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Levels
 from dp_pipeline.reporting.noisy_answers import MeasuredTable, NoisyAnswers
 from dp_pipeline.reporting.plausibility import NoisyTotal
 from dp_pipeline.reporting.quality import (
@@ -19,8 +19,8 @@ from dp_pipeline.reporting.quality import (
     QualityReport,
     worst_first,
 )
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Levels
+from dp_pipeline.results.measurement import NoisyCounts, NoisyMarginal, least_noisy
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 SMOKES = Attribute("smokes", "smokes", "drop", cells=Levels(("no", "yes")))
 SEX = Attribute("sex", "sex", "drop", cells=Levels(("f", "m")))

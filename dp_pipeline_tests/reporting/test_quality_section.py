@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.release.clusters import LongColumns
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Levels
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.quality import ComparedTable
 from dp_pipeline.reporting.releases import PrivateRelease
-from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Levels
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.clusters import LongColumns
 from dp_pipeline_tests.reporting.samples import TEN, WRITTEN, bundle, spec
 
 LEVELS = {"smokes": ("no", "yes"), "pet": ("cat", "dog", "none")}

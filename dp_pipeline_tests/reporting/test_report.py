@@ -14,8 +14,10 @@ import pytest
 from jinja2 import DictLoader, UndefinedError
 
 from dp_pipeline import files
-from dp_pipeline.publish.release import code_version
-from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Spend
+from dp_pipeline.config.amounts import epsilon_of, epsilon_text, rho_of
+from dp_pipeline.config.domain import RowsOfPerson
+from dp_pipeline.config.errors import BoundaryViolation
+from dp_pipeline.releases.release import code_version
 from dp_pipeline.reporting import pages, rendering
 from dp_pipeline.reporting.figures import Picture, line_chart
 from dp_pipeline.reporting.figures.curves import utility_panels
@@ -23,9 +25,7 @@ from dp_pipeline.reporting.figures.picture import new_figure
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.releases import STRUCTURE, TABLES, Standing
-from dp_pipeline.spec.amounts import epsilon_of, epsilon_text, rho_of
-from dp_pipeline.spec.domain import RowsOfPerson
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
 from dp_pipeline_tests.reporting.samples import (
     HALF,
     NOT_DP,

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.metrics import (
     QualityRow,
     from_documents,
@@ -13,6 +12,7 @@ from dp_pipeline.reporting.metrics import (
     sort_rows,
     to_documents,
 )
+from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, exact
 
 

@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, NOISY_MAX, Spend
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.releases import EVALUATION, ONE_WAYS, ROWS, STRUCTURE, TABLES, steps_of
+from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, NOISY_MAX, Spend
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.measurement import NoisyNumber
 
 TENTH = Fraction(1, 10)
 

@@ -8,9 +8,9 @@ from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
+from dp_pipeline.config.amounts import NANO, epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.spec.amounts import NANO, epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import Project
 
 _HEADER = re.compile(r"release ([0-9a-f]{16,128})")

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.ledger import Charge, Ledger
-from dp_pipeline.publish import publish as publishing
-from dp_pipeline.publish import store
-from dp_pipeline.publish.publish import publish
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases import publish as publishing
+from dp_pipeline.releases import store
+from dp_pipeline.releases.publish import publish
+from dp_pipeline.results.bundle import Bundle
 from dp_pipeline_tests.orchestration.killers import die
 from dp_pipeline_tests.orchestration.projects import Project
 

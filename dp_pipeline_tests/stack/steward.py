@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline_tests.stack.dagster_client import Run
 from dp_pipeline_tests.stack.dagster_stack import ENDED, DagsterStack
 from dp_pipeline_tests.stack.processes import wait_for

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.replay import read_json
-from dp_pipeline.publish.store import POPULATION, BundleStore
-from dp_pipeline.spec.errors import Damaged
+from dp_pipeline.config.errors import Damaged
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.replay import read_json
+from dp_pipeline.releases.store import POPULATION, BundleStore
 
 PAUSE_SECONDS = 0.02
 

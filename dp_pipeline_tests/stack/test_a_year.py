@@ -13,16 +13,16 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.ledger import balance, journal
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.jobs import level_assets
-from dp_pipeline.publish.outcome import published_windows
-from dp_pipeline.publish.roll_up import roll_up
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.release.measurement import variance
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.releases.outcome import published_windows
+from dp_pipeline.releases.roll_up import roll_up
+from dp_pipeline.results.measurement import variance
 from dp_pipeline_tests.orchestration.events import failures
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 from dp_pipeline_tests.orchestration.test_windows import EACH, HEAD, STREAM, requests, run

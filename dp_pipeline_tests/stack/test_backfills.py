@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import pytest
 
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline_tests.stack.accounts import require_paid_once, unfinished
 from dp_pipeline_tests.stack.dagster_client import GraphQLError
 from dp_pipeline_tests.stack.dagster_stack import CODE, DagsterStack

@@ -59,7 +59,7 @@ def test_the_wheel_holds_every_file_of_the_package(names_in_wheel: set[str]):
         for path in (ROOT / "dp_pipeline").rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    assert {"dp_pipeline/py.typed", "dp_pipeline/spec/dataset.schema.json"} <= kept
+    assert {"dp_pipeline/py.typed", "dp_pipeline/config/dataset.schema.json"} <= kept
     assert kept == {name for name in names_in_wheel if name.startswith("dp_pipeline/")}
 
 

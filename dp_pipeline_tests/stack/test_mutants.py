@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import ended, start, start_server
 from dp_pipeline_tests.stack.accounts import (

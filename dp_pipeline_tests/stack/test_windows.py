@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.dataset import WINDOW, DatasetSpec
+from dp_pipeline.config.windows import range_text
 from dp_pipeline.orchestration.common import partition_key, window_named
 from dp_pipeline.orchestration.jobs import level_assets, raw_stages
-from dp_pipeline.publish.outcome import published_windows
-from dp_pipeline.release.bundle import LEARNED
-from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
-from dp_pipeline.spec.windows import range_text
+from dp_pipeline.releases.outcome import published_windows
+from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.orchestration.test_windows import EACH, STREAM
 from dp_pipeline_tests.stack.accounts import charges, drawn_keys, unfinished

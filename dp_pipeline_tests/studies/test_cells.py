@@ -21,6 +21,8 @@ from dp_pipeline.anonymity.hamdist import HamdistForward
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Recoded, Unchanged
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee
+from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, PipelineError
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import PrivacyGuarantee
@@ -30,9 +32,7 @@ from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.privbayes import PrivBayes
-from dp_pipeline.publish.k_anonymous_release import coded_rows
-from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, PipelineError
+from dp_pipeline.releases.k_anonymous_release import coded_rows
 from dp_pipeline_tests.studies.small import results, small_study
 
 FolderOf = Callable[[str], Path]

@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.papers.study import Benchmark
 from benchmarks.papers.tables import HeldOut
+from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import mark_validated
-from dp_pipeline.spec.errors import NotPrepared
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 PEOPLE = "{age: {bounds: [0, 16], bins: 2}, sex: {levels: [f, m]}, job: {levels: [a, b, c]}}"

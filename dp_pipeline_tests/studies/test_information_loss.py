@@ -14,8 +14,8 @@ from benchmarks.papers.information_loss import (
     information_loss,
     non_uniform_entropy,
 )
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.equivalence_classes import class_ids
-from dp_pipeline.spec.errors import DeclarationError
 
 # Ages in four bands and a sex: eight people.
 PEOPLE = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 0], [3, 1], [3, 1]])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.papers.study import open_journal
-from dp_pipeline.spec.errors import Damaged, DeclarationError
+from dp_pipeline.config.errors import Damaged, DeclarationError
 
 HEADER = {"study": "counting", "code": "1"}
 

@@ -22,10 +22,10 @@ from benchmarks.papers.report import lines_of
 from benchmarks.papers.results import Summary
 from benchmarks.papers.shown import REPORTS, run_study
 from benchmarks.papers.study import map_cells
+from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.errors import DeclarationError, PipelineError
+from dp_pipeline.config.source import Source
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.errors import DeclarationError, PipelineError
-from dp_pipeline.spec.source import Source
 from dp_pipeline_tests.raw.file_server import file_server
 from dp_pipeline_tests.studies.small import (
     CELLS,

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dp_pipeline.cli.options import READER, Reader
-from dp_pipeline.spec.errors import PipelineError
+from dp_pipeline.config.errors import PipelineError
 
 if TYPE_CHECKING:
-    from dp_pipeline.publish.home import Home
+    from dp_pipeline.releases.home import Home
 
 
 @click.command()
@@ -39,7 +39,7 @@ def doctor(context: click.Context, reader: Reader, sweep: bool, remake: bool) ->
     somebody has to do something.
     """
     from dp_pipeline.cli.doctor.homes import sweep_all
-    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.releases.home import find_home
 
     home = find_home()
     swept = [str(path) for path in sweep_all(home)] if sweep else []

@@ -18,27 +18,27 @@ from pathlib import Path
 
 from dp_pipeline import __version__, files
 from dp_pipeline.cli.doctor import Finding, collected
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import dataset_files
+from dp_pipeline.config.errors import follow_links
+from dp_pipeline.config.formats import FORMAT, require_format
+from dp_pipeline.config.parameters import fact_text, fact_values, texts_of
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import blocks_of
 from dp_pipeline.ledger.head import Head
 from dp_pipeline.orchestration.instance import dagster_folder
-from dp_pipeline.publish.domain_release import NAME as DOMAIN
-from dp_pipeline.publish.domain_release import DomainRelease, with_discovered
-from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.home import HEAD_VARIABLE, Home
-from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.publish.noisy_release import NoisyRelease
-from dp_pipeline.publish.release import Release
-from dp_pipeline.publish.store import BUNDLE_FILE
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import K_ANONYMITY, REFINED_FROM, REFINES, Key
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import dataset_files
-from dp_pipeline.spec.errors import follow_links
-from dp_pipeline.spec.formats import FORMAT, require_format
-from dp_pipeline.spec.parameters import fact_text, fact_values, texts_of
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases.domain_release import NAME as DOMAIN
+from dp_pipeline.releases.domain_release import DomainRelease, with_discovered
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.home import HEAD_VARIABLE, Home
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.releases.noisy_release import NoisyRelease
+from dp_pipeline.releases.release import Release
+from dp_pipeline.releases.store import BUNDLE_FILE
+from dp_pipeline.results.bundle import K_ANONYMITY, REFINED_FROM, REFINES, Key
 
 _ENDS = {"settled", "dead"}
 

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 
 from dp_pipeline.cli.doctor import Finding, collected
 from dp_pipeline.cli.doctor.homes import Charged, charged_releases
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import dataset_files
+from dp_pipeline.config.errors import DeclarationError, NoAnswer, NotPrepared, PipelineError
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.files import is_locked
-from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.noisy_release import NoisyRelease
-from dp_pipeline.publish.publish import require_as_begun
-from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.raw.snapshot import current_snapshot
-from dp_pipeline.release.bundle import ReleaseKey
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import dataset_files
-from dp_pipeline.spec.errors import DeclarationError, NoAnswer, NotPrepared, PipelineError
-from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.noisy_release import NoisyRelease
+from dp_pipeline.releases.publish import require_as_begun
+from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.results.bundle import ReleaseKey
+from dp_pipeline.results.transcript import Transcript
 
 TOPIC = "releases"
 

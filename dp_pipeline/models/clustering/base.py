@@ -11,19 +11,19 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import integer, names
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import Model, clustering_columns
-from dp_pipeline.release.accountant import split
-from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.measurement import variance
-from dp_pipeline.release.trees import CountedBoxes
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import integer, names
+from dp_pipeline.results.accountant import split
+from dp_pipeline.results.clusters import Clusters, Synopsis
+from dp_pipeline.results.measurement import variance
+from dp_pipeline.results.trees import CountedBoxes
 
 
 @dataclass(frozen=True)

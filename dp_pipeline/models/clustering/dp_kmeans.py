@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.parameters import choice, integer, variant
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import pack_spheres, uniform_places
 from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
 from dp_pipeline.models.clustering.base import Clustering, lloyd_rounds, round_budgets
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.parameters import choice, integer, variant
+from dp_pipeline.results.clusters import Clusters
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import cluster_synopsis, pack_spheres
 from dp_pipeline.models.base import clustering_columns
@@ -16,8 +17,7 @@ from dp_pipeline.models.clustering.base import (
     lloyd_rounds,
     round_budgets,
 )
-from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.results.clusters import Clusters, Synopsis
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import pack_spheres
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering.base import Clustering, lloyd_rounds, round_budgets
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.results.clusters import Clusters
 
 FEWEST_ROUNDS, MOST_ROUNDS = 2, 7
 _RHO = 0.225

@@ -9,16 +9,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import COORDINATE_BITS, IntArray
+from dp_pipeline.config.parameters import integer, share, variant
 from dp_pipeline.gate.counter import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns, planning_units
 from dp_pipeline.models.clustering.base import SynopsisClustering
-from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.measurement import variance
-from dp_pipeline.release.trees import BitTree, CountedBoxes, Nodes
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import COORDINATE_BITS, IntArray
-from dp_pipeline.spec.parameters import integer, share, variant
+from dp_pipeline.results.clusters import Clusters, Synopsis
+from dp_pipeline.results.measurement import variance
+from dp_pipeline.results.trees import BitTree, CountedBoxes, Nodes
 
 
 @dataclass(frozen=True)

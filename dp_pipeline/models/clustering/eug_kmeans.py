@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.counter import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering.base import SynopsisClustering, noisy_grid
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.results.clusters import Clusters
 
 
 @dataclass(frozen=True)

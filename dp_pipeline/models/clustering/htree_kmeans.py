@@ -17,6 +17,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
+from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.trees import Expansion, TreeSession
 from dp_pipeline.inference.earlier import EarlierTree, smoothed, whole_counts
@@ -29,12 +32,9 @@ from dp_pipeline.models.clustering.moved_centres import (
     move_by_residuals,
     part_of_the_spread,
 )
-from dp_pipeline.release.clusters import Clusters, Synopsis, Tables
-from dp_pipeline.release.measurement import SHARES, variance, variances
-from dp_pipeline.release.trees import BitTree, CountedBoxes, Prefixes
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.results.clusters import Clusters, Synopsis, Tables
+from dp_pipeline.results.measurement import SHARES, variance, variances
+from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes
 
 BLOCK = 4
 """Bits counted at once: 16 children."""

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.counter import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering.base import Clustering, lloyd_round, noisy_grid
 from dp_pipeline.models.clustering.dplloyd import least_error
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.results.clusters import Clusters
 
 
 @dataclass(frozen=True)

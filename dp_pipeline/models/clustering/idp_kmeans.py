@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.parameters import integer, variant
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import uniform_places
 from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
 from dp_pipeline.models.clustering.base import Clustering, lloyd_round, lloyd_rounds
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray
-from dp_pipeline.spec.parameters import integer, variant
+from dp_pipeline.results.clusters import Clusters
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.parameters import integer, share
 from dp_pipeline.gate.counter import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import dense_seeds
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering import base
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.spec.parameters import integer, share
+from dp_pipeline.results.clusters import Clusters
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.parameters import integer, share
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering.base import SynopsisClustering
 from dp_pipeline.models.clustering.htree_kmeans import MOST_NODES
-from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.measurement import variance
-from dp_pipeline.release.trees import BitTree, CountedBoxes, Prefixes
-from dp_pipeline.spec.parameters import integer, share
+from dp_pipeline.results.clusters import Clusters, Synopsis
+from dp_pipeline.results.measurement import variance
+from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.amounts import PURE
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.config.parameters import decimal, integer, share
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap
 from dp_pipeline.gate.selection import LARGEST
@@ -18,12 +22,8 @@ from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.inference.fitted_tree import FittedTree
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.release.measurement import NoiseRate, NoisyMarginal
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.amounts import PURE
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, Names
-from dp_pipeline.spec.parameters import decimal, integer, share
+from dp_pipeline.results.measurement import NoiseRate, NoisyMarginal
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 QUICK, THOROUGH = 60, 2000
 """Iterations of a fit between two rounds, and of the last one."""

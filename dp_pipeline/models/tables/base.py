@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray, Names
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import integer, names
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.base import Model
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray, Names
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import integer, names
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 MOST_ESTIMATED_ROWS = 2_000_000
 """At a tiny ε an estimate of the number of rows is noise."""

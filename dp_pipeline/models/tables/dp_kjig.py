@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import choice, integer, names, share
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import Independence, Purity
 from dp_pipeline.models.base import Model
-from dp_pipeline.release.bit_classes import CLASS, BitClasses, DeclaredBit, bit_count, declared_bits
-from dp_pipeline.release.class_table import ClassPromise, ClassTable
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import choice, integer, names, share
+from dp_pipeline.results.bit_classes import CLASS, BitClasses, DeclaredBit, bit_count, declared_bits
+from dp_pipeline.results.class_table import ClassPromise, ClassTable
 
 MOST_CELLS = 1 << 22
 """Cells of the largest table: labels times classes."""

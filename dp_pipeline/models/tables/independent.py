@@ -8,17 +8,17 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.clique_join import join_cliques
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import Released
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.release.accountant import root_weights, split
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, Names
-from dp_pipeline.spec.parameters import choice
+from dp_pipeline.results.accountant import root_weights, split
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.encoding import Names
+from dp_pipeline.config.parameters import decimal, integer, share
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Independence
 from dp_pipeline.gate.selection import cut
@@ -19,10 +21,8 @@ from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.models.tables.privhd import Network, draws_of, pairs_of
-from dp_pipeline.release.accountant import root_weights, split
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.encoding import Names
-from dp_pipeline.spec.parameters import decimal, integer, share
+from dp_pipeline.results.accountant import root_weights, split
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 PATIENCE = 2
 """Draws of no edge that end the structure: noise alone draws one now and then."""

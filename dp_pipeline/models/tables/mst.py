@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import Gap, Score
 from dp_pipeline.inference.clique_growth import CliqueGrowth
@@ -17,10 +18,9 @@ from dp_pipeline.inference.junction_tree import triangulated_cliques
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.models.tables.privhd import pairs_of
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 SIGMAS = 3
 """Deviations of its noise that a level's count has to reach to stay a level of its own."""

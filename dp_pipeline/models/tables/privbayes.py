@@ -13,6 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import choice, integer, share
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import FScore, Independence, MutualInformation, Score
 from dp_pipeline.inference.clique_join import Conditional, overlap_links, sample_network
@@ -27,12 +31,8 @@ from dp_pipeline.models.tables.base import (
     clique_cells,
     covering_sets,
 )
-from dp_pipeline.release.accountant import split
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import choice, integer, share
+from dp_pipeline.results.accountant import split
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 ScoreOf = Callable[[Family], Score]
 

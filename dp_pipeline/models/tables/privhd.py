@@ -14,6 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import Names
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.config.parameters import choice, decimal, share
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, MutualInformation, Score
 from dp_pipeline.gate.selection import ScoreSession
@@ -23,13 +27,9 @@ from dp_pipeline.inference.fitted_tree import FittedRows, estimated_rows, shares
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.release.accountant import root_weights, split
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import Names
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.spec.parameters import choice, decimal, share
+from dp_pipeline.results.accountant import root_weights, split
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.clique_join import overlap_links, sample_network
 from dp_pipeline.inference.views import (
@@ -20,12 +24,8 @@ from dp_pipeline.inference.views import (
 )
 from dp_pipeline.models.base import Released
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, Names
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,18 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray, code_type
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.samplers import MOST_CELLS
 from dp_pipeline.models.base import ROWS_SHARE
 from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
-from dp_pipeline.release.derived_attribute import rounded_counts
-from dp_pipeline.release.measurement import SparseTable, threshold_for
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray, code_type
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import integer
+from dp_pipeline.results.derived_attribute import rounded_counts
+from dp_pipeline.results.measurement import SparseTable, threshold_for
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from dp_pipeline.raw.workers import engine_of
 
 if TYPE_CHECKING:
+    from dp_pipeline.config.dataset import DatasetSpec
     from dp_pipeline.raw.counters.fold import FoldCounter
     from dp_pipeline.raw.snapshot import Snapshot
-    from dp_pipeline.spec.dataset import DatasetSpec
 
 MOST_IN_MEMORY = 1 << 27
 """Bytes of prepared columns, above which they stay on disk where no engine is named."""

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.encoding import COORDINATE_BITS, IntArray
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel, hash_of
 from dp_pipeline.raw.counters.geometry import (
     Columns,
@@ -33,10 +35,8 @@ from dp_pipeline.raw.counters.tables import (
     keys_of,
     occupied_cells,
 )
-from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.encoding import COORDINATE_BITS, IntArray
-from dp_pipeline.spec.errors import Damaged
+from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.trees import BitTree, Prefixes
 
 MOST_ROWS = 1 << 37
 """Of all batches together: below this, no total of the questions can overflow."""

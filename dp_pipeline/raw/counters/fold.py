@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks
 from dp_pipeline.gate.counter import MOST_GRID_CELLS, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery, BatchRecoding, joined
-from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
-from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray
-from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.trees import BitTree, Prefixes
 
 Partial = list[Answer | None]
 """One answer a question; None where no row was looked at."""

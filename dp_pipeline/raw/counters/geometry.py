@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.encoding import COORDINATE_BITS, FloatArray, IntArray
 from dp_pipeline.gate.rules import NearestCentre, subset_of
 from dp_pipeline.raw.counters.tables import ROWS_A_CHUNK
-from dp_pipeline.release.trees import AXIS_BITS, BitTree, Prefixes
-from dp_pipeline.spec.encoding import COORDINATE_BITS, FloatArray, IntArray
+from dp_pipeline.results.trees import AXIS_BITS, BitTree, Prefixes
 
 Columns = Sequence[NDArray[Any]]
 """Fixed-point coordinates (rows,) of some rows, in the order of the rule's columns."""

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.raw.counters.batch import Batch, BatchRecoding
 from dp_pipeline.raw.counters.checked import CheckedRows
 from dp_pipeline.raw.counters.fold import FoldCounter, answered
 from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.workers import in_threads
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Domain
 
 
 class MemoryCounter(FoldCounter):
@@ -32,8 +32,8 @@ class MemoryCounter(FoldCounter):
 
     Damaged when an array has another length or a value that preparation does not write.
 
-    >>> from dp_pipeline.spec.domain import Attribute
-    >>> from dp_pipeline.spec.encoding import Levels
+    >>> from dp_pipeline.config.domain import Attribute
+    >>> from dp_pipeline.config.encoding import Levels
     >>> domain = Domain((Attribute("sex", "sex", "drop", cells=Levels(("f", "m"))),))
     >>> MemoryCounter(domain, coordinates={}, codes={"sex": np.array([0, 1, 1])}, rows=3)
     MemoryCounter(1 attributes)

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw.counters.batch import MOST_ROWS, Batch, BatchQuery
 from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, Require, added, answered
 from dp_pipeline.raw.stages import file_mark
 from dp_pipeline.raw.workers import MOST_THREADS
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.errors import Damaged
 
 
 @dataclass(frozen=True)

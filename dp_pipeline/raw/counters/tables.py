@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.spec.encoding import IntArray, Names
+from dp_pipeline.config.encoding import IntArray, Names
 
 Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (n,) of an unsigned type."""

@@ -29,6 +29,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered import Undiscovered
+from dp_pipeline.config.domain import MISSING, Attribute, Domain
+from dp_pipeline.config.encoding import Coordinate, IntArray
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.files import temporary_folder, write_whole
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.texts import packed
@@ -46,11 +51,6 @@ from dp_pipeline.raw.prepare import kept_rows, of_window
 from dp_pipeline.raw.snapshot import Snapshot, require_validated
 from dp_pipeline.raw.stages import Read
 from dp_pipeline.raw.values import column_of, finite_numbers, level_words, missing, valid_numbers
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import Undiscovered
-from dp_pipeline.spec.domain import MISSING, Attribute, Domain
-from dp_pipeline.spec.encoding import Coordinate, IntArray
-from dp_pipeline.spec.errors import BoundaryViolation
 
 LONGEST_TEXT = 256
 """Bytes of a level that may be discovered: a longer text is a note and no level."""
@@ -68,7 +68,7 @@ class UndeclaredRows:
     parts         the rows that are looked at
     fingerprint   of the stored table, and of its reading; empty where there is none
 
-    >>> from dp_pipeline.spec.discovery import find_spec
+    >>> from dp_pipeline.config.discovery import find_spec
     >>> UndeclaredRows.empty(find_spec("trips"))
     UndeclaredRows(trips)
     """

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.parameters import Registry
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.parameters import Registry
 
 if TYPE_CHECKING:
     import pyarrow as pa

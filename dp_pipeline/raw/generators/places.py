@@ -19,9 +19,9 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from dp_pipeline.config.clock import DAY
+from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.raw.generators import draw_category, draw_one_of_many, random_numbers, shares
-from dp_pipeline.spec.clock import DAY
-from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 BIRCH3_CLUSTERS = 100
 SIDE = 1e6

@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.raw.generators import draw_category, random_numbers
-from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 SEXES = ("female", "male")
 REGIONS = ("capital", "north", "south", "east", "west")

@@ -22,15 +22,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import INVALID, IntArray
+from dp_pipeline.config.errors import DeclarationError, one_of
+from dp_pipeline.config.source import WHITESPACE, Sample
 from dp_pipeline.raw.generators import GENERATORS, STREAMS
 from dp_pipeline.raw.sources import reading
 from dp_pipeline.raw.stages import ROWS_A_BATCH, Read
 from dp_pipeline.raw.values import column_of, level_codes
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import INVALID, IntArray
-from dp_pipeline.spec.errors import DeclarationError, one_of
-from dp_pipeline.spec.source import WHITESPACE, Sample
 
 
 def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:

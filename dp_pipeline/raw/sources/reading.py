@@ -28,11 +28,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from dp_pipeline.config.clock import Clock
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import SourceError, require_regular
+from dp_pipeline.config.source import WHITESPACE, Source
 from dp_pipeline.raw.values import PLAIN, REAL, TEXT, WHOLE, kind_of, texts, times, type_word
-from dp_pipeline.spec.clock import Clock
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import SourceError, require_regular
-from dp_pipeline.spec.source import WHITESPACE, Source
 
 _MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 # The first of them comes first, and what stands before it is asked behind it: so the search is for

@@ -30,6 +30,18 @@ from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from dp_pipeline.config.clock import Signs
+from dp_pipeline.config.database import (
+    EXPECTED_DATABASE,
+    EXPECTED_DRIVER,
+    database_name,
+    database_url,
+    has_driver,
+)
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.draft import FoundColumn, FoundKind
+from dp_pipeline.config.errors import DeclarationError, SourceError
+from dp_pipeline.config.source import Source
 from dp_pipeline.raw.sources.reading import (
     LONGEST_CELL,
     check_names,
@@ -38,18 +50,6 @@ from dp_pipeline.raw.sources.reading import (
     refusal,
 )
 from dp_pipeline.raw.values import PLAIN
-from dp_pipeline.spec.clock import Signs
-from dp_pipeline.spec.database import (
-    EXPECTED_DATABASE,
-    EXPECTED_DRIVER,
-    database_name,
-    database_url,
-    has_driver,
-)
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.draft import FoundColumn, FoundKind
-from dp_pipeline.spec.errors import DeclarationError, SourceError
-from dp_pipeline.spec.source import Source
 
 Cell = bytes | memoryview | int | float | None
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
+from dp_pipeline.config.amounts import NANO, PURE, Currency, epsilon_text
+from dp_pipeline.config.windows import Windows
 from dp_pipeline.ledger import Entry
 from dp_pipeline.reporting.figures.curves import first_day, over_windows
 from dp_pipeline.reporting.figures.lines import (
@@ -21,8 +23,6 @@ from dp_pipeline.reporting.figures.lines import (
     line_chart,
 )
 from dp_pipeline.reporting.figures.picture import Picture
-from dp_pipeline.spec.amounts import NANO, PURE, Currency, epsilon_text
-from dp_pipeline.spec.windows import Windows
 
 _UNLIMITED = "none"
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_pipeline.config.encoding import Coordinate, FloatArray
 from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, rows_text
 from dp_pipeline.reporting.figures.picture import Picture, list_first
 from dp_pipeline.reporting.text import number_text
-from dp_pipeline.spec.encoding import Coordinate, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

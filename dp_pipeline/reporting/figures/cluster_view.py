@@ -14,13 +14,9 @@ from math import cos, radians, sqrt
 
 import numpy as np
 
-from dp_pipeline.metrics.clustering import nearest_centres
-from dp_pipeline.release.clusters import Synopsis
-from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.reporting.text import number_text
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import (
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import (
     Coordinate,
     FloatArray,
     MetresPerUnit,
@@ -29,6 +25,10 @@ from dp_pipeline.spec.encoding import (
     metres_per_unit,
     point_of,
 )
+from dp_pipeline.metrics.clustering import nearest_centres
+from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.reporting.text import number_text
+from dp_pipeline.results.clusters import Synopsis
 
 METRES = "rms_metres"
 """The metric: √NICV in metres."""

@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.windows import Windows
 from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.figures.lines import Across, Line, Panel, Point, Up, day_of
 from dp_pipeline.reporting.metrics import FIGURES, Metric, Pivot, QualityRow, pivot, sample_words
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.windows import Windows
 
 NOISE_BARS = "Bars: ± one standard deviation of the noise in the number itself."
 EXACT_OVER_K = "Exact numbers on public benchmark rows; without ε."

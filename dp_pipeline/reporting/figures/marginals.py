@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.figures.picture import Picture, list_first
-from dp_pipeline.spec.encoding import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

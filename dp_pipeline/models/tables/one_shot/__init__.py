@@ -14,6 +14,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.config.amounts import PURE, Currency
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import Names
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.earlier import EarlierTables, PublicTable
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
@@ -32,15 +37,10 @@ from dp_pipeline.models.tables.one_shot.round import (
     Round,
     amounts_of,
 )
-from dp_pipeline.release.accountant import split
-from dp_pipeline.release.clusters import Tables
-from dp_pipeline.release.measurement import NoiseRate, NoisyMarginal
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.spec.amounts import PURE, Currency
-from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import Names
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import choice
+from dp_pipeline.results.accountant import split
+from dp_pipeline.results.clusters import Tables
+from dp_pipeline.results.measurement import NoiseRate, NoisyMarginal
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
 def _refined(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:

@@ -10,6 +10,7 @@ from math import fsum, sqrt
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap
 from dp_pipeline.gate.selection import ScoreSession
@@ -18,9 +19,8 @@ from dp_pipeline.inference.fitted_tree import OneWays
 from dp_pipeline.inference.noisy_gaps import GapNoise, NoisyGaps
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.tables.one_shot.plan import OF_PICKS, Pair, Plan, Planning
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.encoding import FloatArray, Names
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyMarginal
 
 OF_DEVIATION = 0.75
 """Mean of |noise| in standard deviations of it: √½ of Laplace, √(2/π) of Gaussian noise."""

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Independence
 from dp_pipeline.inference.table_sets import (
@@ -25,9 +27,7 @@ from dp_pipeline.inference.table_sets import (
     pair_noise,
 )
 from dp_pipeline.inference.views import covering_design
-from dp_pipeline.release.measurement import NoiseRate
-from dp_pipeline.spec.encoding import FloatArray, Names
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.results.measurement import NoiseRate
 
 MOST = 1000
 """Of a weight; the least is a thousandth."""

@@ -9,14 +9,14 @@ from math import pi, prod, sqrt
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.earlier import PublicTable, believed, smoothed
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.table_sets import TableSearch
 from dp_pipeline.models.tables.one_shot.gaps import Begun
 from dp_pipeline.models.tables.one_shot.plan import Pair
 from dp_pipeline.models.tables.one_shot.round import OF_TABLES, Round
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.encoding import FloatArray, Names
+from dp_pipeline.results.measurement import NoisyMarginal
 
 SURE = 50.0
 """How many times more a search for tables that cost nothing is given than one for tables to be

@@ -10,6 +10,7 @@ from math import fsum
 
 import numpy as np
 
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.earlier import EarlierTables
@@ -20,10 +21,9 @@ from dp_pipeline.inference.table_growth import TableGrowth
 from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, pair_noise
 from dp_pipeline.models.tables.one_shot.gaps import Begun, GapQuestions
 from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
-from dp_pipeline.release.accountant import split
-from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.encoding import FloatArray, Names
+from dp_pipeline.results.accountant import split
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyMarginal
 
 ROOM = 2.0
 """How many times its noise a table's rows must be: measured gaps are not sure."""

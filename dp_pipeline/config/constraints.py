@@ -1,0 +1,118 @@
+"""Constraint: which cells of several attributes there are together in one row. Public: declared.
+
+A row that breaks one is left out when rows are prepared, by itself, so a row more is still at
+most a row more. A fit gives such cells no mass: that they are empty is known and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.config.encoding import IntArray, Names
+
+Mask = NDArray[np.bool_]
+
+MOST_CONSTRAINED_CELLS = 1 << 20
+"""Cells over the attributes of one constraint, at most."""
+
+Box = tuple[tuple[int, ...], ...]
+"""Codes of every attribute of a constraint."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """One declared sentence about the rows.
+
+    words        the sentence, for people
+    attributes   two or more, in declared order
+    boxes        sets of cells: a row is in one if the code of each attribute is among its codes
+    is_only      whether every row is in one of the boxes; else no row is in any
+
+    >>> never = Constraint("no child drives", ("age", "drives"), (((0,), (1,)),), is_only=False)
+    >>> never.mask((3, 2)).tolist()
+    [[True, False], [True, True], [True, True]]
+    """
+
+    words: str
+    attributes: Names
+    boxes: tuple[Box, ...]
+    is_only: bool
+
+    def mask(self, shape: tuple[int, ...]) -> Mask:
+        """Which cells over the attributes there may be; ``shape`` is that of their marginal."""
+        inside = np.zeros(shape, dtype=np.bool_)
+        for box in self.boxes:
+            inside[np.ix_(*box)] = True
+        return inside if self.is_only else ~inside
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """All of it but the words: what changes what is measured."""
+        return {"attributes": self.attributes, "boxes": self.boxes, "is_only": self.is_only}
+
+
+@dataclass(frozen=True, eq=False)
+class AllowedCells:
+    """What all constraints together say about some attributes.
+
+    names    two or more
+    mask     which cells over them there may be: not all, and at least one
+    """
+
+    names: Names
+    mask: Mask
+
+    def holds(self, codes: Mapping[str, IntArray]) -> Mask:
+        """Which rows (n,) are in cells that there may be; no code is negative."""
+        keys = np.zeros(len(codes[self.names[0]]), dtype=np.int64)
+        for name, size in zip(self.names, self.mask.shape, strict=True):
+            keys = keys * size + codes[name]
+        return self.mask.ravel()[keys]
+
+    @cached_property
+    def twin(self) -> IntArray | None:
+        """The one level of the second attribute for every level of the first, where each of both
+        has exactly one of the other: then they say the same in other words. Else None.
+        """
+        is_pair = len(self.names) == 2 and self.mask.shape[0] == self.mask.shape[1]
+        if not is_pair or (self.mask.sum(axis=0) != 1).any() or (self.mask.sum(axis=1) != 1).any():
+            return None
+        return np.asarray(self.mask.argmax(axis=1), dtype=np.int64)
+
+
+def allowed_cells(
+    constraints: Iterable[Constraint], names: Names, sizes: Mapping[str, int]
+) -> tuple[AllowedCells, ...]:
+    """What constraints say about some attributes, one entry a set of them.
+
+    names   in any order; a constraint with other attributes says of these what there may be
+            whatever the others are
+    sizes   levels of every attribute of a constraint
+
+    >>> never = Constraint("no child drives", ("age", "drives"), (((0,), (1,)),), is_only=False)
+    >>> sizes = {"drives": 2, "age": 3, "sex": 2}
+    >>> [one.names for one in allowed_cells([never], tuple(sizes), sizes)]
+    [('age', 'drives')]
+    """
+    found: dict[Names, Mask] = {}
+    for one in constraints:
+        kept = tuple(name for name in one.attributes if name in names)
+        if len(kept) < 2:
+            continue
+        others = tuple(at for at, name in enumerate(one.attributes) if name not in kept)
+        mask = one.mask(tuple(sizes[name] for name in one.attributes)).any(axis=others)
+        found[kept] = found[kept] & mask if kept in found else np.asarray(mask)
+    return tuple(AllowedCells(names, mask) for names, mask in found.items() if not mask.all())
+
+
+def pairs_within(allowed: Iterable[AllowedCells]) -> tuple[tuple[str, str], ...]:
+    """Pairs of attributes that some entry is about, each once, as edges of a graph."""
+    pairs = (pair for one in allowed for pair in combinations(one.names, 2))
+    return tuple(dict.fromkeys(pairs))

@@ -1,0 +1,36 @@
+"""The format number: what is stored says how it is to be read, and nothing is read by guessing."""
+
+from __future__ import annotations
+
+from dp_pipeline.config.errors import UnknownFormat
+
+FORMAT = 1
+"""Of everything that is stored: data set files (their optional key ``format``; absent means 1),
+bundles and their tables, transcripts (in their first line), manifests of snapshots, the JSON files
+by which assets hand on evaluations, comparisons and pointers, and exported folders. An object gets
+a number of its own when its format changes.
+"""
+
+
+def require_format(stored: object, *, of: str) -> None:
+    """UnknownFormat unless ``stored`` is the number of the format that this program reads.
+
+    stored   what was found in the place of the number; None where there was nothing
+    of       the object, for the message
+
+    >>> require_format(2, of="bundle 3f55fba")
+    Traceback (most recent call last):
+    ...
+    dp_pipeline.config.errors.UnknownFormat: bundle 3f55fba: expected format 1, got 2: use the \
+dp_pipeline that wrote it; `dp-pipeline doctor` lists all formats
+    """
+    if type(stored) is int and stored == FORMAT:
+        return
+    got, remedy = "what is no format's number", "put back a copy from a backup"
+    if stored is None or (type(stored) is int and stored >= 0):
+        got = "none" if stored is None else str(stored)
+        remedy = "use the dp_pipeline that wrote it"
+    raise UnknownFormat(
+        f"{of}: expected format {FORMAT}, got {got}: {remedy}; `dp-pipeline doctor` lists all "
+        "formats"
+    )

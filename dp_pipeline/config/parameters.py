@@ -1,0 +1,170 @@
+"""Parameters of a model or a k-anonymous method: public fields, read from text, marked measuring
+or not.
+
+A *measuring* parameter changes what is asked of the rows, so another value is
+another release with another charge. The others shape post-processing only:
+changing them replays the transcript at no cost.
+
+Parameters as a fact of a release: one JSON object, in ledger, bundle and exports alike.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import UserDict
+from collections.abc import Callable, Mapping
+from dataclasses import Field, field, fields
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, TypeVar
+
+from dp_pipeline.config.errors import DeclarationError, did_you_mean
+
+ModelType = TypeVar("ModelType")
+Entry = TypeVar("Entry")
+
+
+class Registry(UserDict[str, Entry]):
+    """Name → class of a model or method, or function of a generator, imported when it is asked for:
+    one data set needs few.
+
+    places   name → ``module:name``, the module below ``package``
+
+    >>> Registry("fractions", {"share": ":Fraction"})["share"]
+    <class 'fractions.Fraction'>
+    """
+
+    def __init__(self, package: str, places: Mapping[str, str]) -> None:
+        super().__init__()
+        self.data: dict[str, Any] = dict(places)
+        self._package = package
+
+    def __getitem__(self, name: str) -> Entry:
+        if isinstance(self.data[name], str):
+            module, _, entry = self.data[name].partition(":")
+            found = import_module(f"{self._package}.{module}".rstrip("."))
+            self.data[name] = getattr(found, entry)
+        return self.data[name]  # type: ignore[no-any-return]
+
+
+def integer(
+    default: int | None, *, at_least: int, at_most: int = 10**15, measuring: bool = False
+) -> Any:
+    """A whole number in at_least..at_most."""
+
+    def parse(text: str) -> int | None:
+        value = int(text) if re.fullmatch(r"\d{1,18}", text) else -1
+        return value if at_least <= value <= at_most else None
+
+    return _parameter(default, parse, f"a whole number in {at_least}..{at_most}", measuring)
+
+
+def share(default: Fraction, *, measuring: bool = True) -> Any:
+    """An exact fraction strictly between 0 and 1, as decimal text."""
+
+    def parse(text: str) -> Fraction | None:
+        value = Fraction(text) if re.fullmatch(r"0?\.\d{1,9}", text) else Fraction(0)
+        return value if 0 < value < 1 else None
+
+    return _parameter(default, parse, "a decimal number between 0 and 1", measuring)
+
+
+def decimal(
+    default: Fraction | None, *, at_least: int, at_most: int, measuring: bool = True
+) -> Any:
+    """An exact fraction in at_least..at_most, as decimal text."""
+
+    def parse(text: str) -> Fraction | None:
+        value = Fraction(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else Fraction(-1)
+        return value if at_least <= value <= at_most else None
+
+    return _parameter(default, parse, f"a decimal number in {at_least}..{at_most}", measuring)
+
+
+def names(*, measuring: bool = True) -> Any:
+    """Attribute names separated by spaces; none means every one that fits."""
+    return _parameter((), lambda text: tuple(text.split()), "attribute names", measuring)
+
+
+def choice(*words: str, measuring: bool = True) -> Any:
+    """One of ``words``; the first is the default."""
+    expected = f"one of {', '.join(words)}"
+    return _parameter(words[0], lambda text: text if text in words else None, expected, measuring)
+
+
+def variant() -> Any:
+    """``sound``, or ``published``: as the paper has it, on benchmarks alone."""
+    return choice("sound", "published")
+
+
+def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuring: bool) -> Any:
+    return field(
+        default=default, metadata={"parse": parse, "expected": expected, "measuring": measuring}
+    )
+
+
+def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> ModelType:
+    """A model with its parameters read from text; DeclarationError names the wrong one."""
+    known = {one.name: one for one in fields(model)}  # type: ignore[arg-type]
+    values = {}
+    for name, text in texts.items():
+        if name not in known:
+            raise DeclarationError(
+                f"{of}: expected parameters {', '.join(known) or 'none'}, got {name[:60]!r}"
+                f"{did_you_mean(name, known)}"
+            )
+        values[name] = _parsed(known[name], text, of)
+    return model(**values)
+
+
+def _parsed(parameter: Field[Any], text: str, of: str) -> Any:
+    value = parameter.metadata["parse"](text)
+    if value is None:
+        expected = parameter.metadata["expected"]
+        raise DeclarationError(f"{of}: {parameter.name}: expected {expected}, got {text[:60]!r}")
+    return value
+
+
+def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
+    """The measuring parameters of a model, or the others, as canonical text in the order of their
+    names.
+    """
+    chosen = (one.name for one in fields(model) if one.metadata["measuring"] is measuring)
+    return {name: str(getattr(model, name)) for name in sorted(chosen)}
+
+
+Parameter = str | list[str] | None
+
+
+def fact_text(texts: Mapping[str, str]) -> str:
+    """Canonical texts of parameters, as `texts_of` gives them, as the text of a JSON object.
+
+    >>> fact_text({"k": "8", "columns": "('x', 'y')", "rows": "None"})
+    '{"columns": ["x", "y"], "k": "8", "rows": null}'
+    """
+    values = {name: _value(text) for name, text in texts.items()}
+    return json.dumps(values, sort_keys=True, ensure_ascii=False)
+
+
+def fact_values(fact: str) -> dict[str, Parameter] | None:
+    """What `fact_text` was made of; None for a text that is no such object."""
+    try:
+        values = json.loads(fact)
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _value(text: str) -> Parameter:
+    """A canonical text is that of a number or a word, of a tuple of names, or of nothing."""
+    if text == "None":
+        return None
+    if not text.startswith("("):
+        return text
+    try:
+        members = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return [str(one) for one in members] if isinstance(members, tuple) else text

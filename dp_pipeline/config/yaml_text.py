@@ -1,0 +1,204 @@
+"""YAML as texts and the lines on which they stand, and texts as YAML.
+
+YAML's own types are not used: ``0.1`` must stay the text 0.1, ``no`` a level and ``1.0`` a
+partition key. A key that stands twice and an alias are refused: each would silently change what is
+declared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dp_pipeline.config.errors import DeclarationError, Refused, bounded_bytes
+
+_MOST_BYTES = 1 << 22
+"""Of a data set file: far more than anybody writes."""
+
+TODO = "TODO"
+"""A decision that nobody has made yet."""
+
+Place = tuple[str | int, ...]
+"""Names of fields from the top down to one; a number is the place in a list, from 0."""
+
+
+class _TextLoader(yaml.BaseLoader):
+    """Composes nodes only; refuses aliases."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="an alias", problem_mark=mark)
+        return super().compose_node(parent, index)
+
+
+@dataclass(frozen=True)
+class Document:
+    """The texts of one YAML file, and where each of them stands.
+
+    texts   field → text, list or mapping of such
+    keys    the line of a field's name, or of an item in a list
+    values  the line on which what it says begins
+    """
+
+    path: Path
+    texts: dict[str, Any] = field(default_factory=dict)
+    keys: dict[Place, int] = field(default_factory=dict)
+    values: dict[Place, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Document:
+        """The file's; DeclarationError unless it is YAML with a mapping at the top."""
+        try:
+            text = bounded_bytes(path, most=_MOST_BYTES).decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            if isinstance(error, FileNotFoundError):
+                reason += f": `dp-pipeline data init {path.stem} --from ROWS` drafts one"
+            raise DeclarationError(f"{path}: expected a readable YAML file, got {reason}") from None
+        return cls.of_text(text, path)
+
+    @classmethod
+    def of_text(cls, text: str, path: Path) -> Document:
+        """That of a text which is, or is to become, the file ``path``."""
+        document = cls(path)
+        try:
+            node = yaml.compose(text, Loader=_TextLoader)
+            if not isinstance(node, yaml.MappingNode):
+                raise DeclarationError(f"{path}: expected a mapping of fields, got something else")
+            document.texts.update(document._noted(node, ()))
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            line = f":{mark.line + 1}" if mark is not None else ""
+            problem = getattr(error, "problem", None) or "a broken document"
+            raise DeclarationError(f"{path}{line}: expected YAML, got: {problem}") from None
+        except RecursionError:
+            raise DeclarationError(f"{path}: expected YAML, got: too many nested levels") from None
+        return document
+
+    def _noted(self, node: yaml.Node, place: Place) -> Any:
+        """What a node says; its line is noted, and those of all below."""
+        self.values[place] = node.start_mark.line + 1
+        self.keys.setdefault(place, node.start_mark.line + 1)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._noted(item, (*place, at)) for at, item in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode):
+            return str(node.value)
+        texts: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                odd = (*place, "a field's name")
+                self.values[odd] = key.start_mark.line + 1
+                raise self.refusal(Refused("one value", "a list or mapping", field=odd))
+            below = (*place, str(key.value))
+            if below in self.values:
+                self.values[below] = key.start_mark.line + 1
+                raise self.refusal(Refused("each field once", "the same field twice", field=below))
+            self.keys[below] = key.start_mark.line + 1
+            texts[str(key.value)] = self._noted(value, below)
+        return texts
+
+    def located(self, error: DeclarationError, *names: str) -> DeclarationError:
+        """The same error with file and line of a field, or of the nearest one around it; the file
+        has the name of the data set, which the error need not say again.
+        """
+        line, said = _nearest_line(self.keys, names), str(error)
+        return DeclarationError(f"{self.path}:{line}: {said.removeprefix(f'{self.path.stem}: ')}")
+
+    def line(self, place: Place) -> int:
+        """On which what a field says begins, or what the one around it says."""
+        return _nearest_line(self.values, place)
+
+    def refusal(self, refused: Refused) -> DeclarationError:
+        """What is wrong with one field, with file and line."""
+        names = list(refused.field)
+        if names and isinstance(names[-1], int):
+            # The line says which item of the list.
+            names.pop()
+        shown = ".".join(str(one + 1) if isinstance(one, int) else _short(one) for one in names)
+        return DeclarationError(
+            f"{self.path}:{self.line(refused.field)}: {shown or 'the file'}: expected "
+            f"{_short(refused.expected, 200)}, got {_short(refused.got)}{refused.hint}"
+        )
+
+
+def _nearest_line(lines: Mapping[Place, int], place: Place) -> int:
+    while place and place not in lines:
+        place = place[:-1]
+    return lines.get(place, 1)
+
+
+def _short(text: str, most: int = 62) -> str:
+    """A declared text on one line, cut where it is long: 60 characters in quotes fit."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9./$]([A-Za-z0-9 ._/$+-]*[A-Za-z0-9._/$+-])?")
+_WIDTH = 100
+
+Value = str | Sequence[str]
+
+
+def scalar(text: str) -> str:
+    """One text, in quotation marks where it would be read as something else.
+
+    >>> scalar("Ann Arbor"), scalar("a: b"), scalar(" x"), scalar("")
+    ('Ann Arbor', '"a: b"', '" x"', '""')
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    quoted: str = yaml.safe_dump(
+        text, default_style='"', allow_unicode=True, width=10**9, explicit_end=False
+    )
+    return quoted.rstrip("\n")
+
+
+def flow(value: Value) -> str:
+    """A text, or a list of texts, on one line.
+
+    >>> flow(["0", "0.5", "a, b"])
+    '[0, 0.5, "a, b"]'
+    """
+    if isinstance(value, str):
+        return scalar(value)
+    return f"[{', '.join(map(scalar, value))}]"
+
+
+def flow_mapping(fields: Mapping[str, Value]) -> str:
+    """Fields on one line.
+
+    >>> flow_mapping({"bounds": ["0", "8"], "bins": "4"})
+    '{bounds: [0, 8], bins: 4}'
+    """
+    return "{" + ", ".join(f"{name}: {flow(value)}" for name, value in fields.items()) + "}"
+
+
+def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> list[str]:
+    """The lines of one field that is a mapping: one line where it fits, else one a field of it."""
+    margin = " " * indent
+    line = f"{margin}{name}: {flow_mapping(fields)}"
+    if len(line) <= _WIDTH:
+        return [line]
+    inside = [line for one, value in fields.items() for line in _wrapped(one, value, indent + 2)]
+    return [f"{margin}{name}:", *inside]
+
+
+def _wrapped(name: str, value: Value, indent: int) -> list[str]:
+    """One field on one line, or a list on as many as it takes, broken between its items."""
+    margin = " " * indent
+    line = f"{margin}{name}: {flow(value)}"
+    if isinstance(value, str) or len(line) <= _WIDTH:
+        return [line]
+    lines = [f"{margin}  ["]
+    for place, item in enumerate(map(scalar, value)):
+        text = item + (", " if place < len(value) - 1 else "]")
+        if len(lines[-1]) + len(text) > _WIDTH:
+            lines.append(f"{margin}   ")
+        lines[-1] += text
+    return [f"{margin}{name}:", *(one.rstrip() for one in lines)]

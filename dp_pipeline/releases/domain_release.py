@@ -1,0 +1,281 @@
+"""The discovered domain of a data set, as a release of its own: one charge a snapshot, before its
+rows are prepared; every release over that snapshot is made with it.
+
+``with_discovered`` is the data set as it is prepared and released: what was discovered stands in
+its declaration as if it were declared, and its digest, so every key, says which domain that is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, cast
+
+from dp_pipeline.config.amounts import PURE, delta_text, epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered import Discover, DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.errors import Damaged, NotDiscovered, NotPrepared
+from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.models.base import PrivacyGuarantee
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparing
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.noisy_drawing import Counted
+from dp_pipeline.releases.noisy_release import NoisyRelease
+from dp_pipeline.releases.publish import Published, publish
+from dp_pipeline.releases.release import ReleaseSpec
+from dp_pipeline.releases.replay import document, read_json, settled_bundle
+from dp_pipeline.releases.store import BundleStore, write_atomically
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.transcript import Transcript
+
+if TYPE_CHECKING:
+    from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+
+NAME = "domain"
+"""Of the asset, and of its folder among what is released."""
+
+MOST_SHOWN = 12
+"""Levels that are listed in a line."""
+
+DISCOVERED, NOTHING = "discovered", "not discovered"
+"""Facts of its bundle: what was found, or why nothing was. Noise decides both."""
+
+
+@dataclass(frozen=True)
+class DomainRelease(NoisyRelease):
+    """The domain of one snapshot.
+
+    It names no window: nothing is discovered of rows that are cut (``spec.parser``), and their
+    account takes no charge without one.
+
+    spec         as the file says it, with something left to be discovered
+    noise_name   of the noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
+    run          what the ledger notes of the run: run id, asset
+    """
+
+    spec: DatasetSpec
+    home: Home
+    noise_name: str
+    run: Mapping[str, str] = field(default_factory=dict)
+    name: str = NAME
+
+    @staticmethod
+    def names(spec: DatasetSpec) -> tuple[str, ...]:
+        """One, where there is anything to discover."""
+        return (NAME,) if spec.to_discover else ()
+
+    @staticmethod
+    def levels(spec: DatasetSpec) -> tuple[str, ...]:
+        """The ε that is declared for it."""
+        return () if spec.discover is None else (epsilon_text(spec.discover.epsilon),)
+
+    @classmethod
+    def at(
+        cls,
+        spec: DatasetSpec,
+        name: str,
+        level: str,  # noqa: ARG003
+        home: Home,
+        *,
+        noise: str,
+        run: Mapping[str, str] | None = None,
+    ) -> Self:
+        """The release of a data set's domain."""
+        return cls(spec, home, noise, run or {}, name)
+
+    @property
+    def asked(self) -> Discover:
+        """What it may cost, as declared."""
+        return declared_discovery(self.spec)
+
+    @property
+    def epsilon(self) -> Fraction:  # type: ignore[override]
+        """Of all looks together."""
+        return self.asked.epsilon
+
+    @property
+    def delta(self) -> Fraction:
+        """Its own δ: 0 where no levels are discovered."""
+        return self.asked.delta or Fraction(0)
+
+    @property
+    def cost(self) -> Fraction:
+        """What it costs the population, in what that pays in."""
+        return self.spec.currency.cost_of(self.epsilon, PURE)
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """The ε that was asked."""
+        return PrivacyGuarantee("dp", self.epsilon)
+
+    @property
+    def measuring(self) -> Mapping[str, str]:
+        """What may be paid for which look."""
+        return self.asked.to_facts()
+
+    @property
+    def what(self) -> str:
+        """The words for messages and the ledger."""
+        delta = f", δ={delta_text(self.delta)}" if self.delta else ""
+        return f"{self.spec.name}/{NAME} at ε={self.level}{delta}"
+
+    @property
+    def summary(self) -> str:
+        """What is discovered, in a line."""
+        return f"{', '.join(self.spec.to_discover)}, discovered"
+
+    def questions(self, spec: ReleaseSpec) -> DomainQuestions:
+        """What is asked of the undeclared rows."""
+        return DomainQuestions(self.spec, spec, self.epsilon, self.delta)
+
+    def counter(self, snapshot: Snapshot) -> UndeclaredRows:
+        """The counter of its validated rows."""
+        from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+
+        return UndeclaredRows.open(self.spec, snapshot)
+
+
+@dataclass(frozen=True)
+class DomainQuestions:
+    """What the discovery of a domain asks of the rows."""
+
+    dataset: DatasetSpec
+    spec: ReleaseSpec
+    epsilon: Fraction
+    delta: Fraction
+
+    def nobody(self) -> UndeclaredRows:
+        """The counter of an empty table."""
+        from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+
+        return UndeclaredRows.empty(self.dataset)
+
+    def bundle(
+        self,
+        counter: Counted | None,
+        transcript: Transcript,
+        noise: NoiseSource,
+        *,
+        is_as_begun: bool = True,  # noqa: ARG002
+    ) -> Bundle:
+        """What was discovered, or by which noisy answers nothing was: both are paid for."""
+        from dp_pipeline.gate.discovery import discover
+
+        rows = cast("UndeclaredRows | None", counter)
+        paid = Accountant(self.epsilon, delta=self.delta)
+        try:
+            domain = discover(self.dataset, rows, paid, transcript, noise)
+            found = {DISCOVERED: json.dumps(domain.to_facts(), ensure_ascii=False)}
+        except NotDiscovered as refused:
+            found = {NOTHING: str(refused)}
+        paid.require_all_spent()
+        facts = {**self.spec.facts, **found}
+        return Bundle(self.spec.key.digest, facts, paid.spends, {}, {}, transcript.chain)
+
+
+def declared_discovery(spec: DatasetSpec) -> Discover:
+    """What discovery may cost; the parser has seen that a file that needs it says so."""
+    assert spec.discover is not None, f"{spec.name}: nothing is declared of discovery"
+    return spec.discover
+
+
+def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Published:
+    """Discover the domain of the current snapshot, or replay it at no cost; from now on the
+    snapshot is prepared and released with it.
+
+    NotDiscovered where the noisy answers say too little: they are paid for and stay what they are.
+    """
+    published = publish(release, new_draw=new_draw)
+    pointer = {"folder": str(published.folder.relative_to(release.store.root))}
+    path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
+    write_atomically(path, document(pointer))
+    _domain_of(published.bundle)
+    return published
+
+
+def with_discovered(
+    spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None
+) -> DatasetSpec:
+    """The data set with the domain that was discovered of a snapshot, the current one if none is
+    named; itself where everything is declared.
+
+    NotPrepared where none was discovered yet, NotDiscovered where noise said too little, Damaged
+    where what is stored is not what was settled.
+    """
+    if not spec.to_discover:
+        return spec
+    return spec.with_domain(_domain_of(domain_bundle(spec, home, snapshot=snapshot)))
+
+
+def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
+    """The settled bundle of the domain of a snapshot; NotPrepared where there is none."""
+    ledger = home.ledger
+    snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
+    pointer = None
+    if snapshot is not None:
+        pointer = read_json(_pointer_path(spec, home, snapshot.id))
+    if snapshot is None or pointer is None:
+        raise NotPrepared(
+            f"{spec.name}: expected the domain of its snapshot to be discovered, got none: "
+            f"{preparing(spec.name)}"
+        )
+    store, path = BundleStore(home.released), home.released / str(pointer["folder"])
+    bundle = settled_bundle(store, path, ledger=ledger, population=spec.population)
+    named = {"dataset": spec.name, "model": NAME, "snapshot": snapshot.id}
+    if any(bundle.facts.get(name) != text for name, text in named.items()):
+        raise Damaged(
+            f"{spec.name}: expected the domain of snapshot {snapshot.id}, got another release: "
+            f"materialize {spec.name}/{NAME} again, at no cost"
+        )
+    if bundle.facts["declaration"] != spec.digest:
+        raise NotPrepared(
+            f"{spec.name}: expected a domain discovered as the file declares it now, got one of "
+            f"before: {preparing(spec.name)}, at the price of another discovery"
+        )
+    return bundle
+
+
+def charged_for_domain(spec: DatasetSpec, home: Home, *, run: str) -> int:
+    """Nano-ε, or nano-ρ, that one run charged for the domain of the current snapshot; 0 where
+    another one had paid.
+    """
+    bundle = domain_bundle(spec, home)
+    reserved = home.ledger.history(bundle.key)[0]
+    return reserved.nano_epsilon if reserved.facts.get("run") == run else 0
+
+
+def _domain_of(bundle: Bundle) -> DiscoveredDomain:
+    """What a bundle says; NotDiscovered where noise said too little."""
+    if NOTHING in bundle.facts:
+        raise NotDiscovered(bundle.facts[NOTHING])
+    return _domain_of_facts(bundle)
+
+
+def _domain_of_facts(bundle: Bundle) -> DiscoveredDomain:
+    return DiscoveredDomain.from_facts(json.loads(bundle.facts[DISCOVERED]))
+
+
+def found_lines(published: Published) -> list[tuple[str, str]]:
+    """Attribute and what was found of it, in words, for a table."""
+    found = _domain_of_facts(published.bundle)
+    return [(name, _words(one)) for name, one in found.attributes]
+
+
+def _words(found: DiscoveredAttribute) -> str:
+    said = []
+    if found.bounds is not None:
+        said.append(f"{found.bounds[0]:g} to {found.bounds[1]:g}")
+    if found.edges is not None:
+        cuts = ", ".join(f"{edge:g}" for edge in found.edges)
+        said.append(f"{len(found.edges) + 1} bins, cut at {cuts}")
+    if found.levels is not None:
+        said.append(f"{len(found.levels)} levels: {', '.join(found.levels[:MOST_SHOWN])}")
+    return "; ".join(said)
+
+
+def _pointer_path(spec: DatasetSpec, home: Home, snapshot: str) -> Path:
+    return home.released / spec.name / NAME / f"snapshot-{snapshot}.json"

@@ -1,0 +1,165 @@
+"""Home: where a project keeps its rows, releases, ledger and reports. Knows no Dagster."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dp_pipeline.config.errors import DeclarationError, follow_links
+from dp_pipeline.ledger.book import LEDGER_VARIABLE
+from dp_pipeline.ledger.ledger import Ledger
+from dp_pipeline.ledger.sqlite import MOVED
+
+HOME_VARIABLE = "DP_PIPELINE_HOME"
+HEAD_VARIABLE = "DP_PIPELINE_LEDGER_HEAD"
+NOISE_VARIABLE = "DP_PIPELINE_NOISE"
+ENGINE_VARIABLE = "DP_PIPELINE_ENGINE"
+PUBLISHED_VARIABLE = "DP_PIPELINE_PUBLISHED"
+SHELF = "published"
+"""The folder below a home where readers find releases, where no other place is named."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folders of one project, all under ``root``. The ledger lies outside Dagster's own
+    storage: deleting a run history must not reset a budget.
+
+    database   address of the PostgreSQL server that keeps the ledger's rows, with its password;
+               None: they are in a file below ``root``
+    head       the file that says how far the ledger has come; None: below ``root``
+    """
+
+    root: Path
+    database: str | None = field(default=None, repr=False)
+    head: Path | None = None
+
+    @property
+    def raw(self) -> Path:
+        """Snapshots and the steward's exact results: private."""
+        return self.root / "raw"
+
+    @property
+    def released(self) -> Path:
+        """Transcripts and bundles."""
+        return self.root / "released"
+
+    @property
+    def internal(self) -> Path:
+        """What the steward's assets hand on: evaluations and comparisons."""
+        return self.root / "internal"
+
+    @property
+    def reports(self) -> Path:
+        """HTML reports."""
+        return self.root / "reports"
+
+    @property
+    def ledger_folder(self) -> Path:
+        """The ledger's keys and locks, and its rows where no server has them."""
+        return self.root / "ledger"
+
+    @property
+    def answer_counts(self) -> Path:
+        """How many answers every unfinished release has: beside the ledger's head, where a copy of
+        ``released`` that is put back does not reach.
+        """
+        head = follow_links(self.head or self.ledger_folder.with_name("ledger.head"))
+        return head.with_name(f"{head.name}.answers")
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """All of them: what lies below is for its owner only, whoever may enter ``root``."""
+        return self.raw, self.released, self.internal, self.reports, self.ledger_folder
+
+    @property
+    def ledger(self) -> Ledger:
+        """The privacy ledger of this project; DeclarationError for an address of no server, and
+        where the rows were moved to one that is not named.
+        """
+        folder = self.ledger_folder
+        if self.database is not None:
+            from dp_pipeline.ledger.postgres import PostgresStore
+
+            return Ledger(folder, head=self.head, store=PostgresStore(self.database, folder))
+        if (folder / MOVED).exists():
+            raise DeclarationError(
+                f"ledger: the rows of {folder} were moved to a server: expected its address in "
+                f"{LEDGER_VARIABLE}, got nothing: "
+                f"`export {LEDGER_VARIABLE}=postgresql://…`"
+            )
+        return Ledger(folder, head=self.head)
+
+
+def find_home() -> Home:
+    """``$DP_PIPELINE_HOME``, or ``data/`` beside the nearest workspace.yaml at or above the
+    working folder. Its ledger is where ``$DP_PIPELINE_LEDGER`` says, the ledger's head where
+    ``$DP_PIPELINE_LEDGER_HEAD`` does.
+
+    Raises DeclarationError where there is no home: a ledger made in whatever folder
+    a command was started from would be a new, empty budget.
+    """
+    return _home_at(_find_root())
+
+
+def home_in(folder: Path) -> Home:
+    """The home that a program names itself; ledger and head are where the environment says.
+
+    Raises DeclarationError for a relative path, and where ``$DP_PIPELINE_HOME`` names another
+    folder: a second home would be a second, empty budget of the same persons.
+    """
+    if not folder.is_absolute():
+        raise DeclarationError(
+            f"home: expected an absolute path, got {str(folder)!r}: processes of one project "
+            "work in different folders"
+        )
+    named = os.environ.get(HOME_VARIABLE)
+    if named and follow_links(named) != follow_links(folder):
+        raise DeclarationError(
+            f"home: expected the folder that {HOME_VARIABLE} names, {follow_links(named)}, got "
+            f"{follow_links(folder)}: unset the variable, or name one folder in both"
+        )
+    return _home_at(follow_links(folder))
+
+
+def _home_at(root: Path) -> Home:
+    head = os.environ.get(HEAD_VARIABLE)
+    database = os.environ.get(LEDGER_VARIABLE) or None
+    return Home(root, database, follow_links(head) if head else None)
+
+
+def _find_root() -> Path:
+    named = os.environ.get(HOME_VARIABLE)
+    if named:
+        return follow_links(named)
+    workspace = find_workspace()
+    if workspace is None:
+        raise DeclarationError(
+            f"home: expected a project folder with workspace.yaml or {HOME_VARIABLE}, "
+            f"got {Path.cwd()}: `export {HOME_VARIABLE}=FOLDER`"
+        )
+    return workspace.parent / "data"
+
+
+def find_workspace() -> Path | None:
+    """The nearest workspace.yaml at or above the working folder, or None."""
+    here = Path.cwd()
+    found = (folder / "workspace.yaml" for folder in (here, *here.parents))
+    return next((path for path in found if path.is_file()), None)
+
+
+def noise_name() -> str:
+    """The noise source that ``$DP_PIPELINE_NOISE`` names; OpenDP where nothing is said."""
+    return os.environ.get(NOISE_VARIABLE) or "opendp"
+
+
+def engine_name() -> str:
+    """The engine that ``$DP_PIPELINE_ENGINE`` names; empty where nothing is said."""
+    return os.environ.get(ENGINE_VARIABLE, "")
+
+
+def published_place(home: Home) -> str:
+    """Where readers find the newest cleared releases, as ``$DP_PIPELINE_PUBLISHED`` says: a folder,
+    or an address that fsspec knows; below the home where nothing is said.
+    """
+    return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / SHELF)

@@ -1,0 +1,334 @@
+"""A k-anonymous release at a K: what makes it the same one, and how it is made.
+
+The methods that a data set file declares, checked, and what each promises; and the rows as these
+methods read them: quasi-identifiers and label, exactly. There is no ε in it. It goes through the
+protocol of every other release with a charge of kind ``not-dp`` and without stored answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from dp_pipeline.anonymity import METHODS, build_method
+from dp_pipeline.anonymity.method import Method, sensitive_diversity
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec, KAnonymity
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, one_of
+from dp_pipeline.config.parameters import fact_text, texts_of
+from dp_pipeline.ledger import Entry
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.k_anonymous_tables import k_anonymous_tables, keeps_guarantee
+from dp_pipeline.releases.release import BESIDE, Drawing, Release, ReleaseSpec, not_dp_beside
+from dp_pipeline.results.bundle import ALLOWED, K_ANONYMITY, Bundle, KAnonymousKey, Key
+
+if TYPE_CHECKING:
+    from dp_pipeline.reporting.releases import KAnonymousRelease as ReportedRelease
+
+CARD = "card.md"
+"""The file beside a bundle that says in words what it promises."""
+REASON = "k-anonymity has no ε: it reads the rows as they are"
+
+
+def declared_k_anonymity(spec: DatasetSpec) -> KAnonymity:
+    """The declared k-anonymous releases; DeclarationError where there are none."""
+    if spec.k_anonymity is None or spec.label is None:
+        raise DeclarationError(f"{spec.name}: expected a section `k_anonymity`, got none")
+    return spec.k_anonymity
+
+
+def quasi_identifiers(spec: DatasetSpec) -> tuple[Column, ...]:
+    """The declared quasi-identifiers, in their declared order."""
+    return tuple(_column(spec.domain[name]) for name in declared_k_anonymity(spec).attributes)
+
+
+def _column(attribute: Attribute) -> Column:
+    """Bins ascend, levels have no order; missing values are a level of their own."""
+    missing = attribute.missing_code if attribute.nullable else None
+    return Column(attribute.name, attribute.labels(), attribute.is_numeric, missing)
+
+
+def coded_rows(spec: DatasetSpec, snapshot: Snapshot) -> CodedRows:
+    """Every prepared row: quasi-identifiers and label.
+
+    NotPrepared unless the snapshot is prepared; DeclarationError without a section `k_anonymity`.
+    """
+    # With the engine of rows behind it, which no plan needs.
+    from dp_pipeline.raw.prepare import exact_codes
+
+    columns, label = quasi_identifiers(spec), spec.domain[str(spec.label)]
+    codes = exact_codes(spec, snapshot, [*(one.name for one in columns), label.name])
+    target = codes[:, -1].astype(np.int64)
+    return CodedRows(columns, codes[:, :-1], target, label.labels())
+
+
+def declared_method(spec: DatasetSpec, name: str) -> Method:
+    """A declared method with its parameters; DeclarationError where it is not declared, does not
+    exist, or has no such parameters.
+    """
+    methods = declared_k_anonymity(spec).methods
+    if name not in methods:
+        raise DeclarationError(f"{spec.name}: method: expected {one_of(methods, name)}")
+    return build_method(name, methods[name], of=f"{spec.name}: k_anonymity")
+
+
+def require_methods(spec: DatasetSpec) -> None:
+    """DeclarationError for a declared method that does not exist or has no such parameters."""
+    for name in declared_k_anonymity(spec).methods:
+        declared_method(spec, name)
+
+
+def guarantee_for(declared: KAnonymity, method: str, *, k: int) -> KAnonymityGuarantee:
+    """The declared promise of one method at K.
+
+    Where no diversity is declared, kjig keeps two labels in every class of a sensitive label, and
+    the others, whose papers know no such rule, keep none. A K that promises nothing promises no
+    diversity either, declared or not.
+    """
+    if k <= 1:
+        return KAnonymityGuarantee(k, 1, declared.suppress)
+    usual = sensitive_diversity(METHODS[method], k=k) if declared.sensitive_label else 1
+    return KAnonymityGuarantee(k, declared.diversity or usual, declared.suppress)
+
+
+@dataclass(frozen=True)
+class KAnonymousRelease(Release):
+    """One k-anonymous table.
+
+    name   of the method
+    k      rows that every equivalence class has at least
+    run    what the ledger notes of the run: run id, asset
+    """
+
+    SYMBOL = "K"
+    FOLDER = ("k_anonymous",)
+    ROOMS = ("anonymity", "config", "metrics")
+
+    spec: DatasetSpec
+    name: str
+    k: int
+    home: Home
+    run: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def names(spec: DatasetSpec) -> tuple[str, ...]:
+        """Declared methods; none of a data set without a section `k_anonymity`."""
+        return tuple(spec.k_anonymity.methods) if spec.k_anonymity else ()
+
+    @staticmethod
+    def levels(spec: DatasetSpec) -> tuple[str, ...]:
+        """Declared K, ascending."""
+        return spec.k_anonymity.partition_keys if spec.k_anonymity else ()
+
+    @classmethod
+    def at(
+        cls,
+        spec: DatasetSpec,
+        name: str,
+        level: str,
+        home: Home,
+        *,
+        noise: str = "",  # noqa: ARG003
+        run: Mapping[str, str] | None = None,
+    ) -> Self:
+        """A declared release; DeclarationError for a K that is not declared. There is no noise."""
+        return cls(spec, name, declared_k_anonymity(spec).partition(level), home, run or {})
+
+    @property
+    def level(self) -> str:
+        """Its K, as the key of its partition."""
+        return str(self.k)
+
+    @property
+    def summary(self) -> str:
+        """What the method does, in a line."""
+        return self.method.summary
+
+    @property
+    def what(self) -> str:
+        """The words for messages and the ledger."""
+        return f"{'/'.join(self.path)} at K={self.k}"
+
+    def marked(self, state: str) -> str:
+        """A state, with that there is no ε in it: such a release is recorded and costs nothing."""
+        return f"{'recorded' if state == 'charged' else state}, not-dp"
+
+    @cached_property
+    def declared(self) -> KAnonymity:
+        """The section of the data set file; DeclarationError where there is none."""
+        return declared_k_anonymity(self.spec)
+
+    @cached_property
+    def method(self) -> Method:
+        """The declared method, checked."""
+        return declared_method(self.spec, self.name)
+
+    @property
+    def promise(self) -> KAnonymityGuarantee:
+        """What every class of the table has to have."""
+        return guarantee_for(self.declared, self.name, k=self.k)
+
+    def require_allowed(self) -> None:
+        """DeclarationError for a K or a method that is not declared, and on sensitive rows for
+        what the file does not allow by name or what promises nothing.
+        """
+        self.declared.partition(str(self.k))
+        method = self.method
+        if not self.spec.is_release:
+            return
+        if not self.spec.allow_not_dp:
+            raise DeclarationError(
+                f"{self.spec.name}: k_anonymity: expected `allow_not_dp: true` for k-anonymous "
+                "releases of sensitive rows, got none"
+            )
+        if self.k < 2:
+            raise DeclarationError(
+                f"{self.spec.name}: {method.summary}: expected a K of at least 2 for sensitive "
+                f"rows, got {self.k}"
+            )
+
+    def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> KAnonymousKey:  # noqa: ARG002
+        """Its key: the same seed makes the same table, so there is no other draw."""
+        return KAnonymousKey(
+            population=self.spec.population,
+            dataset=self.spec.name,
+            snapshot=snapshot.id,
+            # Of which label rows were left out is told of public rows only.
+            purpose=self.spec.purpose,
+            # Which rows are valid depends on every attribute.
+            declaration=self.spec.digest,
+            asked=self._asked,
+        )
+
+    @property
+    def _asked(self) -> dict[str, str]:
+        """The question, as text: promise, method and what they are about."""
+        declared = self.declared
+        return {
+            K_ANONYMITY: "k-anonymity",
+            "model": self.name,
+            "parameters": fact_text(texts_of(self.method, measuring=True)),
+            "k": str(self.k),
+            "diversity": str(self.promise.diversity),
+            "suppress": epsilon_text(declared.suppress),
+            "seed": str(declared.seed),
+            "attributes": " ".join(declared.attributes),
+            "label": str(self.spec.label),
+        }
+
+    def resolve(self, key: Key) -> ReleaseSpec:
+        """The draw with this key: no ε, and that there is none."""
+        begun = next(iter(self.home.ledger.history(key.digest)), None)
+        facts, currency = self._facts(key), self.spec.currency
+        return ReleaseSpec(key=key, facts=facts, what=self.what, currency=currency, begun=begun)
+
+    def _facts(self, key: Key) -> dict[str, str]:
+        spec, is_allowed = self.spec, "yes" if self.spec.allow_not_dp else "no"
+        beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
+        return {
+            **self._asked,
+            "population": spec.population,
+            "dataset": spec.name,
+            "kind": "not-dp",
+            "reason": REASON,
+            "snapshot": key.snapshot,
+            "declaration": spec.digest,
+            "unit": str(spec.protection),
+            "purpose": spec.purpose,
+            ALLOWED: is_allowed,
+            "releasable": is_allowed,
+            "code": self.version(),
+            **({BESIDE: "; ".join(beside)} if beside else {}),
+            **spec.discovered_fact,
+            **spec.constraints_fact,
+        }
+
+    def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> KAnonymousDrawing:  # noqa: ARG002
+        """Its rows, which are read once the ledger knows of it."""
+        # Imported late, as in ``coded_rows``.
+        from dp_pipeline.raw.prepare import require_codes
+
+        require_codes(self.spec, snapshot)
+        return KAnonymousDrawing(self.spec, self.method, self.promise, self.declared.seed, snapshot)
+
+    def remade(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
+        """Damaged: no answers are stored that a lost table could be made again from."""
+        raise self.store.another(self.store.bundle_path(key, self.postprocessing))
+
+
+def for_readers(spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float]) -> ReportedRelease:
+    """One k-anonymous release as cards and reports show it.
+
+    figures   of its evaluation, on public rows
+    """
+    from dp_pipeline.reporting.releases import KAnonymousRelease as ReportedRelease
+
+    earlier = bundle.facts.get(BESIDE)
+    return ReportedRelease(
+        spec=spec,
+        bundle=bundle,
+        summary=declared_method(spec, bundle.facts["model"]).summary,
+        beside=earlier.split("; ") if earlier else (),
+        figures=figures,
+    )
+
+
+@dataclass(frozen=True)
+class KAnonymousDrawing(Drawing):
+    """The rows that a k-anonymous release will be made of."""
+
+    dataset: DatasetSpec
+    method: Method
+    promise: KAnonymityGuarantee
+    seed: int
+    snapshot: Snapshot
+    rows: str = ""
+
+    def dry_run(self) -> None:
+        """Nothing: no answer is stored alone, and what a file declares was checked when it was
+        read.
+        """
+
+    def draw(
+        self,
+        spec: ReleaseSpec,
+        stored: Sequence[Bundle],
+        *,
+        is_resumed: bool,  # noqa: ARG002
+    ) -> Bundle:
+        """Read the rows, choose what is kept, and build what leaves; BoundaryViolation for a method
+        that does not keep its promise, TooFewRows says of which release.
+        """
+        if stored:
+            return stored[0]
+        rows = coded_rows(self.dataset, self.snapshot)
+        try:
+            recoded = self.method.recode(rows, self.promise, seed=self.seed)
+        except TooFewRows as error:
+            raise TooFewRows(f"{spec.what}: {error}") from None
+        tables = k_anonymous_tables(
+            rows,
+            recoded,
+            self.promise,
+            label=str(self.dataset.label),
+            is_public=not self.dataset.is_release,
+        )
+        bundle = Bundle(spec.key.digest, spec.facts, (), quality={}, tables=tables, transcript="")
+        if not keeps_guarantee(bundle):
+            raise BoundaryViolation(
+                f"{spec.what}: expected a table that keeps its promise, got another"
+            )
+        return bundle
+
+    def texts(self, bundle: Bundle) -> dict[str, str]:
+        """The card."""
+        from dp_pipeline.reporting.pages import card
+
+        return {CARD: card(for_readers(self.dataset, bundle, {}))}

@@ -1,0 +1,187 @@
+"""The tables of a k-anonymous release: rows, rules of the columns, and what was measured of them.
+
+What is promised is counted anew from the rows as they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.anonymity.method import Bit, BitRecoding, Recoded, RowRule
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import BoundaryViolation
+from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.clusters import ROWS_A_BATCH, Columns, LongColumns, Tables, batches_of
+
+RELEASED = "released"
+
+
+def k_anonymous_tables(
+    rows: CodedRows,
+    anonymized: Recoded,
+    promise: KAnonymityGuarantee,
+    *,
+    label: str,
+    is_public: bool,
+) -> Tables:
+    """``released``: one text a kept column, and the label; rows sorted by what they hold.
+    ``columns``: name, source attribute and rule of each. ``measures``: name and value of every
+    measure of the released rows. ``suppressed``: how many rows were left out; of public rows, of
+    every label.
+
+    Neither the order of the rows nor that in which columns were chosen is in them, nor anything
+    of columns that were not kept. Of sensitive rows that were left out nothing is told but how
+    many they are: the label of a single one would be that person's. BoundaryViolation for two
+    columns of one name.
+    """
+    released = {RELEASED: _texts(anonymized.release(rows), label)}
+    is_bits = isinstance(anonymized.recoding, BitRecoding)
+    facts = measured(released, label=label, k=promise.k, bits=is_bits).facts()
+    return {
+        **released,
+        "columns": _rules(anonymized.recoding),
+        "measures": {
+            "name": np.array(list(facts), dtype=np.str_),
+            "value": np.array(list(facts.values()), dtype=np.float64),
+        },
+        "suppressed": _left_out(rows, anonymized, by_label=is_public),
+    }
+
+
+def measured(tables: Tables, *, label: str, k: int, bits: bool = False) -> DisclosureReport:
+    """Every measure of the released rows, from the table as it is stored; that by containment
+    where its columns are bits.
+    """
+    released = tables[RELEASED]
+    labels, target = _levels_and_codes(released, label)
+    names = [name for name in released if name != label]
+    codes = np.zeros((len(target), len(names)), dtype=np.int64)
+    for at, name in enumerate(names):
+        codes[:, at] = _levels_and_codes(released, name)[1]
+    return disclosure_report(codes, target, labels=len(labels), k=k, bits=bits)
+
+
+def keeps_guarantee(bundle: Bundle) -> bool:
+    """Whether the released rows of a k-anonymous bundle keep what it promises, counted anew."""
+    k, diversity = int(bundle.facts["k"]), int(bundle.facts["diversity"])
+    report = measured(bundle.tables, label=bundle.facts["label"], k=k)
+    return (k <= 1 or report.k >= k) and (diversity <= 1 or report.distinct_l >= diversity)
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """Of a released table in a few numbers: what it promises, and what was measured of it.
+
+    columns       that were kept, beside the label
+    smallest      rows of the smallest class
+    homogeneous   share of the rows that are in classes with one label
+    left_out      rows that were left out to keep the promise
+    """
+
+    k: int
+    diversity: int
+    columns: int
+    classes: int
+    smallest: int
+    homogeneous: float
+    left_out: int
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> TableFacts:
+        """The facts of a k-anonymous bundle."""
+        found = measures_of(bundle)
+        return cls(
+            k=int(bundle.facts["k"]),
+            diversity=int(bundle.facts["diversity"]),
+            columns=len(bundle.tables["columns"]["name"]),
+            classes=int(found["classes"]),
+            smallest=int(found["k"]),
+            homogeneous=found["homogeneous_rows"] / max(1.0, found["rows"]),
+            left_out=int(bundle.tables["suppressed"]["rows"].sum()),
+        )
+
+
+def measures_of(bundle: Bundle) -> dict[str, float]:
+    """Name → value of what was measured of a release."""
+    stored = bundle.tables["measures"]
+    return dict(zip(stored["name"].tolist(), stored["value"].tolist(), strict=True))
+
+
+def _levels_and_codes(table: Columns, name: str) -> tuple[np.ndarray, IntArray]:
+    """The different texts of a column in their order, and the place of every row's among them."""
+    levels = reduce(np.union1d, map(np.unique, batches_of(table, name)))
+    places = [np.searchsorted(levels, part) for part in batches_of(table, name)]
+    return levels, np.concatenate(places)
+
+
+def _texts(released: CodedRows, label: str) -> Columns:
+    names = [*(column.name for column in released.columns), label]
+    if len(set(names)) < len(names):
+        # A name given twice would silently take a column out of the table that is measured.
+        raise BoundaryViolation("released table: expected columns of different names, got others")
+    coded = {
+        column.name: (column.levels, released.codes[:, at])
+        for at, column in enumerate(released.columns)
+    }
+    coded[label] = released.target_levels, released.target
+    columns = {
+        name: partial(_text_batches, np.array(levels, dtype=np.str_), places)
+        for name, (levels, places) in coded.items()
+    }
+    if len(released) <= ROWS_A_BATCH:
+        return {name: next(batches()) for name, batches in columns.items()}
+    return LongColumns(columns)
+
+
+def _text_batches(texts: np.ndarray, places: NDArray[np.integer]) -> Iterator[np.ndarray]:
+    """The text of every row, some rows at a time: a set of levels takes a hundred bytes and more,
+    its place one or two.
+    """
+    for start in range(0, max(1, len(places)), ROWS_A_BATCH):
+        yield texts[places[start : start + ROWS_A_BATCH]]
+
+
+def _rules(recoding: RowRule) -> dict[str, np.ndarray]:
+    if isinstance(recoding, BitRecoding):
+        sources = [recoding.source[bit.column].name for bit in recoding.bits]
+        rules = [_rule(bit, recoding.source[bit.column]) for bit in recoding.bits]
+    else:
+        sources = [column.name for column in recoding.columns]
+        rules = ["the level of a row, or the set of levels that its class shares"] * len(sources)
+    names = [column.name for column in recoding.columns]
+    texts = {"name": names, "source": sources, "rule": rules}
+    return {name: np.array(values, dtype=np.str_) for name, values in texts.items()}
+
+
+def _rule(bit: Bit, column: Column) -> str:
+    """When a bit is 1.
+
+    >>> _rule(Bit(0, 1, "at_least"), Column("age", ("[0, 20)", "[20, 40]"), ordered=True))
+    '1 where age is in [20, 40] or above'
+    """
+    level = column.levels[bit.code]
+    if bit.asks == "at_least":
+        return f"1 where {column.name} is in {level} or above"
+    return f"1 where {column.name} is {level}"
+
+
+def _left_out(rows: CodedRows, anonymized: Recoded, *, by_label: bool) -> dict[str, np.ndarray]:
+    """How many rows were left out; or label, rows of it that were, and their share of its rows,
+    0 of none.
+    """
+    if not by_label:
+        return {"rows": np.array([anonymized.suppressed.sum()], dtype=np.int64)}
+    labels = len(rows.target_levels)
+    left_out = np.bincount(rows.target[anonymized.suppressed], minlength=labels)
+    return {
+        "label": np.array(rows.target_levels, dtype=np.str_),
+        "rows": left_out.astype(np.int64),
+        "share": left_out / np.maximum(1, rows.target_counts),
+    }

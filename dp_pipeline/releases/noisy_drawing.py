@@ -1,0 +1,148 @@
+"""Drawing with noise: a counter, what is asked of it, and its answers on disk, through one
+transcript, so that a run that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from dp_pipeline.config.errors import OtherQuestion
+from dp_pipeline.gate.noise import NoiseSource, named_noise
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.release import ROWS, Drawing, ReleaseSpec
+from dp_pipeline.releases.store import BundleStore
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.transcript import AnswerCount, AnswersLost, Transcript
+
+_DRY_RUN = "seeded:0"
+
+
+class Counted(Protocol):
+    """Rows that are counted."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The keyed fingerprint of the very bytes that are counted."""
+
+    def require_stored(self, rehearsed: object = None) -> None:
+        """Damaged where what a dry run over ``rehearsed`` has read is not as it was stored; without
+        one, where anything is not.
+        """
+
+
+class Questions(Protocol):
+    """What a release asks of its rows, whichever they are."""
+
+    def nobody(self) -> Counted:
+        """The counter of an empty table."""
+
+    def bundle(
+        self,
+        counter: Counted | None,
+        transcript: Transcript,
+        noise: NoiseSource,
+        *,
+        is_as_begun: bool = True,
+    ) -> Bundle:
+        """The bundle; spends exactly what it claims.
+
+        counter       None draws nothing: every answer must be in the transcript
+        is_as_begun   False for a settled release under another post-processing
+        """
+
+
+@dataclass(frozen=True)
+class NoisyDrawing(Drawing):
+    """A counter that a release will be drawn from, and its answers on disk.
+
+    questions   what is asked, by what the ledger says of the release
+    """
+
+    home: Home
+    questions: Callable[[ReleaseSpec], Questions]
+    spec: ReleaseSpec
+    counter: Counted
+    noise: NoiseSource
+
+    @property
+    def rows(self) -> str:  # type: ignore[override]
+        """The keyed fingerprint of the very bytes that are counted."""
+        return self.counter.fingerprint
+
+    @property
+    def _count(self) -> AnswerCount:
+        return AnswerCount(self.home.answer_counts / self.spec.key.digest)
+
+    def dry_run(self) -> None:
+        """Draw once over an empty table, in memory, with a seed: what cannot be drawn must not be
+        charged.
+
+        Raises whatever the draw would raise for declarations alone, such as a table with too
+        many cells or a scale too large for whole numbers; Damaged for the stored tables that it
+        will read.
+        """
+        questions = self.questions(self.spec)
+        nobody = questions.nobody()
+        questions.bundle(nobody, Transcript(), named_noise(_DRY_RUN))
+        self.counter.require_stored(nobody)
+
+    def begin(self) -> None:
+        """Its transcript, and the count of its answers."""
+        key = self.spec.key
+        # Known to who holds the population's key only, and the same in every process.
+        secret = self.home.ledger.key(key.population)
+        salt = hmac.digest(secret, f"transcript {key.digest}".encode(), "sha256")
+        Transcript.create(self._path, key.digest, salt=salt)
+        self._count.begin()
+
+    def draw(self, spec: ReleaseSpec, stored: Sequence[Bundle], *, is_resumed: bool) -> Bundle:
+        """Draw what the transcript does not hold yet.
+
+        A transcript that lost answers ends the key: they may have been seen. So do rows that are
+        not those of the first answers: all of them together would be of two data sets. Damage
+        elsewhere ends nothing: it can be mended, and the answers are whole.
+        """
+        # First: one of another format is whole, and refused.
+        transcript = Transcript(self._path)
+        if is_resumed:
+            self._require_same_rows(spec)
+        transcript.require_begun(spec.key.digest)
+        transcript.count_in(self._count)
+        if any(bundle.transcript != transcript.chain for bundle in stored):
+            # A bundle is stored after the last answer: where one lies, none may be missing.
+            raise AnswersLost(
+                f"transcript: expected that of the stored bundle of {spec.what}, got another"
+            )
+        return self.questions(spec).bundle(self.counter, transcript, self.noise)
+
+    def end(self) -> None:
+        """Forget the count of the answers."""
+        self._count.end()
+
+    @property
+    def _path(self) -> Path:
+        return BundleStore(self.home.released).transcript_path(self.spec.key)
+
+    def _require_same_rows(self, spec: ReleaseSpec) -> None:
+        """One charge pays for answers about one data set: those of two, of which a person is in one
+        or in both, may tell nearly twice as much of her.
+
+        OtherQuestion where it was charged before that row said which rows it was begun with.
+        """
+        facts = {} if spec.begun is None else spec.begun.facts
+        if ROWS not in facts:
+            raise OtherQuestion(
+                "expected a release that says which rows it was begun with, got none"
+            )
+        if facts[ROWS] != self.rows:
+            # First: a table that was damaged can be put back, and the release goes on.
+            self.counter.require_stored()
+            raise AnswersLost(
+                f"{spec.what}: expected the rows of snapshot "
+                f"{spec.key.snapshot} that this release was begun with, got rows that were read or "
+                "prepared again otherwise; its ε is spent: only --new-draw goes on"
+            )

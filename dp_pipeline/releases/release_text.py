@@ -1,0 +1,102 @@
+"""What is said of a release in words: what a model or method releases and costs, and its card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dp_pipeline.config.amounts import delta_text, epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.models import build_model
+from dp_pipeline.models.base import declared_guarantee, price
+from dp_pipeline.releases.domain_release import DomainRelease, declared_discovery
+from dp_pipeline.releases.k_anonymous_release import (
+    CARD,
+    REASON,
+    declared_k_anonymity,
+    declared_method,
+    for_readers,
+    guarantee_for,
+)
+from dp_pipeline.releases.release import Release, not_dp_beside
+from dp_pipeline.releases.replay import exact_rows
+from dp_pipeline.releases.store import write_atomically
+from dp_pipeline.reporting.pages import card
+from dp_pipeline.reporting.releases import PrivateRelease, ReportedRelease
+from dp_pipeline.results.bundle import Bundle
+
+
+def describe(spec: DatasetSpec, kind: type[Release], name: str) -> str:
+    """What a model or method releases and what that costs, in a few sentences."""
+    if kind is DomainRelease:
+        return _describe_domain(spec)
+    return (_describe_method if kind.FOLDER else _describe_model)(spec, name)
+
+
+def _describe_model(spec: DatasetSpec, name: str) -> str:
+    model = build_model(spec, name)
+    guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
+    text = f"{spec.title}: {model.summary}. Protected unit: {spec.protection}."
+    if not guarantees[0].is_dp:
+        return f"{text} Not differentially private: {guarantees[0].reason}; charges nothing."
+    if (span := spec.span_of(name)) > 1:
+        text += f" Each release is of {span} {spec.cut.every}s, and is charged to all of them."
+    costs = ", ".join(spec.currency.text(price(spec, one)) for one in guarantees)
+    evaluated = " and its evaluation's" if spec.evaluation else ""
+    why = f": {guarantees[0].reason}" if guarantees[0].reason else ""
+    return (
+        f"{text} A first run of a partition charges its ε{evaluated} ({costs}{why}); "
+        "a re-run replays at cost 0."
+    )
+
+
+def _describe_domain(spec: DatasetSpec) -> str:
+    asked = declared_discovery(spec)
+    delta = "" if asked.delta is None else f" and δ={delta_text(asked.delta)}"
+    return (
+        f"{spec.title}: {', '.join(spec.to_discover)} as the rows have them, by noisy answers. "
+        f"Protected unit: {spec.protection}. The first run on a snapshot charges "
+        f"ε={epsilon_text(asked.epsilon)}{delta}; a re-run replays at cost 0, and "
+        "every release over that snapshot is made with it."
+    )
+
+
+def _describe_method(spec: DatasetSpec, name: str) -> str:
+    method, declared = declared_method(spec, name), declared_k_anonymity(spec)
+    largest = guarantee_for(declared, name, k=declared.partitions[-1])
+    labels = f" and {largest.diversity} labels" if largest.diversity > 1 else ""
+    return (
+        f"{spec.title}: {method.summary}. Every row shares what is released of it with at "
+        f"least K − 1 others: K rows{labels} in every class. Not differentially private: "
+        f"{REASON}. The ledger notes it as not-dp before the first look; a re-run replays it."
+    )
+
+
+def reported(release: Release, bundle: Bundle) -> ReportedRelease:
+    """The release as cards show it, with what the account says of its population now, and its
+    quality where its rows are public.
+    """
+    if bundle.is_k_anonymous:
+        return for_readers(release.spec, bundle, {})
+    ledger = release.home.ledger
+    return PrivateRelease(
+        spec=release.spec,
+        bundle=bundle,
+        summary=release.summary,
+        balance=ledger.balance(release.spec.population),
+        beside=not_dp_beside(release.spec, ledger),
+        exact=exact_rows(release, bundle),
+    )
+
+
+def write_card(release: Release, bundle: Bundle, folder: Path) -> Path:
+    """The card of a release, in Markdown: as it was sealed with a k-anonymous bundle; else written
+    anew by every run, as the sum of all charges grows.
+
+    folder   where the bundle lies
+    """
+    if bundle.is_k_anonymous:
+        return folder / CARD
+    name = ".".join((release.name, *release.partition))
+    path = release.home.reports / f"{release.spec.name}.cards" / f"{name}.md"
+    write_atomically(path, card(reported(release, bundle)).encode())
+    return path

@@ -1,0 +1,385 @@
+"""Comparing the releases of one data set over ε: a table, pictures, and the HTML report.
+
+Comparing the k-anonymous releases of one data set over K: a table, pictures, and a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.releases.account import open_population
+from dp_pipeline.releases.evaluate import from_compared
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity, for_readers
+from dp_pipeline.releases.release import not_dp_beside
+from dp_pipeline.releases.replay import pointed_bundle
+from dp_pipeline.reporting.figures import (
+    Picture,
+    cluster_maps,
+    line_chart,
+    marginal_bars,
+    model_graph,
+)
+from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
+from dp_pipeline.reporting.figures.curves import (
+    EXACT_OVER_K,
+    NOISE_BARS,
+    WindowNumber,
+    k_anonymity_panel,
+    utility_footnote,
+    utility_panels,
+    window_panel,
+)
+from dp_pipeline.reporting.figures.lines import Up
+from dp_pipeline.reporting.figures.marginals import MOST_PANELS, attributes_of
+from dp_pipeline.reporting.metrics import (
+    QualityRow,
+    from_documents,
+    metric_named,
+    metrics_of,
+    relative_rows,
+)
+from dp_pipeline.reporting.pages import Timeline, summary_over_epsilon, summary_over_k, write_report
+from dp_pipeline.reporting.prices import Outlook, prices_of
+from dp_pipeline.reporting.quality import ComparedTable
+from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease, figure_over_k
+from dp_pipeline.reporting.text import model_labels, noisy_text
+from dp_pipeline.results.bundle import Bundle
+
+_TITLES = {
+    "nicv": "Mean squared distance to the nearest released centre",
+    "nicv_ratio": "NICV relative to k-means without privacy",
+}
+_PANELS = {
+    "avd": ("AVD over ε", "Total variation distance, mean over sets of k attributes"),
+    "misclassified": ("mistakes over ε", "Share of true rows that classifiers get wrong"),
+    "auc_class_rate": ("AUC over ε", "AUC of the rates of released classes"),
+}
+"""Kind of a table's metrics → caption and title of their picture."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the comparison asset shows.
+
+    summary    the best model first, a line and a table of at most five columns in markdown;
+               None without numbers
+    pictures   in the order of the page
+    path       the HTML report
+    """
+
+    rows: tuple[QualityRow, ...]
+    summary: str | None
+    pictures: tuple[Picture, ...]
+    path: Path
+
+
+def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
+    """Table, pictures and HTML report from what was evaluated, over all ε.
+
+    Under the account that the file declares: a report says for whom it protects.
+    """
+    ledger = open_population(spec, home)
+    ascending = {key: evaluations[key] for key in spec.partition_keys if key in evaluations}
+    evaluated = [row for one in ascending.values() for row in from_documents(one["rows"])]
+    releases = [
+        PrivateRelease(
+            spec=spec,
+            bundle=pointed_bundle(spec, home, pointer, model=name, epsilon=key),
+            state=pointer["state"],
+            compared=_compared(one, name),
+        )
+        for key, one in ascending.items()
+        for name, pointer in one["pointers"].items()
+        if pointer is not None
+    ]
+    newest = {one.bundle.facts["model"]: one.bundle for one in releases}
+    labels = model_labels(newest.values())
+    named = [replace(row, model=labels.get(row.model, row.model)) for row in evaluated]
+    rows = (*named, *relative_rows(named))
+    pictures = (*_utility_pictures(rows), *_pictures(spec, list(newest.values())))
+    path = write_report(
+        home.reports / f"{spec.name}.html",
+        level="epsilon",
+        spec=spec,
+        rows=rows,
+        pictures=pictures,
+        releases=releases,
+        beside=not_dp_beside(spec, ledger),
+        outlook=Outlook.of(spec, ledger.balance(spec.population), releases),
+    )
+    return Comparison(rows, summary_over_epsilon(rows, prices_of(releases)), pictures, path)
+
+
+def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
+    """One picture of the clusterings' metric that says most, one of each kind of the tables'."""
+    metrics = metrics_of(rows)
+    first = [one for one in _TITLES if one in metrics][:1]
+    chosen = [("utility over ε", _TITLES[one], [one]) for one in first]
+    for kind, (caption, title) in _PANELS.items():
+        shown = [one for one in metrics if one.startswith(kind)]
+        # What is said of one attribute stands side by side.
+        chosen.append((caption, title, sorted(shown, key=lambda one: one.partition("/")[2])))
+    return [
+        line_chart(
+            utility_panels(rows, names),
+            title=title,
+            footnote=utility_footnote([row for row in rows if row.metric in names]),
+            caption=caption,
+        )
+        for caption, title, names in chosen
+        if names
+    ]
+
+
+def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
+    """One picture with a map of every clustering, those of the tables' marginals, and one of every
+    table's cliques; none of other releases.
+    """
+    maps = [one for one in bundles if "centres" in one.tables]
+    tables = [one for one in bundles if "marginals" in one.tables]
+    return [*_maps(spec, maps), *_marginals(tables), *_graphs(tables)]
+
+
+def _marginals(bundles: Sequence[Bundle]) -> Iterator[Picture]:
+    """As many pictures of the tables as all attributes need."""
+    if not bundles:
+        return
+    title = _title_of(bundles, "Marginals")
+    shown = dict(zip(_names(bundles), (one.tables["marginals"] for one in bundles), strict=True))
+    many = len(attributes_of(shown))
+    for first in range(0, max(1, many), MOST_PANELS):
+        # The first one is called alike however many there are.
+        caption = title if first == 0 else f"{title}, from attribute {first + 1}"
+        yield marginal_bars(shown, first=first, title=caption)
+
+
+def _graphs(bundles: Sequence[Bundle]) -> list[Picture]:
+    """A picture of every table that has cliques of several attributes."""
+    titles = {f"Cliques of {_title(one)}": one.tables.get("cliques") for one in bundles}
+    return [
+        model_graph(cliques, title=title)
+        for title, cliques in titles.items()
+        if cliques is not None and any(", " in text for text in cliques["attributes"].tolist())
+    ]
+
+
+def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
+    """One picture of the clusterings, if there are any."""
+    if not bundles:
+        return []
+    named = zip(_names(bundles), bundles, strict=True)
+    views = [_view(spec, name, bundle) for name, bundle in named]
+    return [cluster_maps(views, title=_title_of(bundles, "Centres"))]
+
+
+def _view(spec: DatasetSpec, name: str, bundle: Bundle) -> ClusterView:
+    box, dates = spec.domain.box(tuple(bundle.tables["centres"])), dates_of(spec.domain)
+    return ClusterView.of(name, bundle.tables, box, spec.point, dates)
+
+
+def _names(bundles: Sequence[Bundle]) -> list[str]:
+    """Models; with their ε where it is not the same."""
+    alike = len({bundle.facts["epsilon"] for bundle in bundles}) == 1
+    return [bundle.model if alike else _title(bundle) for bundle in bundles]
+
+
+def _title_of(bundles: Sequence[Bundle], what: str) -> str:
+    if len(bundles) == 1:
+        return f"{what} of {_title(bundles[0])}"
+    epsilons = {bundle.facts["epsilon"] for bundle in bundles}
+    where = f"ε={epsilons.pop()}" if len(epsilons) == 1 else "the largest ε of each"
+    return f"{what} of {len(bundles)} models at {where}"
+
+
+def _title(bundle: Bundle) -> str:
+    return f"{bundle.model} at ε={bundle.facts['epsilon']}"
+
+
+NEWEST = 6
+"""Windows whose releases stand on the page; the maps are of the last four."""
+_MAPS = 4
+
+
+def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
+    """Utility, noisy totals and costs over windows, maps of the newest, and the HTML report.
+
+    evaluations   window → its evaluation, of all that were evaluated
+    """
+    ledger, windows = open_population(spec, home), spec.cut
+    names = sorted(evaluations, key=windows.start)
+    quality = {name: from_documents(evaluations[name]["rows"]) for name in names}
+    newest = [
+        one
+        for name in reversed(names[-NEWEST:])
+        for one in _of_window(spec, home, name, evaluations[name])
+    ]
+    rows = tuple(quality[names[-1]]) if names else ()
+    spent = ledger.blocks(spec.population)
+    totals = _totals(names, evaluations)
+    pictures = (*_over_time(spec, quality, totals), *_last_maps(spec, newest))
+    path = write_report(
+        home.reports / f"{spec.name}.html",
+        level=_timeline(names, spent, totals),
+        spec=spec,
+        rows=rows,
+        releases=newest,
+        pictures=pictures,
+        beside=not_dp_beside(spec, ledger),
+        outlook=Outlook.of(spec, ledger.balance(spec.population), newest, spent),
+    )
+    return Comparison(rows, summary_over_epsilon(rows, prices_of(newest)), pictures, path)
+
+
+def _of_window(
+    spec: DatasetSpec, home: Home, name: str, evaluated: Mapping[str, Any]
+) -> Iterator[PrivateRelease]:
+    own = spec.at_window(name)
+    for model, pointer in evaluated["pointers"].items():
+        if pointer is not None:
+            bundle = pointed_bundle(own, home, pointer, model=model)
+            compared = _compared(evaluated, model)
+            yield PrivateRelease(spec=own, bundle=bundle, state=pointer["state"], compared=compared)
+
+
+def _compared(evaluated: Mapping[str, Any], model: str) -> tuple[ComparedTable, ...]:
+    """What an evaluation of public rows has of one model's columns and pairs; none of before."""
+    return from_compared(evaluated.get("compared", {}).get(model, []))
+
+
+def _totals(names: Sequence[str], evaluations: Mapping[str, Any]) -> dict[str, list[WindowNumber]]:
+    """Model → its noisy number of rows of each window."""
+    totals: dict[str, list[WindowNumber]] = {}
+    for name in names:
+        for model, total in evaluations[name].get("totals", {}).items():
+            totals.setdefault(model, []).append(WindowNumber(name, *total))
+    return totals
+
+
+def _over_time(
+    spec: DatasetSpec,
+    quality: Mapping[str, Sequence[QualityRow]],
+    totals: Mapping[str, Sequence[WindowNumber]],
+) -> list[Picture]:
+    """The noisy totals, and each metric, over all windows."""
+    pictures = []
+    if totals:
+        title = "Noisy number of rows"
+        pictures.append(_windows_picture(spec, totals, Up("rows", floor=0.0), title, title))
+    for metric in metrics_of(row for rows in quality.values() for row in rows):
+        about, numbers = metric_named(metric), dict[str, list[WindowNumber]]()
+        for name, rows in quality.items():
+            for row in rows:
+                if row.metric == metric:
+                    number = WindowNumber(name, row.value, row.deviation or 0.0)
+                    numbers.setdefault(row.model, []).append(number)
+        up = Up(about.short, floor=0.0, reading=about.better)
+        pictures.append(_windows_picture(spec, numbers, up, about.title, about.short))
+    return pictures
+
+
+def _windows_picture(
+    spec: DatasetSpec,
+    numbers: Mapping[str, Sequence[WindowNumber]],
+    up: Up,
+    title: str,
+    short: str,
+) -> Picture:
+    panel = window_panel(numbers, spec.cut, up)
+    return line_chart([panel], title=title, footnote=NOISE_BARS, caption=f"{short} over time")
+
+
+def _last_maps(spec: DatasetSpec, newest: Sequence[PrivateRelease]) -> list[Picture]:
+    """The maps of the last windows by the clustering that is published first."""
+    maps = [one for one in newest if "centres" in one.bundle.tables]
+    shown = [one for one in maps if one.bundle.model == maps[0].bundle.model][:_MAPS]
+    if not shown:
+        return []
+    views = [_view(spec, one.spec.window, one.bundle) for one in reversed(shown)]
+    title = f"Centres of {shown[0].bundle.model}, the last windows"
+    return [cluster_maps(views, title=title)]
+
+
+def _timeline(
+    names: Sequence[str],
+    spent: Mapping[str, Fraction],
+    totals: Mapping[str, Sequence[WindowNumber]],
+) -> Timeline:
+    """One line a window: what everything ever released of it has cost, and its noisy totals."""
+    by_window = {
+        (model, one.window): noisy_text(one.value, one.deviation)
+        for model, found in totals.items()
+        for one in found
+    }
+    lines = [
+        [
+            name,
+            epsilon_text(spent.get(name, Fraction(0))),
+            *(by_window.get((model, name), "–") for model in totals),
+        ]
+        for name in reversed(names)
+    ]
+    return Timeline(["window", "spent", *(f"rows by {model}" for model in totals)], lines)
+
+
+_PICTURES = {"auc": "AUC over K", "seconds": "run time over K"}
+"""Figure → caption of its picture."""
+
+
+def page_path(spec: DatasetSpec, home: Home) -> Path:
+    """The HTML page of a data set's k-anonymous releases."""
+    return home.reports / f"{spec.name}.k_anonymous.html"
+
+
+def compare_k_anonymous(
+    spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
+) -> Comparison:
+    """Tables, pictures and page from what was released and evaluated, over all K.
+
+    Under the account that the file declares: a page says for whom it does not protect.
+    """
+    ledger = open_population(spec, home)
+    releases = list(_releases(spec, home, evaluations))
+    pictures = tuple(
+        line_chart(
+            [k_anonymity_panel(values, figure=name)],
+            title=f"{spec.title}: {caption}",
+            footnote=EXACT_OVER_K,
+            caption=caption,
+        )
+        for name, caption in _PICTURES.items()
+        if (values := figure_over_k(releases, name))
+    )
+    path = write_report(
+        page_path(spec, home),
+        level="k",
+        spec=spec,
+        releases=releases,
+        pictures=pictures,
+        beside=not_dp_beside(spec, ledger),
+    )
+    rows = [row for one in evaluations.values() for row in from_documents(one["rows"])]
+    return Comparison(tuple(rows), summary_over_k(releases), pictures, path)
+
+
+def _releases(
+    spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
+) -> Sequence[KAnonymousRelease]:
+    """Every release that was evaluated: methods as declared, K ascending."""
+    declared, found = declared_k_anonymity(spec), []
+    for name in declared.methods:
+        for key in declared.partition_keys:
+            evaluated = evaluations.get(key, {"pointers": {}, "rows": []})
+            pointer = evaluated["pointers"].get(name)
+            if pointer is not None:
+                own = (one for one in from_documents(evaluated["rows"]) if one.model == name)
+                figures = {row.metric: row.value for row in own}
+                bundle = pointed_bundle(spec, home, pointer, model=name, k=key)
+                found.append(for_readers(spec, bundle, figures))
+    return found

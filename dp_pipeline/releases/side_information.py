@@ -1,0 +1,123 @@
+"""What a release learns from elsewhere, at no cost: the release of the window before, and the
+public rows of another data set.
+
+Its row of the ledger says which those were: gone on with or made again, it has to find the very
+same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.errors import DeclarationError, NotPrepared
+from dp_pipeline.config.parameters import fact_text
+from dp_pipeline.inference.earlier import PublicTable
+from dp_pipeline.models.base import Model
+from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.raw.snapshot import current_snapshot
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.replay import pointed_bundle, read_json
+from dp_pipeline.results.bundle import Bundle, ReleaseKey
+
+Codes = Mapping[str, np.ndarray]
+"""Attribute → codes of all rows."""
+
+
+@dataclass(frozen=True)
+class PublicRows:
+    """The prepared rows of the data set that a model names.
+
+    fact   its name and a digest of all codes
+    """
+
+    table: PublicTable
+    fact: str
+
+    @classmethod
+    def of(cls, spec: DatasetSpec, model: Model, home: Home, *, what: str) -> PublicRows | None:
+        """None where the model names none.
+
+        what   words for messages
+
+        DeclarationError for rows that are not public, by their file or by what the ledger knows of
+        them, and for other levels of an attribute that is modelled; NotPrepared where there are
+        none.
+        """
+        name = model.prior_name
+        if not name:
+            return None
+        other, where = find_spec(name), f"{what}: prior"
+        _require_public(spec, other, home, where)
+        assert isinstance(model, TableModel)
+        names = model.chosen(spec.domain)
+        _require_alike(spec, other, names, where)
+        sizes = {one: spec.domain[one].size for one in names}
+        table = PublicTable(dict(_codes(home, other, names, where)), sizes)
+        return cls(table, f"{name} {table.digest}")
+
+
+def learned_from(key: ReleaseKey, spec: DatasetSpec, home: Home, pointer: Path) -> str:
+    """Where in the store the release of the window before lies, where that was settled and is of
+    the same declarations and parameters; else empty.
+
+    pointer   the file that names it
+    """
+    named = read_json(pointer)
+    if named is None:
+        return ""
+    # Boxes and tables of other declarations or parameters are not those of this one.
+    facts = learned_bundle(key, spec, home, str(named["folder"])).facts
+    own = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
+    is_alike = all(facts.get(name) == text for name, text in own.items())
+    return str(named["folder"]) if is_alike else ""
+
+
+def learned_bundle(key: ReleaseKey, spec: DatasetSpec, home: Home, folder: str) -> Bundle:
+    """The settled release in this folder, of whichever window; Damaged where it is not as it was
+    settled.
+    """
+    return pointed_bundle(spec.of_all_windows(), home, {"folder": folder}, model=key.model)
+
+
+def _require_public(spec: DatasetSpec, other: DatasetSpec, home: Home, where: str) -> None:
+    """The file of today may say otherwise than the account that its rows were read for."""
+    if other.is_release or other.population == spec.population:
+        raise DeclarationError(
+            f"{where}: expected a data set with `purpose: benchmark` and a population of its own, "
+            f"got {other.name}"
+        )
+    home.ledger.require_claimable(other.population, *other.source.identities)
+
+
+def _require_alike(
+    spec: DatasetSpec, other: DatasetSpec, names: tuple[str, ...], where: str
+) -> None:
+    """The same code has to mean the same in both."""
+    for name in names:
+        own = spec.domain[name]
+        alike = other.domain[name] if name in other.domain.names else None
+        if alike is None or (own.cells, own.nullable) != (alike.cells, alike.nullable):
+            raise DeclarationError(
+                f"{where}: expected attributes with the same levels or bins in {other.name}, got "
+                f"{name} otherwise"
+            )
+
+
+def _codes(home: Home, other: DatasetSpec, names: tuple[str, ...], where: str) -> Codes:
+    snapshot = None
+    if home.ledger.account(other.population) is not None:
+        snapshot = current_snapshot(home.raw, other.name, home.ledger.key(other.population))
+    if snapshot is None:
+        raise NotPrepared(
+            f"{where}: expected prepared rows of {other.name}, got none: `dp-pipeline run "
+            f"{other.name}` first"
+        )
+    from dp_pipeline.raw.stages import prepared_codes
+
+    return prepared_codes(other, snapshot, names)

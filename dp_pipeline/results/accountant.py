@@ -1,0 +1,302 @@
+"""What one release has spent, recorded by the code that draws the noise and never by the model;
+exact shares of an ε, and what the charges of one budget cost the population that pays them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import Literal
+
+from dp_pipeline.config.amounts import PURE, Currency, epsilon_of, epsilon_text, rho_of_pure
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
+
+LAPLACE = "discrete Laplace"
+NOISY_MAX = "noisy max"
+TREE_PATHS = "discrete Laplace along tree paths"
+GAUSSIAN = "discrete Gaussian"
+EXPONENTIAL = "exponential mechanism"
+LINF = "discrete L∞ mechanism"
+REFINED = "refined discrete Laplace"
+TRUNCATED_TEXTS = "truncated Laplace on texts"
+GAUSSIAN_TEXTS = "weighted Gaussian on texts"
+
+ROUNDED_UP = Fraction(1, 10**6)
+"""Largest share by which an exponential mechanism may cost less than what is charged for it."""
+
+
+def biased_splits(fan: int) -> str:
+    """The mechanism that says which boxes of a ``fan``-way tree are split (PrivTree)."""
+    return f"biased splits in {fan}"
+
+
+_LOSS = {
+    LAPLACE: Fraction(1),
+    NOISY_MAX: Fraction(2),
+    TREE_PATHS: Fraction(1),
+    LINF: Fraction(1),
+    REFINED: Fraction(1),
+    **{biased_splits(fan): Fraction(2 * fan - 1, fan - 1) for fan in (2, 4, 8, 16)},
+}
+"""Pure mechanism → ε of Δ/scale = 1. Their proofs: ``gate.mechanisms``, ``gate.trees``."""
+
+_OF_TEXTS = (TRUNCATED_TEXTS, GAUSSIAN_TEXTS)
+"""Mechanisms that cost an ε and a δ. Their proofs: ``gate.texts``."""
+
+_CONCENTRATED = (GAUSSIAN, EXPONENTIAL)
+"""Mechanisms that cost ρ. Their proofs: ``gate.mechanisms``."""
+
+
+@dataclass(frozen=True)
+class Spend:
+    """One charged look at the rows.
+
+    what          the question, in words
+    mechanism     ``discrete Laplace``, ``refined discrete Laplace``, ``noisy max``, ``discrete
+                  L∞ mechanism``, ``discrete Laplace along tree paths`` or ``biased splits in
+                  2 | 4 | 8 | 16``, which cost ε; ``discrete Gaussian`` or ``exponential
+                  mechanism``, which cost ρ
+    epsilon       what it cost, in ``currency``
+    sensitivity   most that one protected unit moves the answer: L1 of a vector for
+                  the Laplace, L∞ for the L∞ mechanism, squared L2 for the Gaussian,
+                  one score for a choice; whole numbers
+    scale         scale of the noise that was drawn, of the Gaussian σ²; of a tree, the
+                  scale of one count that spends a whole path: 1/scale = Σ 1/scale over
+                  every path; of a refinement, what it adds: 1/scale = 1/after − 1/before
+    currency      ``pure`` for ε, ``zcdp`` for ρ
+    delta         what it cost beside ε, of texts that are discovered; else 0
+    """
+
+    what: str
+    mechanism: str
+    epsilon: Fraction
+    sensitivity: int
+    scale: Fraction
+    currency: str = "pure"
+    delta: Fraction = Fraction(0)
+
+    @property
+    def epsilon_of_scale(self) -> Fraction:
+        """The ε, or ρ, that the drawn scale proves, without looking at what was claimed.
+
+        Laplace, refined or not, and tree paths: Δ1/scale. L∞ mechanism: Δ∞/scale. Noisy max of
+        scores that may move in either direction: 2Δ∞/scale. Biased splits in β:
+        (2β − 1)/(β − 1) · Δ∞/scale.
+        Gaussian: ρ = Δ2²/(2σ²). Exponential mechanism: ρ = (2Δ∞/scale)²/8. On texts: Δ1/scale,
+        and what that ρ of the Gaussian means at half of the δ.
+        """
+        if self.mechanism == TRUNCATED_TEXTS:
+            return self.sensitivity / self.scale
+        if self.mechanism == GAUSSIAN_TEXTS:
+            return epsilon_of(self.sensitivity / (2 * self.scale), self.delta / 2)
+        if self.mechanism == GAUSSIAN:
+            return self.sensitivity / (2 * self.scale)
+        ratio = self.sensitivity / self.scale
+        return ratio * ratio / 2 if self.mechanism == EXPONENTIAL else _LOSS[self.mechanism] * ratio
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """One look at the rows without noise: from then on no ε holds for the release.
+
+    what     the question, in words
+    reason   why a published method asks it
+    """
+
+    what: str
+    reason: str
+
+
+class Accountant:
+    """Basic composition inside one release: charges add up, and never above ``epsilon``.
+
+    epsilon    the budget, in ``currency``
+    currency   pure ε; or ρ, where a pure charge of ε enters as ε²/2
+    delta      the budget of δ, for texts that are discovered; 0 for everything else
+    """
+
+    def __init__(
+        self, epsilon: Fraction, currency: Currency = PURE, *, delta: Fraction = Fraction(0)
+    ) -> None:
+        if not isinstance(epsilon, Fraction) or epsilon <= 0:
+            raise BoundaryViolation("budget: expected a positive Fraction, got something else")
+        if not isinstance(delta, Fraction) or not 0 <= delta < 1:
+            raise BoundaryViolation("budget: expected a Fraction from 0 to below 1 as δ, got other")
+        self.epsilon, self.currency, self.delta = epsilon, currency, delta
+        self._spends: list[Spend] = []
+        self._disclosures: list[Disclosure] = []
+        self._settled: list[Callable[[], None]] = []
+
+    @property
+    def spends(self) -> tuple[Spend, ...]:
+        """Every charge so far, in order."""
+        return tuple(self._spends)
+
+    @property
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Every look without noise so far, in order."""
+        return tuple(self._disclosures)
+
+    @property
+    def kind(self) -> Literal["dp", "not-dp"]:
+        """``dp`` while every look had its noise."""
+        return "not-dp" if self._disclosures else "dp"
+
+    def disclose(self, disclosure: Disclosure) -> None:
+        """Record a look without noise; it is never taken back."""
+        self._disclosures.append(disclosure)
+
+    @property
+    def spent(self) -> Fraction:
+        """Σ of the charges, in the currency of the budget."""
+        return sum(map(self.cost, self._spends), Fraction(0))
+
+    @property
+    def spent_delta(self) -> Fraction:
+        """Σ of the δ of the charges."""
+        return sum((one.delta for one in self._spends), Fraction(0))
+
+    @property
+    def left(self) -> Fraction:
+        """What may still be charged, in the currency of the budget."""
+        return self.epsilon - self.spent
+
+    def cost(self, spend: Spend) -> Fraction:
+        """What a spend takes from this budget; BoundaryViolation for ρ from a budget of ε."""
+        if spend.currency == self.currency.name:
+            return spend.epsilon
+        if self.currency == PURE:
+            raise BoundaryViolation(
+                f"{spend.what}: expected a question that costs ε, got one that costs ρ: "
+                "the data set file declares no delta"
+            )
+        return rho_of_pure(spend.epsilon)
+
+    def charge(self, *spends: Spend, settled: Callable[[], None] | None = None) -> None:
+        """Record charges, or raise BudgetExceeded with none of them recorded.
+
+        settled   of a charge that is spent bit by bit: raises while something is left of it
+        """
+        spent, delta = self.spent, self.spent_delta
+        for spend in spends:
+            _require_proven(spend)
+            delta += spend.delta
+            if delta > self.delta:
+                raise BoundaryViolation(
+                    f"{spend.what}: expected δ of at most {self.delta} in all, got {delta}"
+                )
+            cost = self.cost(spend)
+            if spent + cost > self.epsilon:
+                raise BudgetExceeded(
+                    spend.what,
+                    asked=cost,
+                    spent=spent,
+                    ceiling=self.epsilon,
+                    where="this release",
+                    symbol=self.currency.symbol,
+                    account=False,
+                )
+            spent += cost
+        self._spends += spends
+        if settled is not None:
+            self._settled.append(settled)
+
+    def require_all_spent(self) -> None:
+        """Raise unless the charges are exactly the budget, and all of them were spent: an unspent
+        rest is a wrong claim too.
+        """
+        if self.left != 0:
+            raise BoundaryViolation(
+                f"release: expected charges of exactly "
+                f"{self.currency.symbol}={epsilon_text(self.epsilon)}, "
+                f"got {epsilon_text(self.spent)}"
+            )
+        if self.spent_delta != self.delta:
+            raise BoundaryViolation(
+                f"release: expected charges of exactly δ={self.delta}, got {self.spent_delta}"
+            )
+        for settled in self._settled:
+            settled()
+
+
+def _require_proven(spend: Spend) -> None:
+    """BoundaryViolation unless the scale proves the ε, or the ρ."""
+    if not isinstance(spend.epsilon, Fraction) or spend.epsilon <= 0:
+        raise BoundaryViolation(f"{spend.what}: expected a positive Fraction as ε, got another")
+    concentrated = spend.mechanism in _CONCENTRATED
+    of_texts = spend.mechanism in _OF_TEXTS
+    if not isinstance(spend.delta, Fraction) or (0 < spend.delta < 1) is not of_texts:
+        raise BoundaryViolation(f"{spend.what}: expected a δ of texts and of nothing else")
+    if not concentrated and not of_texts and spend.mechanism not in _LOSS:
+        raise BoundaryViolation(f"{spend.what}: expected a known mechanism, got another")
+    if spend.currency != ("zcdp" if concentrated else "pure"):
+        raise BoundaryViolation(f"{spend.what}: expected its mechanism's currency, got another")
+    if not isinstance(spend.scale, Fraction) or spend.scale <= 0:
+        raise BoundaryViolation(f"{spend.what}: expected a positive Fraction as scale, got another")
+    if not _proves(spend):
+        symbol = "ρ" if concentrated else "ε"
+        raise BoundaryViolation(
+            f"{spend.what}: expected a scale that costs {symbol}={spend.epsilon}, "
+            f"got one that costs {spend.epsilon_of_scale}"
+        )
+
+
+def _proves(spend: Spend) -> bool:
+    """Whether the scale costs what is charged. That of the exponential mechanism is a square
+    root, rounded up: it may cost a little less. So may one on texts, whose scale is made a float,
+    or comes from an ε by way of whole nano-ρ.
+    """
+    proven = spend.epsilon_of_scale
+    if spend.mechanism in _OF_TEXTS:
+        return proven <= spend.epsilon
+    if spend.mechanism == EXPONENTIAL:
+        return spend.epsilon * (1 - ROUNDED_UP) <= proven <= spend.epsilon
+    return proven == spend.epsilon
+
+
+def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fraction, ...]:
+    """Shares of ``epsilon`` in proportion to ``weights``; they add up to it exactly.
+
+    weights   positive, at least one; whole numbers or fractions, never floats
+
+    >>> split(Fraction(1), [1, 2])
+    (Fraction(1, 3), Fraction(2, 3))
+    """
+    exact = [Fraction(weight) for weight in weights if not isinstance(weight, float)]
+    if len(exact) != len(weights) or not exact or min(exact) <= 0:
+        raise BoundaryViolation(
+            f"budget: expected positive whole or rational weights, got {len(weights)} others"
+        )
+    total = sum(exact, Fraction(0))
+    return tuple(epsilon * weight / total for weight in exact)
+
+
+def root_weights(sizes: Sequence[int]) -> tuple[int, ...]:
+    """√size in whole thousandths: the shares that give tables of these sizes the least
+    total noise (minimise Σ size/ε_i subject to Σ ε_i = ε), without a float.
+    """
+    return tuple(isqrt(size * 10**6) for size in sizes)
+
+
+def rho_costs(spends: Sequence[Spend], *, budget: Currency) -> tuple[Fraction, ...]:
+    """One ρ a spend; they add up to what the budget costs a population that pays in ρ.
+
+    budget   what the spends were accounted in
+
+    In a budget of ρ every pure spend was charged as ε²/2 by itself. A budget of pure ε
+    costs ε²/2 as a whole: (Σ ε_i)²/2 was reserved before anyone knew the ε_i, and each
+    spend is given its share of it.
+
+    >>> half = Spend("cells", "discrete Laplace", Fraction(1, 2), 1, Fraction(2))
+    >>> rho_costs([half, half], budget=PURE)
+    (Fraction(1, 4), Fraction(1, 4))
+    """
+    if budget == PURE:
+        total = sum((spend.epsilon for spend in spends), Fraction(0))
+        return tuple(spend.epsilon * total / 2 for spend in spends)
+    return tuple(
+        spend.epsilon if spend.currency == budget.name else rho_of_pure(spend.epsilon)
+        for spend in spends
+    )

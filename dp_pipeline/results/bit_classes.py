@@ -1,0 +1,282 @@
+"""Declared yes/no questions about attributes, and the classes of rows by their answers.
+
+Beside them the sum of several discrete Laplace numbers: its tail, exactly, and a margin for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import comb, exp, expm1, fsum, inf, log, log1p, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Bins, FloatArray, IntArray
+from dp_pipeline.results.derived_attribute import DerivedAttribute
+from dp_pipeline.results.measurement import codes_of_keys
+
+
+@dataclass(frozen=True)
+class DeclaredBit:
+    """Whether a row's code of an attribute is one of some codes.
+
+    name    what is asked, for a person; levels may be spelled alike, so names may be too
+    codes   those with the answer yes, ascending: at least one, and not all
+    """
+
+    name: str
+    attribute: str
+    codes: tuple[int, ...]
+
+    def answers(self, size: int) -> tuple[int, ...]:
+        """1 or 0 for every code of an attribute of that size.
+
+        >>> DeclaredBit("colour=red", "colour", (0,)).answers(3)
+        (1, 0, 0)
+        """
+        yes = set(self.codes)
+        return tuple(int(code in yes) for code in range(size))
+
+    @property
+    def key(self) -> str:
+        """A name that no other bit of ``declared_bits`` has: their codes have no gaps."""
+        return f"{self.attribute} in {self.codes[0]}..{self.codes[-1]}"
+
+    def derived(self, domain: Domain) -> DerivedAttribute:
+        """The attribute of its answers: no is 0, yes is 1."""
+        return DerivedAttribute((self.attribute,), self.answers(domain[self.attribute].size))
+
+
+def declared_bits(domain: Domain, attributes: tuple[str, ...]) -> tuple[DeclaredBit, ...]:
+    """What may be asked of attributes with cells, known before anyone looks.
+
+    ``x>=t`` for every bin but the first of an attribute with bins, ``x=v`` for every level of any
+    other one: declared levels have no order. Missing values are a level of their own, above no
+    threshold. Of two bits of one attribute that say the contrary, the first is left out; an
+    attribute with a single cell has none.
+    """
+    return tuple(bit for name in attributes for bit in _bits_of(domain[name]))
+
+
+def bit_count(domain: Domain, attributes: tuple[str, ...]) -> int:
+    """How many ``declared_bits`` there are, without making them."""
+    return sum(_bit_count(domain[name]) for name in attributes)
+
+
+def _bit_count(attribute: Attribute) -> int:
+    size = attribute.size
+    return size - 1 if isinstance(attribute.cells, Bins) or size <= 2 else size
+
+
+def _bits_of(attribute: Attribute) -> Iterator[DeclaredBit]:
+    name, labels, size = attribute.name, attribute.labels(), attribute.size
+    values = size - attribute.nullable
+    if isinstance(attribute.cells, Bins):
+        for code in range(1, values):
+            yield DeclaredBit(f"{name}>={labels[code]}", name, tuple(range(code, values)))
+        singles = range(values, size)
+    else:
+        singles = range(int(size == 2), size)
+    if size > 1:
+        yield from (DeclaredBit(f"{name}={labels[code]}", name, (code,)) for code in singles)
+
+
+CLASS = "class of answers"
+"""The derived attribute; declared names have no blanks."""
+
+
+@dataclass(frozen=True)
+class BitClasses:
+    """At most 2^m classes by m bits; fewer where two bits are about one attribute, since a number
+    that is not ≥ 20 is not ≥ 40 either.
+
+    bits     none asks nothing, and all rows are one class; a release has at least one
+    domain   declared attributes
+
+    >>> from dp_pipeline.config.domain import Attribute
+    >>> from dp_pipeline.config.encoding import Levels
+    >>> domain = Domain((Attribute("pet", "pet", "drop", cells=Levels(("cat", "dog", "none"))),))
+    >>> bits = DeclaredBit("pet=cat", "pet", (0,)), DeclaredBit("pet=dog", "pet", (1,))
+    >>> classes = BitClasses(bits, domain)
+    >>> classes.answers.tolist(), classes.of({"pet": np.array([2, 0, 2])}).tolist()
+    ([[1, 0], [0, 1], [0, 0]], [2, 0, 2])
+    """
+
+    bits: tuple[DeclaredBit, ...]
+    domain: Domain
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[int, ...]]:
+        """Attribute that a bit is about → the group of each level: those with the same answers, in
+        the order of the codes.
+        """
+        groups = {}
+        for name in dict.fromkeys(bit.attribute for bit in self.bits):
+            size = self.domain[name].size
+            answers = [bit.answers(size) for bit in self.bits if bit.attribute == name]
+            patterns = list(zip(*answers, strict=True))
+            numbers = {pattern: at for at, pattern in enumerate(dict.fromkeys(patterns))}
+            groups[name] = tuple(numbers[pattern] for pattern in patterns)
+        return groups
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of groups of every attribute."""
+        return tuple(max(groups) + 1 for groups in self.groups.values())
+
+    @property
+    def size(self) -> int:
+        """Number of classes."""
+        return prod(self.shape)
+
+    @cached_property
+    def answers(self) -> IntArray:
+        """1 or 0, (classes, bits)."""
+        codes = codes_of_keys(np.arange(self.size), self.shape)
+        table = np.empty((self.size, len(self.bits)), dtype=np.int64)
+        for at, bit in enumerate(self.bits):
+            groups = self.groups[bit.attribute]
+            of_group = dict(zip(groups, bit.answers(len(groups)), strict=True))
+            column = codes[:, list(self.groups).index(bit.attribute)]
+            table[:, at] = np.array([of_group[group] for group in sorted(of_group)])[column]
+        return table
+
+    def are_split_by(self, bit: DeclaredBit) -> bool:
+        """Whether two levels of one group have different answers to another bit."""
+        groups = self.groups.get(bit.attribute)
+        if groups is None:
+            return True
+        return len(set(zip(groups, bit.answers(len(groups)), strict=True))) > max(groups) + 1
+
+    def derived_groups(self) -> dict[str, DerivedAttribute]:
+        """The groups of every attribute, to be derived first."""
+        return {
+            _groups_of(name): DerivedAttribute((name,), groups)
+            for name, groups in self.groups.items()
+        }
+
+    def derived_class(self) -> dict[str, DerivedAttribute]:
+        """The class, of the groups."""
+        names = tuple(_groups_of(name) for name in self.groups)
+        return {CLASS: DerivedAttribute(names, tuple(range(self.size)))}
+
+    def of(self, codes: Mapping[str, NDArray[Any]]) -> IntArray:
+        """The class of every row (n,), of codes (n,) of the attributes."""
+        rows = len(next(iter(codes.values())))
+        found = np.zeros(rows, dtype=np.int64)
+        for (name, groups), size in zip(self.groups.items(), self.shape, strict=True):
+            found = found * size + np.array(groups, dtype=np.int64)[codes[name]]
+        return found
+
+
+def _groups_of(attribute: str) -> str:
+    return f"groups of {attribute}"
+
+
+ROUNDING = 1e-9
+"""The tail is taken this much larger, relatively: more than the floats can be off."""
+
+
+def tail_of_sum(terms: int, scale: Fraction, above: int) -> float:
+    """P(S > above), S the sum of C = ``terms`` independent numbers with P(x) ∝ exp(−|x|/scale).
+
+    above   at least 0
+
+    With q = e^(−1/scale), S = X − Y: X and Y are sums of C geometric numbers each, of generating
+    functions u^C and v^C, u = (1 − q)/(1 − qz), v = (1 − q)/(1 − q/z). Multiplying out,
+    u·v = (qz·u + v)/(1 + q): a factor v goes for a step z with probability q/(1 + q), or a factor
+    u goes with 1/(1 + q), until one kind is used up. So S is C + (a sum of i geometric numbers)
+    where i factors u are left, and k − (a sum of C − k of them) after k steps where none is.
+    This is the convolution, of terms that are all positive: nothing cancels, and no array is as
+    long as the scale is large.
+
+    >>> round(tail_of_sum(1, Fraction(1), 0), 6), round(tail_of_sum(2, Fraction(3), 4), 6)
+    (0.268941, 0.193303)
+    """
+    rate = float(1 / scale)
+    stay = -log1p(exp(-rate))
+    step = stay - rate
+    with_u_left = [
+        _log_comb(2 * terms - left - 1, terms - 1)
+        + terms * step
+        + (terms - left) * stay
+        + _log_above(left, rate, above - terms)
+        for left in range(1, terms + 1)
+    ]
+    with_v_left = [
+        _log_comb(terms - 1 + steps, steps)
+        + steps * step
+        + terms * stay
+        + _log_at_most(terms - steps, rate, steps - above - 1)
+        for steps in range(above + 1, terms)
+    ]
+    return fsum(exp(one) for one in (*with_u_left, *with_v_left))
+
+
+def margin_of_sum(terms: int, scale: Fraction, *, most: Fraction) -> int:
+    """The smallest whole t ≥ 0 with P(S > t) ≤ ``most``; see ``tail_of_sum``.
+
+    Twice the margin of one number, 2·scale·ln(1/most), is too little where there are many: ten
+    pass it with a probability of .089, not .05.
+
+    >>> margin_of_sum(2, Fraction(10), most=Fraction(1, 20))
+    33
+    """
+
+    def is_enough(margin: int) -> bool:
+        return tail_of_sum(terms, scale, margin) * (1 + ROUNDING) <= most
+
+    high = 0
+    while not is_enough(high):
+        high = 2 * high + 1
+    low = (high - 1) // 2
+    # What was tried last was too little; of 0 there is no less.
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def _log_above(terms: int, rate: float, above: int) -> float:
+    """ln P(G > above) of a sum G of so many geometric numbers, P(x) = (1 − q)q^x: fewer than
+    ``terms`` successes in above + terms trials.
+    """
+    if above < 0:
+        return 0.0
+    trials, successes = above + terms, np.arange(terms)
+    ways = _running_sum(np.log((trials - successes[1:] + 1) / successes[1:]))
+    return _log_sum(ways + successes * _log_success(rate) - (trials - successes) * rate)
+
+
+def _log_at_most(terms: int, rate: float, most: int) -> float:
+    """ln P(G ≤ most) of the same sum, for few values: one by one."""
+    if most < 0:
+        return -inf
+    failures = np.arange(most + 1)
+    ways = _running_sum(np.log((failures[1:] + terms - 1) / failures[1:]))
+    return terms * _log_success(rate) + _log_sum(ways - failures * rate)
+
+
+def _running_sum(logs: FloatArray) -> FloatArray:
+    """The sums of the first 0, 1, … numbers."""
+    return np.concatenate([[0.0], np.cumsum(logs)])
+
+
+def _log_sum(logs: FloatArray) -> float:
+    """ln Σ e^x."""
+    most = float(logs.max())
+    return most + log(float(np.exp(logs - most).sum()))
+
+
+def _log_success(rate: float) -> float:
+    """ln(1 − q)."""
+    return log(-expm1(-rate))
+
+
+def _log_comb(n: int, k: int) -> float:
+    return log(comb(n, k))

@@ -1,0 +1,224 @@
+"""ClassTable: classes of rows by the bits that were kept, with a noisy count of each label.
+
+ClassPromise: the two claims of a class table, and the size from which a class is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.results.bit_classes import BitClasses, DeclaredBit, margin_of_sum
+from dp_pipeline.results.clusters import Tables
+
+
+@dataclass(frozen=True)
+class ClassPromise:
+    """A class is published if its noisy size is at least (K − 1)·L + 1 + t.
+
+    k         persons a published class has, but for a probability of β
+    rows      L: rows that neighbouring data sets differ by, at most, so no fewer than one person
+              has; 1 where a person is one row that is added or removed
+    beta      β: a class of fewer than K persons is published with probability β at most
+    labels    C: noisy counts that a noisy size is the sum of
+    classes   how many classes there are
+    scale     Laplace scale of every count, in rows
+
+    *Proof.* Fewer than K persons have at most (K − 1)·L rows. Their class is published only if the
+    C noises add up to more than t, the smallest whole number with P(S > t) ≤ β. Expectations
+    add up: of all classes that have so few, at most β·classes are published on average. ∎
+
+    >>> ClassPromise(5, 1, Fraction(1, 20), 2, 256, Fraction(10)).least_size
+    38
+    """
+
+    k: int
+    rows: int
+    beta: Fraction
+    labels: int
+    classes: int
+    scale: Fraction
+
+    @cached_property
+    def margin(self) -> int:
+        """t, in rows."""
+        return margin_of_sum(self.labels, self.scale, most=self.beta)
+
+    @property
+    def least_size(self) -> int:
+        """Least noisy size of a published class."""
+        return (self.k - 1) * self.rows + 1 + self.margin
+
+    @property
+    def most_small(self) -> Fraction:
+        """Most classes of fewer than K persons that are published, on average."""
+        return self.beta * self.classes
+
+    def claims(self) -> dict[str, np.ndarray]:
+        """What is promised, what follows, and what is not promised: one row each."""
+        few = f"fewer than {self.k} {'rows' if self.rows == 1 else 'persons'}"
+        beta, most = f"{float(self.beta):g}", f"{float(self.most_small):.4g}"
+        claims = (
+            "All that is released here is differentially private, at the ε of the release.",
+            f"A class of {few} is in these tables with a probability of at most {beta}.",
+            f"At most {most} classes of {few} are in these tables on average.",
+            f"No class in these tables has {few}.",
+        )
+        return {
+            "claim": np.array(claims, dtype=np.str_),
+            "promised": np.array(["yes", "yes", "yes", "no"], dtype=np.str_),
+        }
+
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The numbers behind the claims, in one row; ``from_numbers`` reads them."""
+        return {
+            "k": np.array([self.k], dtype=np.int64),
+            "rows that neighbours differ by": np.array([self.rows], dtype=np.int64),
+            "beta": np.array([str(self.beta)], dtype=np.str_),
+            "labels": np.array([self.labels], dtype=np.int64),
+            "classes": np.array([self.classes], dtype=np.int64),
+            "scale": np.array([str(self.scale)], dtype=np.str_),
+            "margin": np.array([self.margin], dtype=np.int64),
+            "least size": np.array([self.least_size], dtype=np.int64),
+        }
+
+    @classmethod
+    def from_numbers(cls, numbers: Mapping[str, np.ndarray]) -> ClassPromise:
+        """The promise that these numbers were written of."""
+        names = ("k", "rows that neighbours differ by", "labels", "classes")
+        k, rows, labels, classes = (int(numbers[name][0]) for name in names)
+        beta, scale = (Fraction(str(numbers[name][0])) for name in ("beta", "scale"))
+        return cls(k, rows, beta, labels, classes, scale)
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """What ``dp_kjig`` releases: the classes that are large enough after noise.
+
+    label       the attribute with C levels that is counted
+    classes     every class that the kept bits can tell apart
+    published   int64 (p,): numbers of the published ones, ascending
+    counts      int64 (p, C): their noisy counts, which may be negative
+    promise     what holds for a published class, and what does not
+
+    All that is here of the rows is a function of the published counts. A total of all classes,
+    less the published ones, would be the counts of one that is withheld alone.
+    """
+
+    label: str
+    classes: BitClasses
+    published: IntArray
+    counts: IntArray
+    promise: ClassPromise
+
+    @classmethod
+    def of_noisy(
+        cls, label: str, classes: BitClasses, noisy: IntArray, promise: ClassPromise
+    ) -> ClassTable:
+        """Of the noisy counts (classes, C) of every class: those that are too small stay behind."""
+        published = np.flatnonzero(noisy.sum(axis=1) >= promise.least_size)
+        return cls(label, classes, published, noisy[published], promise)
+
+    @property
+    def total(self) -> IntArray:
+        """Noisy counts of the published classes together (C,)."""
+        total: IntArray = self.counts.sum(axis=0)
+        return total
+
+    @property
+    def places(self) -> IntArray:
+        """Where a class is among the published ones (classes,); p for one that is not."""
+        places = np.full(self.classes.size, len(self.published))
+        places[self.published] = np.arange(len(self.published))
+        return places
+
+    @property
+    def rates(self) -> FloatArray:
+        """Shares of the levels (p + 1, C): of each published class and, last, of all the others.
+
+        Those of a class are beside one more row that has the rates of the published classes
+        together, which are also those of a class that is not published: all levels alike where
+        none is. Noise below 0 counts as 0.
+        """
+        total = np.maximum(self.total, 0).astype(np.float64)
+        overall = total / total.sum() if total.sum() > 0 else np.full(len(total), 1 / len(total))
+        counts = np.vstack([np.maximum(self.counts, 0), np.zeros_like(self.total)]) + overall
+        shares: FloatArray = counts / counts.sum(axis=1, keepdims=True)
+        return shares
+
+    def places_of(self, codes: Mapping[str, NDArray[Any]]) -> IntArray:
+        """Which of the rates each row has (n,), of codes (n,) of the attributes."""
+        return self.places[self.classes.of(codes)]
+
+    def tables(self) -> Tables:
+        """``bits``, one row a kept bit, and ``bit_levels``, one row a level that it answers yes to;
+        ``classes``, one row a published class: its answers and noisy size; ``counts``, one row a
+        published class and level of the label; ``total``, one row a level: all published classes
+        together; ``claims``, one row each, and ``threshold``, the numbers behind them.
+        """
+        bits, domain = self.classes.bits, self.classes.domain
+        levels = _texts(domain[self.label].labels())
+        yes = [(at, bit, code) for at, bit in enumerate(bits) for code in bit.codes]
+        return {
+            "bits": {
+                "bit": _texts([bit.name for bit in bits]),
+                "attribute": _texts([bit.attribute for bit in bits]),
+            },
+            "bit_levels": {
+                "bit": np.array([at for at, _, _ in yes], dtype=np.int64),
+                "code": np.array([code for _, _, code in yes], dtype=np.int64),
+                "level": _texts([domain[bit.attribute].labels()[code] for _, bit, code in yes]),
+            },
+            "classes": {
+                "class": self.published,
+                # With its place, so that no two are the same whatever levels are called.
+                **{
+                    f"{at} {bit.name}": self.classes.answers[self.published, at]
+                    for at, bit in enumerate(bits)
+                },
+                "rows": self.counts.sum(axis=1),
+            },
+            "counts": {
+                "class": np.repeat(self.published, len(levels)),
+                "level": np.tile(levels, len(self.published)),
+                "rows": self.counts.ravel(),
+            },
+            "total": {
+                "attribute": np.repeat(_texts([self.label]), len(levels)),
+                "level": levels,
+                "rows": self.total,
+            },
+            "claims": self.promise.claims(),
+            "threshold": self.promise.numbers(),
+        }
+
+    @classmethod
+    def from_tables(cls, tables: Tables, domain: Domain) -> ClassTable:
+        """The release that these tables were made of, under the same declaration."""
+        bits, levels, total = tables["bits"], tables["bit_levels"], tables["total"]
+        kept = tuple(
+            DeclaredBit(name, attribute, tuple(levels["code"][levels["bit"] == at].tolist()))
+            for at, (name, attribute) in enumerate(
+                zip(bits["bit"].tolist(), bits["attribute"].tolist(), strict=True)
+            )
+        )
+        published = tables["classes"]["class"]
+        return cls(
+            label=str(total["attribute"][0]),
+            classes=BitClasses(kept, domain),
+            published=published,
+            counts=tables["counts"]["rows"].reshape(len(published), len(total["rows"])),
+            promise=ClassPromise.from_numbers(tables["threshold"]),
+        )
+
+
+def _texts(values: object) -> NDArray[np.str_]:
+    return np.array(values, dtype=np.str_)

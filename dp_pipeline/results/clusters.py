@@ -1,0 +1,196 @@
+"""Released centres, with a synopsis or sizes; and the columns of a table of many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_pipeline.config.encoding import Coordinate, FloatArray
+from dp_pipeline.results.trees import CountedBoxes, Nodes
+
+Columns = Mapping[str, np.ndarray]
+"""Column name → values (rows,)."""
+
+ROWS_A_BATCH = 1 << 20
+"""Rows of a table that are in memory at a time, where it has more."""
+
+Batches = Callable[[], Iterator[np.ndarray]]
+"""A column from its beginning, in arrays of ``ROWS_A_BATCH`` rows and a last one of the rest."""
+
+
+class LongColumns(Mapping[str, np.ndarray]):
+    """The columns of a table of many rows, made or read some rows at a time; each look at a whole
+    column makes it anew. Texts and objects of all rows are many times what they are made of, codes
+    or a file. A table of at most a batch of rows is a plain dict of arrays.
+
+    columns   name → its batches
+
+    >>> long = LongColumns({"a": lambda: iter([np.array([1, 2]), np.array([3])])})
+    >>> long["a"].tolist(), [part.tolist() for part in batches_of(long, "a")]
+    ([1, 2, 3], [[1, 2], [3]])
+    """
+
+    def __init__(self, columns: Mapping[str, Batches]) -> None:
+        self._columns = dict(columns)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return np.concatenate(list(self._columns[name]()))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def batches(self, name: str) -> Iterator[np.ndarray]:
+        """The column, some rows at a time."""
+        return self._columns[name]()
+
+
+def batches_of(table: Columns, name: str) -> Iterator[np.ndarray]:
+    """A column of any table, ``ROWS_A_BATCH`` rows at a time; one of none where there is no row."""
+    if isinstance(table, LongColumns):
+        yield from table.batches(name)
+        return
+    values = table[name]
+    for start in range(0, max(1, len(values)), ROWS_A_BATCH):
+        yield values[start : start + ROWS_A_BATCH]
+
+
+def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
+    """The rows of any table, so many at a time; columns without rows where there are none."""
+    if not len(table):
+        yield {}
+    columns = [batches_of(table, name) for name in table]
+    for values in zip(*columns, strict=True):
+        yield dict(zip(table, values, strict=True))
+
+
+@dataclass(frozen=True)
+class Synopsis:
+    """Disjoint boxes in data units with noisy weights: any k, any picture and any count come from
+    it without a further look at the rows.
+
+    lower, upper   float (m, d)
+    weights        float (m,); may be negative
+    counted        the noisy counts that the weights were made from, where each box was counted
+                   once; else None. No part of what is stored: the answers give it again
+    """
+
+    columns: tuple[str, ...]
+    lower: FloatArray
+    upper: FloatArray
+    weights: FloatArray
+    counted: CountedBoxes | None = None
+
+    @property
+    def middles(self) -> FloatArray:
+        """Centres of the boxes, (m, d)."""
+        return (self.lower + self.upper) / 2
+
+    def refined(self, *, enough: int = 3000, most: int = 4) -> Synopsis:
+        """The same boxes, the positive ones cut where they are few, so that a large box does not
+        stand for its middle alone.
+
+        enough   positive boxes from which on nothing is cut; each is cut into
+                 ⌊(enough/m)^{1/d}⌋ parts an axis, at most ``most``
+        """
+        positive = self.weights > 0
+        d, m = self.lower.shape[1], max(1, int(positive.sum()))
+        cuts = min(most, int((enough / m) ** (1 / d) + 1e-9))
+        if cuts < 2:
+            return self
+        corners = np.stack(np.unravel_index(np.arange(cuts**d), (cuts,) * d), axis=1)
+        lower, upper = (ends[positive][:, None, :] for ends in (self.lower, self.upper))
+        size = (upper - lower) / cuts
+        parts = lower + corners * size
+        # The last part may end a digit above its box.
+        ends = np.minimum(parts + size, upper)
+        return Synopsis(
+            self.columns,
+            np.concatenate([self.lower[~positive], parts.reshape(-1, d)]),
+            np.concatenate([self.upper[~positive], ends.reshape(-1, d)]),
+            np.concatenate(
+                [self.weights[~positive], np.repeat(self.weights[positive] / cuts**d, cuts**d)]
+            ),
+        )
+
+    def table(self) -> dict[str, np.ndarray]:
+        """One row a box: bounds on every axis, and the weight."""
+        columns: dict[str, np.ndarray] = {}
+        for axis, name in enumerate(self.columns):
+            columns[f"{name}_lower"] = self.lower[:, axis]
+            columns[f"{name}_upper"] = self.upper[:, axis]
+        return {**columns, "weight": self.weights}
+
+    @classmethod
+    def of_table(cls, columns: tuple[str, ...], table: Columns) -> Synopsis:
+        """What ``table`` was made of."""
+        lower, upper = (
+            np.stack([table[f"{name}_{end}"] for name in columns], axis=1)
+            for end in ("lower", "upper")
+        )
+        return cls(columns, lower, upper, table["weight"])
+
+    @classmethod
+    def of_nodes(
+        cls,
+        nodes: Nodes,
+        weights: FloatArray,
+        columns: tuple[str, ...],
+        box: tuple[Coordinate, ...],
+    ) -> Synopsis:
+        """Boxes of tree nodes."""
+        low = np.array([interval.lower for interval in box])
+        width = np.array([interval.upper - interval.lower for interval in box])
+        size = width / (1 << nodes.heights)[:, None]
+        lower = low + nodes.positions(len(box)) * size
+        # The last box may end a digit above the declared bound.
+        upper = np.minimum(lower + size, [interval.upper for interval in box])
+        return cls(columns, lower, upper, weights)
+
+    @classmethod
+    def of_grid(
+        cls, table: FloatArray, columns: tuple[str, ...], box: tuple[Coordinate, ...]
+    ) -> Synopsis:
+        """Boxes of a grid of equal cells, table (g,)·d."""
+        low = np.array([interval.lower for interval in box])
+        width = np.array([interval.upper - interval.lower for interval in box])
+        positions = np.stack(np.unravel_index(np.arange(table.size), table.shape), axis=1)
+        size = width / table.shape[0]
+        lower = low + positions * size
+        # The last box may end a digit above the declared bound.
+        upper = np.minimum(lower + size, [interval.upper for interval in box])
+        return cls(columns, lower, upper, table.ravel().astype(float))
+
+
+Tables = Mapping[str, Columns]
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What a clustering model releases.
+
+    centres    float (k, d), data units, inside the declared box
+    synopsis   noisy boxes that the centres were made from: another k needs no further ε;
+               None where there are none
+    sizes      float (k,), noisy rows of each centre, may be negative; None where not measured
+    """
+
+    columns: tuple[str, ...]
+    centres: FloatArray
+    synopsis: Synopsis | None = None
+    sizes: FloatArray | None = None
+
+    def tables(self) -> Tables:
+        """``centres``, one row each; where there are any, ``synopsis``, one row a box, and
+        ``sizes``, one row a centre.
+        """
+        tables = {"centres": {name: self.centres[:, a] for a, name in enumerate(self.columns)}}
+        if self.synopsis is not None:
+            tables["synopsis"] = self.synopsis.table()
+        if self.sizes is not None:
+            tables["sizes"] = {"size": self.sizes}
+        return tables

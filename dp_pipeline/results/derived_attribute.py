@@ -1,0 +1,171 @@
+"""Attributes that others decide, by what is public or was released: levels put together by what was
+released about them, and whole rows in proportion to a table of expectations, without bias.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import FloatArray, IntArray, Levels, code_type
+
+MOST_DERIVED_CELLS = 1 << 17
+"""Cells that an attribute is derived from, at most."""
+
+
+@dataclass(frozen=True)
+class DerivedAttribute:
+    """The group of every cell over some attributes: whole numbers 0, 1, … without a gap.
+
+    attributes   at least one, each with cells
+    groups       one a cell, the last attribute fastest
+
+    >>> either = DerivedAttribute(("coughs", "sneezes"), (0, 1, 1, 1))
+    >>> either.size, either.named("is ill").labels()
+    (2, ('group 0', 'group 1'))
+    """
+
+    attributes: tuple[str, ...]
+    groups: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return max(self.groups) + 1
+
+    def named(self, name: str) -> Attribute:
+        """The attribute with groups as levels."""
+        levels = Levels(tuple(f"group {group}" for group in range(self.size)))
+        return Attribute(name, name, "drop", cells=levels)
+
+
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""The step along which numbers mod 1 fill the unit interval most evenly."""
+
+
+def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator) -> IntArray:
+    """Whole counts (g, m) with the row sums ``totals`` (g,), every row ∝ its row of ``table``.
+
+    table   (g, m), cells ≥ 0; a row of nothing counts as the sum of all rows, or as equal cells
+
+    Systematic sampling (Madow, Annals of Mathematical Statistics 20, 1949): the expectations of
+    a row are laid end to end and the points u, u + 1, u + 2, … counted, so every count is its
+    expectation rounded up or down, and its mean over u is the expectation. The u of the rows are
+    golden steps from one uniform number: each is uniform, and over many rows that hold few
+    points each, the sums over rows are near their expectations too.
+
+    >>> half = np.array([[1.0, 1.0], [0.0, 3.0]])
+    >>> rounded_counts(half, np.array([4, 5]), np.random.default_rng(0)).tolist()
+    [[2, 2], [0, 5]]
+    """
+    everywhere = table.sum(axis=0) if table.any() else np.ones(table.shape[1])
+    upto = np.cumsum(np.where(table.any(axis=1, keepdims=True), table, everywhere), axis=1)
+    # The steps are counted over the rows that hold points: the others must not use any up.
+    starts = (rng.random() + GOLDEN * np.cumsum(totals > 0)) % 1
+    # Divided by the row's own last sum, so that cells of nothing at its end get nothing.
+    ticks = np.floor(upto / upto[:, -1:] * totals[:, None] + starts[:, None]).astype(np.int64)
+    ticks = np.minimum(ticks, totals[:, None])
+    ticks[:, -1] = totals
+    return np.asarray(np.diff(ticks, axis=1, prepend=0))
+
+
+def drawn_cells(
+    table: FloatArray, groups: IntArray, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """New cells (rows,) and the rows that they are for; ``groups`` says every row's slice of
+    ``table``.
+    """
+    where = shuffled_rows(len(groups), rng)
+    return dealt(rounded_counts(table, rows_of_groups(groups, len(table)), rng), groups, where)
+
+
+def shuffled_rows(rows: int, rng: np.random.Generator) -> IntArray:
+    """The places of so many rows in random order, of the smallest type."""
+    return rng.permutation(np.arange(rows, dtype=np.min_scalar_type(-rows - 1)))
+
+
+_ROWS_AT_ONCE = 1 << 20
+
+
+def rows_of_groups(groups: IntArray, many: int) -> IntArray:
+    """Rows of every group (many,)."""
+    rows = np.zeros(many, dtype=np.int64)
+    # In parts: bincount makes a copy of 64 bits.
+    for start in range(0, len(groups), _ROWS_AT_ONCE):
+        rows += np.bincount(groups[start : start + _ROWS_AT_ONCE], minlength=many)
+    return rows
+
+
+def dealt(counts: IntArray, groups: IntArray, where: IntArray) -> tuple[IntArray, IntArray]:
+    """Cells (rows,) and the rows that they are for: in every group as many of each cell as
+    ``counts`` (groups, cells) says, given to its rows in the order of ``where``.
+    """
+    many, size = counts.shape
+    cells = np.repeat(np.tile(np.arange(size, dtype=code_type([size])), many), counts.ravel())
+    # Random inside its group: cells depend on nothing else that the rows already have.
+    shuffled = groups.astype(np.min_scalar_type(many - 1), copy=False)[where]
+    return cells, where[np.argsort(shuffled, kind="stable")]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The group of every level: whole numbers 0, 1, …, in ascending order, none left out.
+
+    >>> Grouping.by_share(np.array([0.5, 0.01, 0.015, 0.475]), least=0.02).groups
+    (0, 1, 1, 2)
+    """
+
+    groups: tuple[int, ...]
+
+    @classmethod
+    def by_share(
+        cls, shares: FloatArray, *, least: float, kinds: IntArray | None = None
+    ) -> Grouping:
+        """A level with at least that share stays alone; others join their neighbours in the order
+        of the codes until the group has it.
+
+        kinds   of every level, where only levels of one kind may be together
+        """
+        groups, held, group = [], 0.0, 0
+        for at, share in enumerate(shares.tolist()):
+            is_other = kinds is not None and at > 0 and kinds[at] != kinds[at - 1]
+            if at and (held >= least or share >= least or is_other):
+                group, held = group + 1, 0.0
+            groups.append(group)
+            held += share
+        return cls(tuple(groups))
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return self.groups[-1] + 1
+
+    @cached_property
+    def labels(self) -> IntArray:
+        """The groups as an array (levels,)."""
+        return np.array(self.groups, dtype=np.int64)
+
+    def summed(self, values: FloatArray | IntArray) -> FloatArray:
+        """One sum a group, of one value a level."""
+        sums = np.bincount(self.labels, weights=values, minlength=self.size)
+        return sums.astype(np.float64)
+
+    def of(self, attribute: Attribute) -> Attribute:
+        """The attribute with groups as levels."""
+        levels = Levels(tuple(f"group {group}" for group in range(self.size)))
+        return Attribute(attribute.name, attribute.column, attribute.on_invalid, cells=levels)
+
+    def expanded(self, codes: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
+        """A level for every group in ``codes``, by the shares of the levels inside it."""
+        table = np.zeros((self.size, len(self.groups)))
+        table[self.labels, np.arange(len(self.groups))] = shares
+        empty = table.sum(axis=1) <= 0
+        table[empty] = self.labels == np.flatnonzero(empty)[:, None]
+        cells, rows = drawn_cells(table, codes, rng)
+        levels = np.empty(len(codes), dtype=cells.dtype)
+        levels[rows] = cells
+        return levels

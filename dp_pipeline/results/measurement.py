@@ -1,0 +1,349 @@
+"""Noisy answers: frozen values that carry the scale of their noise and may leave. Of tables, with
+what they say of fewer attributes, and how their noise falls with what is paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import exp, lgamma, log, pi, prod, sinh, sqrt
+
+import numpy as np
+
+from dp_pipeline.config.encoding import FloatArray, IntArray
+
+MOST_RATE = 30.0
+"""Above this rate nothing but 0 is drawn: a variance of 0 would divide by 0."""
+
+SHARES = 1 << 12
+"""Whole shares that a tree's ε is accounted in: a public grid, so that paths add up exactly."""
+
+
+@dataclass(frozen=True)
+class NoisyMarginal:
+    """A contingency table after noise.
+
+    attributes   in the order of the table's axes
+    table        int64, shape ``domain.shape(attributes)``; cells may be negative
+    scale        of the noise in every cell: Laplace scale in rows, or σ² in squared rows
+    gaussian     whether it is σ² of discrete Gaussian noise
+    """
+
+    attributes: tuple[str, ...]
+    table: IntArray
+    scale: Fraction
+    gaussian: bool = False
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise in one cell, in squared rows."""
+        return gaussian_moments(self.scale)[1] if self.gaussian else variance(self.scale)
+
+    @property
+    def deviation(self) -> float:
+        """Mean |noise| of one cell, in rows."""
+        return gaussian_moments(self.scale)[0] if self.gaussian else deviation(self.scale)
+
+    def averaged(self, other: NoisyMarginal) -> NoisyMarginal:
+        """This and another measurement of the same table, both with Gaussian noise, as one: by
+        their precisions, whole again.
+
+        >>> first = NoisyMarginal(("a",), np.array([4, 9]), Fraction(6), gaussian=True)
+        >>> again = NoisyMarginal(("a",), np.array([1, 9]), Fraction(3), gaussian=True)
+        >>> both = first.averaged(again)
+        >>> both.table.tolist(), both.scale
+        ([2, 9], Fraction(2, 1))
+        """
+        total = self.scale + other.scale
+        table = (self.table * float(other.scale) + other.table * float(self.scale)) / float(total)
+        whole, scale = np.rint(table).astype(np.int64), self.scale * other.scale / total
+        return NoisyMarginal(self.attributes, whole, scale, gaussian=True)
+
+
+@dataclass(frozen=True)
+class NoisyCounts:
+    """A measured table, or what is left of one when its other axes are added up.
+
+    attributes   in the order of the table's axes
+    table        int64; cells may be negative
+    deviation    standard deviation of the noise in one cell, in rows
+    gaussian     whether it is Gaussian; else Laplace
+    terms        measured cells in one cell: each brought its noise
+    """
+
+    attributes: tuple[str, ...]
+    table: IntArray
+    deviation: float
+    gaussian: bool = False
+    terms: int = 1
+
+    @classmethod
+    def of(cls, measured: NoisyMarginal) -> NoisyCounts:
+        """The measured table itself."""
+        deviation = measured.variance**0.5
+        return cls(measured.attributes, measured.table, deviation, measured.gaussian)
+
+    def summed(self, names: tuple[str, ...]) -> NoisyCounts:
+        """Over all axes but these, in their order.
+
+        >>> NoisyCounts(("a", "b"), np.array([[1, 2], [3, 4]]), 2.0).summed(("b",)).deviation
+        2.8284271247461903
+        """
+        axes = self.attributes
+        others = tuple(at for at, name in enumerate(axes) if name not in names)
+        many = prod(self.table.shape[at] for at in others)
+        left = [name for name in axes if name in names]
+        table = self.table.sum(axis=others).transpose([left.index(name) for name in names])
+        deviation = self.deviation * sqrt(many)
+        return NoisyCounts(names, table, deviation, self.gaussian, self.terms * many)
+
+    def noise_distance(self, rows: float) -> tuple[float, float]:
+        """Mean and standard deviation of ½ Σ |noise|/rows: how far noise alone puts the shares in
+        this table from true ones. Of a sum of m Laplace numbers of scale b it is known that
+        E|x| = b · 2m · C(2m, m)/4^m; discrete ones are as good as these where they count.
+
+        >>> mean, spread = NoisyCounts(("a",), np.zeros(2, dtype=int), 2**0.5).noise_distance(10)
+        >>> round(mean, 6), round(spread, 6)
+        (0.1, 0.070711)
+        """
+        m = self.terms
+        # C(2m, m)/4^m by logarithms: both are too large for a float where many cells are added.
+        chance = exp(lgamma(2 * m + 1) - 2 * lgamma(m + 1) - m * log(4))
+        mean = self.deviation * (sqrt(2 / pi) if self.gaussian else sqrt(2 * m) * chance)
+        spread = sqrt(self.table.size * max(0.0, self.deviation**2 - mean**2))
+        return self.table.size * mean / (2 * rows), spread / (2 * rows)
+
+
+def least_noisy(
+    measured: Iterable[NoisyCounts], names: tuple[str, ...], shape: tuple[int, ...]
+) -> NoisyCounts | None:
+    """Of the measured tables with these axes, other ones added up, the one with the least noise;
+    None where none has them in this shape, such as only for groups of their levels.
+    """
+    sums = [one.summed(names) for one in measured if set(names) <= set(one.attributes)]
+    return min(
+        (one for one in sums if one.table.shape == shape),
+        key=lambda one: one.deviation,
+        default=None,
+    )
+
+
+@dataclass(frozen=True)
+class NoisyGrid:
+    """Counts of equal cells over the declared box, after noise.
+
+    table   int64, shape (cells,) · d, empty cells included; may be negative
+    scale   Laplace scale in rows
+    """
+
+    columns: tuple[str, ...]
+    table: IntArray
+    scale: Fraction
+
+
+@dataclass(frozen=True)
+class NoisyNodes:
+    """Counts of disjoint tree nodes, after noise; ``table`` is in the order that was asked."""
+
+    table: IntArray
+    scale: Fraction
+
+
+@dataclass(frozen=True)
+class NoisyClusters:
+    """Sizes and fixed-point totals of clusters in m subsets, after noise.
+
+    sizes         int64 (m, k), rows
+    totals        int64 (m, k, d), coordinates; one half-width is 2^16
+    size_scale    Laplace scale in rows
+    total_scale   Laplace scale in coordinates
+    """
+
+    sizes: IntArray
+    totals: IntArray
+    size_scale: Fraction
+    total_scale: Fraction
+
+
+@dataclass(frozen=True)
+class NoisyNumber:
+    """One number after noise.
+
+    value   in ``unit``; a float only because the unit may be a fraction of a row
+    scale   Laplace scale, or that of Laplace noise with the same deviation; in the same unit
+    """
+
+    value: float
+    scale: float
+    unit: str
+
+
+def variance(scale: Fraction) -> float:
+    """Variance of the discrete Laplace: 2q/(1−q)², q = e^(−1/scale).
+
+    >>> round(variance(Fraction(1)), 4)
+    1.8413
+    """
+    return float(variances(np.array([1 / float(scale)]))[0])
+
+
+def deviation(scale: Fraction) -> float:
+    """Mean |x| of the discrete Laplace: 1/sinh(1/scale).
+
+    >>> round(deviation(Fraction(1)), 4)
+    0.8509
+    """
+    return 1 / sinh(min(1 / float(scale), MOST_RATE))
+
+
+def gaussian_moments(sigma2: Fraction) -> tuple[float, float]:
+    """Mean |x| and variance of the discrete Gaussian, P(x) ∝ exp(−x²/(2σ²)).
+
+    >>> [round(moment, 4) for moment in gaussian_moments(Fraction(100))]
+    [7.9722, 100.0]
+    """
+    # From here on the sums below are σ·√(2/π), to 1e-5 of it, and σ², to the last digit.
+    if sigma2 > 10**4:
+        return sqrt(2 * sigma2 / pi), float(sigma2)
+    spread = max(float(sigma2), 1 / (2 * MOST_RATE))
+    x = np.arange(1, 12 * round(sqrt(spread) + 1))
+    weights = np.exp(-(x**2) / (2 * spread))
+    total = 0.5 + weights.sum()
+    return float(x @ weights / total), float(x**2 @ weights / total)
+
+
+def variances(rates: FloatArray) -> FloatArray:
+    """Variance of the discrete Laplace at every rate 1/scale.
+
+    >>> variances(np.array([1.0])).round(4).tolist()
+    [1.8413]
+    """
+    few = np.minimum(rates, MOST_RATE)
+    return np.asarray(2 * np.exp(-few) / np.expm1(-few) ** 2)
+
+
+@dataclass(frozen=True)
+class NoiseRate:
+    """Planning numbers, floats: nothing is charged by them.
+
+    concentrated   amounts are ρ, noise is Gaussian; else amounts are ε, noise is Laplace
+    distance       rows of one protected unit
+
+    One table of ``cells`` for the amount a has a total |noise| of about cells · deviation(a). For
+    several tables of weights w that share an amount, Σ w · deviation is least at shares ∝
+    w^(1/2) for Laplace (Lagrange: w/a² is equal) and ∝ w^(2/3) for Gaussian noise (w/a^(3/2)).
+
+    >>> NoiseRate(concentrated=False, distance=1).least([4.0, 16.0], 0.5)
+    72.0
+    """
+
+    concentrated: bool
+    distance: int
+
+    def deviation(self, amount: float) -> float:
+        """Mean |noise| of one cell."""
+        return self.distance / (sqrt(pi * amount) if self.concentrated else amount)
+
+    def variance(self, amount: float) -> float:
+        """Variance of the noise in one cell: 2·(distance/ε)², or distance²/(2ρ)."""
+        return (
+            self.distance**2 / (2 * amount)
+            if self.concentrated
+            else 2 * (self.distance / amount) ** 2
+        )
+
+    def scale(self, moves: float, amount: float) -> float:
+        """Scale of the noise in a number that one row moves by ``moves``: of Laplace noise, or the
+        standard deviation of Gaussian noise.
+        """
+        moved = self.distance * moves
+        return moved / (sqrt(2 * amount) if self.concentrated else amount)
+
+    def for_scale(self, moves: float, scale: float) -> float:
+        """The amount for which such a number has noise of that scale.
+
+        >>> NoiseRate(concentrated=False, distance=1).for_scale(2.0, 40.0)
+        0.05
+        """
+        moved = self.distance * moves / scale
+        return moved**2 / 2 if self.concentrated else moved
+
+    def for_choice(self, distance: float) -> float:
+        """What a choice costs whose noise has a scale of 1 where a unit moves scores by
+        ``distance``: noisy max, scale 2·distance/ε; exponential mechanism, scale distance/√(2ρ).
+        """
+        return distance**2 / 2 if self.concentrated else 2 * distance
+
+    def share(self, weight: float) -> float:
+        """What a table's share of the amount is proportional to."""
+        return weight ** (2 / 3) if self.concentrated else sqrt(weight)
+
+    def of_shares(self, total: float, amount: float) -> float:
+        """Least Σ weight · deviation, from the sum of the shares: (Σs)²/a, or (Σs)^(3/2)/√(πa)."""
+        return self.distance * (
+            total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
+        )
+
+    def least(self, weights: Sequence[float], amount: float) -> float:
+        """Least Σ weight · deviation."""
+        return self.of_shares(sum(map(self.share, weights)), amount)
+
+    def whole_shares(self, weights: Sequence[float]) -> list[Fraction]:
+        """The shares in whole thousandths and at least one, as exact weights for a split."""
+        return [Fraction(max(1, round(1000 * self.share(weight)))) for weight in weights]
+
+
+@dataclass(frozen=True)
+class SparseTable:
+    """All cells with a noisy count of at least a threshold.
+
+    attributes   of the table
+    shape        its size; the product may be larger than any array
+    table        int64 (kept, 2): key and noisy count, ascending by key; a key is the codes read
+                 as digits, the last attribute fastest
+    threshold    least count that was kept
+    scale        Laplace scale in rows, of every cell
+    """
+
+    attributes: tuple[str, ...]
+    shape: tuple[int, ...]
+    table: IntArray
+    threshold: int
+    scale: Fraction
+
+    @property
+    def codes(self) -> IntArray:
+        """The cells that were kept, int64 (kept, attributes)."""
+        return codes_of_keys(self.table[:, 0], self.shape)
+
+    @property
+    def counts(self) -> IntArray:
+        """Their noisy counts, int64 (kept,)."""
+        return self.table[:, 1]
+
+
+def codes_of_keys(keys: IntArray, shape: tuple[int, ...]) -> IntArray:
+    """Codes (m, axes) of cells with these keys, the last axis fastest.
+
+    >>> codes_of_keys(np.array([0, 5]), (2, 3)).tolist()
+    [[0, 0], [1, 2]]
+    """
+    codes = np.empty((len(keys), len(shape)), dtype=np.int64)
+    for axis in range(len(shape) - 1, -1, -1):
+        keys, codes[:, axis] = np.divmod(keys, shape[axis])
+    return codes
+
+
+def threshold_for(cells: int, scale: Fraction, *, empty_cells: int) -> int:
+    """The least threshold that at most ``empty_cells`` of as many empty cells reach, on average.
+
+    Whole, at least 1: a count of 0 is never kept. With q = e^(−1/scale) it is the least one
+    with cells · q^threshold / (1 + q) ≤ empty_cells.
+
+    >>> threshold_for(65536, Fraction(5), empty_cells=100)
+    30
+    """
+    expected = cells / (empty_cells * (1 + exp(-1 / scale)))
+    # Rounded up a hair, so that a float that is a little low does not pass one cell more.
+    return max(1, int(np.ceil(float(scale) * log(max(1.0, expected)) * (1 + 1e-12))))

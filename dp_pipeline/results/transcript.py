@@ -1,0 +1,311 @@
+"""Every question and noisy answer of one release, in order, each on disk before it is seen, and how
+many of them were written, kept elsewhere.
+
+A model that is run again over its transcript gets the same answers and needs no rows: replaying is
+post-processing and costs nothing. An answer that never reached the disk was never returned, so
+drawing it again after a crash is the first time that anybody sees it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import Damaged, OtherQuestion
+from dp_pipeline.config.formats import FORMAT, require_format
+from dp_pipeline.files import make_private, write_whole
+
+_DIGITS = re.compile(rb"(\d{20})\n")
+
+
+class AnswersLost(Damaged):
+    """Answers of a charged release are lost, or nobody knows how many were seen, or they would be
+    of two data sets: it can never be finished. Any other damage can be mended, and kills nothing.
+    """
+
+
+class AnswerCount:
+    """The number of answers of an unfinished release that were written, kept in another folder.
+
+    A transcript that was cut at the end of a line, by hand or because an older copy was put back,
+    is a good transcript of fewer answers: those that it lost would be drawn a second time under one
+    charge. So they are counted after each answer and before the model sees it, in a file of 21
+    bytes, which is overwritten in place, whole:
+
+        answers in the transcript    counted    what happened
+        -------------------------    -------    -------------
+        7                            7          nothing, or a crash while the eighth was drawn
+        7                            6          a crash between both writes: nobody saw the seventh
+        5                            7          two answers that were seen are lost
+        7                            none        the count is lost: nobody knows how many were seen
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self) -> None:
+        """Count no answer yet, before the release is charged; a count that is there stays."""
+        make_private(self.path.parent)
+        write_whole(self.path, lambda file: file.write(_text(0)), over=False)
+
+    def read(self) -> int:
+        """How many answers were counted; AnswersLost where that is not known."""
+        content = self.path.read_bytes() if self.path.is_file() else b""
+        found = _DIGITS.fullmatch(content)
+        if found is None:
+            raise AnswersLost(
+                f"count of answers {self.path}: expected the number of answers drawn so far, "
+                "got none: nobody knows how many of them were seen"
+            )
+        return int(found[1])
+
+    def write(self, answers: int) -> None:
+        """Count so many; it is on disk when this returns."""
+        descriptor = os.open(self.path, os.O_WRONLY)
+        try:
+            os.pwrite(descriptor, _text(answers), 0)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def end(self) -> None:
+        """Forget the count of a release that is settled or dead: its ledger row says the rest."""
+        self.path.unlink(missing_ok=True)
+
+
+def _text(answers: int) -> bytes:
+    return b"%020d\n" % answers
+
+
+_HEADER = "release "
+
+
+@dataclass(frozen=True)
+class AnswerRecord:
+    """One question, known by its identity, and its noisy answer; what was asked in words.
+
+    scale   at which its discrete Laplace noise was drawn, exactly, as whoever refines the answer
+            has to know it; None: noise that is never refined
+    """
+
+    question: str
+    answer: IntArray
+    words: str = ""
+    scale: Fraction | None = None
+
+
+class Transcript:
+    """The record of one release; on disk when ``path`` is given, else in memory.
+
+    Opening a file drops a torn last record (a crash while writing it: the line
+    has no end) and refuses any other damage: a whole last record may have been
+    seen, so drawing it again would be a second answer for one charge. The caller
+    holds the release's lock. A file begins with a header, made by ``create``
+    before the release is charged: a charged release whose file has none has lost
+    answers that somebody may have seen.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._count: AnswerCount | None = None
+        self._records: list[AnswerRecord] = []
+        self._next = 0
+        self._chain = ""
+        if path is not None and path.exists():
+            self._load(path)
+
+    @staticmethod
+    def create(path: Path, key: str, *, salt: bytes = b"") -> None:
+        """Make the file of a release that was never charged; one that is there stays as it is.
+
+        salt   secret bytes that the chain begins with, 8 or a multiple of 8: who reads the digest
+               in a bundle, and knows most answers, could find the others by trying
+        """
+        make_private(path.parent)
+        header = AnswerRecord(_HEADER + key, np.frombuffer(salt, dtype="<i8"))
+        line, _ = _encode(header, "", format=FORMAT)
+        write_whole(path, lambda file: file.write(line), over=False)
+
+    @classmethod
+    def peek(cls, path: Path) -> Transcript:
+        """The answers that a file holds now, to be replayed; the file is not touched, and neither
+        is a torn last record in it.
+        """
+        seen = cls()
+        seen._load(path)
+        return seen.rewind()
+
+    def require_begun(self, key: str) -> None:
+        """AnswersLost unless the file begins with the header of this release."""
+        if not self._records or self._records[0].question != _HEADER + key:
+            raise AnswersLost(f"transcript {key[:12]}: expected the answers drawn so far, got none")
+
+    def count_in(self, count: AnswerCount) -> None:
+        """Count every answer outside of the file before it is returned, from now on.
+
+        AnswersLost unless the file holds as many as were counted, or the one more that a crash has
+        kept from being counted and seen. That one is counted here: it is seen next.
+        """
+        answers, counted = len(self._records) - 1, count.read()
+        if not counted <= answers <= counted + 1:
+            raise AnswersLost(
+                f"transcript: expected the {counted} answers that were counted when they were "
+                f"drawn, got {answers}"
+            )
+        if answers > counted:
+            count.write(answers)
+        self._count = count
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def records(self) -> tuple[AnswerRecord, ...]:
+        """Everything that was asked and answered."""
+        return tuple(self._records)
+
+    @property
+    def chain(self) -> str:
+        """Hex digest over all records in their order."""
+        return self._chain
+
+    def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
+        """The stored answer to the next question, None when it was never answered.
+
+        words   of the question, for the message
+
+        OtherQuestion when another one was answered at this place: the program that runs now is
+        not the one that asked. The answers are whole.
+        """
+        if self._next == len(self._records):
+            return None
+        record = self._records[self._next]
+        if record.question != question:
+            raise OtherQuestion(
+                f"transcript: expected {_shown(record.question, record.words)} next, "
+                f"got {_shown(question, words)}"
+            )
+        self._next += 1
+        return replace(record, answer=record.answer.copy())
+
+    def store(
+        self, question: str, answer: IntArray, *, words: str = "", scale: Fraction | None = None
+    ) -> AnswerRecord:
+        """Append one answer; it is on disk, and counted, when this returns the record of it."""
+        record = AnswerRecord(question, answer.copy(), words, scale)
+        line, chain = _encode(record, self._chain)
+        if self._path is not None:
+            _append(self._path, line)
+        if self._count is not None:
+            self._count.write(len(self._records))
+        self._records.append(record)
+        self._next, self._chain = len(self._records), chain
+        return replace(record, answer=answer)
+
+    def rewind(self) -> Transcript:
+        """The same records, to be replayed from the first, never written to."""
+        copy = Transcript()
+        copy._records = [one for one in self._records if not one.question.startswith(_HEADER)]
+        copy._chain = self._chain
+        return copy
+
+    def _load(self, path: Path) -> None:
+        content = path.read_bytes()
+        lines = content.splitlines(keepends=True)
+        _require_format(lines, path)
+        whole = 0
+        for number, line in enumerate(lines):
+            decoded = _decode(line, self._chain)
+            if decoded is None:
+                if number < len(lines) - 1 or line.endswith(b"\n"):
+                    raise AnswersLost(
+                        f"transcript: expected record {number + 1} whole, got a broken one"
+                    )
+                break
+            record, self._chain = decoded
+            self._records.append(record)
+            whole += len(line)
+        self._next = min(1, len(self._records))
+        if whole < len(content) and self._path is not None:
+            with path.open("r+b") as file:
+                file.truncate(whole)
+                os.fsync(file.fileno())
+
+
+def _shown(question: str, words: str) -> str:
+    return f"{words!r} ({question[:12]})" if words else repr(question)
+
+
+def _require_format(lines: list[bytes], path: Path) -> None:
+    """UnknownFormat where the first line says another format, or is whole and says none: how to
+    tell whether the others are whole, only the program knows that wrote them.
+    """
+    parsed = _parsed(lines[0]) if lines else None
+    if parsed is None or ("format" not in parsed[0] and not _is_next(*parsed, "")):
+        return
+    fields, _ = parsed
+    of = f"transcript {path.parent.name[:12]}"
+    require_format(fields.get("format"), of=of)
+
+
+def _encode(record: AnswerRecord, chain: str, **more: int) -> tuple[bytes, str]:
+    packed = base64.b64encode(zlib.compress(record.answer.astype("<i8").tobytes(), 1)).decode()
+    fields = {
+        "question": record.question,
+        "words": record.words,
+        "shape": list(record.answer.shape),
+        "answer": packed,
+        "scale": None if record.scale is None else str(record.scale),
+        **more,
+    }
+    body = json.dumps(fields, sort_keys=True)
+    digest = hashlib.sha256((chain + body).encode()).hexdigest()
+    return (json.dumps({"record": fields, "chain": digest}, sort_keys=True) + "\n").encode(), digest
+
+
+def _parsed(line: bytes) -> tuple[dict[str, Any], object] | None:
+    """The fields of a line and its digest, whole or not; None where it is no record."""
+    try:
+        stored = json.loads(line)
+        fields, digest = stored["record"], stored["chain"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return (fields, digest) if isinstance(fields, dict) else None
+
+
+def _is_next(fields: Mapping[str, Any], digest: object, chain: str) -> bool:
+    """Whether these are the fields that were written behind this chain."""
+    body = json.dumps(fields, sort_keys=True)
+    return hashlib.sha256((chain + body).encode()).hexdigest() == digest
+
+
+def _decode(line: bytes, chain: str) -> tuple[AnswerRecord, str] | None:
+    """The record of one line, None when it is not whole or not the next of this chain."""
+    parsed = _parsed(line)
+    if parsed is None or not line.endswith(b"\n") or not _is_next(*parsed, chain):
+        return None
+    fields, digest = parsed
+    values = np.frombuffer(zlib.decompress(base64.b64decode(fields["answer"])), dtype="<i8")
+    answer = values.astype(np.int64).reshape(fields["shape"])
+    scale = None if fields["scale"] is None else Fraction(fields["scale"])
+    return AnswerRecord(fields["question"], answer, fields["words"], scale), str(digest)
+
+
+def _append(path: Path, line: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())

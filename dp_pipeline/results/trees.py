@@ -1,0 +1,298 @@
+"""Trees over the declared box in any number of dimensions, without a dense grid, and boxes that
+were counted once, of one window or of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from dp_pipeline.config.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
+from dp_pipeline.config.errors import BoundaryViolation
+
+MOST_BITS = 40
+"""Depth at which a tree ends: 2^40 boxes are finer than any population needs."""
+
+AXIS_BITS = COORDINATE_BITS + 1
+"""Halvings of one axis after which a box is one fixed-point number."""
+
+MOST_FAN_BITS = 16
+"""Most bits that one question goes below a node."""
+
+
+@dataclass(frozen=True)
+class BitTree:
+    """A binary tree: a node is the first bits of a place, of which bit i says in which half of its
+    node's side ``axes[i]`` the place lies. Which axis every bit halves is public.
+
+    columns   numeric attributes, d of them
+    axes      axis of each bit, first bit first; none more often than AXIS_BITS times
+    """
+
+    columns: tuple[str, ...]
+    axes: tuple[int, ...]
+
+    @classmethod
+    def over(
+        cls, columns: tuple[str, ...], box: Sequence[Coordinate], *, most: int = MOST_BITS
+    ) -> BitTree:
+        """The tree that always halves the longest side, the first of equal ones.
+
+        >>> BitTree.over(("x", "y"), [Coordinate(0, 4), Coordinate(0, 1)], most=4).axes
+        (0, 0, 0, 1)
+        """
+        sides = [interval.half_width for interval in box]
+        axes: list[int] = []
+        for _ in range(min(most, AXIS_BITS * len(sides))):
+            axis = max(range(len(sides)), key=lambda a: (sides[a], -a))
+            axes.append(axis)
+            sides[axis] = sides[axis] / 2 if axes.count(axis) < AXIS_BITS else 0.0
+        return cls(columns, tuple(axes))
+
+    @property
+    def depth(self) -> int:
+        """Bits of the deepest nodes."""
+        return len(self.axes)
+
+    def require_axes(self) -> None:
+        """BoundaryViolation unless every bit halves one of the columns, none too often."""
+        counts = [self.axes.count(axis) for axis in range(len(self.columns))]
+        different = 1 <= len(counts) == len(set(self.columns))
+        known = sum(counts) == self.depth <= MOST_BITS
+        if not (different and known and max(counts) <= AXIS_BITS):
+            raise BoundaryViolation(
+                f"tree: expected at most {MOST_BITS} bits, each of one of {len(counts)} different "
+                f"columns and at most {AXIS_BITS} of each, got others"
+            )
+
+    def require_nodes(self, nodes: Prefixes, bits: int) -> None:
+        """BoundaryViolation unless ``nodes`` and the boxes ``bits`` below them are of this tree."""
+        self.require_axes()
+        deepest = self.depth - bits
+        if not 0 <= bits <= MOST_FAN_BITS:
+            raise BoundaryViolation(f"tree nodes: expected 0..{MOST_FAN_BITS} bits, got {bits}")
+        if nodes.depths.shape != (len(nodes),) or nodes.bits.shape != (len(nodes),):
+            raise BoundaryViolation("tree nodes: expected one depth and one number a node")
+        if (nodes.depths < 0).any() or (nodes.depths > deepest).any():
+            raise BoundaryViolation(f"tree nodes: expected depths 0..{deepest}, got others")
+        # A number below zero stays below zero however far it is shifted.
+        if (nodes.bits >> nodes.depths).any():
+            raise BoundaryViolation("tree nodes: expected no more bits than the depth, got more")
+
+    def boxes(self, nodes: Prefixes, box: Sequence[Coordinate]) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper corners of nodes in data units, each (m, d)."""
+        low = np.array([interval.lower for interval in box])
+        width = np.array([interval.upper - interval.lower for interval in box])
+        position = np.zeros((len(nodes), len(box)))
+        size = np.ones((len(nodes), len(box)))
+        for bit, axis in enumerate(self.axes[: int(nodes.depths.max(initial=0))]):
+            here = nodes.depths > bit
+            value = nodes.bits[here] >> (nodes.depths[here] - 1 - bit) & 1
+            size[here, axis] /= 2
+            position[here, axis] += value * size[here, axis]
+        lower = low + position * width
+        # The last box may end a digit above the declared bound.
+        return lower, np.minimum(lower + size * width, [interval.upper for interval in box])
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """Nodes of a BitTree.
+
+    depths   int64 (m,): how many bits, 0 is the whole box
+    bits     int64 (m,): those bits as a number, the first bit highest
+    """
+
+    depths: IntArray
+    bits: IntArray
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    @classmethod
+    def root(cls) -> Prefixes:
+        """The whole box."""
+        return cls(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Prefixes]) -> Prefixes:
+        """All nodes of ``parts``, in their order."""
+        none = np.zeros(0, dtype=np.int64)
+        return cls(
+            np.concatenate([none, *(part.depths for part in parts)]),
+            np.concatenate([none, *(part.bits for part in parts)]),
+        )
+
+    def where(self, chosen: np.ndarray) -> Prefixes:
+        """The nodes that a mask (m,) or positions select."""
+        return Prefixes(self.depths[chosen], self.bits[chosen])
+
+    def children(self, bits: int) -> Prefixes:
+        """All 2^bits nodes ``bits`` further down, node by node, in the order of their bits.
+
+        >>> Prefixes.root().children(1).children(1).bits.tolist()
+        [0, 1, 2, 3]
+        """
+        fan = 1 << bits
+        below = (self.bits[:, None] << bits) | np.arange(fan)
+        return Prefixes(np.repeat(self.depths + bits, fan), below.ravel())
+
+    def are_disjoint(self) -> bool:
+        """Whether no node lies in another and none stands twice."""
+        deepest = int(self.depths.max(initial=0))
+        first = self.bits << (deepest - self.depths)
+        order = np.argsort(first)
+        after = first + (np.int64(1) << (deepest - self.depths))
+        return bool((after[order][:-1] <= first[order][1:]).all())
+
+    @property
+    def keys(self) -> IntArray:
+        """One number a node, different for different nodes: a 1 before its bits."""
+        return (np.int64(1) << self.depths) | self.bits
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of a 2^d-way tree: one of height h is a cell of the grid with 2^h equal intervals an
+    axis; the root is (0, 0).
+
+    heights   int64 (m,): 0 is the whole box
+    cells     int64 (m,): index, last axis fastest, in the grid of 2^height intervals an axis
+    """
+
+    heights: IntArray
+    cells: IntArray
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @classmethod
+    def root(cls) -> Nodes:
+        """The whole box."""
+        return cls(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+
+    @classmethod
+    def joined(cls, parts: list[Nodes]) -> Nodes:
+        """All nodes of ``parts``, in their order."""
+        return cls(
+            np.concatenate([part.heights for part in parts]),
+            np.concatenate([part.cells for part in parts]),
+        )
+
+    def where(self, mask: np.ndarray) -> Nodes:
+        """The nodes that a boolean mask (m,) selects."""
+        return Nodes(self.heights[mask], self.cells[mask])
+
+    def positions(self, dimensions: int) -> IntArray:
+        """Grid position of every node, (m, d)."""
+        result = np.empty((len(self), dimensions), dtype=np.int64)
+        rest = self.cells.copy()
+        for axis in reversed(range(dimensions)):
+            result[:, axis] = rest & ((1 << self.heights) - 1)
+            rest >>= self.heights
+        return result
+
+    def prefixes(self, dimensions: int) -> Prefixes:
+        """The same boxes in the binary tree that halves the axes in turn.
+
+        >>> Nodes(np.array([2]), np.array([0b01_10])).prefixes(2)
+        Prefixes(depths=array([4]), bits=array([6]))
+        """
+        positions, bits = self.positions(dimensions), np.zeros(len(self), dtype=np.int64)
+        for height in range(int(self.heights.max(initial=0))):
+            here = self.heights > height
+            for position in positions[here].T:
+                bits[here] = bits[here] << 1 | position >> (self.heights[here] - 1 - height) & 1
+        return Prefixes(self.heights * dimensions, bits)
+
+    def children(self, dimensions: int) -> Nodes:
+        """All 2^d children of every node; child j takes the lower half of axis t where bit t
+        of j is 0.
+        """
+        corners = np.arange(1 << dimensions)[:, None] >> np.arange(dimensions) & 1
+        doubled = 2 * self.positions(dimensions)[:, None, :] + corners[None, :, :]
+        heights = np.repeat(self.heights + 1, 1 << dimensions)
+        cells = np.zeros(len(heights), dtype=np.int64)
+        for axis, position in enumerate(doubled.reshape(-1, dimensions).T):
+            cells = (cells << heights) | position if axis else position.astype(np.int64)
+        return Nodes(heights, cells)
+
+    def are_disjoint(self, dimensions: int, depth: int) -> bool:
+        """Whether no node lies in another, none stands twice, and all are
+        cells of the tree down to ``depth``.
+        """
+        if len(self) and not 0 <= self.heights.min() <= self.heights.max() <= depth:
+            return False
+        if (self.cells >> (self.heights * dimensions)).any():
+            return False
+        cover = np.zeros((1,) * dimensions, dtype=np.int64)
+        for height in range(depth + 1):
+            if height:
+                for axis in range(dimensions):
+                    cover = np.repeat(cover, 2, axis=axis)
+            here = np.bincount(self.cells[self.heights == height], minlength=cover.size)
+            cover = cover + here.reshape(cover.shape)
+        return bool(cover.max() <= 1)
+
+
+@dataclass(frozen=True)
+class CountedBoxes:
+    """Boxes that cover the declared box, and their noisy counts before anything is made of them.
+
+    They lie on a line, in the order of the smallest boxes that they could be cut into. Where all
+    windows halve the same sides in the same order, two of their boxes are apart or one lies in the
+    other. So the places at which boxes of *every* window begin are those at which the boxes of the
+    finest common cut begin: each of these is one box in some window, and one or more in the others.
+
+    *Variance.* Noise of boxes is drawn apart, and so is that of windows: the variance of a sum is
+    the sum of the variances of all boxes in it.
+
+    cut            how they are made: the axis of each halving, or the cells of a grid by axis
+    first          int64 (m,): where each begins on the line, ascending
+    lower, upper   float (m, d), data units
+    counts         float (m,)
+    variances      float (m,): of the noise in each
+    """
+
+    columns: tuple[str, ...]
+    cut: tuple[int, ...]
+    first: IntArray
+    lower: FloatArray
+    upper: FloatArray
+    counts: FloatArray
+    variances: FloatArray
+
+    @classmethod
+    def of_tree(
+        cls, tree: BitTree, nodes: Prefixes, box: Sequence[Coordinate], counts: FloatArray, v: float
+    ) -> CountedBoxes:
+        """Disjoint nodes that cover the box, counted with the variance ``v`` each."""
+        first = nodes.bits << (tree.depth - nodes.depths)
+        order = np.argsort(first)
+        ends = tree.boxes(nodes.where(order), box)
+        spread = np.full(len(order), v)
+        return cls(tree.columns, tree.axes, first[order], *ends, counts[order], spread)
+
+
+def summed_boxes(windows: Sequence[CountedBoxes]) -> CountedBoxes | None:
+    """The sum over the finest boxes of which all windows tell; None where they are not cut alike,
+    so that boxes overlap.
+    """
+    one = windows[0]
+    if any((other.columns, other.cut) != (one.columns, one.cut) for other in windows):
+        return None
+    first = reduce(np.intersect1d, [window.first for window in windows])
+    starts = [np.searchsorted(window.first, first) for window in windows]
+    pairs = list(zip(windows, starts, strict=True))
+    return CountedBoxes(
+        one.columns,
+        one.cut,
+        first,
+        np.minimum.reduceat(one.lower, starts[0], axis=0),
+        np.maximum.reduceat(one.upper, starts[0], axis=0),
+        np.sum([np.add.reduceat(window.counts, at) for window, at in pairs], axis=0),
+        np.sum([np.add.reduceat(window.variances, at) for window, at in pairs], axis=0),
+    )

@@ -1,0 +1,247 @@
+"""What a file may say of columns together, which cells that leaves, and what it may not say."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.config.constraint_parser import constraints_of
+from dp_pipeline.config.constraints import Constraint, allowed_cells
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.raw.prepare import kept_rows
+from dp_pipeline_tests.raw.written import written_spec
+
+PEOPLE = (
+    "{age: {bounds: [0, 80], bins: 8, integer: true}, height: {bounds: [0, 2], bins: 4}, "
+    "state: {levels: [single, married, widowed], nullable: true}, "
+    "town: {levels: [Graz, Linz, Wels, other], other: other, aliases: {G: Graz}}, "
+    "land: {levels: [Styria, Upper]}, born: {type: date, bounds: [2026-01-01, 2026-03-31], "
+    "every: month}, free: {bounds: [0, 1]}}"
+)
+MAP = "{Graz: Styria, Linz: Upper, Wels: Upper}"
+
+
+def people(folder: Path, said: str) -> DatasetSpec:
+    return written_spec(folder, PEOPLE, more=f"constraints: {said}" if said else "")
+
+
+def forbidden(spec: DatasetSpec) -> set[tuple[str, ...]]:
+    """Labels of the cells of the only constraint that there cannot be."""
+    (one,) = spec.domain.constraints
+    labels = [spec.domain[name].labels() for name in one.attributes]
+    mask = one.mask(spec.domain.shape(one.attributes))
+    return {cell for cell, may in zip(product(*labels), mask.ravel(), strict=True) if not may}
+
+
+def test_never_is_every_cell_of_the_combination_and_no_other(tmp_path: Path) -> None:
+    said = '{never: {state: [married, widowed], age: "[0, 20)"}}'
+    young = ("[0, 10)", "[10, 20)")
+    assert forbidden(people(tmp_path, said)) == set(product(young, ("married", "widowed")))
+
+
+def test_only_leaves_what_is_in_some_combination(tmp_path: Path) -> None:
+    said = "{only: [{land: Styria, town: Graz}, {land: Upper}]}"
+    not_in_styria = ("Linz", "Wels", "other")
+    assert forbidden(people(tmp_path, said)) == set(product(not_in_styria, ("Styria",)))
+
+
+def test_depends_gives_every_level_one_level_but_leaves_others_and_missing_free(
+    tmp_path: Path,
+) -> None:
+    said = f"{{depends: {{town: {{land: {MAP}}}}}}}"
+    wrong = {("Graz", "Upper"), ("Linz", "Styria"), ("Wels", "Styria")}
+    assert forbidden(people(tmp_path, said)) == wrong
+
+
+@pytest.mark.parametrize(
+    "said, cells",
+    [
+        ('age: "[, 20)"', ("[0, 10)", "[10, 20)")),
+        ('age: "[0, 19]"', ("[0, 10)", "[10, 20)")),
+        ('age: "[70, ]"', ("[70, 80]",)),
+        ('age: "[70, 80)"', None),
+        ('age: ["[0, 10)", "[70, 80]"]', ("[0, 10)", "[70, 80]")),
+        ('height: "[1.5, 2)"', ("[1.5, 2]",)),
+        ('height: "[1.5, 2]"', ("[1.5, 2]",)),
+        ('height: "[0, 0.5]"', None),
+        ('born: "[2026-02-01, 2026-02-28]"', ("2026-02",)),
+        ('born: "[2026-02-01, 2026-04-01)"', ("2026-02", "2026-03")),
+        ('born: "[2026-02-02, 2026-02-28]"', None),
+        ("state: missing", ("missing",)),
+        ("town: G", ("Graz",)),
+    ],
+)
+def test_cells_are_levels_or_intervals_that_end_where_bins_end(
+    said: str, cells: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    whole = f"{{never: [{{{said}, land: Upper}}]}}"
+    if cells is None:
+        with pytest.raises(DeclarationError, match="ends where bins of"):
+            people(tmp_path, whole)
+        return
+    found = forbidden(people(tmp_path, whole))
+    assert {cell[0] if cell[0] in cells else cell[1] for cell in found} == set(cells)
+
+
+def test_a_whole_number_is_the_bin_that_it_is_alone_in(tmp_path: Path) -> None:
+    attributes = "{n: {bounds: [0.5, 3.5], bins: 3, integer: true}, x: {levels: [a, b]}}"
+    spec = written_spec(tmp_path, attributes, more="constraints: {never: {n: 2, x: a}}")
+    assert forbidden(spec) == {("[1.5, 2.5)", "a")}
+    with pytest.raises(DeclarationError, match="expected an interval of n"):
+        written_spec(tmp_path, attributes, more="constraints: {never: {n: 7, x: a}}")
+
+
+def test_bins_of_one_column_and_first_letters_need_no_map(tmp_path: Path) -> None:
+    attributes = (
+        "{years: {column: age, bounds: [0, 8], bins: 8}, decade: {column: age, bounds: [0, 8], "
+        "bins: 2}, zip: {levels: [A1, A2, B1]}, land: {levels: [A, B]}}"
+    )
+    derive = "derive: {land: {first: [zip, 1]}}\n"
+    spec = written_spec(
+        tmp_path, attributes, more=f"{derive}constraints: {{depends: {{years: decade, zip: land}}}}"
+    )
+    years, land = spec.domain.constraints
+    assert years.mask((8, 2)).tolist() == [[True, False]] * 4 + [[False, True]] * 4
+    assert land.mask((3, 2)).tolist() == [[True, False], [True, False], [False, True]]
+    with pytest.raises(DeclarationError, match="expected a map"):
+        written_spec(
+            tmp_path,
+            attributes.replace("bins: 2", "bins: 2, nullable: true, missing: [7]"),
+            more=f"{derive}constraints: {{depends: {{years: decade}}}}",
+        )
+    for swapped in "{decade: years}", "{land: zip}":
+        with pytest.raises(DeclarationError, match="expected a map"):
+            written_spec(tmp_path, attributes, more=f"{derive}constraints: {{depends: {swapped}}}")
+
+
+LETTERS = "levels: [A1, A2, B1, C1, other]"
+
+
+@pytest.mark.parametrize("fine", [
+    f"{LETTERS}",
+    f"{LETTERS}, other: other",
+    f"{LETTERS}, nullable: true, missing: [A9]",
+    f"{LETTERS}, other: other, nullable: true, aliases: {{B9: A1, C2: other}}",
+])  # fmt: skip
+@pytest.mark.parametrize("coarse", [
+    "levels: [A, B, C, o]",
+    "levels: [A, B, rest], other: rest",
+    "levels: [A, B, rest], other: rest, nullable: true, missing: [C]",
+    "levels: [Alps, B, o, rest], other: rest, aliases: {A: Alps}",
+])  # fmt: skip
+def test_no_row_breaks_what_first_letters_decide(fine: str, coarse: str, tmp_path: Path) -> None:
+    attributes = f"{{zip: {{{fine}}}, land: {{{coarse}}}}}"
+    more = "derive: {land: {first: [zip, 1]}}\n"
+    plain = written_spec(tmp_path, attributes, more=more)
+    spec = written_spec(tmp_path, attributes, more=f"{more}constraints: {{depends: {{zip: land}}}}")
+    rows = [*("A1", "A2", "B1", "C1", "other", "A9", "B9", "C2", "D1", "", " A1 "), None]
+    table = pa.table({"zip": pa.array(rows, pa.string())})
+    kept = kept_rows(plain.domain, table)
+    assert kept.tolist() == kept_rows(spec.domain, table).tolist()
+    assert kept[:2].all()
+    free = [name for name in ("other", "missing") if f"{name}:" in fine]
+    assert not [cell for cell in forbidden(spec) if cell[0] in free]
+
+
+MISTAKES = {
+    "nothing": ("{}", "constraints"),
+    "an unknown word": ("{always: {age: x}}", "constraints.always"),
+    "one attribute": ("{never: {land: Upper}}", "constraints.never: expected two attributes"),
+    "no such attribute": ("{never: {land: Upper, colour: red}}", "never: expected attributes with"),
+    "no cells": ('{never: {land: Upper, free: "[0, 1]"}}', "attributes with declared levels"),
+    "no such level": ("{never: {land: Upper, state: maried}}", "did you mean married?"),
+    "no interval": ("{never: {land: Upper, age: old}}", "age: expected an interval"),
+    "ends that are none": ('{never: {land: Upper, age: "[a, 10)"}}', "a number or nothing"),
+    "dates that are none": ('{never: {land: Upper, born: "[1, 2)"}}', "a date or nothing"),
+    "outside": ('{never: {land: Upper, age: "[90, 99)"}}', "an interval of age with a bin in it"),
+    "everything": ("{never: {land: [Styria, Upper], state: [single, married, widowed, missing]}}",
+                   "a combination that is left"),
+    "nothing forbidden": ("{only: [{land: Upper, state: single}, {land: [Upper, Styria]}]}",
+                          "a combination that it forbids"),
+    "half a map": ("{depends: {town: {land: {Graz: Styria}}}}", "every level of town"),
+    "a level twice": (f"{{depends: {{town: {{land: {MAP[:-1]}, G: Upper}}}}}}}}", "one twice"),
+    "no map": ("{depends: {town: land}}", "depends.town: expected a map"),
+    "of itself": (f"{{depends: {{town: {{town: {MAP}}}}}}}", "expected two attributes"),
+    "a nested list": ("{never: {land: [[Upper]], state: single}}", "constraints.never"),
+    "no list": ("{only: land}", "constraints.only"),
+    "to be decided": ("TODO", "constraints"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_refused_in_one_line_with_its_field(case: str, tmp_path: Path) -> None:
+    said, words = MISTAKES[case]
+    with pytest.raises(DeclarationError) as refused:
+        people(tmp_path, said)
+    message = str(refused.value)
+    assert len(message.splitlines()) == 1
+    assert words in message
+    assert "expected" in message
+
+
+def test_what_is_to_be_discovered_has_no_cells_to_constrain(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match="declared levels or bins: land"):
+        written_spec(
+            tmp_path,
+            "{town: {levels: discover}, land: {levels: [a, b]}}",
+            more="discover: {epsilon: 1, delta: 0.001}\n"
+            "constraints: {never: {town: Graz, land: a}}",
+        )
+
+
+def test_too_many_cells_are_refused(tmp_path: Path) -> None:
+    attributes = "{x: {levels: 0..2047}, y: {levels: 0..1023}}"
+    with pytest.raises(DeclarationError, match="at most 1048576 cells over its attributes"):
+        written_spec(tmp_path, attributes, more="constraints: {never: {x: 1, y: 1}}")
+
+
+def test_a_constraint_is_part_of_what_is_measured_and_its_words_are_not(tmp_path: Path) -> None:
+    plain = people(tmp_path, "").digest
+    never = people(tmp_path, "{never: {land: Upper, town: Graz}}").digest
+    only = people(tmp_path, "{only: [{land: Styria}, {land: Upper, town: [Linz, Wels, other]}]}")
+    listed = people(tmp_path, "{never: [{town: [G, Graz], land: [Upper]}]}").digest
+    assert len({plain, never, only.digest}) == 3
+    assert listed == never
+
+
+def test_an_estimators_mapping_says_the_same_as_a_file(tmp_path: Path) -> None:
+    spec = people(tmp_path, '{never: {age: "[0, 20)", state: [married, widowed]}}')
+    said = {"never": {"age": "[0, 20)", "state": ("married", "widowed")}}
+    assert constraints_of(said, spec.domain) == spec.domain.constraints
+    with pytest.raises(DeclarationError) as refused:
+        constraints_of({"never": {"age": 3, "state": "married"}}, spec.domain)
+    assert str(refused.value).startswith("constraints.never.0.age: expected an interval of age")
+
+
+# What several of them leave.
+
+ANY = Constraint("", ("a", "b", "c"), (((0,), (0, 1), (1,)),), is_only=False)
+
+
+SIZES = {"a": 2, "b": 2, "c": 2}
+
+
+def test_constraints_on_the_same_attributes_are_one_entry() -> None:
+    more = Constraint("", ("a", "b", "c"), (((1,), (0,), (0,)),), is_only=False)
+    (one,) = allowed_cells([ANY, more], ("c", "b", "a"), SIZES)
+    assert one.names == ("a", "b", "c")
+    assert np.argwhere(~one.mask).tolist() == [[0, 0, 1], [0, 1, 1], [1, 0, 0]]
+
+
+def test_of_fewer_attributes_only_what_holds_whatever_the_others_are_is_said() -> None:
+    (one,) = allowed_cells([ANY], ("a", "c"), SIZES)
+    assert np.argwhere(~one.mask).tolist() == [[0, 1]]
+    assert allowed_cells([ANY], ("a", "b"), SIZES) == ()
+    assert allowed_cells([ANY], ("a",), SIZES) == ()
+    assert allowed_cells([ANY], ("a", "c"), SIZES | {"b": 3}) == ()
+
+
+def test_an_only_leaves_to_fewer_attributes_what_some_combination_has() -> None:
+    only = Constraint("", ("a", "b", "c"), (((0,), (0,), (0,)), ((1,), (1,), (0,))), is_only=True)
+    (one,) = allowed_cells([only], ("a", "b"), {"a": 2, "b": 3, "c": 2})
+    assert one.mask.tolist() == [[True, False, False], [False, True, False]]

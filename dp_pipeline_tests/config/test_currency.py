@@ -1,0 +1,167 @@
+"""ρ and what it means: against written values, against the formula, and never below the truth."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.amounts import (
+    NANO,
+    PURE,
+    Currency,
+    delta_text,
+    epsilon_of,
+    parse_delta,
+    rho_of,
+    rho_of_pure,
+)
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
+
+exactly = settings(derandomize=True, deadline=None, max_examples=100)
+
+BILLIONTH = Fraction(1, 10**9)
+ONE = Fraction(1)
+
+# By dp-accounting 0.6.0: its RDP accountant over 200,001 orders around the best one, finely.
+WRITTEN = [
+    ("0.000001", "1e-5", 0.00345666706127566),
+    ("0.001", "1e-9", 0.24511925387195138),
+    ("0.01", "1e-6", 0.6216926545596024),
+    ("0.1", "1e-9", 2.715481886730502),
+    ("0.5", "1e-6", 5.221534444530169),
+    ("1", "1e-5", 7.0771966958063395),
+    ("3", "1e-9", 17.94906153094647),
+    ("50", "1e-12", 122.73460485978097),
+]
+
+rhos = st.builds(
+    lambda mantissa, power: Fraction(mantissa) * Fraction(10) ** power,
+    st.integers(1, 999),
+    st.integers(-11, 3),
+)
+deltas = st.builds(lambda power: Fraction(1, 10**power), st.integers(3, 30))
+epsilons = st.builds(Fraction, st.integers(1_000_000, 10**13), st.just(NANO))
+
+
+@pytest.mark.parametrize(("rho", "delta", "expected"), WRITTEN)
+def test_the_epsilon_of_a_rho_is_the_one_of_a_vetted_library(
+    rho: str, delta: str, expected: float
+) -> None:
+    found = epsilon_of(Fraction(rho), Fraction(delta))
+    # Rounded up to a whole nano-ε, never down; the written value is of the best of many orders.
+    assert expected - 1e-11 < found < expected + 1.01e-9
+
+
+@pytest.mark.parametrize(("rho", "delta", "_"), WRITTEN)
+def test_the_epsilon_of_a_rho_is_the_one_of_the_library_that_is_installed(
+    rho: str, delta: str, _: float
+) -> None:
+    library = pytest.importorskip(
+        "dp_accounting.rdp.rdp_privacy_accountant", reason="the extra `accounting` is not installed"
+    )
+    middle = np.sqrt(np.log(1 / float(Fraction(delta))) / float(Fraction(rho)))
+    orders = 1 + np.geomspace(middle / 50, 2 * middle, 20_001)
+    theirs = library.compute_epsilon(orders, orders * float(Fraction(rho)), float(Fraction(delta)))
+    ours = float(epsilon_of(Fraction(rho), Fraction(delta)))
+    assert ours == pytest.approx(theirs[0], rel=1e-7, abs=2e-9)
+
+
+@exactly
+@given(rhos, deltas)
+def test_no_order_gives_a_smaller_epsilon_and_the_best_one_no_larger(
+    rho: Fraction, delta: Fraction
+) -> None:
+    """Against a grid over orders, in floats: within a nano-ε and their rounding."""
+    t = np.sqrt(np.log(1 / float(delta)) / float(rho)) * np.geomspace(1e-4, 1.5, 100_001)
+    bounds = float(rho) * (1 + t) - (np.log(float(delta)) + np.log1p(t)) / t - np.log1p(1 / t)
+    best = max(0.0, bounds.min())
+    found = float(epsilon_of(rho, delta))
+    assert best * (1 - 1e-6) - 1e-9 <= found <= best * (1 + 1e-6) + 2e-9
+
+
+@exactly
+@given(rhos, deltas)
+def test_more_rho_and_less_delta_never_mean_less_epsilon(rho: Fraction, delta: Fraction) -> None:
+    assert epsilon_of(rho, delta) <= epsilon_of(rho + Fraction(1, NANO), delta)
+    assert epsilon_of(rho, delta) <= epsilon_of(rho, delta / 10)
+    assert (epsilon_of(rho, delta) * NANO).denominator == 1
+
+
+def test_no_rho_means_no_epsilon() -> None:
+    assert epsilon_of(Fraction(0), BILLIONTH) == 0
+
+
+@exactly
+@given(epsilons, deltas)
+def test_the_rho_of_an_epsilon_is_the_largest_whole_nano_rho_that_means_no_more(
+    epsilon: Fraction, delta: Fraction
+) -> None:
+    rho = rho_of(epsilon, delta)
+    assert (rho * NANO).denominator == 1
+    assert epsilon_of(rho, delta) <= epsilon < epsilon_of(rho + Fraction(1, NANO), delta)
+
+
+def test_an_epsilon_too_small_for_a_nano_rho_is_refused() -> None:
+    with pytest.raises(DeclarationError, match=r"buys a nano-ρ at δ=1e-9, got 0\.000001"):
+        rho_of(Fraction(1, 10**6), BILLIONTH)
+
+
+@exactly
+@given(epsilons)
+def test_a_pure_charge_costs_half_its_square_and_never_the_reverse(epsilon: Fraction) -> None:
+    population = Currency(BILLIONTH)
+    assert population.cost_of(epsilon, PURE) == rho_of_pure(epsilon) == epsilon**2 / 2
+    assert population.cost_of(epsilon, population) == epsilon
+    assert PURE.cost_of(epsilon, PURE) == epsilon
+    with pytest.raises(BoundaryViolation, match="expected a charge in pure ε, got one in ρ"):
+        PURE.cost_of(epsilon, population)
+
+
+def test_two_gaussian_releases_cost_less_together_than_their_epsilons_add_up_to() -> None:
+    both = 2 * rho_of(ONE, BILLIONTH)
+    assert ONE < epsilon_of(both, BILLIONTH) < Fraction(3, 2)
+
+
+def test_an_amount_is_written_with_what_it_means_rounded_up() -> None:
+    assert Currency(BILLIONTH).text(Fraction("0.1")) == "ρ=0.1 (ε=2.715482 at δ=1e-9)"
+    assert (PURE.text(Fraction("0.1")), PURE.said(Fraction("0.1"))) == ("0.1", "ε=0.1")
+
+
+GOOD_DELTAS = {
+    "0.000000001": (BILLIONTH, "1e-9"),
+    "1e-9": (BILLIONTH, "1e-9"),
+    "1e-09": (BILLIONTH, "1e-9"),
+    "1E-30": (Fraction(1, 10**30), "1e-30"),
+    "0.001": (Fraction(1, 1000), "1e-3"),
+    ".0002500": (Fraction(1, 4000), "0.00025"),
+    "2.5e-7": (Fraction(1, 4_000_000), "0.00000025"),
+}
+
+
+@pytest.mark.parametrize("text", GOOD_DELTAS)
+def test_a_delta_is_read_exactly_and_written_back_in_one_form(text: str) -> None:
+    value, canonical = GOOD_DELTAS[text]
+    assert parse_delta(text) == value
+    assert delta_text(value) == canonical
+    assert parse_delta(canonical) == value
+
+
+BAD_DELTAS = ["0", "0.0", "-1e-9", "0.0011", "1", "1e-2", "1/1000", "nan", "inf", "", "e-9"]
+BAD_DELTAS += ["0.0000000000002", "2.5e-12", "1e-999999999", "9" * 5000, "0x1", "1_0e-9", "none"]
+
+
+@pytest.mark.parametrize("text", BAD_DELTAS, ids=lambda text: text[:15])
+def test_anything_else_is_no_delta(text: str) -> None:
+    with pytest.raises(DeclarationError, match="delta: expected a decimal number above 0") as wrong:
+        parse_delta(text)
+    assert len(str(wrong.value)) < 250
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(-1), Fraction(1, 999)])
+def test_a_currency_of_another_delta_is_refused(delta: Fraction) -> None:
+    with pytest.raises(DeclarationError, match="delta: expected one in"):
+        Currency(delta)

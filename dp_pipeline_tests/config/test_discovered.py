@@ -1,0 +1,319 @@
+"""What a data set file may leave open, and what becomes of it when it was discovered."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered import Discover, DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.domain import Undeclared
+from dp_pipeline.config.encoding import Bins, Coordinate, Levels
+from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.models import build_model
+from dp_pipeline_tests.config.declarations import FIELDS, loaded
+
+COST = "discover: {epsilon: 0.1, delta: 0.000000001}"
+PURE = "discover: {epsilon: 0.1}"
+
+
+def with_odd(folder: Path, odd: str, cost: str | None = PURE, **more: str | None) -> DatasetSpec:
+    """The small file with an attribute ``odd`` more."""
+    lines = f"{FIELDS['attributes']}\n  odd: {odd}"
+    return loaded(folder, attributes=lines, discover=cost, **more)
+
+
+def refusal(folder: Path, odd: str, cost: str | None = PURE, **more: str | None) -> str:
+    with pytest.raises(DeclarationError) as caught:
+        with_odd(folder, odd, cost, **more)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize(
+    ("odd", "open_"),
+    [
+        ("{bounds: discover}", Undeclared(None, True)),
+        ("{bounds: discover, unit: 0.5}", Undeclared(None, True, unit=0.5)),
+        ("{bounds: discover, bins: 8}", Undeclared(None, True, bins=8)),
+        ("{bounds: discover, bins: {quantiles: 8}}", Undeclared(None, True, 8)),
+        ("{bounds: [0, 9], bins: {quantiles: 8}, unit: 0.1}", Undeclared(None, False, 8, unit=0.1)),
+    ],
+)
+def test_a_number_may_leave_bounds_and_quantiles_open(
+    tmp_path: Path, odd: str, open_: Undeclared
+) -> None:
+    spec = with_odd(tmp_path, odd)
+    assert spec.domain["odd"].undeclared == open_
+    assert spec.to_discover == ("odd",)
+    assert spec.discover == Discover(Fraction(1, 10), None, Fraction(1, 10**6))
+
+
+def test_levels_may_be_left_open_and_rare_ones_go_to_other(tmp_path: Path) -> None:
+    for text, other, on_invalid, most in (
+        ("{levels: discover}", "other", "other", 1000),
+        ("{levels: discover, other: rare, at_most: 7}", "rare", "other", 7),
+        ("{levels: discover, on_invalid: drop}", None, "drop", 1000),
+    ):
+        odd = with_odd(tmp_path, text, COST).domain["odd"]
+        assert (odd.other, odd.on_invalid, odd.undeclared) == (other, on_invalid, Undeclared(most))
+
+
+def test_levels_without_a_delta_are_refused_with_the_ways_out(tmp_path: Path) -> None:
+    line = refusal(tmp_path, "{levels: discover}", PURE)
+    assert "discover.delta: expected a δ for the levels of odd" in line
+    for way in ("delta: 0.000000001", "levels: {file: levels.txt}", "`other`"):
+        assert way in line
+
+
+def test_what_is_left_open_without_a_price_is_refused(tmp_path: Path) -> None:
+    line = refusal(tmp_path, "{bounds: discover}", None)
+    assert "discover: expected what discovering odd may cost: `discover: {epsilon: 0.1}`" in line
+
+
+@pytest.mark.parametrize(
+    ("odd", "cost", "said"),
+    [
+        ("{bounds: [0, 1]}", PURE, "discover: expected an attribute that says `discover`"),
+        ("{bounds: discover}", COST, "discover.delta: expected no δ where no levels"),
+        ("{bounds: discover, edges: [1]}", PURE, "edges: expected bounds that are declared"),
+        ("{bounds: [0, 1], unit: 2}", PURE, "unit: expected `bounds: discover`"),
+        ("{bounds: discover, unit: 0}", PURE, "unit: expected a number from 1e-09 to 1e+09"),
+        ("{bounds: discover, unit: -1}", PURE, "unit: expected a number from 1e-09 to 1e+09"),
+        ("{bounds: discover, bins: {quantiles: 1}}", PURE, "2 to 256 bins between quantiles"),
+        ("{bounds: discover, bins: {quantiles: 257}}", PURE, "2 to 256 bins between quantiles"),
+        ("{bounds: discover, bins: {equal: 3}}", PURE, "bins.quantiles: expected a value"),
+        ("{bounds: discover, bins: {quantiles: 4}, edges: [1]}", PURE, "edges: expected bounds"),
+        ("{bounds: discover, nullable: true}", PURE, "nullable: expected bins or edges"),
+        ("{levels: discover, at_most: 0}", COST, "at_most: expected a whole number of at least 1"),
+        ("{levels: discover, at_most: 65536}", COST, "at_most: expected at most 65535 levels"),
+        ("{levels: [a, b], at_most: 2}", PURE, "at_most: expected no at_most beside levels"),
+        ("{levels: discover, other: x, on_invalid: drop}", COST, "no level `other` where rows"),
+        ("{levels: discover, aliases: {a: a}}", COST, "aliases.a: expected another spelling"),
+        ("{levels: discover, nullable: true, other: missing}", COST, "a level other than"),
+        ("{levels: {list: a}}", PURE, "levels: expected a list, first..last, discover, or {file"),
+        ("{levels: {file: nowhere.txt}}", PURE, "levels.file: expected a file that can be read"),
+    ],
+)
+def test_what_cannot_be_left_open_is_refused_at_its_field(
+    tmp_path: Path, odd: str, cost: str, said: str
+) -> None:
+    assert said in refusal(tmp_path, odd, cost)
+
+
+def test_a_ceiling_has_to_hold_the_discovery_too(tmp_path: Path) -> None:
+    full = with_odd(
+        tmp_path, "{bounds: discover}", "discover: {epsilon: 1}", ceiling="ceiling: {total: 4}"
+    )
+    assert full.cost_of_everything == 4
+    line = refusal(tmp_path, "{bounds: discover}", "discover: {epsilon: 1.1}")
+    assert "ceiling: expected a total of at least 4.1" in line
+
+
+def test_a_class_or_target_is_declared_and_never_discovered(tmp_path: Path) -> None:
+    line = refusal(tmp_path, "{levels: discover}", COST, label="label: odd")
+    assert "label: expected an attribute with levels: colour" in line
+
+
+def test_levels_may_stand_in_a_file_beside_the_declaration(tmp_path: Path) -> None:
+    (tmp_path / "levels.txt").write_bytes("\ufeffKöln\r\n Bonn \n\nother\n".encode())
+    spec = with_odd(tmp_path, "{levels: {file: levels.txt}, other: other}", None)
+    assert spec.domain["odd"].cells == Levels(("Köln", "Bonn", "other"))
+    assert spec.to_discover == ()
+    listed = with_odd(tmp_path, "{levels: [Köln, Bonn, other], other: other}", None)
+    assert spec.digest == listed.digest
+
+
+@pytest.mark.parametrize("field", ["other: other", "on_invalid: other"])
+@pytest.mark.parametrize("levels", ["{file: levels.txt}", "[Köln, Bonn]"])
+def test_levels_without_other_are_told_which_line_to_add(
+    tmp_path: Path, levels: str, field: str
+) -> None:
+    (tmp_path / "levels.txt").write_bytes("Köln\nBonn\n".encode())
+    line = refusal(tmp_path, f"{{levels: {levels}, {field}}}", None)
+    assert line.endswith("add 'other' to `levels`, in their file as a line of its own")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"a\n", "2 to 65536 different levels"), (b"a\na\n", "different"), (b"\xff\n", "UTF-8 text")],
+)
+def test_a_file_of_levels_that_is_none_is_refused(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    (tmp_path / "levels.txt").write_bytes(content)
+    assert said in refusal(tmp_path, "{levels: {file: levels.txt}}", None)
+
+
+def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 8}}")
+    assert "odd" in spec.domain.discrete
+    for ask in (
+        lambda: spec.domain["odd"].size,
+        spec.domain["odd"].labels,
+        lambda: spec.domain.shape(("odd",)),
+        lambda: spec.domain.box(("odd",)),
+    ):
+        with pytest.raises(DeclarationError, match=r"attribute 'odd': .* to be discovered") as got:
+            ask()
+        assert "\n" not in str(got.value)
+
+
+def test_the_widest_domain_has_the_most_cells_that_may_be_found(tmp_path: Path) -> None:
+    for odd, size in (
+        ("{bounds: discover, bins: {quantiles: 8}}", 8),
+        ("{bounds: discover, bins: {quantiles: 8}, nullable: true}", 9),
+        ("{bounds: [0, 1], bins: {quantiles: 8}}", 8),
+        ("{bounds: discover, bins: 5}", 5),
+    ):
+        assert with_odd(tmp_path, odd).widest.domain["odd"].size == size
+    text = "{levels: discover, at_most: 7, nullable: true}"
+    spec = with_odd(tmp_path, text, COST)
+    assert spec.widest.domain["odd"].size == 9
+    assert spec.widest.to_discover == ()
+
+
+def test_models_are_built_and_priced_on_the_widest_domain(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: 5}")
+    for name in spec.models:
+        assert build_model(spec, name) == build_model(spec.widest, name)
+    declared = loaded(tmp_path)
+    assert declared.widest is declared
+
+
+def test_a_discovered_domain_becomes_a_declared_one(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}, unit: 0.5}")
+    found = DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(-4.0, 8.0), edges=(0.5, 3.0))),))
+    full = spec.with_domain(found)
+    odd = full.domain["odd"]
+    assert (odd.coordinate, odd.cells) == (Coordinate(-4.0, 8.0), Bins((-4.0, 0.5, 3.0, 8.0)))
+    assert (full.to_discover, full.discovered) == ((), found)
+    assert [one.name for one in full.domain] == [one.name for one in spec.domain]
+
+
+def test_bins_of_one_width_are_cut_inside_discovered_bounds(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: 2}")
+    full = spec.with_domain(DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, 8.0))),)))
+    assert full.domain["odd"].cells == Bins((0.0, 4.0, 8.0))
+
+
+def test_discovered_levels_have_other_as_their_last(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{levels: discover}", COST)
+    for texts, levels in ((("a",), ("a", "other")), (("other", "z"), ("other", "z"))):
+        full = spec.with_domain(DiscoveredDomain((("odd", DiscoveredAttribute(levels=texts)),)))
+        assert full.domain["odd"].cells == Levels(levels)
+
+
+def test_two_discovered_domains_have_two_digests_and_neither_is_the_files(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover}")
+    found = [
+        DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, top))),)) for top in (8.0, 16.0)
+    ]
+    full = [spec.with_domain(one) for one in found]
+    assert len({spec.digest, *(one.digest for one in full)}) == 3
+    assert {one.rows_digest for one in full} == {spec.digest} == {spec.rows_digest}
+    by_hand = with_odd(tmp_path, "{bounds: [0, 8]}", None)
+    assert full[0].domain == by_hand.domain
+    assert full[0].digest != by_hand.digest
+
+
+def test_another_price_is_another_declaration(tmp_path: Path) -> None:
+    costs = (PURE, "discover: {epsilon: 0.2}", "discover: {epsilon: 0.1, beta: 0.001}")
+    assert len({with_odd(tmp_path, "{bounds: discover}", one).digest for one in costs}) == 3
+    costs = (COST, COST.replace("delta: 0.000", "delta: 0.0001"))
+    assert len({with_odd(tmp_path, "{levels: discover}", one).digest for one in costs}) == 2
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        DiscoveredAttribute(),
+        DiscoveredAttribute(levels=("a", "b")),
+        DiscoveredAttribute(bounds=(0.0, 1.0)),
+        DiscoveredAttribute(bounds=(1.0, 0.0), edges=()),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.5, 0.2)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.0,)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1, 0.2, 0.3, 0.4)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.1, 5.0),)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (1.0, 5.0))),
+        DiscoveredAttribute(
+            bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (0.5, 1.0), (0.4, 5.0))
+        ),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, -5.0),)),
+    ],
+)
+def test_what_was_not_left_open_or_cannot_be_declared_is_refused(
+    tmp_path: Path, found: DiscoveredAttribute
+) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
+    with pytest.raises(DeclarationError, match="attribute 'odd'"):
+        spec.with_domain(DiscoveredDomain((("odd", found),)))
+
+
+def test_a_domain_of_other_attributes_is_refused(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover}")
+    with pytest.raises(DeclarationError, match="expected a discovered domain of odd, got one of x"):
+        spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(bounds=(0.0, 1.0))),)))
+
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+found_ones = st.one_of(
+    st.builds(DiscoveredAttribute, bounds=st.tuples(numbers, numbers), edges=st.none()),
+    st.builds(
+        DiscoveredAttribute,
+        bounds=st.none(),
+        edges=st.lists(numbers).map(tuple),
+        pieces=st.none() | st.lists(st.tuples(numbers, numbers)).map(tuple),
+    ),
+    st.builds(DiscoveredAttribute, levels=st.lists(st.text()).map(tuple)),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.text(), found_ones), unique_by=lambda one: one[0]))
+def test_facts_are_read_again_to_the_last_digit(
+    attributes: list[tuple[str, DiscoveredAttribute]],
+) -> None:
+    domain = DiscoveredDomain(tuple(attributes))
+    facts = json.loads(json.dumps(domain.to_facts()))
+    again = DiscoveredDomain.from_facts(facts)
+    assert again == domain
+    assert again.digest == DiscoveredDomain(tuple(reversed(attributes))).digest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"bounds": [1]}',
+        '{"bounds": ["a", "b"]}',
+        '{"more": []}',
+        '{"levels": [1]}',
+        '{"pieces": [1]}',
+        '{"pieces": [[1.0]]}',
+        '{"pieces": [["a", 1.0]]}',
+    ],
+)
+def test_facts_that_were_not_written_are_damaged(text: str) -> None:
+    with pytest.raises(Damaged, match="discovered domain: expected what was stored"):
+        DiscoveredDomain.from_facts({"odd": text})
+
+
+def test_pieces_change_how_numbers_are_drawn_and_nothing_that_is_measured(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
+    box, edges = (0.0, 1.0), (0.5,)
+    plain = DiscoveredAttribute(bounds=box, edges=edges)
+    told = DiscoveredAttribute(bounds=box, edges=edges, pieces=((0.0, 3.0), (0.2, 1.0)))
+    one, other = (spec.with_domain(DiscoveredDomain((("odd", found),))) for found in (plain, told))
+    assert one.domain["odd"].measured == other.domain["odd"].measured
+    assert other.domain["odd"].pieces == told.pieces
+    # Another discovered domain is another release all the same.
+    assert one.digest != other.digest

@@ -1,0 +1,153 @@
+"""The built-in data sets, and those of a folder of the user's."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.config.discovery import dataset_files, discover, find_spec
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parser import load_spec
+from dp_pipeline_tests.config.declarations import declaration, written
+
+NEEDS_DATA = ("adult", "adult_replace", "nltcs", "nltcs_replace", "unbalance")
+DOWNLOADED = (
+    *("adult_2000", "adult_raw", "birch3", "breast_cancer_wisconsin"),
+    *("checkin", "checkin_events"),
+)
+MADE = (
+    *("birch3_like", "census", "mixture4", "mixture6", "mixture8", "pytest2d"),
+    *("rides_stream", "tic_like", "trips", "unbalance_like", "wdbc"),
+)
+WITHOUT_DATA = tuple(sorted((*DOWNLOADED, *MADE)))
+BUILT_IN = tuple(sorted((*NEEDS_DATA, *WITHOUT_DATA)))
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DP_PIPELINE_DATASETS", raising=False)
+    monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
+    monkeypatch.delenv("DP_PIPELINE_SHOWN", raising=False)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_data_set_loads_with_any_data_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
+    spec = find_spec(name)
+    assert spec.name == name
+    assert spec.publish is not None or spec.publications
+    assert spec.ceiling is not None or spec.each_window is not None or not spec.is_release
+    if name in (*NEEDS_DATA, *DOWNLOADED):
+        assert {Path(location).parent for location in spec.source.locations} == {tmp_path}
+
+
+def test_the_built_in_data_sets_are_the_ones_we_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
+    assert tuple(spec.name for spec in discover()) == tuple(dataset_files()) == BUILT_IN
+
+
+@pytest.mark.parametrize("name", ["adult_2000", "breast_cancer_wisconsin", "wdbc"])
+def test_the_benchmarks_of_k_anonymity_are_public_tables_with_a_label(name: str) -> None:
+    spec = load_spec(dataset_files()[name])
+    declared = spec.k_anonymity
+    assert declared is not None
+    assert next(iter(declared.methods)) == "kjig"
+    assert declared.partition_keys == ("0", "2", "5", "10", "20", "50")
+    assert {*declared.attributes, spec.label} == set(spec.domain.names)
+    assert (spec.is_release, spec.allow_not_dp, spec.distance) == (False, False, 1)
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_without_a_data_folder_the_sets_that_need_it_are_left_out(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if value is not None:
+        monkeypatch.setenv("DP_PIPELINE_DATA", value)
+    assert tuple(spec.name for spec in discover()) == WITHOUT_DATA
+    with pytest.raises(DeclarationError, match="nltcs: expected the variable DP_PIPELINE_DATA"):
+        find_spec("nltcs")
+    for path in dataset_files().values():
+        load_spec(path)
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a connection")
+
+    def read_numbers(host: bytes, port: int, *, flags: int) -> object:
+        # A spelled address is read without asking anybody.
+        return look_up(host, port, flags=flags) if flags == socket.AI_NUMERICHOST else refused()
+
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    monkeypatch.setattr(socket, "getaddrinfo", read_numbers)
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("name", DOWNLOADED)
+def test_what_can_be_downloaded_is_available_and_nothing_is_opened_to_know_it(name: str) -> None:
+    spec = find_spec(name)
+    assert spec in discover()
+    assert spec.source.needs is None
+    # A path that nothing names is no source that the ledger could know.
+    assert {one.partition(":")[0] for one in spec.source.identities} <= {"https", "sha256"}
+    own, download = spec.source.alternatives
+    assert (own.is_named, download.is_remote, download.at_most_mb > 0) == (False, True, True)
+    assert set(spec.columns) <= set(download.header)
+
+
+def test_a_folder_of_the_users_is_discovered_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, declaration())
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
+    assert tuple(spec.name for spec in discover()) == (*WITHOUT_DATA, "toy")
+    assert find_spec("toy").title == "toy"
+
+
+def test_a_name_that_stands_twice_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, declaration(name="name: trips"), name="trips")
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
+    with pytest.raises(DeclarationError, match="expected a name of its own, got the name of"):
+        discover()
+
+
+def test_a_folder_that_is_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path / "absent"))
+    with pytest.raises(DeclarationError, match="DP_PIPELINE_DATASETS: expected a folder"):
+        discover()
+
+
+def test_an_empty_variable_names_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, declaration())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", "")
+    assert "toy" not in dataset_files()
+
+
+def test_an_unknown_data_set_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(DeclarationError, match=r"data set: expected one of adult, .*got 'nope'"):
+        find_spec("nope")
+
+
+def test_dagster_shows_the_named_data_sets_alone_and_reads_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "draft.yaml").write_text("name: TODO\n", encoding="utf-8")
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
+    monkeypatch.setenv("DP_PIPELINE_SHOWN", "trips  census")
+    assert [spec.name for spec in discover()] == ["census", "trips"]
+    monkeypatch.setenv("DP_PIPELINE_SHOWN", "trips strips")
+    with pytest.raises(DeclarationError, match=r"DP_PIPELINE_SHOWN: expected .*, got 'strips'"):
+        discover()

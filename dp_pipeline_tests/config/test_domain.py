@@ -1,0 +1,123 @@
+"""Names, sizes, boxes, distance and the digest of what is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.config.domain import OneRow, RowsOfPerson, distance
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline_tests.config.declarations import FIELDS, loaded, with_attribute
+
+
+def test_a_domain_knows_names_sizes_and_boxes(tmp_path: Path) -> None:
+    domain = loaded(tmp_path).domain
+    assert domain.names == tuple(attribute.name for attribute in domain)
+    assert domain.numeric == ("x", "age")
+    assert domain.discrete == ("age", "colour")
+    assert domain.shape(("colour", "age")) == (3, 4)
+    assert (domain.cell_count(("colour", "age")), domain.cell_count(())) == (12, 1)
+    assert domain.shape(()) == ()
+    assert [(one.lower, one.upper) for one in domain.box(("age", "x"))] == [(0, 100), (0, 8)]
+
+
+def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
+    domain = loaded(tmp_path).domain
+    with pytest.raises(DeclarationError, match="'income': expected one of x, age, colour"):
+        domain["income"]
+    with pytest.raises(DeclarationError, match="'x': expected levels, bins or edges"):
+        domain.shape(("x",))
+    with pytest.raises(DeclarationError, match="'colour': expected bounds, got levels"):
+        domain.box(("colour",))
+
+
+@pytest.mark.parametrize(
+    ("protection", "relation", "rows"),
+    [
+        (OneRow(), "add_remove", 1),
+        (OneRow(), "replace_one", 2),
+        (RowsOfPerson("user", 20), "add_remove", 20),
+        (RowsOfPerson("user", 20), "replace_one", 40),
+    ],
+)
+def test_neighbours_differ_by_the_rows_of_one_unit_and_by_twice_that_when_it_is_replaced(
+    protection, relation, rows: int
+) -> None:
+    assert distance(protection, relation) == rows
+
+
+def test_a_missing_value_is_one_more_cell_the_last_and_no_place_in_a_box(tmp_path: Path) -> None:
+    lines = (
+        "attributes:\n  x: {bounds: [0, 8]}\n  age: {bounds: [0, 8], bins: 2, nullable: true}\n"
+        "  colour: {levels: [red, green], nullable: true}"
+    )
+    domain = loaded(tmp_path, attributes=lines).domain
+    assert (domain.numeric, domain.discrete) == (("x",), ("age", "colour"))
+    assert (domain.shape(("age", "colour")), domain.cell_count(("age", "colour"))) == ((3, 3), 9)
+    assert domain["age"].labels() == ("[0, 4)", "[4, 8]", "missing")
+    assert domain["colour"].labels() == ("red", "green", "missing")
+    assert [domain[name].missing_code for name in ("age", "colour")] == [2, 2]
+    with pytest.raises(DeclarationError, match="'age': expected a number that is never missing"):
+        domain.box(("age",))
+    with pytest.raises(DeclarationError, match="'x': expected a nullable attribute"):
+        _ = domain["x"].missing_code
+    with pytest.raises(DeclarationError, match="'x': expected levels, bins or edges"):
+        domain["x"].labels()
+
+
+EVALUATION = "evaluation: {epsilon: 0.01}"
+MEASURED = {
+    "bound": {"attributes": FIELDS["attributes"].replace("[0, 8]", "[0, 9]")},
+    "bins": {"attributes": FIELDS["attributes"].replace("bins: 4", "bins: 5")},
+    "edges": {"attributes": FIELDS["attributes"].replace("bins: 4", "edges: [30]")},
+    "level": {"attributes": FIELDS["attributes"].replace("green", "grey")},
+    "order of levels": {"attributes": FIELDS["attributes"].replace("red, green", "green, red")},
+    "other": {"attributes": FIELDS["attributes"].replace("other: blue", "other: red")},
+    "rule": {"attributes": FIELDS["attributes"].replace("[0, 8]", "[0, 8], on_invalid: drop")},
+    "column": {"attributes": FIELDS["attributes"].replace("[0, 8]", "[0, 8], column: lon")},
+    "nullable": {"attributes": FIELDS["attributes"].replace("bins: 4", "bins: 4, nullable: true")},
+    "aliases": {"attributes": FIELDS["attributes"].replace("blue}", "blue, aliases: {rot: red}}")},
+    "one more": {"attributes": with_attribute("{levels: [a, b]}")},
+    "rows a person": {"protection": FIELDS["protection"].replace("3", "4")},
+    "person": {"protection": FIELDS["protection"].replace("column: person", "column: rider")},
+    "unit": {"protection": "protection: {unit: one_row}"},
+    "relation": {"relation": "relation: replace_one"},
+    "label that is paid for": {"label": "label: colour", "evaluation": EVALUATION},
+}
+NOT_MEASURED = {
+    "title": {"title": "title: Others"},
+    "description": {"description": "description: Others."},
+    "partitions": {"partitions": "partitions: [0.1, 0.5, 1]"},
+    "ceiling": {"ceiling": "ceiling: {total: 9}"},
+    "models": {"models": "models: {eug_kmeans: {k: 3}}"},
+    "publish": {"publish": "publish: {model: independent, epsilon: 1}"},
+    "evaluation": {"evaluation": EVALUATION},
+    "label": {"label": "label: colour"},
+    "one hot": {"one_hot": "one_hot: true"},
+    "place": {"source": "source: {kind: csv, path: moved.csv}"},
+    "whole": {"attributes": FIELDS["attributes"].replace("bins: 4", "bins: 4, integer: true")},
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_digest_changes_with_what_is_measured(name: str, tmp_path: Path) -> None:
+    assert loaded(tmp_path, **MEASURED[name]).digest != loaded(tmp_path).digest
+
+
+def test_the_digest_changes_with_the_texts_that_mean_missing_but_not_with_their_order(
+    tmp_path: Path,
+) -> None:
+    lines = FIELDS["attributes"].replace("blue}", "blue, nullable: true, missing: [TEXTS]}")
+    texts = ("'?'", "'?', '-'", "'-', '?', '-'")
+    one, two, same = (
+        loaded(tmp_path, attributes=lines.replace("TEXTS", text)).digest for text in texts
+    )
+    assert one != two == same
+
+
+@pytest.mark.parametrize("name", NOT_MEASURED)
+def test_the_digest_stays_with_what_is_not_measured(name: str, tmp_path: Path) -> None:
+    changed = loaded(tmp_path, **NOT_MEASURED[name])
+    assert changed != loaded(tmp_path)
+    assert changed.digest == loaded(tmp_path).digest

@@ -1,0 +1,208 @@
+"""Values become codes and whole-number coordinates by their declaration alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.encoding import (
+    COORDINATE_BITS,
+    INVALID,
+    LARGEST_BOUND,
+    Bins,
+    Coordinate,
+    Levels,
+    is_interval,
+    one_hot,
+)
+
+ONE = 1 << COORDINATE_BITS
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> tuple[float, float]:
+    """Bounds that a declaration may have."""
+    numbers = st.floats(-LARGEST_BOUND, LARGEST_BOUND) | st.integers(-100, 100).map(float)
+    low, high = sorted((draw(numbers), draw(numbers)))
+    assume(is_interval(low, high))
+    return low, high
+
+
+@st.composite
+def with_values(draw: st.DrawFn) -> tuple[tuple[float, float], np.ndarray]:
+    """Bounds, and values inside them with both ends among them."""
+    low, high = draw(intervals())
+    inside = draw(st.lists(st.floats(low, high), max_size=8))
+    return (low, high), np.array([low, high, *inside])
+
+
+@st.composite
+def bins(draw: st.DrawFn) -> Bins:
+    """Equal or free cells between bounds."""
+    low, high = draw(intervals())
+    if draw(st.booleans()):
+        equal = Bins.equal_width(low, high, draw(st.integers(1, 20)))
+        assume(len(set(equal.edges)) == len(equal.edges))
+        return equal
+    inner = draw(st.lists(st.floats(low, high), max_size=6, unique=True))
+    return Bins((low, *sorted(x for x in inner if low < x < high), high))
+
+
+# Levels.
+
+
+@fuzz
+@given(values=st.lists(st.text(max_size=5), min_size=2, unique=True), other=st.text(max_size=5))
+def test_the_code_of_a_level_is_its_position_and_other_text_is_invalid(
+    values: list[str], other: str
+) -> None:
+    levels = Levels(tuple(values))
+    codes = levels.encode(np.array([*values, other], dtype=object))
+    assert codes[:-1].tolist() == list(range(levels.size))
+    assert codes[-1] == (values.index(other) if other in values else INVALID)
+    assert levels.labels() == tuple(values)
+
+
+def test_no_texts_have_no_codes() -> None:
+    assert Levels(("a", "b")).encode(np.array([], dtype=object)).shape == (0,)
+
+
+# Bins.
+
+
+@fuzz
+@given(cells=bins(), shares=st.lists(st.floats(0, 1), max_size=8))
+def test_every_value_inside_the_bounds_has_the_code_of_its_half_open_cell(
+    cells: Bins, shares: list[float]
+) -> None:
+    low, high = cells.edges[0], cells.edges[-1]
+    values = np.array([*cells.edges, *(np.clip(low + s * (high - low), low, high) for s in shares)])
+    codes = cells.encode(values)
+    for value, code in zip(values, codes, strict=True):
+        assert 0 <= code < cells.size
+        assert cells.edges[code] <= value <= cells.edges[code + 1]
+        assert value < cells.edges[code + 1] or (value == high and code == cells.size - 1)
+
+
+@fuzz
+@given(cells=bins())
+def test_an_inner_edge_opens_the_upper_cell(cells: Bins) -> None:
+    expected = [*range(cells.size), cells.size - 1]
+    assert cells.encode(np.array(cells.edges)).tolist() == expected
+
+
+@fuzz
+@given(cells=bins())
+def test_nothing_outside_the_bounds_has_a_cell(cells: Bins) -> None:
+    low, high = cells.edges[0], cells.edges[-1]
+    outside = [np.nextafter(low, -np.inf), np.nextafter(high, np.inf), -np.inf, np.inf, np.nan]
+    assert (cells.encode(np.array(outside)) == INVALID).all()
+
+
+@fuzz
+@given(cells=bins())
+def test_every_cell_has_a_label(cells: Bins) -> None:
+    labels = cells.labels()
+    assert len(labels) == cells.size
+    assert labels[-1].endswith("]")
+    assert all(label.endswith(")") for label in labels[:-1])
+
+
+@fuzz
+@given(cells=bins())
+def test_the_labels_of_cells_are_all_different_and_tell_their_edges_apart(cells: Bins) -> None:
+    labels = cells.labels()
+    assert len(set(labels)) == cells.size
+    for label in labels:
+        low, high = label[1:-1].split(", ")
+        assert float(low) < float(high)
+
+
+@fuzz
+@given(cells=bins())
+def test_edges_have_six_digits_where_those_tell_them_apart_and_are_exact_elsewhere(
+    cells: Bins,
+) -> None:
+    edges, labels = [f"{edge:g}" for edge in cells.edges], cells.labels()
+    read = [label[1:].split(", ")[0] for label in labels] + [labels[-1][:-1].split(", ")[1]]
+    if len(set(edges)) == len(edges):
+        assert read == edges
+    else:
+        assert [float(text) for text in read] == list(cells.edges)
+
+
+@fuzz
+@given(interval=intervals(), count=st.integers(1, 1000))
+def test_bins_of_equal_width_end_exactly_at_the_bounds(
+    interval: tuple[float, float], count: int
+) -> None:
+    edges = Bins.equal_width(*interval, count).edges
+    assert (edges[0], edges[-1], len(edges)) == (*interval, count + 1)
+
+
+# Coordinates.
+
+
+@fuzz
+@given(case=with_values())
+def test_decoding_a_coordinate_gives_the_value_within_half_a_unit(case) -> None:
+    (low, high), values = case
+    coordinate = Coordinate(low, high)
+    back = coordinate.decode(coordinate.encode(values))
+    # The last places of the value itself, where one unit is hardly more than that.
+    rounding = 4 * np.spacing(max(abs(low), abs(high)))
+    assert (np.abs(back - values) <= coordinate.half_width / ONE / 2 + rounding).all()
+    assert ((back >= low) & (back <= high)).all()
+
+
+@fuzz
+@given(case=with_values())
+def test_coordinates_are_monotone_and_whole_and_reach_both_ends(case) -> None:
+    (low, high), values = case
+    codes = Coordinate(low, high).encode(np.sort(values))
+    assert codes.dtype == np.int64
+    assert (np.diff(codes) >= 0).all()
+    assert (codes[0], codes[-1]) == (-ONE, ONE)
+
+
+@fuzz
+@given(interval=intervals(), value=st.floats(allow_nan=False))
+def test_outside_the_box_means_on_its_edge(interval: tuple[float, float], value: float) -> None:
+    coordinate = Coordinate(*interval)
+    code = int(coordinate.encode(np.array([value]))[0])
+    assert -ONE <= code <= ONE
+    if value <= interval[0]:
+        assert code == -ONE
+    if value >= interval[1]:
+        assert code == ONE
+
+
+@fuzz
+@given(interval=intervals(), far=st.floats(-1e9, 1e9))
+def test_a_decoded_number_is_inside_the_declared_interval(
+    interval: tuple[float, float], far: float
+) -> None:
+    low, high = interval
+    assert low <= Coordinate(low, high).decode(np.array([far]))[0] <= high
+
+
+# Bits.
+
+
+@fuzz
+@given(codes=st.lists(st.integers(0, 6), max_size=9))
+def test_a_one_hot_row_has_one_bit_at_its_code(codes: list[int]) -> None:
+    bits = one_hot(np.array(codes, dtype=np.int64), 7)
+    assert bits.shape == (len(codes), 7)
+    assert (bits.sum(axis=1) == 1).all()
+    assert bits.argmax(axis=1).tolist() == codes
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1e16), (0.0, 1e-200), (1e15, 1e15 + 1024)]
+)
+def test_what_is_no_interval_is_known(low: float, high: float) -> None:
+    assert not is_interval(low, high)

@@ -1,0 +1,406 @@
+"""One source has many spellings and one identity: the ledger must know it again."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_pipeline.config.database import server_names
+from dp_pipeline.config.source import Source, dataset_name, file_name, first_overlap
+from dp_pipeline.config.url import host_names, is_allowed_url, is_host, url_names
+
+SHA256 = "0123456789abcdef" * 4
+
+
+def overlap(one: str, other: str) -> bool:
+    assert (first_overlap([one], [other]) is None) is (first_overlap([other], [one]) is None)
+    return first_overlap([one], [other]) is not None
+
+
+# URLs
+
+LABEL = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=8)
+HOSTS = st.builds("{}.{}.example".format, LABEL, LABEL)
+SEGMENT = st.text("abcXYZ019-._~ é&=+", min_size=1, max_size=6).filter(
+    lambda text: text not in (".", "..")
+)
+PATHS = st.lists(SEGMENT, min_size=1, max_size=4).map(tuple)
+Parts = tuple[str, tuple[str, ...]]
+
+
+def plain(host: str, path: tuple[str, ...]) -> str:
+    return f"https://{host}/" + "/".join(quote(one, safe="") for one in path)
+
+
+def _escaped(host: str, path: str) -> tuple[str, str]:
+    """Every character of the first segment, unless one of them is escaped already."""
+    first, slash, rest = path[1:].partition("/")
+    if "%" not in first:
+        first = "".join(f"%{ord(one):02x}" for one in first)
+    return host, f"/{first}{slash}{rest}"
+
+
+REWRITINGS: list[Callable[[str, str], tuple[str, str]]] = [
+    lambda host, path: (host.upper(), path),
+    lambda host, path: (host if host.endswith(".") else f"{host}.", path),
+    lambda host, path: (host, path.replace("/", "//", 1)),
+    lambda host, path: (host, f"/.{path}"),
+    lambda host, path: (host, f"/x/..{path}"),
+    lambda host, path: (host, f"/x/%2E%2e{path}"),
+    lambda host, path: (host, f"/../..{path}"),
+    lambda host, path: (host, path.replace("%C3", "%c3")),
+    lambda host, path: (host, path[0] + path[1:].replace("/", "%2f", 1)),
+    lambda host, path: (host, path.upper().replace("%2E", "%2e")),
+    lambda host, path: (host, f"{path}/"),
+    lambda host, path: (host, f"{path};version=1"),
+    _escaped,
+]
+ENDS = st.sampled_from(["", "?x=2", "#part", "?token=1#part"])
+PORTS = st.sampled_from(["", ":", ":443", ":0443"])
+
+
+@given(HOSTS, PATHS, st.lists(st.sampled_from(REWRITINGS), max_size=6), PORTS, ENDS)
+def test_every_spelling_of_a_url_has_the_same_names(
+    host: str,
+    path: tuple[str, ...],
+    chain: list[Callable[[str, str], tuple[str, str]]],
+    port: str,
+    end: str,
+) -> None:
+    url = plain(host, path)
+    spelled = (host, url.removeprefix(f"https://{host}"))
+    for rewrite in chain:
+        spelled = rewrite(*spelled)
+    other = f"https://{spelled[0]}{port}{spelled[1]}{end}"
+    assert is_allowed_url(other)
+    assert url_names(other) == url_names(url)
+
+
+@pytest.mark.parametrize(
+    ("path", "requested"),
+    [
+        ("/d//../a.csv", "/d/a.csv"),
+        ("/d/%2e%2e/a.csv", "/a.csv"),
+        ("/d%2fe/../a.csv", "/a.csv"),
+        ("/d%2f../a.csv", "/a.csv"),
+    ],
+)
+def test_dots_are_removed_as_a_client_does(path: str, requested: str) -> None:
+    assert url_names(f"https://example.org{path}") == (f"https://example.org{requested}",)
+
+
+@given(HOSTS, PATHS)
+def test_a_name_of_a_url_is_its_own_name(host: str, path: tuple[str, ...]) -> None:
+    names = url_names(plain(host, path))
+    assert [url_names(name) for name in names] == [(name,) for name in names]
+
+
+def _known(path: tuple[str, ...]) -> str:
+    return "/".join(path).casefold()
+
+
+@given(HOSTS, PATHS, HOSTS, PATHS, st.sampled_from(["", ":8443"]))
+def test_another_host_port_or_path_is_another_source(
+    host: str, path: tuple[str, ...], second: str, other: tuple[str, ...], port: str
+) -> None:
+    one, two = plain(host, path), plain(f"{second}{port}", other)
+    is_same = host == second and not port and _known(path) == _known(other)
+    assert overlap(one, two) is is_same
+
+
+@pytest.mark.parametrize(
+    "host", ["10.0.0.5%3a8443", "10.0.0.5%2eexample.org", "127.0.0.1%61", "[fe80::1%25lo]"]
+)
+def test_a_url_with_an_escaped_host_is_refused(host: str) -> None:
+    assert not is_allowed_url(f"https://{host}/a.csv")
+
+
+@pytest.mark.parametrize("port", ["", ":80", ":443", ":8443"])
+def test_http_and_https_of_one_host_are_one_source(port: str) -> None:
+    one, other = (f"{scheme}://localhost{port}/a.csv" for scheme in ("http", "https"))
+    assert url_names(one) == url_names(other)
+    assert overlap(one, "https://localhost/a.csv") is (port != ":8443")
+
+
+@pytest.mark.parametrize("host", ["xn--a.com", "a" * 70 + ".example", "x.example:port", "[::1"])
+def test_a_stored_url_that_has_no_canonical_form_stops_no_comparison(host: str) -> None:
+    stored = f"https://{host}/a.csv"
+    assert overlap(stored, stored)
+    assert not overlap(stored, "https://example.org/a.csv")
+
+
+def test_a_file_with_a_declared_hash_is_the_same_wherever_it_lies() -> None:
+    one, other = (
+        Source("csv", url, sha256={url: SHA256})
+        for url in ("https://a.example/x.csv", "https://b.example/y.csv")
+    )
+    assert set(one.identities) & set(other.identities) == {f"sha256:{SHA256}"}
+
+
+# Hosts
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "LocalHost.", "a.localhost", "127.1", "127.255.0.9", "0", "0.0.0.0"),
+        *("2130706433", "0x7f000001", "0177.0.0.1", "::1", "::", "::ffff:127.0.0.1", "::1%lo"),
+        *("127.0.0.1", "127.9.9.9", "0x7f.1", "017700000001", "::ffff:7f00:1"),
+        *("0:0:0:0:0:0:0:1", socket.gethostname(), socket.gethostname().upper()),
+        *("localhost.localdomain", "LocalHost.LocalDomain.", "a.localhost.localdomain"),
+        *("_outbound", "_localdnsstub", "_localdnsproxy", f"{socket.gethostname()}.local"),
+        # A zone names a network here: whether the address is this machine's on it nobody can say.
+        *("fe80::1", "fe80::fc:ff:fe00:1%eth0", "febf::1%25eth0"),
+    ],
+)
+def test_every_spelling_of_this_machine_is_known(host: str) -> None:
+    assert is_host(host)
+    assert "localhost" in host_names(host)
+    in_url = f"[{host}]" if ":" in host else host
+    assert "https://localhost/a.csv" in url_names(f"https://{in_url}/a.csv")
+    assert "sql:postgresql://localhost:5432/rides" in server_names(
+        f"postgresql://{host}:5432/rides"
+    )
+
+
+@pytest.mark.parametrize("host", ["example.org", "128.0.0.1", "192.0.2.77", "localhost.example"])
+def test_another_machine_is_not_taken_for_this_one(host: str) -> None:
+    assert host_names(host) == (host,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "a,b", "/run/postgresql", "a b", "-a", "a..b", "%6c", "@"),
+        *("10.0.0.5%3a8443", "10.0.0.5%2eexample.org", "127.0.0.1%61"),
+        *("localho\N{LATIN SMALL LETTER LONG S}t", "\N{KELVIN SIGN}ing"),
+    ],
+)
+def test_what_is_no_host_is_none(text: str) -> None:
+    assert not is_host(text)
+
+
+def test_the_addresses_that_this_machine_listens_on_are_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from dp_pipeline.config import url
+
+    monkeypatch.setattr(url, "_is_this_machine", lambda name: name == "192.0.2.77")
+    assert host_names("192.0.2.77.") == ("192.0.2.77", "localhost")
+
+
+def test_a_name_of_the_hosts_file_is_also_its_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from dp_pipeline.config import url
+
+    (tmp_path / "hosts").write_text("127.0.1.1 here # this one\n203.0.113.5  Db db.example\n\nx\n")
+    monkeypatch.setattr(url, "_HOSTS", tmp_path / "hosts")
+    url._hosts_file.cache_clear()
+    try:
+        assert host_names("here") == ("here", "localhost")
+        assert set(host_names("db")) & set(host_names("203.0.113.5")) == {"203.0.113.5"}
+    finally:
+        url._hosts_file.cache_clear()
+
+
+# Files
+
+
+@pytest.fixture
+def rides(tmp_path: Path) -> Path:
+    folder = tmp_path / "d"
+    folder.mkdir()
+    (folder / "rides.csv").write_text("x\n1\n")
+    return folder / "rides.csv"
+
+
+def names(kind: str, path: Path) -> tuple[str, ...]:
+    return Source(kind, str(path)).identities  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_is_one_source_as_whatever_it_is_read(rides: Path, kind: str) -> None:
+    assert names(kind, rides) == (f"file:{rides}",)
+    assert Source("sql", f"sqlite:///{rides}").identities == (f"file:{rides}",)
+
+
+@given(st.lists(st.sampled_from(["/.", "//", "/x/..", "/up"]), max_size=5))
+def test_every_path_to_a_file_has_the_same_name(steps: list[str]) -> None:
+    path = "/data" + "".join(steps).replace("/up", "/y/../../data") + "/rides.csv"
+    assert file_name(path) == "file:/data/rides.csv"
+
+
+def test_links_and_the_root_of_this_process_lead_to_the_same_file(
+    rides: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "e").symlink_to(rides.parent)
+    (tmp_path / "one.csv").symlink_to(tmp_path / "e/rides.csv")
+    ways = [tmp_path / "e/rides.csv", tmp_path / "one.csv", Path(f"/proc/self/root{rides}")]
+    assert {names("csv", way) for way in ways} == {(f"file:{rides}",)}
+
+
+def test_a_hard_link_is_the_same_file_while_both_are_there(rides: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.hardlink_to(rides)
+    assert overlap(file_name(str(rides)), file_name(str(other)))
+    rides.unlink()
+    # Numbers of files are used again: what is gone is known by its path alone.
+    assert not overlap(file_name(str(rides)), file_name(str(other)))
+
+
+def test_a_folder_is_the_same_as_the_hard_link_of_a_file_in_it(rides: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / "may.parquet").hardlink_to(rides)
+    (folder / "notes.txt").write_text("not a part")
+    assert overlap(file_name(str(folder)), file_name(str(rides)))
+    assert overlap(file_name(str(rides)), file_name(str(folder)))
+    (folder / "may.parquet").unlink()
+    (folder / "may.parquet").symlink_to(rides)
+    assert overlap(file_name(str(folder)), file_name(str(rides)))
+    (folder / "may.parquet").unlink()
+    assert not overlap(file_name(str(folder)), file_name(str(rides)))
+
+
+def test_a_folder_under_a_second_path_holds_what_lies_in_it(
+    rides: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As with a bind mount, or a file system that does not tell capital letters apart.
+    folder, twin = rides.parent, rides.parent.parent / "D"
+    real = Path.stat
+
+    def stat(path: Path, **options: bool) -> os.stat_result:
+        return real(Path(str(path).replace(str(twin), str(folder))), **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert overlap(f"file:{twin}", f"file:{rides}")
+    assert overlap(f"file:{twin / 'rides.csv'}", f"file:{folder}")
+    assert overlap(f"file:{twin / 'rides.csv'}", f"file:{rides}")
+    assert not overlap(f"file:{twin / 'rides.csv'}", f"file:{folder.parent / 'other.csv'}")
+
+
+def test_files_beside_each_other_and_what_cannot_be_seen_are_others(rides: Path) -> None:
+    (rides.parent / "other.csv").write_text("x\n1\n")
+    assert not overlap(file_name(str(rides)), f"file:{rides.parent / 'other.csv'}")
+    assert not overlap(f"file:/{'a' * 5000}", f"file:{rides}")
+
+
+# Files that are read through links
+
+
+def current(source: Source) -> set[str]:
+    return set(source.current_identities)
+
+
+def test_a_week_that_is_a_link_has_the_name_of_where_it_is(rides: Path, tmp_path: Path) -> None:
+    weeks = tmp_path / "w"
+    weeks.mkdir()
+    (weeks / "2026-W01.csv").symlink_to(rides)
+    (weeks / "2026-W02.csv").write_text("x\n1\n")
+    every = Source("csv", str(weeks / "{window}.csv"))
+    one, other = (every.of_window(week, 0, 1) for week in ("2026-W01", "2026-W02"))
+    assert one.identities == every.identities == (f"file:{weeks}",)
+    assert current(one) == {f"file:{weeks}", f"file:{rides}"}
+    assert current(other) == {f"file:{weeks}"}
+    (weeks / "2026-W01.csv").unlink()
+    assert current(one) == {f"file:{weeks}"}
+
+
+@pytest.mark.parametrize("template", [False, True])
+def test_links_in_a_folder_of_parts_are_names_too(template: bool, tmp_path: Path) -> None:
+    lake, weeks = tmp_path / "lake", tmp_path / "weeks"
+    folder = weeks / "2026-W01"
+    lake.mkdir()
+    (folder / "deep").mkdir(parents=True)
+    for name in ("a", "b"):
+        (lake / name).write_text(name)
+        (folder / "deep" / f"{name}.parquet").symlink_to(lake / name)
+    (folder / "own.parquet").write_text("own")
+    source = Source("parquet", str(weeks / "{window}" if template else folder))
+    read = source.of_window("2026-W01", 0, 1) if template else source
+    own = weeks if template else folder
+    assert current(read) == {f"file:{own}", f"file:{lake / 'a'}", f"file:{lake / 'b'}"}
+
+
+def test_a_folder_that_is_a_link_is_where_it_leads(rides: Path, tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "2026-W01").symlink_to(rides.parent)
+    source = Source("parquet", str(tmp_path / "w" / "{window}"))
+    assert current(source.of_window("2026-W01", 0, 1)) == {
+        f"file:{tmp_path / 'w'}",
+        f"file:{rides.parent}",
+    }
+
+
+def test_a_number_is_a_name_only_of_a_file_with_two_links(rides: Path, tmp_path: Path) -> None:
+    source, folder = Source("csv", str(rides)), Source("parquet", str(rides.parent))
+    assert current(source) == {f"file:{rides}"}
+    assert current(folder) == {f"file:{rides.parent}"}
+    (tmp_path / "other.csv").hardlink_to(rides)
+    state = rides.stat()
+    inode = f"inode:{state.st_dev}:{state.st_ino}"
+    assert current(source) == current(Source("sql", f"sqlite:///{rides}"))
+    assert current(source) == {f"file:{rides}", inode}
+    assert current(folder) == {f"file:{rides.parent}", inode}
+    rides.unlink()
+    # The name says which file it was, after its path is gone.
+    assert overlap(inode, f"file:{tmp_path / 'other.csv'}")
+    assert overlap(inode, f"file:{tmp_path}")
+    both = [f"file:{tmp_path}/other.csv", inode]
+    assert first_overlap(both, [inode]) == (both[0], inode), "a message shows the path"
+
+
+@pytest.mark.parametrize("name", ["iris", "trips_like"])
+def test_what_is_no_file_is_not_looked_for(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("x")
+    (tmp_path / "twin").hardlink_to(tmp_path / name)
+    source = Source("sklearn", name)
+    assert source.current_identities == source.identities == (f"sklearn:{name}",)
+
+
+@pytest.mark.parametrize("stored", ["inode:", "inode:1", "inode:a:b", "inode:1:2:3"])
+def test_a_number_that_is_none_stops_no_comparison(stored: str, rides: Path) -> None:
+    assert not overlap(stored, f"file:{rides}")
+
+
+# Other names
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://example.org:443/d/./a.csv", "https://example.org/d/a.csv"),
+        ("sql:postgresql://127.1:5432/Rides", "sql:postgresql://localhost:5432/rides"),
+        ("sql:postgresql://::ffff:127.0.0.1:5432/rides", "sql:postgresql://localhost:5432/rides"),
+        ("generator:trips_like?seed=7", "generator:trips_like?seed=7"),
+        (dataset_name("rides"), dataset_name("rides")),
+    ],
+)
+def test_names_are_compared_in_their_canonical_form(one: str, other: str) -> None:
+    assert overlap(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("sql:postgresql://db:5432/a", "sql:postgresql://db:5433/a"),
+        ("sql:postgresql://db:5432/a", "sql:postgresql://db:5432/b"),
+        ("sql:$RIDES", "sql:$TRIPS"),
+        ("sklearn:wdbc", "generator:wdbc"),
+        ("file:/a", "sha256:/a"),
+        (dataset_name("rides"), dataset_name("rides_2")),
+    ],
+)
+def test_other_names_do_not_overlap(one: str, other: str) -> None:
+    assert not overlap(one, other)

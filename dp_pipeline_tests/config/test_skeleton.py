@@ -1,0 +1,204 @@
+"""Drafts of data set files: what is open stays open, what is proposed is good."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.draft import (
+    FoundColumn,
+    Outline,
+    attribute_names,
+    public_draft,
+    sensitive_draft,
+)
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parser import load_spec
+from dp_pipeline.models import build_model
+
+SOURCE = {"kind": "csv", "path": "rides.csv"}
+
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1)
+KINDS = st.sampled_from(["number", "text", "boolean", "unknown"])
+COLUMNS = st.lists(
+    st.builds(FoundColumn, NAMES, KINDS, st.just("")),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda c: c.name,
+)
+
+LAT = FoundColumn("lat", "number", "double", proposal={"bounds": ["47", "48"], "bins": "10"})
+LON = FoundColumn("lon", "number", "double", proposal={"bounds": ["8", "9"], "bins": "10"})
+BIKE = FoundColumn("Bike type", "text", "string", proposal={"levels": ["city", "cargo"]})
+AGE = FoundColumn(
+    "age",
+    "unknown",
+    proposal={"bounds": ["0", "99"], "bins": "10", "nullable": "true", "missing": ["?"]},
+)
+NOTE = FoundColumn("note", "text", "string", remark="812 different texts")
+START = FoundColumn("start", "unusable", "timestamp")
+
+
+def outline(columns: Sequence[FoundColumn], person: str | None = None) -> Outline:
+    return Outline("rides", "rides.csv", SOURCE, attribute_names(columns), person)
+
+
+def draft(folder: Path, text: str) -> Path:
+    path = folder / "rides.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def decided(text: str, bounds: str = "[0, 9]", levels: str = "[a, b, other]") -> str:
+    """What a person makes of a draft: every column a number, or as its type says."""
+    text = text.replace("unit: TODO", "unit: one_row").replace("at_most: TODO", "at_most: 5")
+    text = re.sub(
+        r"^    # From its name.*\n(    # (type|bounds|every):.*\n){3}", "", text, flags=re.M
+    )
+    text = re.sub(r"^( +)# (bounds|bins|integer):", r"\1\2:", text, flags=re.MULTILINE)
+    text = re.sub(r"^    # (levels|other):.*\n", "", text, flags=re.MULTILINE)
+    return text.replace("[TODO, TODO]", bounds).replace("[TODO, TODO, other]", levels)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(columns=COLUMNS)
+def test_every_column_gets_a_name_of_its_own(columns: list[FoundColumn]) -> None:
+    named = attribute_names(columns)
+    assert list(named.values()) == columns
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) for name in named)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@example(columns=[FoundColumn("Datum", "unknown", "")], with_person=True)
+@given(columns=COLUMNS, with_person=st.booleans())
+def test_a_sensitive_draft_is_refused_until_it_is_decided_and_good_afterwards(
+    columns: list[FoundColumn], with_person: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    person = "who is it?" if with_person else None
+    if any(column.name == person for column in columns):
+        return
+    path = draft(tmp_path_factory.mktemp("draft"), sensitive_draft(outline(columns, person)))
+    with pytest.raises(DeclarationError, match=r"rides\.yaml:\d+: protection\.(unit|at_most)"):
+        load_spec(path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(decided(text), encoding="utf-8")
+    spec = load_spec(path)
+    assert [attribute.column for attribute in spec.domain] == [column.name for column in columns]
+    assert spec.protection.column == person
+    assert spec.is_release
+    for name in spec.models:
+        if name == "one_shot" or len(spec.domain.numeric) > 1:
+            build_model(spec, name)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(columns=COLUMNS, place=st.integers(0, 7))
+def test_one_column_left_open_is_named_with_its_line(
+    columns: list[FoundColumn], place: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Booleans have nothing to decide."""
+    named = attribute_names(columns)
+    name = list(named)[place % len(named)]
+    if named[name].kind == "boolean":
+        return
+    lines = sensitive_draft(outline(columns)).splitlines(keepends=True)
+    first = next(i for i, line in enumerate(lines) if line.rstrip() == f"  {name}:")
+    last = next(i for i in range(first + 1, len(lines)) if not lines[i].startswith("    "))
+    text = "".join(
+        (decided("".join(lines[:first])), *lines[first:last], decided("".join(lines[last:])))
+    )
+    path = draft(tmp_path_factory.mktemp("draft"), text)
+    with pytest.raises(DeclarationError) as caught:
+        load_spec(path)
+    line, field = re.search(r"rides\.yaml:(\d+): attributes\.(\w+)\.", str(caught.value)).groups()  # type: ignore[union-attr]
+    written = path.read_text(encoding="utf-8").splitlines()
+    start = written.index(f"  {name}:")
+    assert field == name
+    assert start < int(line) <= start + last - first
+
+
+def test_what_a_type_says_is_not_asked_again() -> None:
+    columns = (
+        FoundColumn("rooms", "number", "int64", whole=True),
+        FoundColumn("rent", "number", "double"),
+        FoundColumn("let", "boolean", "bool"),
+        FoundColumn("town", "text", "string"),
+        START,
+    )
+    text = sensitive_draft(outline(columns))
+    attributes = text.partition("\nattributes:\n")[2].partition("# The ε")[0]
+    assert attributes == (
+        "  rooms:  # int64\n    bounds: [TODO, TODO]\n    bins: 10\n    integer: true\n"
+        "  rent:  # double\n    bounds: [TODO, TODO]\n    bins: 10\n"
+        "  let:  # bool\n    levels: [true, false]\n"
+        "  town:  # string\n    levels: [TODO, TODO, other]\n    other: other\n"
+        "  # start: timestamp, neither text nor number: left out\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "models"),
+    [
+        ((LAT, LON), "htree_kmeans: {k: 8, columns: lat lon}"),
+        ((LAT, AGE, BIKE), "one_shot:"),
+        ((BIKE,), "one_shot:"),
+        ((AGE, LAT, LON, BIKE), "htree_kmeans: {k: 8, columns: lat lon}"),
+        ((LAT, FoundColumn("height", "number", proposal=LON.proposal)), "htree_kmeans: {k: 8}"),
+    ],
+    ids=["a place", "one number", "a table", "both", "two numbers"],
+)
+def test_the_models_fit_the_columns(
+    columns: tuple[FoundColumn, ...], models: str, tmp_path: Path
+) -> None:
+    spec = load_spec(draft(tmp_path, public_draft(outline(columns), rows=40)))
+    assert f"  {models}\n" in (tmp_path / "rides.yaml").read_text()
+    assert ("htree_kmeans" in spec.models) == (len(spec.domain.numeric) > 1)
+    assert spec.publish is not None
+    for name in spec.models:
+        build_model(spec, name)
+
+
+def test_a_public_draft_is_good_as_it_is_and_says_what_it_left_out(tmp_path: Path) -> None:
+    label = FoundColumn("class", "text", proposal={"levels": ["ill", "well"]})
+    columns = (LAT, BIKE, AGE, NOTE, START, label)
+    text = public_draft(outline(columns, "user"), rows=40)
+    spec = load_spec(draft(tmp_path, text))
+    assert spec.domain.names == ("lat", "bike_type", "age", "class")
+    assert (spec.purpose, spec.label, spec.nominal_rows) == ("benchmark", "class", 40)
+    assert spec.protection.column == "user"
+    assert spec.domain["age"].missing == ("?",)
+    assert "  # note: 812 different texts: left out\n" in text
+    assert "  # start: timestamp, neither text nor number: left out\n" in text
+
+
+def test_a_draft_without_a_column_is_refused() -> None:
+    for columns in ((START,), (), (NOTE,)):
+        with pytest.raises(DeclarationError, match=r"rides\.csv: expected a column to declare"):
+            outline(columns)
+
+
+def test_the_draft_says_what_each_choice_for_invalid_rows_costs() -> None:
+    draft = sensitive_draft(outline([FoundColumn("a", "number")]))
+    said = draft[: draft.index("\non_invalid: clip\n")].rpartition("\nsource:")[2]
+    for choice in ("clip: ", "drop: ", "`other`", "nothing says how many"):
+        assert choice in said
+
+
+def test_a_name_alone_says_that_a_column_may_be_a_time_or_money() -> None:
+    columns = [FoundColumn(one, "unknown") for one in ("Start Time", "Fare (CHF)", "bike")]
+    text = sensitive_draft(outline(columns))
+    assert text.count("    # type: timestamp") == text.count('    # decimal: ","') == 1
+    assert text.index("start_time:") < text.index("    # type: timestamp") < text.index("fare_chf:")
+    assert text.index("fare_chf:") < text.index('    # decimal: ","') < text.index("  bike:")
+
+
+def test_a_type_of_dates_is_not_asked_again() -> None:
+    columns = [FoundColumn("born", "date", "date32"), FoundColumn("at", "timestamp", "timestamp")]
+    text = sensitive_draft(outline(columns))
+    assert "    type: date\n    bounds: [TODO, TODO]\n    every: month\n" in text
+    assert "    type: timestamp\n    bounds: [TODO, TODO]\n    every: day\n" in text

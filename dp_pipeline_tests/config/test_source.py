@@ -1,0 +1,319 @@
+"""Where rows come from, as a data set file declares it: never opened, never with a password."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.source import Source
+from dp_pipeline.config.url import is_allowed_url, shown_url
+from dp_pipeline_tests.config.declarations import loaded
+
+SHA256 = "0123456789abcdef" * 4
+REMOTE = f"url: https://example.org/toy.csv, sha256: {SHA256}, at_most_mb: 5"
+
+
+def source_of(folder: Path, text: str, purpose: str = "release") -> Source:
+    return loaded(folder, source=f"source: {{{text}}}", purpose=f"purpose: {purpose}").source
+
+
+def complaint(folder: Path, text: str, purpose: str = "release") -> str:
+    """What is said of a source, behind the file and the line."""
+    with pytest.raises(DeclarationError) as refused:
+        source_of(folder, text, purpose)
+    return str(refused.value).partition("toy.yaml:")[2].partition(": ")[2]
+
+
+# URLs
+
+
+def test_a_url_is_a_source_that_needs_nothing(tmp_path: Path) -> None:
+    source = source_of(tmp_path, f'kind: csv, {REMOTE}, delimiter: "\\t", header: [x, y]')
+    assert (source.is_remote, source.needs, source.download) == (True, None, None)
+    assert (source.delimiter, source.header) == ("\t", ("x", "y"))
+    assert source.sha256 == {"https://example.org/toy.csv": SHA256}
+    assert source.identities == ("https://example.org/toy.csv", f"sha256:{SHA256}")
+
+
+def test_several_urls_have_a_hash_each(tmp_path: Path) -> None:
+    urls = "urls: ['https://example.org/a.csv?key=s3cret', https://example.org/b.csv]"
+    other = SHA256[::-1]
+    source = source_of(tmp_path, f"kind: csv, {urls}, sha256: [{SHA256}, {other}], at_most_mb: 5")
+    assert list(source.sha256.values()) == [SHA256, other]
+    assert source.identity == "https://example.org/a.csv + https://example.org/b.csv"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: csv, url: https://example.org/a.csv, at_most_mb: 5", "source.sha256: expected the"),
+        (f"kind: csv, url: https://example.org/a.csv, sha256: {SHA256}", "source.at_most_mb: exp"),
+        (f"kind: csv, {REMOTE}, path: a.csv", "source.path: expected one of"),
+        (f"kind: csv, path: a.csv, sha256: {SHA256}", "source.sha256: expected one of"),
+        (f"kind: csv, {REMOTE}, download: {{{REMOTE}}}", "source.download: expected one of"),
+        (f"kind: csv, {REMOTE}".replace("https", "http"), "source.url: expected https://"),
+        (f"kind: csv, {REMOTE}".replace("//", "//me:s3cret@"), "source.url: expected https://"),
+        (f"kind: csv, {REMOTE}".replace("0123", "XYZW"), "source.sha256: expected 64 hexadecimal"),
+        (f"kind: csv, {REMOTE}, at_most_mb: 5".replace("mb: 5,", "mb: 0,"), "source.at_most_mb"),
+        (
+            "kind: csv, urls: [], sha256: [], at_most_mb: 1",
+            "source.urls: expected at least one value",
+        ),
+        (
+            f"kind: csv, urls: ['https://a.org/a?b=1', 'https://a.org/a?b=2'], sha256: [{SHA256}, "
+            f"{SHA256}], at_most_mb: 1",
+            "source.urls: expected URLs that differ in more than a query, capital letters or "
+            "slashes, got https://a.org/a for a second time",
+        ),
+        (
+            f"kind: csv, urls: [https://a.org/a, https://a.org/b], sha256: [{SHA256}], "
+            "at_most_mb: 1",
+            "source.sha256: expected 64 hexadecimal digits (0-9, a-f), 2 times",
+        ),
+        (f"kind: parquet, {REMOTE}, delimiter: ;", "source.delimiter: expected one of"),
+        (f"kind: parquet, {REMOTE}".replace("url:", "urls:"), "source.url: expected a value"),
+        (
+            "kind: csv, path: a.csv, download: {url: https://a.org/a, at_most_mb: 1}",
+            "source.download.sha256",
+        ),
+        (f"kind: csv, path: a.csv, download: {{{REMOTE}, sample: 1}}", "source.download.sample"),
+    ],
+)
+def test_a_mistake_about_a_download_is_named_and_no_url_is_repeated(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    said = complaint(tmp_path, text)
+    assert said.startswith(message)
+    assert "s3cret" not in said
+
+
+def test_the_hash_of_public_rows_may_be_left_open(tmp_path: Path) -> None:
+    text = "kind: csv, url: https://example.org/toy.csv, at_most_mb: 5"
+    assert source_of(tmp_path, text, "benchmark").sha256 == {}
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://example.org/a.csv", True),
+        ("https://example.org:8443/a.csv?part=1", True),
+        ("http://localhost:8000/a.csv", True),
+        ("http://127.8.7.6/a.csv", True),
+        ("http://[::1]:8000/a.csv", True),
+        ("http://example.org/a.csv", False),
+        ("http://127.0.0.1.example.org/a.csv", False),
+        ("http://127.0.0.1@example.org/a.csv", False),
+        ("http://10.0.0.1/a.csv", False),
+        ("https://me@example.org/a.csv", False),
+        ("https:///a.csv", False),
+        ("https://example.org:port/a.csv", False),
+        ("https://example.org/a b.csv", False),
+        ("https://example.org/ä.csv", False),
+        ("https://example.org/d\\a.csv", False),
+        ("https://example.org/a%.csv", False),
+        ("https://ex%61mple.org/a.csv", False),
+        ("https://-example.org/a.csv", False),
+        ("http://127.1/a.csv", False),
+        ("https://example.org/a\r\nHost: other", False),
+        ("file:///etc/passwd", False),
+        ("ftp://example.org/a.csv", False),
+        ("//example.org/a.csv", False),
+        ("a.csv", False),
+    ],
+)
+def test_only_https_and_this_machine_may_be_asked(url: str, allowed: bool) -> None:
+    assert is_allowed_url(url) is allowed
+
+
+def test_a_url_is_shown_without_what_may_be_secret() -> None:
+    assert shown_url("https://Me:w@Example.org:1/A?k=s#t") == "https://example.org:1/A"
+
+
+# Downloads in place of absent files
+
+
+def test_a_download_has_the_form_of_the_file_but_for_what_it_says_itself(tmp_path: Path) -> None:
+    form = "header: [a, b], comment: '#', delimiter: ;"
+    source = source_of(
+        tmp_path,
+        f"kind: csv, path: $DP_PIPELINE_DATA/a.csv, {form}, "
+        f"download: {{{REMOTE}, delimiter: whitespace, header: [b, c]}}",
+    )
+    assert (source.header, source.delimiter, source.comment) == (("a", "b"), ";", "#")
+    download = source.download
+    assert download is not None
+    assert (download.header, download.delimiter, download.comment) == (
+        ("b", "c"),
+        "whitespace",
+        "#",
+    )
+    assert (source.needs, download.needs) == (None, None)
+
+
+def test_the_ledger_knows_the_file_and_the_download_of_a_source(tmp_path: Path) -> None:
+    source = source_of(tmp_path, f"kind: csv, path: a.csv, download: {{{REMOTE}}}")
+    url = "https://example.org/toy.csv"
+    assert source.identities == (f"file:{tmp_path}/a.csv", url, f"sha256:{SHA256}")
+    assert [one.identity for one in source.alternatives] == [f"csv:{tmp_path}/a.csv", url]
+
+
+def test_both_are_sampled_in_the_same_way(tmp_path: Path) -> None:
+    text = (
+        f"kind: csv, path: a.csv, sample: {{rows: 5, by: colour, seed: 3}}, download: {{{REMOTE}}}"
+    )
+    source = source_of(tmp_path, text, "benchmark")
+    assert {one.sample for one in source.alternatives} == {source.sample}
+    assert all(one.identity.endswith(": 5 rows by colour, seed 3") for one in source.alternatives)
+
+
+# Databases
+
+
+QUERY = "query: SELECT x FROM rides"
+
+
+def test_a_variable_names_the_database_and_its_password_goes_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"kind: sql, database: $RIDES, {QUERY}"
+    monkeypatch.delenv("RIDES", raising=False)
+    without = source_of(tmp_path, text)
+    assert (without.location, without.needs) == ("$RIDES", "RIDES")
+    monkeypatch.setenv("RIDES", "postgresql://ana:s3cret@DB.example.org/rides?sslmode=require")
+    source = source_of(tmp_path, text)
+    assert source.identities == ("sql:postgresql://db.example.org:5432/rides",)
+    assert source.needs == "RIDES"
+    assert not any(word in repr(source) for word in ("ana", "s3cret", "sslmode"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg2://ana@127.0.0.1:5432/rides",
+        "postgresql://bo:word@[::1]/rides",
+        "postgresql://LOCALHOST/rides?connect_timeout=3",
+        "postgresql://[::ffff:127.0.0.1]/Rides",
+        f"postgresql://{socket.gethostname()}/rides",
+    ],
+)
+def test_two_ways_to_one_database_are_one_source(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIDES", url)
+    source = source_of(tmp_path, f"kind: sql, database: $RIDES, {QUERY}")
+    assert "sql:postgresql://localhost:5432/rides" in source.identities
+
+
+def test_queries_of_one_database_share_it_and_are_told_apart(tmp_path: Path) -> None:
+    first, second = (
+        source_of(tmp_path, f"kind: sql, database: sqlite:///a.db, query: SELECT {name} FROM a")
+        for name in ("x", "y")
+    )
+    assert first.identities == second.identities == (f"file:{tmp_path}/a.db",)
+    assert first.identity != second.identity
+    assert first.identity.startswith(f"sql:sqlite:///{tmp_path}/a.db, query ")
+
+
+def test_a_file_of_sqlite_may_lie_in_the_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"kind: sql, database: sqlite:///$DP_PIPELINE_DATA/a.db, {QUERY}"
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path / "data"))
+    source = source_of(tmp_path, text)
+    assert source.location == f"sqlite:///{tmp_path}/data/a.db"
+    assert source.needs == "DP_PIPELINE_DATA"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://ana:s3cret@localhost/rides",
+        "postgresql+psycopg://ana:s3cret@localhost/rides",
+        "postgresql://ana:s3cret@/rides",
+        "postgresql://ana:s3cret@localhost",
+        "postgresql://ana:s3cret@localhost:port/rides",
+        "postgresql://ana:s3cret@localhost/rides?dbname=other",
+        "postgresql://ana:s3cret@localhost/rides?host=s3cret.example.org",
+        "postgresql://ana:s3cret@localhost/rides?service=s3cret",
+        "postgresql://ana:s3cret@localhost/rides?hostaddr=10.0.0.1",
+        "postgresql://ana:s3cret@localhost,s3cret.example.org/rides",
+        "postgresql://ana:s3cret@%2Fvar%2Frun%2Fpostgresql/rides",
+        "postgresql:///rides?host=/var/run/s3cret",
+        "postgresql://ana:s3cret@localhost/host=s3cret.example.org",
+        "postgresql://ana:s3cret@localhost/ride\N{LATIN SMALL LETTER LONG S}",
+        "postgresql://ana:s3cret@localho\N{LATIN SMALL LETTER LONG S}t/rides",
+        "postgresql://ana:s3cret@127.0.0.1%61/rides",
+        "sqlite:///relative/s3cret.db",
+        "sqlite:////s3cret.db?mode=rw",
+        "sqlite:///file:s3cret?uri=true",
+        "sqlite://",
+        "s3cret",
+    ],
+)
+def test_another_database_is_refused_and_its_url_not_repeated(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIDES", url)
+    said = complaint(tmp_path, f"kind: sql, database: $RIDES, {QUERY}")
+    assert said == (
+        "source.database: expected postgresql://user@host/database or sqlite:///path in RIDES, "
+        "got another text"
+    )
+
+
+@pytest.mark.parametrize(
+    "database",
+    [
+        "postgresql://ana:s3cret@localhost/rides",
+        "'sqlite://'",
+        "'sqlite:///:memory:'",
+        "'sqlite:///a.db?mode=rw'",
+        "sqlite:///file:a.db",
+        "rides.db",
+        "$rides",
+        "$RIDES/a",
+    ],
+)
+def test_a_password_has_no_place_in_a_data_set_file(tmp_path: Path, database: str) -> None:
+    said = complaint(tmp_path, f"kind: sql, database: {database}, {QUERY}")
+    assert said.startswith("source.database: expected sqlite:///path, or $NAME of a variable")
+    assert "s3cret" not in said
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DELETE FROM rides",
+        "SELECT x FROM rides; DELETE FROM rides",
+        "SELECT x FROM rides; ;",
+        "SELECT ';' AS x FROM rides",
+        "SELECTED",
+        "ATTACH 'a.db' AS a",
+        "PRAGMA query_only = OFF",
+        "-- SELECT",
+    ],
+)
+def test_a_query_is_one_select(tmp_path: Path, query: str) -> None:
+    said = complaint(tmp_path, f'kind: sql, database: sqlite:///a.db, query: "{query}"')
+    assert said.startswith("source.query: expected one SELECT without a semicolon, or WITH")
+
+
+def test_a_query_is_not_sampled(tmp_path: Path) -> None:
+    text = f"kind: sql, database: sqlite:///a.db, {QUERY}, sample: {{rows: 1, by: colour, seed: 1}}"
+    assert complaint(tmp_path, text, "benchmark").startswith(
+        "source.sample: expected every row of a query"
+    )
+
+
+@pytest.mark.parametrize("path", ["$HOME/a.csv", "$DP_PIPELINE_DATA", "$DP_PIPELINE_DATA_2/a.csv"])
+def test_no_other_variable_is_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
+    if path == "$DP_PIPELINE_DATA":
+        assert source_of(tmp_path, f"kind: parquet, path: {path}").location == str(tmp_path)
+        return
+    assert "no variable but $DP_PIPELINE_DATA" in complaint(tmp_path, f"kind: csv, path: {path}")

@@ -1,0 +1,230 @@
+"""What the operating system refuses is one line: its reason, the file, what to do; never a row."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+import dp_pipeline
+from dp_pipeline.cli import OneLineErrors, main
+from dp_pipeline.config.errors import PipelineError, bounded_bytes, follow_links, system_error
+from dp_pipeline.ledger.head import Head
+
+PACKAGE = Path(dp_pipeline.__file__).parent
+SECRET = "90210777"
+NUMBERS = [
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.EMFILE,
+    errno.EIO,
+    errno.ENOENT,
+    errno.EISDIR,
+    errno.ELOOP,
+]
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+
+
+def circle(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def binary(path: Path) -> None:
+    path.write_bytes(bytes(range(256)))
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def deep(path: Path) -> None:
+    path.write_text("[" * 4000)
+
+
+ODD = {
+    fifo: "a device or a pipe",
+    endless: "a device or a pipe",
+    huge: "more than",
+    a_folder: "Is a directory",
+    circle: "Too many levels of symbolic links",
+}
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_systems_own_reason_and_a_remedy_are_told_and_no_other_word(number: int):
+    error = OSError(number, SECRET, "/srv/rides.csv")
+    line = str(system_error(error))
+    reason, _, remedy = line.partition("; ")
+    assert reason == f"cannot use /srv/rides.csv: {os.strerror(number)}"
+    assert remedy
+    assert SECRET not in line
+    assert "\n" not in line
+
+
+def test_an_error_of_writing_names_no_file():
+    line = str(system_error(OSError(errno.ENOSPC, SECRET)))
+    assert line.startswith("the operating system refuses: No space left on device; free some space")
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(SECRET), ValueError(SECRET), BrokenPipeError(errno.EPIPE, "gone"), KeyError()]
+)
+def test_what_is_no_refusal_of_the_system_is_none(error: Exception):
+    assert system_error(error) is None
+
+
+def test_a_damaged_database_of_dagster_is_found_behind_other_errors(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(DBAPIError) as raised:
+        create_engine(f"sqlite:///{path}").connect().execute(text(f"SELECT '{SECRET}' FROM runs"))
+    wrapped = RuntimeError(SECRET)
+    wrapped.__cause__ = raised.value
+    line = str(system_error(wrapped))
+    assert line.startswith("Dagster's run history: it is damaged (SQLITE_NOTADB); move its folder")
+    assert SECRET not in line
+
+
+def test_a_database_without_its_tables_is_damaged(tmp_path: Path):
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    with pytest.raises(sqlite3.OperationalError) as raised:
+        connection.execute("SELECT 1 FROM runs")
+    line = str(system_error(raised.value))
+    assert line.startswith("Dagster's run history: it is damaged (SQLITE_ERROR); move its folder")
+
+
+def closed(connection: sqlite3.Connection) -> None:
+    connection.close()
+    connection.execute("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        closed,
+        lambda connection: connection.execute("INSERT INTO runs VALUES (1), (1)"),
+        lambda connection: connection.execute("SELECT ?"),
+        lambda connection: connection.execute("SELECT zeroblob(2000000000)"),
+    ],
+    ids=["closed", "twice", "unbound", "too big"],
+)
+def test_a_database_that_was_asked_wrongly_is_not_called_damaged(
+    fails: Callable[[sqlite3.Connection], None], tmp_path: Path
+):
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    connection.execute("CREATE TABLE runs (id UNIQUE)")
+    with pytest.raises(sqlite3.Error) as raised:
+        fails(connection)
+    assert system_error(raised.value) is None
+
+
+def test_a_database_on_a_full_disk_says_so(tmp_path: Path):
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    connection.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(sqlite3.OperationalError) as raised:
+        connection.execute("CREATE TABLE runs (id)")
+    assert str(system_error(raised.value)).startswith("a database file: the disk is full (")
+
+
+def command_that(fails: Callable[[], None]) -> click.Group:
+    @click.group(cls=OneLineErrors)
+    def program() -> None:
+        """A program."""
+
+    @program.command()
+    def work() -> None:
+        fails()
+
+    return program
+
+
+def test_a_command_ends_in_one_line_with_exit_code_1():
+    def fails() -> None:
+        raise OSError(errno.ENOSPC, SECRET, "/srv/data")
+
+    result = CliRunner().invoke(command_that(fails), ["work"])
+    assert result.exit_code == 1
+    assert result.output.startswith("dp-pipeline: cannot use /srv/data: No space left on device; ")
+    assert len(result.output.splitlines()) == 1
+
+
+def test_a_fault_of_ours_keeps_its_traceback():
+    def fails() -> None:
+        raise KeyError("ours")
+
+    result = CliRunner().invoke(command_that(fails), ["work"])
+    assert isinstance(result.exception, KeyError)
+
+
+@pytest.mark.parametrize("make", ODD)
+def test_no_more_is_read_of_an_odd_file_than_of_a_good_one(make: Callable[[Path], None], tmp_path):
+    make(tmp_path / "odd")
+    with pytest.raises(OSError, match=ODD[make]):
+        bounded_bytes(tmp_path / "odd", most=100)
+
+
+def test_a_file_of_just_the_size_is_read(tmp_path: Path):
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    assert bounded_bytes(tmp_path / "file", most=100) == b"x" * 100
+
+
+@pytest.mark.parametrize("make", [*ODD, binary])
+def test_an_odd_data_set_file_is_refused_in_one_line(make: Callable[[Path], None], tmp_path: Path):
+    make(tmp_path / "rides.yaml")
+    result = CliRunner().invoke(main, ["data", "check", str(tmp_path / "rides.yaml")])
+    assert result.exit_code == 2
+    assert ODD.get(make, "not UTF-8 text") in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".yaml", "y/" * 3000 + "rides.yaml"])
+def test_a_path_that_is_too_long_is_refused_in_one_line(name: str, tmp_path: Path):
+    result = CliRunner().invoke(main, ["data", "check", str(tmp_path / name)])
+    assert result.exit_code in (1, 2)
+    assert os.strerror(errno.ENAMETOOLONG) in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("make", [*ODD, binary, deep])
+def test_an_odd_head_of_a_ledger_is_refused_in_one_line(
+    make: Callable[[Path], None], tmp_path: Path
+):
+    make(tmp_path / "ledger.head")
+    with pytest.raises(PipelineError) as refused:
+        Head(tmp_path / "ledger.head").read()
+    assert ODD.get(make, "expected a row's number and hash") in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("make", [circle, lambda path: path.symlink_to(path / "below")])
+def test_links_in_a_circle_are_left_to_whoever_opens_them(
+    make: Callable[[Path], None], tmp_path: Path
+):
+    make(tmp_path / "link")
+    assert follow_links(tmp_path / "link").name in ("link", "below")
+    users = [path for path in PACKAGE.rglob("*.py") if ".resolve()" in path.read_text()]
+    assert not users, "Path.resolve of Python before 3.13 ends with a RuntimeError"

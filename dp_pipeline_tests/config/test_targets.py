@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp_pipeline.config.dataset import Target
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parser import load_spec
+from dp_pipeline_tests.config.declarations import declaration, loaded, written
+
+
+def with_targets(lines: str) -> dict[str, str]:
+    return {"targets": f"targets: {{{lines}}}"}
+
+
+def test_targets_are_read_in_the_order_of_the_file(tmp_path: Path) -> None:
+    lines = "colour: {positive: [green, red], without: [age]}"
+    spec = loaded(tmp_path, **with_targets(lines))
+    assert spec.targets == (Target("colour", ("green", "red"), ("age",)),)
+    assert spec.targets[0].codes(spec.domain) == (0, 1)
+    assert loaded(tmp_path).targets == ()
+    assert loaded(tmp_path, targets="targets:").targets == ()
+
+
+def test_a_missing_value_may_be_what_is_asked_for(tmp_path: Path) -> None:
+    attributes = "attributes:\n  job: {levels: [a, b], nullable: true}"
+    spec = loaded(tmp_path, attributes=attributes, **with_targets("job: {positive: [missing]}"))
+    assert spec.targets[0].codes(spec.domain) == (2,)
+
+
+MISTAKES = {
+    "age: {positive: [red]}": ("targets.age", "expected an attribute with levels: colour"),
+    "shoe: {positive: [red]}": ("targets.shoe", "expected an attribute with levels: colour"),
+    "colour: {positive: []}": ("targets.colour.positive", "some but not all levels of colour"),
+    "colour: {positive: [pink]}": ("targets.colour.positive", "got pink"),
+    "colour: {positive: [red, red]}": ("targets.colour.positive", "each once"),
+    "colour: {positive: [red, green, blue]}": ("targets.colour.positive", "not all levels"),
+    "colour: {positive: red}": ("targets.colour.positive", "expected a list"),
+    "colour: [red]": ("targets.colour", "expected a mapping"),
+    "colour: {without: [age]}": ("targets.colour.positive", "expected a list"),
+    "colour: {positive: [red], without: [colour]}": ("targets.colour.without", "other attributes"),
+    "colour: {positive: [red], without: [x]}": ("targets.colour.without", "with cells"),
+    "colour: {positive: [red], without: [shoe]}": ("targets.colour.without", "got shoe"),
+    "colour: {positive: [red], because: red}": ("targets.colour.because", "not known"),
+}
+
+
+@pytest.mark.parametrize("lines", MISTAKES)
+def test_a_target_that_cannot_be_is_refused_with_its_line(lines: str, tmp_path: Path) -> None:
+    field, part = MISTAKES[lines]
+    path = written(tmp_path, declaration(**with_targets(lines)))
+    with pytest.raises(DeclarationError) as refused:
+        load_spec(path)
+    assert re.match(rf"{re.escape(str(path))}:\d+: {re.escape(field)}: ", str(refused.value))
+    assert part in str(refused.value)
+
+
+def test_what_is_measured_changes_with_targets_only_where_an_evaluation_asks_them(
+    tmp_path: Path,
+) -> None:
+    targets = with_targets("colour: {positive: [red]}")
+    free, paid = {}, {"evaluation": "evaluation: {epsilon: 0.1}"}
+    with_room = {"ceiling": "ceiling: {total: 9}"}
+    digests = [
+        loaded(tmp_path, **with_room, **changes).digest
+        for changes in (free, free | targets, paid, paid | targets)
+    ]
+    assert digests[0] == digests[1] == digests[2] != digests[3]
+
+
+def test_a_target_hides_itself_and_what_gives_it_away(tmp_path: Path) -> None:
+    spec = loaded(tmp_path)
+    target = Target("colour", ("red",), without=("age",))
+    codes = {"colour": np.array([0, 2]), "age": np.array([1, 3])}
+    seen, answers = target.asked_of(codes, spec.domain)
+    assert seen == {}
+    assert answers.tolist() == [True, False]
+    assert list(Target("colour", ("red",)).asked_of(codes, spec.domain)[0]) == ["age"]
+    with pytest.raises(DeclarationError, match="target 'colour': expected levels"):
+        Target("colour", ("pink",)).codes(spec.domain)

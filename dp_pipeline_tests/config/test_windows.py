@@ -1,0 +1,335 @@
+"""Windows cut time without gaps, and a data set file says them in a few words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.clock import DAY, Clock
+from dp_pipeline.config.dataset import Publication
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.windows import KINDS, WindowKind, Windows
+from dp_pipeline_tests.config.declarations import loaded
+
+# With an hour left out or shown twice at midnight, and a day that never was.
+ZONES = ("UTC", "Europe/Zurich", "America/Havana", "America/Santiago", "Pacific/Apia", "Asia/Kabul")
+FIRSTS: dict[WindowKind, str] = {
+    "hour": "1990-01-01T00Z",
+    "day": "1990-01-01",
+    "week": "1990-W01",
+    "month": "1990-01",
+    "quarter": "1990-Q1",
+    "year": "1990",
+}
+
+
+def cut(every: WindowKind, zone: str = "UTC", first: str = "", grace: int = 0) -> Windows:
+    return Windows("at", every, Clock("timestamp", zone), first or FIRSTS[every], grace)
+
+
+def at(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+moments = st.integers(at("1990-02-01"), at("2049-12-01"))
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(every=st.sampled_from(KINDS), zone=st.sampled_from(ZONES), moment=moments)
+@example(every="day", zone="Pacific/Apia", moment=at("2011-12-30T11:00"))
+@example(every="day", zone="America/Santiago", moment=at("2026-09-06T04:00"))
+@example(every="week", zone="America/Havana", moment=at("2026-11-01T05:30"))
+def test_every_moment_lies_in_one_window_and_windows_touch(
+    every: WindowKind, zone: str, moment: int
+) -> None:
+    windows = cut(every, "UTC" if every == "hour" else zone)
+    name = windows.name_at(moment)
+    assert windows.start(name) <= moment < windows.end(name)
+    assert windows.require(name) == name
+    following = windows.following(name)
+    assert windows.end(name) == windows.start(following)
+    assert windows.preceding(following) == name
+
+
+@pytest.mark.parametrize(
+    ("every", "name", "start", "end"),
+    [
+        ("week", "2026-W53", "2026-12-28T00:00", "2027-01-04T00:00"),
+        ("week", "2027-W01", "2027-01-04T00:00", "2027-01-11T00:00"),
+        ("quarter", "2026-Q4", "2026-10-01T00:00", "2027-01-01T00:00"),
+        ("month", "2028-02", "2028-02-01T00:00", "2028-03-01T00:00"),
+        ("year", "2028", "2028-01-01T00:00", "2029-01-01T00:00"),
+        ("hour", "2026-03-29T01Z", "2026-03-29T01:00", "2026-03-29T02:00"),
+    ],
+)
+def test_a_window_is_half_open_between_two_dates_of_the_calendar(
+    every: WindowKind, name: str, start: str, end: str
+) -> None:
+    assert (cut(every).start(name), cut(every).end(name)) == (at(start), at(end))
+
+
+def test_days_of_a_zone_have_23_or_25_hours_when_its_clocks_are_changed() -> None:
+    days = cut("day", "Europe/Zurich")
+    hours = {
+        name: (days.end(name) - days.start(name)) // 3600
+        for name in days.between("2026-03-28", "2026-03-30")
+    }
+    assert hours == {"2026-03-28": 24, "2026-03-29": 23, "2026-03-30": 24}
+    assert days.end("2026-10-25") - days.start("2026-10-25") == 25 * 3600
+
+
+@pytest.mark.parametrize(
+    ("every", "name"),
+    [
+        ("week", "2027-W53"),
+        ("week", "2026-W00"),
+        ("week", "2026-10-05"),
+        ("month", "2026-13"),
+        ("month", "2026-1"),
+        ("day", "2026-02-29"),
+        ("day", "٢٠٢٦-01-01"),
+        ("quarter", "2026-Q5"),
+        ("hour", "2026-01-01T24Z"),
+        ("year", "0000"),
+        ("year", "../etc"),
+    ],
+)
+def test_what_the_calendar_does_not_have_is_no_window(every: WindowKind, name: str) -> None:
+    with pytest.raises(DeclarationError, match=f"window: expected a {every} such as"):
+        cut(every).require(name)
+
+
+def test_no_window_is_before_the_first() -> None:
+    weeks = cut("week", first="2026-W05")
+    assert weeks.require("2026-W05") == "2026-W05"
+    assert weeks.preceding("2026-W05") is None
+    with pytest.raises(DeclarationError, match="none before the first, 2026-W05, got 2026-W04"):
+        weeks.ranged("2026-W04..2026-W06")
+
+
+def test_no_window_is_behind_the_last() -> None:
+    weeks = replace(cut("week", first="2026-W01"), last="2026-W03")
+    assert weeks.closed(at("2027-01-01")) == ("2026-W01", "2026-W02", "2026-W03")
+    assert weeks.closed(at("2027-01-01"), after="2026-W02") == ("2026-W03",)
+    assert weeks.closed(at("2027-01-01"), after="2026-W03") == ()
+    assert weeks.closed(at("2026-01-06")) == ("2026-W01",)
+    assert weeks.ranged("2026-W02..2026-W03") == ("2026-W02", "2026-W03")
+    with pytest.raises(DeclarationError, match="none behind the last, 2026-W03, got 2026-W04"):
+        weeks.ranged("2026-W02..2026-W04")
+
+
+def test_a_range_has_both_of_its_ends() -> None:
+    assert cut("week").ranged("2026-W52..2027-W01") == ("2026-W52", "2026-W53", "2027-W01")
+    assert cut("week").ranged("2026-W52") == ("2026-W52",)
+    with pytest.raises(DeclarationError, match="ends where it begins or later"):
+        cut("week").ranged("2026-W10..2026-W09")
+    with pytest.raises(DeclarationError, match="at most 100,000"):
+        cut("hour").ranged("1990-01-01T00Z..2010-01-01T00Z")
+
+
+def test_a_window_is_closed_once_it_has_ended_and_its_grace_too() -> None:
+    weeks = cut("week", first="2026-W01", grace=2 * DAY)
+    closes = weeks.closes("2026-W02")
+    assert closes == at("2026-01-14T00:00")
+    assert weeks.closed(closes - 1) == ("2026-W01",)
+    assert weeks.closed(closes) == ("2026-W01", "2026-W02")
+    assert weeks.closed(closes, after="2026-W01") == ("2026-W02",)
+    assert weeks.closed(closes, after="2026-W02") == ()
+    assert weeks.closed(at("2020-01-01")) == ()
+
+
+@pytest.mark.parametrize("every", KINDS)
+def test_no_year_has_more_windows_than_a_person_is_told(every: WindowKind) -> None:
+    """2026 has 53 weeks that begin in it or are counted to it, 2028 a leap day."""
+    windows, many = cut(every), []
+    for year in ("2026", "2027", "2028"):
+        ends = [at(f"{one}-01-01") for one in (year, int(year) + 1)]
+        names = windows.between(windows.name_at(ends[0]), windows.name_at(ends[1] - 1))
+        many.append(sum(name.startswith(year) for name in names))
+    assert max(many) == windows.in_a_year
+
+
+WINDOWS = (
+    "windows: {column: ended, every: week, zone: Europe/Zurich, first: 2026-W01, grace: 36 hours}"
+)
+PERSON = "protection: {unit: rows_of_person, column: person, at_most: 3, within: window}"
+PUBLISH = "publish:\n  - {model: dpqt_kmeans, epsilon: 0.5}\n  - {model: independent, epsilon: 1}"
+WHOLE = {
+    "windows": WINDOWS,
+    "protection": PERSON,
+    "publish": PUBLISH,
+    "ceiling": "ceiling: {each_window: 2}",
+}
+
+
+def test_a_file_declares_windows_with_a_limit_of_each(tmp_path: Path) -> None:
+    spec = loaded(tmp_path, **WHOLE)
+    assert spec.windows == Windows(
+        "ended", "week", Clock("timestamp", "Europe/Zurich"), "2026-W01", 36 * 3600
+    )
+    assert spec.within == "window"
+    assert (spec.ceiling, spec.each_window) == (None, Fraction(2))
+    assert spec.publications == (
+        Publication("dpqt_kmeans", Fraction(1, 2)),
+        Publication("independent", Fraction(1)),
+    )
+    assert spec.cost_of_everything == Fraction(3, 2)
+    assert "ended" in spec.columns
+    assert "ended" in spec.times
+    assert str(spec.protection) == "at most 3 rows of a person in each week, column person"
+
+
+def test_a_release_of_several_windows_costs_each_of_them(tmp_path: Path) -> None:
+    several = PUBLISH.replace("1}", "1, span: 3}")
+    spec = loaded(tmp_path, **{**WHOLE, "publish": several, "ceiling": "ceiling: {each_window: 4}"})
+    assert [one.span for one in spec.publications] == [1, 3]
+    assert (spec.span_of("independent"), spec.span_of("dpqt_kmeans"), spec.most_span) == (3, 1, 3)
+    assert spec.cost_of_everything == Fraction(1, 2) + 3
+    assert spec.first_published == "2026-W03"
+    assert spec.digest == loaded(tmp_path, **WHOLE).digest
+
+
+def test_windows_that_end_with_one_are_told_in_order_and_none_is_before_the_first() -> None:
+    weeks = cut("week", first="2026-W52")
+    assert weeks.ending_with("2027-W01", 3) == ("2026-W52", "2026-W53", "2027-W01")
+    assert weeks.ending_with("2026-W52", 1) == ("2026-W52",)
+    with pytest.raises(DeclarationError, match="expected 4 windows that end with 2027-W01, got 3"):
+        weeks.ending_with("2027-W01", 4)
+    with pytest.raises(DeclarationError, match="expected none before the first"):
+        weeks.ending_with("2026-W51", 1)
+
+
+def test_a_declaration_about_a_window_has_the_digest_of_all_and_a_block(tmp_path: Path) -> None:
+    spec = loaded(tmp_path, **WHOLE)
+    week = spec.at_window("2026-W07")
+    assert week.digest == spec.digest
+    assert (week.blocks, spec.blocks) == (("2026-W07",), ())
+    assert week.of_all_windows() == spec
+    assert week.at_window("2026-W08").blocks == ("2026-W08",)
+    with pytest.raises(
+        DeclarationError, match="toy: expected one of its windows, such as 2026-W01"
+    ):
+        spec.require_window()
+    with pytest.raises(DeclarationError, match="expected a week such as"):
+        spec.at_window("2026-10")
+
+
+def test_what_decides_whose_rows_are_in_a_window_is_in_the_digest(tmp_path: Path) -> None:
+    changed = {
+        "column: ended": "column: began",
+        "every: week": "every: week, format: '%d.%m.%Y'",
+        "Europe/Zurich": "UTC",
+    }
+    digests = {loaded(tmp_path, **WHOLE).digest}
+    for old, new in changed.items():
+        digests.add(loaded(tmp_path, **{**WHOLE, "windows": WINDOWS.replace(old, new)}).digest)
+    assert len(digests) == 4
+    later = WINDOWS.replace("2026-W01", "2026-W09").replace("36 hours", "5 days")
+    assert loaded(tmp_path, **{**WHOLE, "windows": later}).digest in digests
+
+
+ONE_ROW = "protection: {unit: one_row}"
+K_ANONYMITY = "{methods: {mondrian: }, partitions: [2]}\nlabel: colour\nallow_not_dp: true"
+BESIDE_NO_WINDOWS: dict[str, dict[str, str | None]] = {
+    "updates": {"updates": "updates: public"},
+    "refresh": {"refresh": "refresh: weekly"},
+    "k_anonymity": {"k_anonymity": f"k_anonymity: {K_ANONYMITY}", "protection": ONE_ROW},
+    "discover": {"discover": "discover: {epsilon: 1}"},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"windows": WINDOWS.replace("W01", "W54")}, "windows.first: expected a week such as"),
+        ({"windows": WINDOWS.replace("}", ", last: 2026-01}")}, "windows.last: expected a week"),
+        (
+            {"windows": WINDOWS.replace("}", ", last: 2025-W52}")},
+            "windows.last: expected none before the first, 2026-W01, got 2025-W52",
+        ),
+        (
+            {"windows": WINDOWS.replace("week", "hour").replace("2026-W01", "2026-01-01T00Z")},
+            "windows.zone: expected the zone UTC for hours",
+        ),
+        ({"windows": WINDOWS.replace("36 hours", "soon")}, "windows.grace: expected a time such"),
+        ({"relation": "relation: replace_one"}, "relation: expected add_remove beside `windows`"),
+        (
+            {"protection": PERSON.replace(", within: window", "")},
+            "protection.within: expected window or ever",
+        ),
+        ({"windows": None}, "protection.within: expected no `within` where rows are not cut"),
+        ({"ceiling": "ceiling: {total: 9}"}, "ceiling: expected an each_window for data to be"),
+        ({"ceiling": "ceiling: {each_window: 1.2}"}, "expected an each_window of at least 1.5"),
+        (
+            {"ceiling": "ceiling: {total: 1, each_window: 2}"},
+            "ceiling.each_window: expected at most the total, 1, got 2",
+        ),
+        ({"publish": None}, "publish: expected a list of models, each once, got none"),
+        (
+            {"publish": PUBLISH.replace("independent", "dpqt_kmeans")},
+            "publish: expected a list of models, each once, got dpqt_kmeans, dpqt_kmeans",
+        ),
+        ({"publish": PUBLISH.replace("1}", "3}")}, "publish: expected ε from 0.5, 1, got 3"),
+        (
+            {"publish": PUBLISH.replace("1}", "1, span: 401}")},
+            "publish.span: expected a span of at most 400 windows, got 401",
+        ),
+        (
+            {
+                "publish": PUBLISH.replace("1}", "1, span: 2}"),
+                "ceiling": "ceiling: {each_window: 2.4}",
+            },
+            "expected an each_window of at least 2.5",
+        ),
+        (
+            {"publish": PUBLISH.replace("1}", "1, span: 2}"), "delta": "delta: 0.000001"},
+            "publish.span: expected no span of several windows beside `delta`",
+        ),
+        *(
+            (changes, f"{name}: expected no `{name}` beside `windows`")
+            for name, changes in BESIDE_NO_WINDOWS.items()
+        ),
+        (
+            {"protection": PERSON.replace("window}", "ever}")},
+            "ceiling: expected a total for data to be released, got nothing",
+        ),
+    ],
+)
+def test_a_mistake_about_windows_is_one_line(
+    changes: dict[str, str | None], line: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        loaded(tmp_path, **{**WHOLE, **changes})
+    assert line in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_several_models_are_published_of_windows_alone(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match="publish: expected one model, as rows are not cut"):
+        loaded(tmp_path, publish=PUBLISH)
+
+
+def test_a_source_has_a_file_or_a_query_for_each_window(tmp_path: Path) -> None:
+    files = loaded(tmp_path, **WHOLE, source="source: {kind: csv, path: 'weeks/{window}.csv'}")
+    week = files.at_window("2026-W07").source
+    assert week.location == str(tmp_path / "weeks" / "2026-W07.csv")
+    assert week.identities == files.source.identities == (f"file:{tmp_path / 'weeks'}",)
+    parts = loaded(tmp_path, **WHOLE, source="source: {kind: parquet, path: 'rides/week={window}'}")
+    assert parts.source.identities == (f"file:{tmp_path / 'rides'}",)
+    query = "SELECT x, started::end FROM rides WHERE at >= :start AND at < :end"
+    sql = loaded(
+        tmp_path,
+        **WHOLE,
+        source=f"source:\n  kind: sql\n  database: sqlite:///rides.db\n  query: {query}",
+    )
+    zurich = sql.cut
+    assert sql.at_window("2026-W07").source.query == (
+        f"SELECT x, started::end FROM rides WHERE at >= {zurich.start('2026-W07')} "
+        f"AND at < {zurich.end('2026-W07')}"
+    )

@@ -1,0 +1,211 @@
+"""Answers are counted outside of their file: whichever of the two is put back, it is noticed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp_pipeline.config.errors import Damaged
+from dp_pipeline.results.transcript import AnswerCount, Transcript
+
+KEY = "ab" * 32
+QUESTIONS = ("first", "second", "third", "fourth")
+
+
+_draws = itertools.count()
+
+
+class Crash(BaseException):
+    """In place of SIGKILL: nothing of ours catches it."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of a release that was begun."""
+    file = tmp_path / "released" / "transcript.jsonl"
+    Transcript.create(file, KEY)
+    return file
+
+
+@pytest.fixture
+def count(tmp_path: Path) -> AnswerCount:
+    """Its count, begun."""
+    counted = AnswerCount(tmp_path / "counts" / KEY)
+    counted.begin()
+    return counted
+
+
+def opened(path: Path, count: AnswerCount) -> Transcript:
+    transcript = Transcript(path)
+    transcript.require_begun(KEY)
+    transcript.count_in(count)
+    return transcript
+
+
+def draw(path: Path, count: AnswerCount, seen: list[tuple[str, int]], many: int = 4) -> None:
+    """What a model does: every answer that it sees is noted; a new one is another number."""
+    transcript = opened(path, count)
+    for question in QUESTIONS[:many]:
+        record = transcript.recall(question)
+        if record is None:
+            record = transcript.store(question, np.array([next(_draws)]))
+        seen.append((question, int(record.answer[0])))
+
+
+def cut(path: Path, answers: int) -> None:
+    """Leave so many answers, whole to the end of a line."""
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: 1 + answers]))
+
+
+def test_the_count_is_on_disk_after_the_answer(
+    path: Path, count: AnswerCount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bytes]] = []
+
+    def fsync(descriptor: int) -> None:
+        inode = os.fstat(descriptor).st_ino
+        (file,) = (one for one in (path, count.path) if one.stat().st_ino == inode)
+        synced.append((file.name, file.read_bytes()[-21:]))
+
+    transcript = opened(path, count)
+    monkeypatch.setattr(os, "fsync", fsync)
+    transcript.store("first", np.array([7]))
+    assert [name for name, _ in synced] == [path.name, count.path.name]
+    assert synced[1][1] == b"00000000000000000001\n"
+
+
+@pytest.mark.parametrize("kept", range(3))
+def test_answers_that_were_cut_off_are_noticed(kept: int, path: Path, count: AnswerCount) -> None:
+    draw(path, count, [], many=3)
+    cut(path, kept)
+    with pytest.raises(Damaged, match=f"expected the 3 answers that were counted .*, got {kept}"):
+        opened(path, count)
+
+
+def test_a_last_answer_that_was_seen_and_then_torn_is_noticed(
+    path: Path, count: AnswerCount
+) -> None:
+    draw(path, count, [], many=2)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(Damaged, match=r"expected the 2 answers that were counted .*, got 1"):
+        opened(path, count)
+
+
+def test_a_torn_answer_that_was_not_counted_is_drawn_anew(path: Path, count: AnswerCount) -> None:
+    draw(path, count, [], many=2)
+    path.write_bytes(path.read_bytes() + b'{"chain": "0')
+    draw(path, count, [])
+    assert count.read() == 4
+
+
+@pytest.mark.parametrize("content", [None, b"", b"3\n", b"0000000000000000000x\n", b"0" * 40])
+def test_a_count_that_is_lost_or_broken_is_noticed(
+    content: bytes | None, path: Path, count: AnswerCount
+) -> None:
+    draw(path, count, [], many=2)
+    if content is None:
+        count.end()
+    else:
+        count.path.write_bytes(content)
+    with pytest.raises(Damaged, match="expected the number of answers drawn so far, got none"):
+        opened(path, count)
+
+
+def test_an_older_count_put_back_is_noticed(path: Path, count: AnswerCount) -> None:
+    older = count.path.read_bytes()
+    draw(path, count, [], many=2)
+    count.path.write_bytes(older)
+    with pytest.raises(Damaged, match=r"expected the 0 answers that were counted .*, got 2"):
+        opened(path, count)
+
+
+def crash_before_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def append(*_: object) -> None:
+        raise Crash
+
+    monkeypatch.setattr("dp_pipeline.results.transcript._append", append)
+
+
+def crash_in_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def append(path: Path, line: bytes) -> None:
+        path.write_bytes(path.read_bytes() + line[: len(line) // 2])
+        raise Crash
+
+    monkeypatch.setattr("dp_pipeline.results.transcript._append", append)
+
+
+def crash_between_answer_and_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: object) -> None:
+        raise Crash
+
+    monkeypatch.setattr(AnswerCount, "write", write)
+
+
+def crash_after_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = AnswerCount.write
+
+    def counted(self: AnswerCount, answers: int) -> None:
+        write(self, answers)
+        raise Crash
+
+    monkeypatch.setattr(AnswerCount, "write", counted)
+
+
+CRASHES: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int]] = {
+    "before the answer is written": (crash_before_the_answer, 0),
+    "while it is written": (crash_in_the_answer, 0),
+    "between answer and count": (crash_between_answer_and_count, 1),
+    "after the count": (crash_after_the_count, 1),
+}
+"""How a process ends at one answer, and how many more answers are on disk then."""
+
+
+@pytest.mark.parametrize("done", range(3))
+@pytest.mark.parametrize("crash", CRASHES)
+def test_after_a_crash_every_question_has_one_seen_answer(
+    crash: str, done: int, path: Path, count: AnswerCount
+) -> None:
+    seen: list[tuple[str, int]] = []
+    draw(path, count, seen, many=done)
+    begin, more = CRASHES[crash]
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
+        begin(patch)
+        draw(path, count, seen)
+    stored = len(Transcript(path)) - 1
+    assert stored == done + more
+    for _ in range(2):
+        draw(path, count, seen)
+    assert len(set(seen)) == len(QUESTIONS), "somebody saw two answers to one question"
+    assert count.read() == len(QUESTIONS) == len(Transcript(path)) - 1
+
+
+def test_an_answer_a_resumed_run_saw_is_counted_first(path: Path, count: AnswerCount) -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
+        crash_between_answer_and_count(patch)
+        draw(path, count, [])
+    assert count.read() == 0
+    assert opened(path, count).recall("first") is not None
+    cut(path, 0)
+    with pytest.raises(Damaged, match="expected the 1 answers"):
+        opened(path, count)
+
+
+def test_begin_keeps_a_count_and_opens_it_to_nobody(path: Path, count: AnswerCount) -> None:
+    draw(path, count, [], many=2)
+    count.begin()
+    assert count.read() == 2
+    assert list(count.path.parent.iterdir()) == [count.path]
+    assert stat.S_IMODE(count.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(count.path.parent.stat().st_mode) == 0o700
+
+
+def test_what_has_ended_is_forgotten_and_may_end_twice(count: AnswerCount) -> None:
+    count.end()
+    count.end()
+    assert list(count.path.parent.iterdir()) == []

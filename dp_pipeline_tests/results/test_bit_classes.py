@@ -1,0 +1,121 @@
+"""Bits are declared, and classes are the answers that a row can give to those that were kept."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Bins, Coordinate, Levels
+from dp_pipeline.results.bit_classes import CLASS, BitClasses, DeclaredBit, bit_count, declared_bits
+
+AGE = Attribute(
+    "age",
+    "age",
+    "clip",
+    coordinate=Coordinate(0.0, 60.0),
+    cells=Bins((0.0, 20.0, 40.0, 60.0)),
+    nullable=True,
+)
+COLOUR = Attribute("colour", "colour", "drop", cells=Levels(("red", "green", "blue")))
+SMOKES = Attribute("smokes", "smokes", "drop", cells=Levels(("no", "yes")))
+PLANET = Attribute("planet", "planet", "drop", cells=Levels(("earth",)))
+LIVES = Attribute("lives", "lives", "drop", cells=Levels(("yes",)), nullable=True)
+PEOPLE = Domain((AGE, COLOUR, SMOKES, PLANET, LIVES))
+BITS = declared_bits(PEOPLE, PEOPLE.names)
+
+
+def test_bins_are_asked_for_thresholds_and_levels_one_by_one() -> None:
+    assert [(bit.name, bit.codes) for bit in BITS] == [
+        ("age>=[20, 40)", (1, 2)),
+        ("age>=[40, 60]", (2,)),
+        ("age=missing", (3,)),
+        ("colour=red", (0,)),
+        ("colour=green", (1,)),
+        ("colour=blue", (2,)),
+        ("smokes=yes", (1,)),
+        ("lives=missing", (1,)),
+    ]
+
+
+def test_no_two_bits_say_the_same_or_the_contrary() -> None:
+    for one, other in itertools.combinations(BITS, 2):
+        if one.attribute == other.attribute:
+            size = PEOPLE[one.attribute].size
+            contrary = tuple(1 - answer for answer in other.answers(size))
+            assert one.answers(size) not in (other.answers(size), contrary)
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_bits_are_counted_without_making_them(nullable: bool) -> None:
+    bins = [Bins.equal_width(0.0, 1.0, number) for number in (1, 2, 3, 9)]
+    levels = [Levels(("a", "b", "c", "d")[:number]) for number in (1, 2, 3, 4)]
+    for one in (*bins, *levels):
+        box = Coordinate(0.0, 1.0) if isinstance(one, Bins) else None
+        domain = Domain((Attribute("x", "x", "drop", box, one, nullable=nullable),))
+        assert bit_count(domain, ("x",)) == len(declared_bits(domain, ("x",)))
+    assert bit_count(PEOPLE, PEOPLE.names) == len(BITS)
+
+
+def test_every_bit_has_a_key_of_its_own() -> None:
+    assert len({bit.key for bit in BITS}) == len(BITS)
+    alike = tuple(DeclaredBit("age>=20", "age", codes) for codes in ((1, 2), (2,), (3,)))
+    assert len({bit.key for bit in alike}) == 3
+
+
+bits = st.lists(st.sampled_from(BITS), min_size=1, max_size=6, unique=True)
+
+
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(bits)
+def test_every_set_of_possible_answers_is_a_class(kept: list[DeclaredBit]) -> None:
+    classes = BitClasses(tuple(kept), PEOPLE)
+    rows = itertools.product(*(range(size) for size in PEOPLE.shape(PEOPLE.names)))
+    codes = dict(zip(PEOPLE.names, np.array(list(rows)).T, strict=True))
+    found = classes.of(codes)
+    given_answers = np.stack([np.isin(codes[bit.attribute], bit.codes) for bit in kept], axis=1)
+    assert (classes.answers[found] == given_answers).all()
+    assert sorted(set(found.tolist())) == list(range(classes.size))
+    assert len({*map(tuple, given_answers.tolist())}) == classes.size <= 2 ** len(kept)
+
+
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(bits)
+def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]) -> None:
+    classes = BitClasses(tuple(kept), PEOPLE)
+    groups = classes.derived_groups()
+    (of_groups,) = classes.derived_class().values()
+    assert classes.derived_class().keys() == {CLASS}
+    rng = np.random.default_rng(1)
+    codes = {name: rng.integers(0, PEOPLE[name].size, 50) for name in PEOPLE.names}
+    finer = {name: np.array(one.groups)[codes[one.attributes[0]]] for name, one in groups.items()}
+    shape = [groups[name].size for name in of_groups.attributes]
+    cells = np.ravel_multi_index([finer[name] for name in of_groups.attributes], shape)
+    assert np.array(of_groups.groups)[cells].tolist() == classes.of(codes).tolist()
+
+
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(bits, st.sampled_from(BITS))
+def test_a_bit_splits_classes_where_there_are_more_with_it(
+    kept: list[DeclaredBit], other: DeclaredBit
+) -> None:
+    classes = BitClasses(tuple(kept), PEOPLE)
+    more = BitClasses((*kept, other), PEOPLE)
+    assert classes.are_split_by(other) == (more.size > classes.size)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_the_last_level_is_decided_by_all_others(at: int) -> None:
+    colours = declared_bits(PEOPLE, ("colour",))
+    rest = (*colours[:at], *colours[at + 1 :])
+    assert not BitClasses(rest, PEOPLE).are_split_by(colours[at])
+    assert BitClasses(rest, PEOPLE).size == 3
+
+
+def test_before_there_is_a_bit_everybody_is_in_one_class() -> None:
+    assert all(BitClasses((), PEOPLE).are_split_by(bit) for bit in BITS)
+    assert BitClasses((), PEOPLE).size == 1

@@ -1,0 +1,192 @@
+"""A bundle comes back from its JSON as it was, and from nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.errors import BoundaryViolation, Damaged
+from dp_pipeline.results.accountant import LAPLACE, NOISY_MAX, Spend
+from dp_pipeline.results.bundle import Bundle, table_digest
+from dp_pipeline.results.measurement import NoisyNumber
+
+BUNDLE = Bundle(
+    key="ab" * 32,
+    facts={"dataset": "toy", "kind": "dp", "releasable": "yes"},
+    spends=(
+        Spend("splits", LAPLACE, Fraction(1, 3), 2, Fraction(6)),
+        Spend("edge", NOISY_MAX, Fraction(1, 6), 1, Fraction(12)),
+    ),
+    quality={"nicv": NoisyNumber(0.25, 0.01, "squared data units")},
+    tables={
+        "centres": {"x": np.array([0.5, -1.25]), "y": np.array([1e300, 5e-324])},
+        "marginals": {"level": np.array(["a", "bé", ""]), "count": np.array([1, -2, 2**62])},
+        "nothing": {"x": np.array([], dtype=float)},
+    },
+    transcript="cd" * 32,
+)
+
+
+def with_changed(table: str, column: str, values: np.ndarray) -> dict:
+    return {**BUNDLE.tables, table: {**BUNDLE.tables[table], column: values}}
+
+
+def test_a_bundle_comes_back_from_its_json_and_tables() -> None:
+    back = Bundle.from_json(BUNDLE.to_json(), BUNDLE.tables)
+    assert back == BUNDLE
+    assert back.spent == Fraction(1, 2)
+    assert back.to_json() == BUNDLE.to_json()
+
+
+def test_the_json_is_whole_text_without_code_or_infinite_numbers() -> None:
+    stored = json.loads(BUNDLE.to_json(), parse_constant=pytest.fail)
+    assert stored["format"] == 1
+    assert stored["spends"][0]["epsilon"] == "1/3"
+
+
+@pytest.mark.parametrize(("noise", "fit"), [("yes", True), ("no", False)])
+def test_a_seeded_draw_is_not_fit_for_release(noise: str, fit: bool) -> None:
+    facts = {**BUNDLE.facts, "releasable": noise}
+    assert replace(BUNDLE, facts=facts).fit_for_release is fit
+
+
+NOT_DP = {"kind": "not-dp", "composed": "none", "reason": "it reads records"}
+COMPOSED = {"kind": "dp", "composed": "4/3", "epsilon": "1", "reason": "a round is free"}
+UNFIT = {
+    "not differentially private: it reads records": {**NOT_DP, "releasable": "no"},
+    "costs ε = 4/3, not the nominal 1: a round is free": {**COMPOSED, "releasable": "no"},
+    "one drawn from seeded:7 noise": {"noise": "seeded:7", "releasable": "no"},
+}
+
+
+@pytest.mark.parametrize("why", UNFIT)
+def test_what_is_not_fit_to_leave_is_never_exported_and_says_why(why: str) -> None:
+    bundle = replace(BUNDLE, facts={**BUNDLE.facts, **UNFIT[why]})
+    with pytest.raises(BoundaryViolation) as refused:
+        bundle.require_exportable()
+    assert str(refused.value) == f"bundle {'ab' * 6}: expected a release fit to leave, got {why}"
+
+
+K_ANONYMITY = {**NOT_DP, "promise": "k-anonymity", "model": "kjig", "releasable": "yes"}
+
+
+def test_a_syntactic_release_leaves_where_it_is_allowed() -> None:
+    allowed = replace(BUNDLE, facts={**BUNDLE.facts, **K_ANONYMITY, "allow_not_dp": "yes"})
+    allowed.require_exportable()
+    assert allowed.model == "kjig", "nobody published it with another ε"
+    assert allowed.caveat == "not differentially private: it reads records"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"allow_not_dp": "no"},
+        {"allow_not_dp": "yes", "releasable": "no"},
+        {"allow_not_dp": "yes", "kind": "dp", "composed": "2", "epsilon": "1"},
+    ],
+)
+def test_a_syntactic_release_that_is_not_allowed_stays(change: dict) -> None:
+    with pytest.raises(BoundaryViolation):
+        replace(BUNDLE, facts={**BUNDLE.facts, **K_ANONYMITY, **change}).require_exportable()
+
+
+def test_a_permission_by_name_lets_no_other_release_leave() -> None:
+    facts = {**BUNDLE.facts, **NOT_DP, "releasable": "yes", "allow_not_dp": "yes"}
+    with pytest.raises(BoundaryViolation):
+        replace(BUNDLE, facts=facts).require_exportable()
+
+
+@pytest.mark.parametrize("facts", [NOT_DP, COMPOSED])
+def test_a_fitness_by_mistake_lets_no_other_epsilon_leave(facts: dict) -> None:
+    bundle = replace(BUNDLE, facts={**BUNDLE.facts, **facts, "releasable": "yes"})
+    with pytest.raises(BoundaryViolation):
+        bundle.require_exportable()
+
+
+def test_a_private_release_may_leave() -> None:
+    assert (BUNDLE.kind, BUNDLE.caveat, BUNDLE.spent_text) == ("dp", "", "0.5")
+    BUNDLE.require_exportable()
+
+
+def test_where_no_epsilon_holds_none_is_written() -> None:
+    bundle = replace(BUNDLE, facts={**BUNDLE.facts, **NOT_DP})
+    assert (bundle.is_dp, bundle.spent_text) == (False, "none")
+    assert Bundle.from_json(bundle.to_json(), bundle.tables).caveat.startswith("not different")
+
+
+TAMPERED = {
+    "another value": with_changed("centres", "x", np.array([0.5, -1.5])),
+    "another count": with_changed("marginals", "count", np.array([1, -2, 2**62 + 1])),
+    "another text": with_changed("marginals", "level", np.array(["a", "be", ""])),
+    "texts cut elsewhere": with_changed("marginals", "level", np.array(["ab", "é", ""])),
+    "another order": with_changed("centres", "x", np.array([-1.25, 0.5])),
+    "another type": with_changed("marginals", "count", np.array([1.0, -2.0, 2.0**62])),
+    "one row more": with_changed("centres", "x", np.array([0.5, -1.25, 0.0])),
+    "one column more": with_changed("centres", "z", np.array([0.5, -1.25])),
+    "one table less": {name: BUNDLE.tables[name] for name in ("centres", "marginals")},
+    "one table more": {**BUNDLE.tables, "more": {}},
+    "columns renamed": {**BUNDLE.tables, "nothing": {"y": np.array([], dtype=float)}},
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_tables_that_were_changed_are_damage(name: str) -> None:
+    with pytest.raises(Damaged, match="expected its own tables"):
+        Bundle.from_json(BUNDLE.to_json(), TAMPERED[name])
+
+
+FIELDS = ["key", "facts", "spends", "quality", "tables", "transcript"]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_json_without_one_of_its_fields_is_damage(field: str) -> None:
+    stored = json.loads(BUNDLE.to_json())
+    del stored[field]
+    with pytest.raises(Damaged):
+        Bundle.from_json(json.dumps(stored), BUNDLE.tables)
+
+
+BROKEN = {
+    "no object": "[]",
+    "nothing": "",
+    "nested": "[" * 100_000,
+    "half": BUNDLE.to_json()[:-20],
+    "epsilon of nothing": BUNDLE.to_json().replace('"1/3"', '"1/0"'),
+    "epsilon in words": BUNDLE.to_json().replace('"1/3"', '"third"'),
+    "spends in words": json.dumps({**json.loads(BUNDLE.to_json()), "spends": ["all"]}),
+    "quality as a list": json.dumps({**json.loads(BUNDLE.to_json()), "quality": [1]}),
+    "a field more": BUNDLE.to_json().replace('"sensitivity"', '"more": 1, "sensitivity"'),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_json_that_is_no_bundle_is_damage(name: str) -> None:
+    with pytest.raises(Damaged):
+        Bundle.from_json(BROKEN[name], BUNDLE.tables)
+
+
+columns = st.one_of(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4).map(lambda v: np.array(v, np.int64)),
+    st.lists(st.floats(), max_size=4).map(lambda v: np.array(v, np.float64)),
+    st.lists(st.text("ab", max_size=3), max_size=4).map(lambda v: np.array(v, np.str_)),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(one=columns, other=columns)
+def test_two_tables_have_one_digest_only_if_they_are_the_same(
+    one: np.ndarray, other: np.ndarray
+) -> None:
+    same = one.dtype.kind == other.dtype.kind and (
+        one.tolist() == other.tolist()
+        if one.dtype.kind == "U"
+        else one.tobytes() == other.tobytes()
+    )
+    assert (table_digest({"c": one}) == table_digest({"c": other})) is same

@@ -1,0 +1,228 @@
+"""Which classes are published, what is claimed of them, and what their rates say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import ceil, log
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.results.bit_classes import BitClasses, declared_bits, margin_of_sum
+from dp_pipeline.results.class_table import ClassPromise, ClassTable
+from dp_pipeline.results.clusters import Tables
+from dp_pipeline_tests.models.discrete import domain_of
+from dp_pipeline_tests.results.test_laplace_sum import convolved
+
+BETA = Fraction(1, 20)
+DOMAIN = domain_of([2, 2, 3])
+CLASSES = BitClasses(declared_bits(DOMAIN, ("x1", "x2")), DOMAIN)
+PROMISE = ClassPromise(5, 1, BETA, 2, CLASSES.size, Fraction(1))
+
+
+def table_of(noisy: list[list[int]], promise: ClassPromise = PROMISE) -> ClassTable:
+    return ClassTable.of_noisy("x0", CLASSES, np.array(noisy), promise)
+
+
+NOISY = [[3, 4], [20, 7], [-2, 9], [8, 0], [30, -9], [4, 3]]
+
+
+# The second claim.
+
+
+def chance_of(rows: int, least: int, promise: ClassPromise) -> float:
+    """P(a class of so many rows is published), by summing the products of all noises."""
+    total, zero = convolved(promise.labels, promise.scale)
+    return float(total[zero + least - rows :].sum())
+
+
+def promises() -> list[ClassPromise]:
+    return [
+        ClassPromise(k, rows, beta, labels, 256, scale)
+        for k in (1, 5, 20)
+        for rows in (1, 3)
+        for beta in (BETA, Fraction(1, 3))
+        for labels in (2, 10)
+        for scale in (Fraction(1, 3), Fraction(7, 2), Fraction(40))
+    ]
+
+
+def check_second_claim(least_size: Callable[[ClassPromise], int]) -> None:
+    """Fewer than K persons, of as many rows as they may have, are published with at most β."""
+    for promise in promises():
+        most_rows = (promise.k - 1) * promise.rows
+        assert chance_of(most_rows, least_size(promise), promise) <= promise.beta
+
+
+def test_a_small_class_is_published_with_at_most_beta() -> None:
+    check_second_claim(lambda promise: promise.least_size)
+
+
+def test_no_smaller_size_would_keep_the_claim() -> None:
+    tight = 0
+    for promise in promises():
+        chance = chance_of((promise.k - 1) * promise.rows, promise.least_size - 1, promise)
+        assert chance > promise.beta or promise.margin == 0
+        tight += chance > promise.beta
+    assert tight > len(promises()) / 2
+
+
+WRONG_SIZES: dict[str, Callable[[ClassPromise], int]] = {
+    "b·ln(1/β) as if there was one count": lambda one: (
+        (one.k - 1) * one.rows + 1 + ceil(one.scale * log(1 / one.beta))
+    ),
+    "twice b·ln(1/β)": lambda one: (
+        (one.k - 1) * one.rows + 1 + ceil(2 * one.scale * log(1 / one.beta))
+    ),
+    "one row less": lambda one: one.least_size - 1,
+    "K ignored": lambda one: 1 + one.margin,
+    "no margin": lambda one: (one.k - 1) * one.rows + 1,
+    "K rows of persons with several": lambda one: one.k + one.margin,
+    "the margin of one count": lambda one: (
+        (one.k - 1) * one.rows + 1 + margin_of_sum(1, one.scale, most=one.beta)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SIZES)
+def test_a_size_that_breaks_the_claim_is_caught(name: str) -> None:
+    with pytest.raises(AssertionError):
+        check_second_claim(WRONG_SIZES[name])
+
+
+def test_small_classes_are_published_as_often_as_claimed() -> None:
+    # 20,000 tables of six classes of four rows. The mean is within 5 standard errors of its
+    # expectation but with probability 6e-7.
+    draws, exact = 20_000, np.tile([4, 0], (6, 1))
+    noise = SeededNoise(11).discrete_laplace(np.zeros((draws, 6, 2), np.int64), Fraction(3))
+    promise = ClassPromise(5, 1, BETA, 2, 6, Fraction(3))
+    small = ((exact + noise).sum(axis=2) >= promise.least_size).sum(axis=1)
+    expected = 6 * chance_of(4, promise.least_size, promise)
+    assert abs(small.mean() - expected) < 5 * small.std() / draws**0.5
+    assert expected <= promise.most_small == Fraction(6, 20)
+    sample = [table_of((exact + one).tolist(), promise) for one in noise[:50]]
+    assert [len(one.published) for one in sample] == small[:50].tolist()
+
+
+def test_the_claims_say_what_holds_and_what_does_not() -> None:
+    claims = PROMISE.claims()
+    assert claims["promised"].tolist() == ["yes", "yes", "yes", "no"]
+    assert "probability of at most 0.05" in claims["claim"][1]
+    assert "At most 0.3 classes of fewer than 5 rows" in claims["claim"][2]
+    assert claims["claim"][3] == "No class in these tables has fewer than 5 rows."
+    of_persons = ClassPromise(5, 3, BETA, 2, 6, Fraction(3))
+    assert "fewer than 5 persons" in of_persons.claims()["claim"][1]
+    assert of_persons.least_size == 4 * 3 + 1 + of_persons.margin
+    # Under replace_one neighbours differ by two rows where every person has one.
+    assert of_persons.numbers()["rows that neighbours differ by"].tolist() == [3]
+
+
+# What is published.
+
+
+def test_classes_of_the_least_size_are_published() -> None:
+    assert PROMISE.least_size == 8
+    table = table_of(NOISY)
+    assert table.published.tolist() == [1, 3, 4]
+    assert table.counts.tolist() == [[20, 7], [8, 0], [30, -9]]
+    assert table.total.tolist() == [58, -2]
+    assert table.places.tolist() == [3, 0, 3, 1, 2, 3]
+
+
+def test_no_table_holds_a_count_of_a_class_that_is_withheld() -> None:
+    tables = table_of(NOISY).tables()
+    assert tables["classes"]["class"].tolist() == [1, 3, 4]
+    assert tables["classes"]["rows"].tolist() == [27, 8, 21]
+    assert set(tables["counts"]["class"].tolist()) == {1, 3, 4}
+    check_nothing_is_told_of_withheld_classes(NOISY, tables_of)
+
+
+def tables_of(noisy: list[list[int]]) -> Tables:
+    return table_of(noisy).tables()
+
+
+def check_nothing_is_told_of_withheld_classes(
+    noisy: list[list[int]], tables_of: Callable[[list[list[int]]], Tables]
+) -> None:
+    """Other counts under the threshold: the same tables, and the same rates."""
+    withheld = [at for at, counts in enumerate(noisy) if sum(counts) < PROMISE.least_size]
+    assert withheld
+    for counts in ([0, 0], [7, 0], [-40, 3]):
+        other = [counts if at in withheld else kept for at, kept in enumerate(noisy)]
+        assert table_of(other).rates.tolist() == table_of(noisy).rates.tolist()
+        assert {name: _values(one) for name, one in tables_of(other).items()} == {
+            name: _values(one) for name, one in tables_of(noisy).items()
+        }
+
+
+ONE_WITHHELD = [[9, 4], [20, 7], [5, 2], [8, 9], [30, -9], [14, 3]]
+"""All but the third class reach the least size of 8."""
+
+
+def test_no_count_of_a_withheld_class_is_left_by_subtraction() -> None:
+    assert table_of(ONE_WITHHELD).published.tolist() == [0, 1, 3, 4, 5]
+    check_nothing_is_told_of_withheld_classes(ONE_WITHHELD, tables_of)
+
+
+def test_a_total_of_all_classes_is_caught() -> None:
+    def with_total(noisy: list[list[int]]) -> Tables:
+        return tables_of(noisy) | {"total": {"rows": np.sum(noisy, axis=0)}}
+
+    with pytest.raises(AssertionError):
+        check_nothing_is_told_of_withheld_classes(ONE_WITHHELD, with_total)
+
+
+def test_the_tables_say_what_a_class_answers() -> None:
+    tables = table_of(NOISY).tables()
+    assert tables["bits"]["bit"].tolist() == ["x1=1", "x2=0", "x2=1", "x2=2"]
+    assert tables["bit_levels"]["level"].tolist() == ["1", "0", "1", "2"]
+    answers = np.stack(
+        [tables["classes"][f"{at} {bit}"] for at, bit in enumerate(tables["bits"]["bit"])]
+    )
+    assert answers.T.tolist() == CLASSES.answers[[1, 3, 4]].tolist()
+    assert tables["total"]["level"].tolist() == ["0", "1"]
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.lists(st.integers(-20, 40), min_size=12, max_size=12))
+def test_a_release_is_read_back_from_its_tables(values: list[int]) -> None:
+    table = table_of(np.reshape(values, (6, 2)).tolist())
+    again = ClassTable.from_tables(table.tables(), DOMAIN)
+    assert (again.label, again.classes, again.promise) == ("x0", CLASSES, PROMISE)
+    assert {name: _values(one) for name, one in again.tables().items()} == {
+        name: _values(one) for name, one in table.tables().items()
+    }
+
+
+# Rates.
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.lists(st.integers(-20, 40), min_size=12, max_size=12))
+def test_rates_are_shares_whatever_the_noise(values: list[int]) -> None:
+    rates = table_of(np.reshape(values, (6, 2)).tolist()).rates
+    assert (rates >= 0).all()
+    assert np.allclose(rates.sum(axis=1), 1)
+
+
+def test_a_rate_is_of_the_class_and_one_row_of_all() -> None:
+    # Of the second level there are −2 in all, by noise.
+    rates, overall = table_of(NOISY).rates, np.array([1, 0])
+    assert rates[0] == pytest.approx((np.array([20, 7]) + overall) / 28)
+    assert rates[2] == pytest.approx((np.array([30, 0]) + overall) / 31)
+    assert rates[3] == pytest.approx(overall)
+    places = table_of(NOISY).places_of({"x1": np.array([0, 1]), "x2": np.array([1, 0])})
+    assert places.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("small", [[-1, -2], [7, 0]])
+def test_where_no_class_is_published_every_level_is_as_likely(small: list[int]) -> None:
+    assert table_of([small] * 6).rates.tolist() == [[0.5, 0.5]]
+
+
+def _values(table: dict[str, np.ndarray]) -> dict[str, list[object]]:
+    return {name: values.tolist() for name, values in table.items()}

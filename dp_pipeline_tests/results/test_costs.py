@@ -1,0 +1,81 @@
+"""What charges cost a population, and how a bundle remembers it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.amounts import PURE, Currency
+from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Accountant, Spend, rho_costs
+from dp_pipeline.results.bundle import EARLIER_EVALUATION, Bundle
+from dp_pipeline.results.measurement import NoisyNumber
+
+RHO = Currency(Fraction(1, 10**9))
+TENTH = Fraction(1, 10)
+
+shares = st.lists(st.fractions(min_value=Fraction(1, 1000), max_value=2), min_size=1, max_size=6)
+exactly = settings(derandomize=True, deadline=None, max_examples=50)
+
+
+def pure(epsilon: Fraction) -> Spend:
+    return Spend("cells", LAPLACE, epsilon, 1, 1 / epsilon)
+
+
+def gaussian(rho: Fraction) -> Spend:
+    return Spend("cells", GAUSSIAN, rho, 1, 1 / (2 * rho), "zcdp")
+
+
+def bundle(*spends: Spend, evaluation: str = "none", **facts: str) -> Bundle:
+    quality = {} if evaluation == "none" else {"nicv": NoisyNumber(1.0, 1.0, "rows")}
+    told = {"kind": "dp", "releasable": "yes", "evaluation": evaluation, **facts}
+    return Bundle("k", told, spends, quality, {"t": {"a": np.zeros(1)}}, "chain")
+
+
+@exactly
+@given(shares)
+def test_shares_of_a_pure_budget_are_half_its_square(
+    epsilons: list[Fraction],
+) -> None:
+    costs = rho_costs([pure(one) for one in epsilons], budget=PURE)
+    assert sum(costs) == sum(epsilons) ** 2 / 2
+
+
+@exactly
+@given(shares, shares)
+def test_costs_in_rho_are_what_the_accountant_charged(
+    epsilons: list[Fraction], rhos: list[Fraction]
+) -> None:
+    spends = [*map(pure, epsilons), *map(gaussian, rhos)]
+    accountant = Accountant(Fraction(10**6), RHO)
+    accountant.charge(*spends)
+    assert sum(rho_costs(spends, budget=RHO)) == accountant.spent
+
+
+@pytest.mark.parametrize("currency", ["pure", "zcdp"])
+def test_a_bundle_in_rho_knows_which_charges_bought_its_quality(currency: str) -> None:
+    own = (pure(TENTH), gaussian(TENTH)) if currency == "zcdp" else (pure(TENTH), pure(TENTH))
+    found = bundle(
+        *own, pure(TENTH), pure(2 * TENTH), evaluation="0.3", delta="1e-9", currency=currency
+    )
+    squares = Fraction(1, 200) + TENTH if currency == "zcdp" else (2 * TENTH) ** 2 / 2
+    assert found.spent == squares + (3 * TENTH) ** 2 / 2
+    assert len(found.costs) == len(found.spends)
+    text = found.to_json()
+    assert Bundle.from_json(text, found.tables).to_json() == text
+    assert Bundle.from_json(text, found.tables).spends == found.spends
+
+
+def test_the_epsilon_that_holds_is_pure_where_every_charge_was() -> None:
+    facts = {"delta": "1e-9", "currency": "pure", EARLIER_EVALUATION: "0.3"}
+    found = bundle(pure(TENTH), **facts)
+    assert (found.epsilon, found.spent) == (Fraction("0.4"), Fraction("0.005"))
+    assert found.charged == Fraction("0.005") + Fraction("0.045")
+    assert found.spent_text == "0.4 (ρ=0.05)"
+    mixed = replace(found, spends=(gaussian(TENTH),), facts={**found.facts, "currency": "zcdp"})
+    assert mixed.epsilon == RHO.epsilon_of(TENTH + Fraction("0.045"))
+    assert mixed.spent_text == RHO.text(TENTH + Fraction("0.045"))

@@ -1,0 +1,106 @@
+"""Levels put together: neighbours in code order, none left out, and back again by their shares."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.gate.checks import require_groupings
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline_tests.populations import TOWN
+
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
+shares = st.lists(st.floats(0, 1), min_size=1, max_size=12)
+least = st.sampled_from([0.0, 0.02, 0.3, 1.0, 5.0])
+
+
+def colours(*groups: int) -> Grouping:
+    """Groups of the three colours of the town."""
+    return Grouping(groups)
+
+
+@fuzz
+@given(levels=shares, least=least)
+def test_every_level_has_a_group_numbered_in_order(levels: list[float], least: float) -> None:
+    grouping = Grouping.by_share(np.array(levels), least=least)
+    assert len(grouping.groups) == len(levels)
+    assert grouping.groups[0] == 0
+    assert set(np.diff(grouping.groups).tolist()) <= {0, 1}
+    assert grouping.size == len(set(grouping.groups))
+    assert grouping.labels.tolist() == list(grouping.groups)
+
+
+@fuzz
+@given(levels=shares, least=least)
+def test_a_level_with_the_share_is_alone(levels: list[float], least: float) -> None:
+    grouping = Grouping.by_share(np.array(levels), least=least)
+    for group in range(grouping.size):
+        inside = [level for level, at in zip(levels, grouping.groups, strict=True) if at == group]
+        assert len(inside) == 1 or max(inside) < least
+        assert len(inside) == 1 or sum(inside[:-1]) < least
+
+
+@fuzz
+@given(levels=shares, least=least)
+def test_neighbouring_groups_of_rare_levels_have_the_share(
+    levels: list[float], least: float
+) -> None:
+    grouping = Grouping.by_share(np.array(levels), least=least)
+    sums = grouping.summed(np.array(levels))
+    for group in range(grouping.size - 1):
+        after = levels[grouping.groups.index(group + 1)]
+        assert sums[group] >= least * (1 - 1e-12) or after >= least
+
+
+def test_the_gate_takes_the_groups_of_any_shares() -> None:
+    domain = Domain(TOWN.attributes)
+    for at in range(20):
+        drawn = np.random.default_rng(at).dirichlet([0.3] * 3)
+        require_groupings(domain, {"colour": Grouping.by_share(drawn, least=0.2)})
+
+
+def test_sums_over_groups_keep_the_total() -> None:
+    assert colours(0, 1, 1).summed(np.array([5, -2, 4])).tolist() == [5, 2]
+    assert colours(0, 0, 0).summed(np.array([0.5, 0.25, 0.25])).tolist() == [1.0]
+
+
+def test_an_attribute_of_groups_keeps_its_name_and_source() -> None:
+    coarse = colours(0, 1, 1).of(TOWN["colour"])
+    assert (coarse.name, coarse.column, coarse.size) == ("colour", "colour", 2)
+    assert not coarse.is_numeric
+    assert not Grouping((0, 0, 1)).of(TOWN["y"]).is_numeric
+
+
+@fuzz
+@given(
+    steps=st.lists(st.integers(0, 1), min_size=3, max_size=3),
+    drawn=st.lists(st.floats(0, 1), min_size=4, max_size=4),
+    rows=st.lists(st.integers(0, 3), max_size=20),
+)
+def test_a_level_drawn_for_a_group_is_one_of_its_own(
+    steps: list[int], drawn: list[float], rows: list[int]
+) -> None:
+    grouping = Grouping((0, *np.cumsum(steps).tolist()))
+    codes = np.array([row % grouping.size for row in rows], dtype=np.int64)
+    levels = grouping.expanded(codes, np.array(drawn), np.random.default_rng(1))
+    assert levels.dtype == np.int8
+    assert grouping.labels[levels].tolist() == codes.tolist()
+
+
+def test_levels_inside_a_group_have_their_shares() -> None:
+    grouping = Grouping((0, 1, 1, 2, 2))
+    codes = np.repeat([0, 1, 2], 1000)
+    levels = grouping.expanded(
+        codes, np.array([0.9, 0.075, 0.025, 0.0, 0.0]), np.random.default_rng(1)
+    )
+    # Every number of rows is its expectation, rounded.
+    assert np.bincount(levels).tolist() == pytest.approx([1000, 750, 250, 500, 500], abs=1)
+
+
+def test_every_level_alone_comes_back_as_it_was() -> None:
+    codes = np.array([2, 0, 1, 1, 0])
+    levels = colours(0, 1, 2).expanded(codes, np.full(3, 1 / 3), np.random.default_rng(1))
+    assert levels.tolist() == codes.tolist()

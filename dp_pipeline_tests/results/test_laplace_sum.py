@@ -1,0 +1,81 @@
+"""The tail of a sum of discrete Laplace numbers equals its convolution, and its margin is tight."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from math import ceil
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.results.bit_classes import margin_of_sum, tail_of_sum
+
+SCALES = [Fraction(1, 2), Fraction(1), Fraction(7, 3), Fraction(10)]
+TERMS = [1, 2, 3, 10, 30]
+BETA = Fraction(1, 20)
+
+
+@cache
+def convolved(terms: int, scale: Fraction) -> tuple[np.ndarray, int]:
+    """Probabilities of the sum, by summing products, and the place of 0; what is cut off has
+    probability below 1e-20.
+    """
+    end = ceil(50 * scale) + 10
+    q = np.exp(-1 / float(scale))
+    one = (1 - q) / (1 + q) * q ** np.abs(np.arange(-end, end + 1))
+    total = np.array([1.0])
+    for _ in range(terms):
+        total = np.convolve(total, one)
+    return total, terms * end
+
+
+@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+def test_the_tail_is_that_of_the_convolution(terms: int, scale: Fraction) -> None:
+    probabilities, zero = convolved(terms, scale)
+    for above in (0, 1, 2, 5, 17, 60):
+        expected = probabilities[zero + above + 1 :].sum()
+        assert tail_of_sum(terms, scale, above) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+@pytest.mark.parametrize("beta", [Fraction(1, 2), BETA, Fraction(1, 1000)], ids=str)
+def test_the_margin_is_the_smallest_that_is_allowed(
+    terms: int, scale: Fraction, beta: Fraction
+) -> None:
+    probabilities, zero = convolved(terms, scale)
+    tails = probabilities[zero:][::-1].cumsum()[::-1]
+    margin = margin_of_sum(terms, scale, most=beta)
+    assert tails[margin + 1] <= beta
+    assert margin == 0 or tails[margin] > beta
+
+
+@pytest.mark.parametrize(("terms", "scale"), [(2, Fraction(3)), (10, Fraction(7, 3))])
+def test_noise_of_our_own_passes_the_margin_as_often_as_it_may(terms: int, scale: Fraction) -> None:
+    # 400,000 sums; the share is within 5 standard errors of its probability in both cases but with
+    # probability 1.2e-6. With a margin of one less it would be further off by 9 or more.
+    draws = 400_000
+    sums = SeededNoise(5).discrete_laplace(np.zeros((draws, terms), np.int64), scale).sum(axis=1)
+    margin = margin_of_sum(terms, scale, most=BETA)
+    for above in (margin, margin - 1):
+        expected = tail_of_sum(terms, scale, above)
+        share = np.mean(sums > above)
+        assert abs(share - expected) < 5 * (expected * (1 - expected) / draws) ** 0.5
+    assert tail_of_sum(terms, scale, margin) <= BETA < tail_of_sum(terms, scale, margin - 1)
+
+
+@pytest.mark.parametrize(
+    ("terms", "scale", "margin"),
+    [
+        (1, Fraction(1, 10**6), 0),
+        (256, Fraction(1, 10**6), 0),
+        # About 1.645 standard deviations of a normal number; about b·ln 10 of a Laplace one.
+        (256, Fraction(3), 111),
+        (1, Fraction(10**9), 2_302_585_093),
+    ],
+)
+def test_no_scale_is_too_small_or_too_large(terms: int, scale: Fraction, margin: int) -> None:
+    assert margin_of_sum(terms, scale, most=BETA) == pytest.approx(margin, abs=1, rel=1e-8)

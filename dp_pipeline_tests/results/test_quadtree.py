@@ -1,0 +1,119 @@
+"""Nodes of a tree over the box: where they are, what lies below them, which overlap."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.results.trees import Nodes
+from dp_pipeline_tests.results.trees import grown_trees
+
+DEPTH = 4
+fuzz = settings(derandomize=True, deadline=None, max_examples=60)
+
+
+def nodes_of(*pairs: tuple[int, int]) -> Nodes:
+    """Nodes of these (height, cell)."""
+    array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return Nodes(array[:, 0], array[:, 1])
+
+
+@st.composite
+def any_nodes(draw: st.DrawFn, most: int = 6) -> tuple[int, Nodes]:
+    """Dimensions, and nodes of several heights that may overlap."""
+    dimensions = draw(st.integers(1, 3))
+    heights = draw(st.lists(st.integers(0, DEPTH), max_size=most))
+    cells = [draw(st.integers(0, (1 << height * dimensions) - 1)) for height in heights]
+    return dimensions, nodes_of(*zip(heights, cells, strict=True))
+
+
+def finest_cells(nodes: Nodes, dimensions: int, depth: int = DEPTH) -> list[set[tuple[int, ...]]]:
+    """For each node the cells of height ``depth`` in it, by a loop."""
+    result = []
+    for height, position in zip(nodes.heights, nodes.positions(dimensions), strict=True):
+        width = 1 << (depth - int(height))
+        axes = [range(int(p) * width, (int(p) + 1) * width) for p in position]
+        result.append(set(itertools.product(*axes)))
+    return result
+
+
+def overlap(sets: list[set[tuple[int, ...]]]) -> bool:
+    return any(a & b for a, b in itertools.combinations(sets, 2))
+
+
+@fuzz
+@given(case=any_nodes())
+def test_a_position_is_the_unravelled_cell(case: tuple[int, Nodes]) -> None:
+    dimensions, nodes = case
+    for height, cell, position in zip(
+        nodes.heights, nodes.cells, nodes.positions(dimensions), strict=True
+    ):
+        assert tuple(position) == np.unravel_index(cell, (1 << height,) * dimensions)
+
+
+@fuzz
+@given(case=any_nodes())
+def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]) -> None:
+    dimensions, nodes = case
+    children = nodes.children(dimensions)
+    many = 1 << dimensions
+    assert children.heights.tolist() == [h + 1 for h in nodes.heights for _ in range(many)]
+    parts = finest_cells(children, dimensions, DEPTH + 1)
+    for at, whole in enumerate(finest_cells(nodes, dimensions, DEPTH + 1)):
+        family = parts[at * many : (at + 1) * many]
+        assert not overlap(family)
+        assert set().union(*family) == whole
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_child_j_is_in_the_half_that_its_bits_say(dimensions: int) -> None:
+    positions = Nodes.root().children(dimensions).positions(dimensions)
+    assert positions.tolist() == [
+        [j >> t & 1 for t in range(dimensions)] for j in range(1 << dimensions)
+    ]
+
+
+@fuzz
+@given(case=any_nodes() | grown_trees())
+def test_disjointness_is_what_brute_force_says(case: tuple[int, Nodes]) -> None:
+    dimensions, nodes = case
+    expected = not overlap(finest_cells(nodes, dimensions))
+    assert nodes.are_disjoint(dimensions, DEPTH) is expected
+
+
+@fuzz
+@given(case=grown_trees())
+def test_the_leaves_of_any_tree_are_disjoint_and_cover_the_box(case: tuple[int, Nodes]) -> None:
+    dimensions, leaves = case
+    assert leaves.are_disjoint(dimensions, DEPTH)
+    cells = set().union(*finest_cells(leaves, dimensions))
+    assert len(cells) == 1 << DEPTH * dimensions
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        nodes_of((3, 0)),
+        nodes_of((-1, 0)),
+        nodes_of((1, 4)),
+        nodes_of((0, 1)),
+        nodes_of((2, 16)),
+        nodes_of((1, -1)),
+        nodes_of((1, 1), (2, 99)),
+        nodes_of((0, 0), (2, 5)),
+        nodes_of((2, 5), (2, 5)),
+    ],
+)
+def test_nodes_that_overlap_or_do_not_exist_are_not_disjoint(nodes: Nodes) -> None:
+    assert nodes.are_disjoint(2, 2) is False
+
+
+def test_no_nodes_at_all_are_disjoint_and_have_no_children() -> None:
+    nothing = Nodes.root().where(np.array([False]))
+    assert nothing.are_disjoint(2, 3)
+    assert len(nothing.children(2)) == 0
+    assert nothing.positions(2).shape == (0, 2)

@@ -1,0 +1,142 @@
+"""Boxes with noisy weights: those of a tree, of a grid, and their parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.encoding import Coordinate
+from dp_pipeline.results.clusters import Synopsis
+from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
+from dp_pipeline_tests.results.trees import grown_trees
+
+fuzz = settings(derandomize=True, deadline=None, max_examples=60)
+BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0), Coordinate(10.0, 20.0))
+NAMES = ("x", "y", "z")
+weights_of_boxes = st.lists(st.integers(-3, 9).map(float), min_size=8, max_size=8)
+
+
+def eighths(weights: list[float]) -> Synopsis:
+    """The box halved on three axes."""
+    return Synopsis.of_grid(np.reshape(weights, (2, 2, 2)), NAMES, BOX)
+
+
+def volume(synopsis: Synopsis) -> float:
+    return float((synopsis.upper - synopsis.lower).prod(axis=1).sum())
+
+
+@fuzz
+@given(case=grown_trees())
+def test_the_boxes_of_leaves_tile_the_declared_box(case: tuple[int, Nodes]) -> None:
+    dimensions, leaves = case
+    box = BOX[:dimensions]
+    synopsis = Synopsis.of_nodes(leaves, np.ones(len(leaves)), ("x", "y", "z")[:dimensions], box)
+    volumes = (synopsis.upper - synopsis.lower).prod(axis=1)
+    assert np.isclose(volumes.sum(), np.prod([one.upper - one.lower for one in box]))
+    assert synopsis.lower.min(axis=0).tolist() == [one.lower for one in box]
+    assert synopsis.upper.max(axis=0).tolist() == [one.upper for one in box]
+
+
+def test_the_boxes_of_a_grid_are_those_of_its_cells() -> None:
+    synopsis = Synopsis.of_grid(np.array([[1, 2], [3, -4]]), ("x", "y"), BOX[:2])
+    assert synopsis.lower.tolist() == [[0, -1], [0, 0], [4, -1], [4, 0]]
+    assert synopsis.upper.tolist() == [[4, 0], [4, 1], [8, 0], [8, 1]]
+    assert synopsis.weights.tolist() == [1, 2, 3, -4]
+    assert synopsis.middles.tolist() == [[2, -0.5], [2, 0.5], [6, -0.5], [6, 0.5]]
+
+
+def test_a_grid_and_a_tree_of_equal_cells_are_the_same() -> None:
+    level = Nodes.root().children(2).children(2)
+    order = np.argsort(level.cells)
+    of_tree = Synopsis.of_nodes(
+        Nodes(level.heights[order], level.cells[order]), np.arange(16.0), ("x", "y"), BOX[:2]
+    )
+    of_grid = Synopsis.of_grid(np.arange(16).reshape(4, 4), ("x", "y"), BOX[:2])
+    for name, values in of_grid.table().items():
+        assert (of_tree.table()[name] == values).all()
+
+
+def test_a_synopsis_is_a_table_of_bounds_and_weights() -> None:
+    table = Synopsis.of_grid(np.array([5]), ("x",), BOX[:1]).table()
+    assert {name: values.tolist() for name, values in table.items()} == {
+        "x_lower": [0.0],
+        "x_upper": [8.0],
+        "weight": [5.0],
+    }
+
+
+# Finer boxes.
+
+
+@fuzz
+@given(weights=weights_of_boxes, enough=st.integers(0, 5000), most=st.integers(1, 5))
+def test_parts_have_the_weight_and_the_place_of_their_boxes(
+    weights: list[float], enough: int, most: int
+) -> None:
+    whole = eighths(weights)
+    cut = whole.weights > 0
+    parts = whole.refined(enough=enough, most=most)
+    if len(parts.weights) == 8:
+        assert parts is whole or not cut.any()
+        return
+    assert parts.weights[: (~cut).sum()].tolist() == whole.weights[~cut].tolist()
+    cuts, rest = divmod(len(parts.weights) - (~cut).sum(), cut.sum())
+    assert rest == 0
+    for at, box in enumerate(np.flatnonzero(cut)):
+        family = slice((~cut).sum() + at * cuts, (~cut).sum() + (at + 1) * cuts)
+        assert parts.weights[family] == pytest.approx(np.full(cuts, whole.weights[box] / cuts))
+        assert (parts.lower[family].min(axis=0) == whole.lower[box]).all()
+        assert parts.upper[family].max(axis=0) == pytest.approx(whole.upper[box])
+        assert len(np.unique(parts.lower[family], axis=0)) == cuts
+    assert parts.weights.sum() == pytest.approx(whole.weights.sum())
+    assert volume(parts) == pytest.approx(8 * 2 * 10)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "enough", "parts"),
+    [
+        # One box in three dimensions: ⌊3000^(1/3)⌋ = 14 parts an axis, but no more than 4.
+        (1, 3000, 64),
+        # ⌊(3000/8)^(1/3)⌋ = 7, no more than 4; 27 = 3³ exactly; 26 is too few for that.
+        (8, 3000, 512),
+        (8, 8 * 27, 8 * 27),
+        (8, 8 * 27 - 1, 8 * 8),
+        (8, 8 * 8 - 1, 8),
+        (8, 0, 8),
+    ],
+)
+def test_few_boxes_are_cut_and_many_are_not(boxes: int, enough: int, parts: int) -> None:
+    refined = eighths([5.0] * boxes + [0.0] * (8 - boxes)).refined(enough=enough)
+    assert (refined.weights > 0).sum() == parts
+    assert (refined.weights == 0).sum() == 8 - boxes
+
+
+def test_boxes_without_weight_stay_whole() -> None:
+    nobody = eighths([0.0, -1.0] * 4)
+    assert nobody.refined().lower.tolist() == nobody.lower.tolist()
+    assert nobody.refined().weights.tolist() == nobody.weights.tolist()
+
+
+SIDES = st.tuples(st.integers(-99, 99), st.integers(1, 99)).map(
+    lambda one: Coordinate(one[0] / 10, (one[0] + one[1]) / 10)
+)
+
+
+@fuzz
+@given(sides=st.lists(SIDES, min_size=1, max_size=3), cells=st.integers(1, 9))
+def test_no_box_ends_beyond_the_declared_one(sides: list[Coordinate], cells: int) -> None:
+    # Bounds in tenths, which floats do not hold: a lower bound plus a width may be more.
+    box, names = tuple(sides), NAMES[: len(sides)]
+    tree = BitTree.over(names, box)
+    leaves = Prefixes.root().children(4)
+    children = Nodes.root().children(len(box))
+    for synopsis in (
+        Synopsis(names, *tree.boxes(leaves, box), np.ones(16)),
+        Synopsis.of_grid(np.ones((cells,) * len(box)), names, box),
+        Synopsis.of_nodes(children, np.ones(len(children)), names, box),
+    ):
+        for boxes in (synopsis, synopsis.refined()):
+            assert (boxes.upper <= [one.upper for one in box]).all()
+            assert (boxes.lower >= [one.lower for one in box]).all()

@@ -1,0 +1,135 @@
+"""A synthetic table: what its rows say, and the tables that are stored of it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Bins, Coordinate, Levels
+from dp_pipeline.results import synthetic_table
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline_tests.populations import TOWN
+
+NAMES = ("y", "colour", "smokes")
+ROWS = [(0, 2, 1), (2, 0, 0), (1, 1, 0), (2, 0, 1)]
+MEASURED = (
+    NoisyMarginal((), np.array(4), Fraction(2)),
+    NoisyMarginal(("colour", "smokes"), np.array([[1, -1], [1, 0], [0, 3]]), Fraction(8), True),
+)
+CLIQUES = (("y", "colour"), ("colour", "smokes"))
+
+
+def table_of(
+    rows: list[tuple[int, ...]], measured: tuple[NoisyMarginal, ...] = MEASURED, seed: int = 5
+) -> SyntheticTable:
+    codes = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    return SyntheticTable(NAMES, codes, measured, CLIQUES, ((0, 1),), TOWN, seed)
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1)), max_size=9),
+    names=st.permutations(NAMES),
+    many=st.integers(0, 3),
+)
+def test_counts_are_those_of_a_loop_over_the_synthetic_rows(
+    rows: list[tuple[int, ...]], names: list[str], many: int
+) -> None:
+    wanted = tuple(names[:many])
+    expected = np.zeros(TOWN.shape(wanted), dtype=np.int64)
+    for row in rows:
+        expected[tuple(row[NAMES.index(name)] for name in wanted)] += 1
+    table = table_of(rows)
+    counts, shares = table.counts(wanted), table.probabilities(wanted)
+    assert counts.dtype == np.int64
+    assert np.array_equal(counts, expected)
+    assert shares.sum() == pytest.approx(1)
+    assert np.allclose(shares, expected / len(rows) if rows else 1 / max(1, expected.size))
+
+
+def test_columns_have_the_names_and_values_of_the_source() -> None:
+    tables = table_of(ROWS).tables()
+    assert list(tables["synthetic"]) == list(NAMES)
+    assert tables["synthetic"]["colour"].tolist() == ["blue", "red", "green", "red"]
+    assert tables["synthetic"]["smokes"].tolist() == ["yes", "no", "no", "yes"]
+    numbers = tables["synthetic"]["y"]
+    assert TOWN["y"].cells.encode(numbers).tolist() == [0, 2, 1, 2]
+    assert {name: codes.tolist() for name, codes in tables["codes"].items()} == {
+        name: [row[at] for row in ROWS] for at, name in enumerate(NAMES)
+    }
+
+
+def test_marginals_have_one_row_a_level() -> None:
+    marginals = table_of(ROWS).tables()["marginals"]
+    assert marginals["attribute"].tolist() == ["y"] * 3 + ["colour"] * 3 + ["smokes"] * 2
+    assert marginals["level"][3:].tolist() == ["red", "green", "blue", "no", "yes"]
+    assert marginals["probability"].tolist() == [0.25, 0.25, 0.5, 0.5, 0.25, 0.25, 0.5, 0.5]
+
+
+def test_cliques_are_stored_with_their_parent_and_separator() -> None:
+    cliques = table_of(ROWS).tables()["cliques"]
+    assert cliques["attributes"].tolist() == ["y, colour", "colour, smokes"]
+    assert cliques["cells"].tolist() == [9, 6]
+    assert cliques["parent"].tolist() == [-1, 0]
+    assert cliques["separator"].tolist() == ["", "colour"]
+
+
+def test_measured_tables_are_stored_with_their_noise() -> None:
+    tables = table_of(ROWS).tables()
+    assert tables["measured"]["marginal"].tolist() == ["", "colour, smokes"]
+    assert tables["measured"]["cells"].tolist() == [1, 6]
+    deviations = [one.variance**0.5 for one in MEASURED]
+    assert tables["measured"]["deviation"].tolist() == pytest.approx(deviations)
+    assert tables["cells"]["marginal"].tolist() == [""] + ["colour, smokes"] * 6
+    assert tables["cells"]["cell"].tolist() == [0, *range(6)]
+    assert tables["cells"]["noisy_count"].tolist() == [4, 1, -1, 1, 0, 0, 3]
+
+
+def test_large_tables_are_not_stored_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthetic_table, "MOST_CELLS_SHOWN", 6)
+    tables = table_of(ROWS).tables()
+    assert "cells" not in tables
+    assert tables["measured"]["cells"].tolist() == [1, 6]
+
+
+@pytest.mark.parametrize("measured", [MEASURED, ()], ids=["measured", "nothing measured"])
+def test_a_table_of_no_rows_has_columns_of_their_types(
+    measured: tuple[NoisyMarginal, ...],
+) -> None:
+    tables = table_of([], measured).tables()
+    filled = table_of(ROWS, measured).tables()
+    assert set(tables) == set(filled)
+    for name, columns in tables.items():
+        assert {len(values) for values in columns.values()} == {
+            0 if name in ("synthetic", "codes") else len(next(iter(filled[name].values())))
+        }
+        for column, values in columns.items():
+            assert values.dtype.kind == filled[name][column].dtype.kind
+    assert tables["marginals"]["probability"].sum() == pytest.approx(3)
+
+
+def test_the_seed_alone_decides_the_numbers_inside_the_bins() -> None:
+    first, same, other = (table_of(ROWS, seed=seed).tables()["synthetic"] for seed in (5, 5, 6))
+    assert first["y"].tolist() == same["y"].tolist() != other["y"].tolist()
+    assert first["colour"].tolist() == other["colour"].tolist()
+
+
+def test_nullable_and_whole_attributes_come_back() -> None:
+    age = Attribute(
+        "age", "Age", "clip", Coordinate(0.0, 90.0), Bins((0.0, 30.0, 90.0)), whole=True
+    )
+    work = Attribute("work", "Work", "drop", cells=Levels(("paid", "none")), nullable=True)
+    domain = Domain((age, work))
+    codes = np.array([[0, 2], [1, 0]])
+    table = SyntheticTable(("age", "work"), codes, (), (("age",), ("work",)), (), domain, 1)
+    columns = table.tables()["synthetic"]
+    assert list(columns) == ["Age", "Work"]
+    assert columns["Age"].dtype == np.int64
+    assert columns["Work"].tolist() == [None, "paid"]
+    assert table.tables()["marginals"]["level"][-1] == "missing"
