@@ -43,7 +43,7 @@ from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.models.base import Fitted, Model, PrivacyGuarantee, fit
+from dp_pipeline.models.base import FitResult, Model, PrivacyGuarantee, fit
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
@@ -131,7 +131,7 @@ def timed_fit(
     *,
     epsilon: Fraction,
     key: str,
-) -> tuple[Fitted, float]:
+) -> tuple[FitResult, float]:
     """Fit with the noise that ``key`` decides; return the fit and its wall-clock seconds."""
 
     def open_curator(accountant: Accountant) -> Curator:

@@ -27,7 +27,7 @@ from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
-from dp_pipeline.models.base import Coarse, Fitted, Model, PrivacyGuarantee, fit
+from dp_pipeline.models.base import CoarseRelease, FitResult, Model, PrivacyGuarantee, fit
 from dp_pipeline.raw.counters.fold import NobodysRows
 from dp_pipeline.releases.home import find_home
 from dp_pipeline.results.accountant import Accountant, Spend, rho_costs
@@ -46,7 +46,7 @@ class RefinedFit:
     epsilon    what it promised
     """
 
-    coarse: Coarse
+    coarse: CoarseRelease
     answered: Answered
     epsilon: Fraction
 
@@ -101,7 +101,7 @@ class PrivateFit:
         noise: NoiseSource,
         rng: np.random.Generator,
         transcript: Transcript | None = None,
-    ) -> tuple[Fitted, Answered]:
+    ) -> tuple[FitResult, Answered]:
         """Ask through the gate; spends exactly ``amount``, or raises. Gives also the marginals that
         were answered, as they may be refined. ``rng`` is for post-processing.
 
@@ -141,13 +141,13 @@ class PrivateFit:
         return fitted, answered
 
 
-Run = Callable[[Transcript], Fitted]
+Run = Callable[[Transcript], FitResult]
 """Look at the rows of a fit, and write the answers down."""
 
 
 def run_charged(
     of: PrivateFit, run: Run, transcript: Transcript, ledger: Ledger, charge: Charge
-) -> Fitted:
+) -> FitResult:
     """Reserve the charge of a fit, run, settle with the spends.
 
     Raises DeclarationError for a δ that is not its account's, for what cannot be drawn, and for a

@@ -27,7 +27,7 @@ from dp_pipeline.estimators.parameters import (
 from dp_pipeline.estimators.refinement import FinishedFit, drawn
 from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Fitted, Model, guarantee_at, guarantee_of
+from dp_pipeline.models.base import FitResult, Model, guarantee_at, guarantee_of
 from dp_pipeline.results.accountant import Spend
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.synthetic_table import SyntheticTable
@@ -94,7 +94,7 @@ class PrivateEstimator(CountedFits):
             fit = refines.refined_by(fit, self.noise)
         promise = self._promise(fit)
 
-        def run(transcript: Transcript) -> Fitted:
+        def run(transcript: Transcript) -> FitResult:
             nonlocal fit, promise
             # What was refused before has cost nothing, and is no fit.
             promise = self._counted(promise, fit)

@@ -40,7 +40,7 @@ from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Coarse, Fitted
+from dp_pipeline.models.base import CoarseRelease, FitResult
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.release import ROWS
 from dp_pipeline.results.bundle import REFINED_FROM, REFINES, refinement_digest
@@ -82,7 +82,7 @@ class FinishedFit:
     """
 
     fit: PrivateFit
-    fitted: Fitted
+    fitted: FitResult
     began: np.random.Generator
     transcript: Transcript
     draw: Draw | None
@@ -120,7 +120,7 @@ class FinishedFit:
             )
         answers, rng = self.transcript.rewind(), copy.deepcopy(self.began)
         _, answered = self.fit.run(None, noise=OpenDPNoise(), rng=rng, transcript=answers)
-        coarse = Coarse(self.fitted.released, mine.amount)
+        coarse = CoarseRelease(self.fitted.released, mine.amount)
         return replace(fit, refines=RefinedFit(coarse, answered, mine.epsilon))
 
     def _require_refinable(self, fit: PrivateFit) -> None:
@@ -194,7 +194,7 @@ def drawn(
     noise: NoiseSource,
     population: str | None,
     refines: FinishedFit | None,
-) -> tuple[Fitted, Transcript, Draw | None]:
+) -> tuple[FitResult, Transcript, Draw | None]:
     """Run a fit, which its population pays for if there is one, and what is known of its rows.
 
     rows      None where the fit can never be refined: to sort many for a fingerprint that nobody

@@ -66,7 +66,7 @@ class PrivacyGuarantee:
         """Whether the method costs the ε that was asked: only such a release may leave."""
         return not self.reason
 
-    def marked(self, state: str) -> str:
+    def label_state(self, state: str) -> str:
         """A state for a table: with ``not-dp``, or ``composed`` where another ε holds."""
         if self.is_plain:
             return state
@@ -86,7 +86,7 @@ class Model:
     accounts_in_rho   whether it accounts in ρ where a δ is declared
     needs_delta       whether it cannot run without one
     refines           whether it can make a release less noisy for what is added to its ε, by asking
-                      again what was asked then: then it has ``refined``
+                      again what was asked then: then it has ``refine``
     learns            whether it can plan from what an earlier window's release told: then it has
                       the parameters ``plan_from`` and ``smooth``, and ``fit_after``
     uncounted         what it releases in place of noisy counts that those of other windows can be
@@ -142,7 +142,7 @@ class Model:
         """
         raise NotImplementedError
 
-    def refined(
+    def refine(
         self,
         coarse: Released,
         curator: Curator,
@@ -157,7 +157,7 @@ class Model:
         """
         raise NotImplementedError
 
-    def fit_beside(
+    def fit_with_public_rows(
         self,
         public: PublicTable,
         curator: Curator,
@@ -314,12 +314,12 @@ def planning_units(
     return max(1.0, float(noisy.table)) / curator.distance, epsilon * (1 - ROWS_SHARE)
 
 
-Ask = Callable[[Accountant], Curator]
+CuratorFactory = Callable[[Accountant], Curator]
 """The curator of some rows, or of stored answers, that spends from an accountant."""
 
 
 @dataclass(frozen=True)
-class Coarse:
+class CoarseRelease:
     """A release that is refined.
 
     released   what it gave
@@ -331,7 +331,7 @@ class Coarse:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitResult:
     """What one fit gives.
 
     spends   every look at the rows; they add up to what the model claims
@@ -353,33 +353,33 @@ class Fitted:
 def fit(
     model: Model,
     guarantee: PrivacyGuarantee,
-    ask: Ask,
+    open_curator: CuratorFactory,
     *,
     epsilon: Fraction,
     rng: np.random.Generator,
     earlier: Tables | None = None,
-    coarse: Coarse | None = None,
+    coarse: CoarseRelease | None = None,
     public: PublicTable | None = None,
-) -> Fitted:
+) -> FitResult:
     """Fit a model with a budget of what it claims; it spends all of that, or BoundaryViolation.
 
     epsilon   what was asked; ``guarantee`` is what the model promises for it
     rng       for post-processing alone
     earlier   the tables of a release that it plans from; None: there is none
     coarse    a release of the same rows that is refined: what it has spent is not spent again;
-              ``ask`` gives a curator that has its answers. None: there is none
+              ``open_curator`` gives a curator that has its answers. None: there is none
     public    public rows that it uses; None: there are none
     """
     paid = Fraction(0) if coarse is None else coarse.amount
     accountant = Accountant(guarantee.amount - paid, guarantee.currency)
-    curator = ask(accountant)
+    curator = open_curator(accountant)
     if coarse is not None:
-        released = model.refined(coarse.released, curator, epsilon=epsilon, rng=rng)
+        released = model.refine(coarse.released, curator, epsilon=epsilon, rng=rng)
     elif public is not None:
-        released = model.fit_beside(public, curator, epsilon=epsilon, rng=rng)
+        released = model.fit_with_public_rows(public, curator, epsilon=epsilon, rng=rng)
     elif earlier is None:
         released = model.fit(curator, epsilon=epsilon, rng=rng)
     else:
         released = model.fit_after(earlier, curator, epsilon=epsilon, rng=rng)
     accountant.require_all_spent()
-    return Fitted(released, accountant.spends, accountant.kind)
+    return FitResult(released, accountant.spends, accountant.kind)

@@ -16,8 +16,8 @@ from dp_pipeline.config.windows import range_text
 from dp_pipeline.gate.curator import Answered
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import (
-    Coarse,
-    Fitted,
+    CoarseRelease,
+    FitResult,
     Model,
     PrivacyGuarantee,
     declared_guarantee,
@@ -300,15 +300,15 @@ class EpsilonRelease(NoisyRelease):
             coarse=None if refined is None else partial(self._coarse, refined),
         )
 
-    def _coarse(self, refined: Refined) -> tuple[Coarse, Answered]:
+    def _coarse(self, refined: Refined) -> tuple[CoarseRelease, Answered]:
         """What the release that is refined has released, and its answers; Damaged where they are
         not those that were settled.
         """
         drawn = replace(self, epsilon=refined.epsilon, noise_name=refined.key.noise, refine=None)
         fitted, answered = drawn.fitted(refined.key)
-        return Coarse(fitted.released, drawn.guarantee.amount), answered
+        return CoarseRelease(fitted.released, drawn.guarantee.amount), answered
 
-    def fitted(self, key: ReleaseKey) -> tuple[Fitted, Answered]:
+    def fitted(self, key: ReleaseKey) -> tuple[FitResult, Answered]:
         """What a settled release was made of, from its stored answers; Damaged where they are not
         those that were settled. No row is read.
         """

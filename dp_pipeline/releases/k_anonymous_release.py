@@ -156,7 +156,7 @@ class KAnonymousRelease(Release):
         """The words for messages and the ledger."""
         return f"{'/'.join(self.path)} at K={self.k}"
 
-    def marked(self, state: str) -> str:
+    def label_state(self, state: str) -> str:
         """A state, with that there is no ε in it: such a release is recorded and costs nothing."""
         return f"{'recorded' if state == 'charged' else state}, not-dp"
 

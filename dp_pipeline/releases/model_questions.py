@@ -17,7 +17,14 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.models.base import Ask, Coarse, Fitted, Model, PrivacyGuarantee, fit
+from dp_pipeline.models.base import (
+    CoarseRelease,
+    CuratorFactory,
+    FitResult,
+    Model,
+    PrivacyGuarantee,
+    fit,
+)
 from dp_pipeline.releases.noisy_drawing import Counted
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import EARLIER_EVALUATION, Bundle, ReleaseKey
@@ -48,7 +55,7 @@ class ModelQuestions:
     facts: Mapping[str, str]
     earlier: Tables | None
     public: PublicTable | None
-    coarse: Callable[[], tuple[Coarse, Answered]] | None
+    coarse: Callable[[], tuple[CoarseRelease, Answered]] | None
 
     def nobody(self) -> NobodysRows:
         """The counter of an empty table."""
@@ -93,7 +100,7 @@ class ModelQuestions:
 
     def fitted(
         self, counter: Counted | None, transcript: Transcript, noise: NoiseSource
-    ) -> tuple[Fitted, Answered]:
+    ) -> tuple[FitResult, Answered]:
         """The fit of its model, and what was answered to it."""
         coarse, answered = (None, Answered()) if self.coarse is None else self.coarse()
         fitted = fit(
@@ -119,7 +126,7 @@ class ModelQuestions:
         transcript: Transcript,
         noise: NoiseSource,
         answered: Answered,
-    ) -> Ask:
+    ) -> CuratorFactory:
         def ask(accountant: Accountant) -> Curator:
             return Curator(
                 cast("FoldCounter | None", counter),

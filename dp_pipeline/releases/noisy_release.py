@@ -70,9 +70,9 @@ class NoisyRelease(Release):
         """Where the noise comes from: one stream for the whole release."""
         return named_noise(self.noise_name)
 
-    def marked(self, state: str) -> str:
+    def label_state(self, state: str) -> str:
         """A state, with what its guarantee is where that is not the ε that was asked."""
-        return self.guarantee.marked(state)
+        return self.guarantee.label_state(state)
 
     def require_allowed(self) -> None:
         """DeclarationError for a noise source that does not exist, or a seed on release data."""

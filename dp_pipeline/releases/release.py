@@ -250,7 +250,7 @@ class Release(ABC):
         return {}
 
     @abstractmethod
-    def marked(self, state: str) -> str:
+    def label_state(self, state: str) -> str:
         """A state, with what a reader has to know of a release that has not the ε it names."""
 
     @abstractmethod

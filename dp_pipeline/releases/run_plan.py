@@ -278,7 +278,7 @@ def _planned(
     nano = nano_epsilon(release.cost_beside(refined)) if state is None else 0
     cost = Fraction(nano, NANO)
     names = {None: "new", "settled": "settled", "dead": "dead"}
-    words = release.guarantee.marked(names.get(state, "unfinished"))
+    words = release.guarantee.label_state(names.get(state, "unfinished"))
     cells = _most_cells(release)
     return PlannedRelease(
         release.name,

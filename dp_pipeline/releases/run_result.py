@@ -60,7 +60,7 @@ class ReleaseResult:
         """Its origin; with ``, not-dp`` or ``, composed`` where the model does not promise that
         ε.
         """
-        return self.release.marked(self.origin)
+        return self.release.label_state(self.origin)
 
     @property
     def currency(self) -> Currency:

@@ -91,7 +91,7 @@ def test_a_claim_of_no_epsilon_has_a_reason() -> None:
 def test_a_method_that_reads_rows_exactly_claims_no_epsilon(model: Model) -> None:
     claim = guarantee_of(model, ONE)
     assert (claim.kind, claim.composed, claim.is_plain) == ("not-dp", "none", False)
-    assert claim.marked("new") == "new, not-dp"
+    assert claim.label_state("new") == "new, not-dp"
 
 
 @pytest.mark.parametrize("people", AWKWARD)

@@ -14,7 +14,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Coarse, Model, fit, guarantee_of
+from dp_pipeline.models.base import CoarseRelease, Model, fit, guarantee_of
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.priview import PriView
@@ -81,7 +81,7 @@ def in_steps(
         )
         done = fit(model, guarantee, ask, epsilon=epsilon, rng=rng, coarse=coarse)
         runs.append(Run(done.released, tuple(recorder.draws), done.spends, guarantee.currency))
-        coarse = Coarse(done.released, guarantee.amount)
+        coarse = CoarseRelease(done.released, guarantee.amount)
     return runs
 
 

@@ -52,7 +52,7 @@ class Independent(TableModel):
         ways = OneWays.of(curator.tabulate(self._amounts(curator.domain, epsilon)))
         return self._drawn(ways, curator, rng)
 
-    def refined(
+    def refine(
         self,
         coarse: Released,  # noqa: ARG002
         curator: Curator,

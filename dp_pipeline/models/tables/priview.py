@@ -97,7 +97,7 @@ class PriView(TableModel):
         measured = curator.tabulate(dict.fromkeys(views, epsilon / len(views)))
         return self._drawn(measured, curator, rng)
 
-    def refined(
+    def refine(
         self,
         coarse: Released,  # noqa: ARG002
         curator: Curator,

@@ -261,7 +261,7 @@ class OneShot(TableModel):
         again = self._begun(curator).again(known, smooths=self.smooth == "true")
         return self._drawn(again, domain, rng)
 
-    def fit_beside(
+    def fit_with_public_rows(
         self,
         public: PublicTable,
         curator: Curator,
@@ -293,7 +293,7 @@ class OneShot(TableModel):
         zeros, weights = self.zeros(curator.domain), self._workload.weights(sizes)
         return Round(curator, planning, counted, zeros, weights)
 
-    def refined(
+    def refine(
         self,
         coarse: Released,
         curator: Curator,
