@@ -28,7 +28,7 @@ from dp_pipeline.raw.closest_record import distance_to_closest_record
 from dp_pipeline.raw.comparison import average_distance
 from dp_pipeline.raw.contributions import keep_at_most
 from dp_pipeline.raw.counters.tables import contingency_table, exact_marginals
-from dp_pipeline.raw.evaluate import reference_of
+from dp_pipeline.raw.evaluate import reference_kmeans
 
 # ruff: noqa: T201
 
@@ -136,7 +136,7 @@ def reference(rows: int) -> None:
     rng = np.random.default_rng(0)
     middles = rng.uniform(-60_000, 60_000, size=(100, 2))[rng.integers(0, 100, rows)]
     points = middles + rng.normal(0, 1500, middles.shape)
-    ours, found = timed(lambda: reference_of(points, 100))
+    ours, found = timed(lambda: reference_kmeans(points, 100))
     plain, fitted = timed(lambda: KMeans(100, n_init=10, random_state=0).fit(points))
     report(f"k-means without privacy, N={rows:.0e}", ours, plain, target="20x")
     floors = [nicv(points, one) for one in (found, fitted.cluster_centers_)]

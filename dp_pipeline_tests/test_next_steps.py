@@ -258,7 +258,7 @@ def _raised(*kinds: str) -> list[tuple[str, str]]:
 def test_every_refusal_of_a_snapshot_or_a_dead_release_names_a_command() -> None:
     found = _raised("NotPrepared", "DeadRelease")
     assert len(found) >= 9
-    steps = re.compile(r"preparing\(|anew\(|`--new-draw`|dp-pipeline")
+    steps = re.compile(r"preparation_hint\(|new_snapshot_hint\(|`--new-draw`|dp-pipeline")
     # What validation found is said by ``expectations.refusal``, which has the command.
     silent = [at for at, words in found if not steps.search(words) and words != "refused"]
     assert silent == []

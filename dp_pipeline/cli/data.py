@@ -120,7 +120,7 @@ def _show_sample(spec: DatasetSpec, rows: int) -> None:
     """Exact numbers about rows; nothing is charged or written. DeclarationError for a source that
     is downloaded.
     """
-    from dp_pipeline.raw.sample import parsed_rows
+    from dp_pipeline.raw.first_rows import parse_first_rows
 
     if spec.windows is not None:
         spec = spec.at_window(spec.windows.first)
@@ -129,7 +129,7 @@ def _show_sample(spec: DatasetSpec, rows: int) -> None:
         raise DeclarationError(
             f"{spec.name}: expected a source that is here for --sample, got one that is downloaded"
         )
-    sample = parsed_rows(replace(spec, source=here), rows)
+    sample = parse_first_rows(replace(spec, source=here), rows)
     click.echo(_FOR_STEWARDS.format(rows=sample.rows))
     name = max(len("attribute"), *(len(one.attribute) for one in sample.parsed))
     click.echo(f"  {'attribute':{name}}  as declared  missing  not read  outside")
@@ -170,7 +170,7 @@ def data_retire(dataset: str, yes: bool) -> None:
     """
     from datetime import UTC, datetime
 
-    from dp_pipeline.raw.snapshot import name_of, retire, snapshots_of
+    from dp_pipeline.raw.snapshot import retire, snapshots_of
     from dp_pipeline.releases.home import find_home
 
     home, declared = find_home(), _declared(dataset)
@@ -180,7 +180,7 @@ def data_retire(dataset: str, yes: bool) -> None:
     if not snapshots:
         click.echo(f"population {population}: no rows are stored here")
         return
-    names = [name_of(snapshot) for snapshot in snapshots]
+    names = [snapshot.ledger_name for snapshot in snapshots]
     click.echo(f"population {population}: {', '.join(names)}")
     if not yes:
         click.confirm("Delete these rows for ever?", abort=True)
@@ -220,7 +220,7 @@ def data_docs(dataset: str, window: str) -> None:
     """
     from dp_pipeline.config.discovery import find_spec
     from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
-    from dp_pipeline.raw.snapshot import preparing
+    from dp_pipeline.raw.snapshot import preparation_hint
     from dp_pipeline.releases.account import require_snapshot
     from dp_pipeline.releases.home import find_home
 
@@ -233,7 +233,9 @@ def data_docs(dataset: str, window: str) -> None:
     spec = spec.at_window(window) if window else spec
     if home.ledger.account(spec.population) is None:
         # Looking at rows that are not there must not open an account.
-        raise NotPrepared(f"{spec.name}: expected ingested rows, got none: {preparing(spec.name)}")
+        raise NotPrepared(
+            f"{spec.name}: expected ingested rows, got none: {preparation_hint(spec.name)}"
+        )
     folder = write_data_docs(spec, require_snapshot(spec, home))
     click.echo(f"{folder}: written, for the steward alone: it says what the rows are like")
     click.echo(f"open {folder / INDEX}")

@@ -28,7 +28,7 @@ from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
 from dp_pipeline.models.base import CoarseRelease, FitResult, Model, PrivacyGuarantee, fit
-from dp_pipeline.raw.counters.fold import NobodysRows
+from dp_pipeline.raw.counters.fold import EmptyCounter
 from dp_pipeline.releases.home import find_home
 from dp_pipeline.results.accountant import Accountant, Spend, rho_costs
 from dp_pipeline.results.bundle import PRIOR
@@ -236,7 +236,7 @@ def _delta(currency: Currency) -> str:
 def dry_run(of: PrivateFit) -> None:
     """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
     of = replace(of, spec=widest(of.spec))
-    nobody = NobodysRows(of.spec.domain)
+    nobody = EmptyCounter(of.spec.domain)
     fitted, _ = of.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
     _rows(fitted.spends, of.guarantee.currency, paid_in=of.guarantee.currency)
 

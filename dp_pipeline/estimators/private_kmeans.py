@@ -28,7 +28,7 @@ from dp_pipeline.estimators.refinement import FinishedFit
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models.clustering.base import Clustering
-from dp_pipeline.raw.evaluate import reference_of
+from dp_pipeline.raw.evaluate import reference_kmeans
 from dp_pipeline.reporting.figures.cluster_view import cluster_sizes
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings
 from dp_pipeline.reporting.quality import ClusteringQuality
@@ -367,7 +367,7 @@ class PrivateKMeans(
             points = np.clip(rows[~np.isnan(rows).any(axis=1)], *self.bounds_.T)
             if not len(points):
                 raise DeclarationError("X: expected a row without a missing number, got none")
-        floor = nicv(points, reference_of(points, len(self.cluster_centers_)))
+        floor = nicv(points, reference_kmeans(points, len(self.cluster_centers_)))
         return ClusteringQuality(len(points), nicv(points, self.cluster_centers_), floor)
 
     def recluster(self, n_clusters: int) -> FloatArray:

@@ -32,7 +32,7 @@ from dp_pipeline.orchestration.renewal import renewal_sensor
 from dp_pipeline.raw import prepare, validate
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import INGESTED, ingest
-from dp_pipeline.raw.stages import public_rows
+from dp_pipeline.raw.stages import public_row_count
 from dp_pipeline.releases.account import claiming, open_population, require_snapshot
 from dp_pipeline.releases.domain_release import (
     NAME,
@@ -120,7 +120,7 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
         # What is new is said by the name that the calendar gave, never by the rows.
         return dg.MaterializeResult(
             metadata=raw_metadata(
-                snapshot, rows=public_rows(spec, snapshot, INGESTED), source=spec.source.kind
+                snapshot, rows=public_row_count(spec, snapshot, INGESTED), source=spec.source.kind
             ),
             data_version=dg.DataVersion(snapshot.id),
         )
@@ -252,7 +252,7 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
                 make(made, snapshot, engine_name(), again=not common.is_for_release(context, spec))
                 if last:
                     prepare.mark_prepared(made, snapshot)
-        rows = public_rows(spec, snapshot, stage)
+        rows = public_row_count(spec, snapshot, stage)
         return dg.MaterializeResult(metadata=raw_metadata(snapshot, rows=rows, stage=stage))
 
     return prepared

@@ -161,7 +161,7 @@ def reference_centres(
     what = json.dumps([columns, k, spec.digest, rows, way])
     path = snapshot.folder / "kmeans" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
     if not path.is_file():
-        _keep(path, reference_of(points, k))
+        _keep(path, reference_kmeans(points, k))
     return np.array(json.loads(path.read_text())["centres"], dtype=np.float64)
 
 
@@ -183,7 +183,7 @@ MOST_REFINED = 1_000_000
 
 
 @one_thread(with_sklearn=True)
-def reference_of(points: FloatArray, k: int) -> FloatArray:
+def reference_kmeans(points: FloatArray, k: int) -> FloatArray:
     """The centres themselves: what ``reference_centres`` keeps.
 
     On one thread: beside other work, several wait for each other at every step of a start, which
@@ -277,7 +277,7 @@ def _table(classes: IntArray, clusters: IntArray) -> IntArray:
     return class_table(classes, clusters, shape=shape)
 
 
-def steward_facts(
+def custodian_facts(
     snapshot: Snapshot, name: str, compute: Callable[[], Mapping[str, float]]
 ) -> dict[str, float]:
     """Exact facts about a release, kept in a 0600 JSON file of the snapshot: computed once, so

@@ -397,7 +397,7 @@ def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
     manifest: this validates nothing. NotPrepared where there are no rows, Damaged where they are
     not as they were stored.
     """
-    with snapshot.alone():
+    with snapshot.locked():
         parts = _parts(spec, snapshot)
         folder = snapshot.folder / FOLDER
         with temporary_folder(folder) as made:

@@ -34,10 +34,10 @@ from dp_pipeline.raw.download import Located, forget_downloads, located
 from dp_pipeline.raw.fingerprints import fingerprints_of
 from dp_pipeline.raw.snapshot import (
     Snapshot,
-    anew,
     check_snapshot_id,
     current_snapshot,
     make_current,
+    new_snapshot_hint,
     one_at_a_time,
     snapshot_name,
 )
@@ -187,7 +187,7 @@ def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
 def _changed(snapshot: Snapshot) -> Damaged:
     return Damaged(
         f"{snapshot!r}: expected the files that it was taken of as they were, got others: restore "
-        f"them, or name a new snapshot: {anew(snapshot.dataset)}"
+        f"them, or name a new snapshot: {new_snapshot_hint(snapshot.dataset)}"
     )
 
 
@@ -220,7 +220,7 @@ def _check_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
         return
     raise DeclarationError(
         f"{spec.name}: snapshot {snapshot.id}: expected {mismatch}; name a new snapshot: "
-        f"{anew(spec.name)}"
+        f"{new_snapshot_hint(spec.name)}"
     )
 
 

@@ -125,7 +125,7 @@ def _stage(name: str) -> Callable[[Callable[[DatasetSpec, Snapshot, str], None]]
         def step(
             spec: DatasetSpec, snapshot: Snapshot, engine: str = "", *, again: bool = True
         ) -> None:
-            with snapshot.alone():
+            with snapshot.locked():
                 if again or not has_stage(spec, snapshot, name):
                     make(spec, snapshot, engine)
 
@@ -382,7 +382,7 @@ def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
     NotPrepared while a stage is missing or was made for another declaration.
     """
-    with snapshot.alone():
+    with snapshot.locked():
         require_validated(spec, snapshot)
         for stage in stages_of(spec):
             require_stage(spec, snapshot, stage)

@@ -80,12 +80,12 @@ def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
     return f"{spec.window}.{name}" if name else spec.window
 
 
-def preparing(dataset: str) -> str:
+def preparation_hint(dataset: str) -> str:
     """What reads and prepares the rows of a data set, in Dagster or without it."""
     return f"Dagster's job {dataset}_prepare does it, or `dp-pipeline run {dataset}`"
 
 
-def anew(dataset: str) -> str:
+def new_snapshot_hint(dataset: str) -> str:
     """What opens a new snapshot of a data set."""
     return f"`dp-pipeline run {dataset} --snapshot NAME`"
 
@@ -105,7 +105,7 @@ class Snapshot:
     earlier: tuple[Snapshot, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Snapshot({self.folder.parent.name}/{self.id})"
+        return f"Snapshot({self.ledger_name})"
 
     @property
     def all(self) -> tuple[Snapshot, ...]:
@@ -128,6 +128,11 @@ class Snapshot:
         return self.folder.parent.name
 
     @property
+    def ledger_name(self) -> str:
+        """Data set and id, as the ledger writes them."""
+        return f"{self.dataset}/{self.id}"
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """What is known of this snapshot; NotPrepared when nothing was ever ingested here, or the
         rows were retired; Damaged where it is that of another one.
@@ -136,7 +141,7 @@ class Snapshot:
         if _RETIRED in stored:
             raise NotPrepared(
                 f"{self!r}: expected rows, got a snapshot retired on {stored[_RETIRED]}: "
-                f"name a new snapshot: {anew(self.dataset)}"
+                f"name a new snapshot: {new_snapshot_hint(self.dataset)}"
             )
         if stored.get("id") != self.id:
             raise Damaged(
@@ -152,7 +157,7 @@ class Snapshot:
         Rows in another folder have other fingerprints. Else a window would pay for the rows of
         another one, whose folder was moved or copied there by hand.
         """
-        return hmac.digest(self.key, f"rows of {self.dataset}/{self.id}".encode(), "sha256")
+        return hmac.digest(self.key, f"rows of {self.ledger_name}".encode(), "sha256")
 
     @property
     def claimed(self) -> tuple[str, ...]:
@@ -169,7 +174,8 @@ class Snapshot:
             stored = json.loads((self.folder / _MANIFEST).read_text())
         except FileNotFoundError:
             raise NotPrepared(
-                f"{self!r}: expected an ingested snapshot, got none: {preparing(self.dataset)}"
+                f"{self!r}: expected an ingested snapshot, got none: "
+                f"{preparation_hint(self.dataset)}"
             ) from None
         except (OSError, ValueError):
             stored = None
@@ -218,7 +224,7 @@ class Snapshot:
         text = json.dumps(facts, indent=1, sort_keys=True)
         write_private(self.folder / _MANIFEST, lambda file: _write_text(file, text))
 
-    def alone(self) -> AbstractContextManager[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Nobody else writes or reads a snapshot of this data set meanwhile."""
         return one_at_a_time(self.folder.parent)
 
@@ -246,7 +252,7 @@ class Snapshot:
         if fingerprint is None:
             raise NotPrepared(
                 f"{self!r}: expected the stage {stage!r}, got a snapshot without it: "
-                f"{preparing(self.dataset)}"
+                f"{preparation_hint(self.dataset)}"
             )
         return str(fingerprint)
 
@@ -325,14 +331,14 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
     if validated.get("refused"):
         raise NotPrepared(
             f"{snapshot!r}: expected a valid snapshot, got a refused one: its checks say what to "
-            f"mend, then {anew(spec.name)}"
+            f"mend, then {new_snapshot_hint(spec.name)}"
         )
     declared = (spec.rows_digest, spec.checks)
     is_current = (validated.get("digest"), validated.get("checks")) == declared
     if validated.get("structural") is not True or not is_current:
         raise NotPrepared(
             f"{snapshot!r}: expected a snapshot validated as {spec.name} is declared now, "
-            f"got none: {preparing(spec.name)}"
+            f"got none: {preparation_hint(spec.name)}"
         )
 
 
@@ -356,7 +362,7 @@ def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     if not has_stage(spec, snapshot, stage):
         raise NotPrepared(
             f"{snapshot!r}: expected the stage {stage!r} as {spec.name} is declared now, got none: "
-            f"{preparing(spec.name)}"
+            f"{preparation_hint(spec.name)}"
         )
 
 
@@ -371,7 +377,7 @@ def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
     if prepared.get("digest") != spec.digest:
         raise NotPrepared(
             f"{snapshot!r}: expected a snapshot prepared as {spec.name} is declared now, got none: "
-            f"{preparing(spec.name)}"
+            f"{preparation_hint(spec.name)}"
         )
 
 
@@ -431,7 +437,7 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
     """Delete everything of a snapshot but its name; doing it again finishes what was begun."""
-    with snapshot.alone():
+    with snapshot.locked():
         if not snapshot.is_retired():
             snapshot.mark_retired(population=population, on=on)
         for path in snapshot.remains():
@@ -440,8 +446,3 @@ def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
             else:
                 path.unlink()
         sync(snapshot.folder)
-
-
-def name_of(snapshot: Snapshot) -> str:
-    """How the ledger calls a snapshot: data set and name."""
-    return f"{snapshot.folder.parent.name}/{snapshot.id}"

@@ -54,7 +54,7 @@ def store_parts(
     return first.schema
 
 
-def public_rows(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int | None:
+def public_row_count(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int | None:
     """How many rows a stored stage of a benchmark has; None of sensitive rows, whose number nobody
     is told, and where no copy of the rows is stored.
     """

@@ -8,7 +8,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.expectations import Expectation, expectations_of
 from dp_pipeline.raw.ingest import ingested_batches
-from dp_pipeline.raw.snapshot import Snapshot, anew, mark_validated
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated, new_snapshot_hint
 from dp_pipeline.raw.workers import one_by_one
 
 
@@ -55,7 +55,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
     )
     refused = refusal(spec, verdicts) is not None
     # Another run may be at its stages, which are marked in the same manifest.
-    with snapshot.alone():
+    with snapshot.locked():
         mark_validated(spec, snapshot, structural=sound, refused=refused)
     return verdicts
 
@@ -76,5 +76,5 @@ def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
     return (
         f"{spec.name}: expected the snapshot to be as declared, got failed expectations: "
         f"{', '.join(failed)}; mend the source or the file, then name a new snapshot: "
-        f"{anew(spec.name)}"
+        f"{new_snapshot_hint(spec.name)}"
     )

@@ -25,7 +25,12 @@ from dp_pipeline.config.source import dataset_name
 from dp_pipeline.export.folder import RELEASE
 from dp_pipeline.files import close_folders
 from dp_pipeline.ledger import Account, Balance, Ledger
-from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparing, stored_populations
+from dp_pipeline.raw.snapshot import (
+    Snapshot,
+    current_snapshot,
+    preparation_hint,
+    stored_populations,
+)
 from dp_pipeline.releases.home import SHELF, Home
 from dp_pipeline.releases.store import BUNDLE_FILE, POPULATION, TRANSCRIPT_FILE
 
@@ -306,7 +311,8 @@ def _current(spec: DatasetSpec, home: Home, ledger: Ledger, window: str) -> Snap
     if snapshot is None:
         of = f" of {window}" if window else ""
         raise NotPrepared(
-            f"{spec.name}: expected a prepared snapshot{of}, got none: {preparing(spec.name)}"
+            f"{spec.name}: expected a prepared snapshot{of}, got none: "
+            f"{preparation_hint(spec.name)}"
         )
     # Since it was read, another population may have come to hold what it was read from.
     claiming(spec, ledger)(*snapshot.claimed)

@@ -20,7 +20,7 @@ from dp_pipeline.config.discovered import Discover, DiscoveredAttribute, Discove
 from dp_pipeline.config.errors import Damaged, NotDiscovered, NotPrepared
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models.base import PrivacyGuarantee
-from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparing
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparation_hint
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.noisy_drawing import Counted
 from dp_pipeline.releases.noisy_release import NoisyRelease
@@ -221,7 +221,7 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
     if snapshot is None or pointer is None:
         raise NotPrepared(
             f"{spec.name}: expected the domain of its snapshot to be discovered, got none: "
-            f"{preparing(spec.name)}"
+            f"{preparation_hint(spec.name)}"
         )
     store, path = BundleStore(home.released), home.released / str(pointer["folder"])
     bundle = settled_bundle(store, path, ledger=ledger, population=spec.population)
@@ -234,7 +234,7 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
     if bundle.facts["declaration"] != spec.digest:
         raise NotPrepared(
             f"{spec.name}: expected a domain discovered as the file declares it now, got one of "
-            f"before: {preparing(spec.name)}, at the price of another discovery"
+            f"before: {preparation_hint(spec.name)}, at the price of another discovery"
         )
     return bundle
 

@@ -34,7 +34,7 @@ from dp_pipeline.raw.evaluate import (
     SAMPLING_ERROR,
     class_quality,
     clustering_quality,
-    steward_facts,
+    custodian_facts,
     table_quality,
 )
 from dp_pipeline.raw.prepare import require_codes
@@ -292,7 +292,7 @@ def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dic
         points = np.stack(list(centres.values()), axis=1)
         return clustering_quality(spec, snapshot, tuple(centres), points)
 
-    return steward_facts(snapshot, f"exact-quality-{of}", compute)
+    return custodian_facts(snapshot, f"exact-quality-{of}", compute)
 
 
 def _k_anonymous_rows(
@@ -321,7 +321,7 @@ def _k_anonymous_rows(
             name: one for name, one in figures.items() if name != SECONDS or not spec.is_release
         }
 
-    found = steward_facts(snapshot, f"k-anonymous-{bundle.key[:32]}", compute)
+    found = custodian_facts(snapshot, f"k-anonymous-{bundle.key[:32]}", compute)
     if spec.is_release:
         return []
     return [

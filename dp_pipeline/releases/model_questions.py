@@ -33,7 +33,7 @@ from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline.results.transcript import Transcript
 
 if TYPE_CHECKING:
-    from dp_pipeline.raw.counters.fold import FoldCounter, NobodysRows
+    from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class ModelQuestions:
     public: PublicTable | None
     coarse: Callable[[], tuple[CoarseRelease, Answered]] | None
 
-    def nobody(self) -> NobodysRows:
+    def nobody(self) -> EmptyCounter:
         """The counter of an empty table."""
-        from dp_pipeline.raw.counters.fold import NobodysRows
+        from dp_pipeline.raw.counters.fold import EmptyCounter
 
-        return NobodysRows(self.dataset.domain)
+        return EmptyCounter(self.dataset.domain)
 
     def bundle(
         self,

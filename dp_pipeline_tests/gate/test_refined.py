@@ -24,7 +24,7 @@ from dp_pipeline.gate import samplers
 from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.mechanisms import refine
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
-from dp_pipeline.raw.counters.fold import NobodysRows
+from dp_pipeline.raw.counters.fold import EmptyCounter
 from dp_pipeline.results.accountant import LAPLACE, REFINED
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.transcript import Transcript
@@ -195,7 +195,7 @@ def test_a_marginal_in_rho_is_measured_once_more_and_both_are_one() -> None:
     levels = Levels(tuple(map(str, range(80))))
     domain = Domain(tuple(Attribute(name, name, "drop", cells=levels) for name in ("a", "b")))
     curator = curator_over(
-        NobodysRows(domain), epsilon=ONE, domain=domain, currency=RHO, noise=SeededNoise(6)
+        EmptyCounter(domain), epsilon=ONE, domain=domain, currency=RHO, noise=SeededNoise(6)
     )
     first = curator.tabulate({("a", "b"): ONE / 400})[0]
     (second,) = curator.refine({("a", "b"): ONE / 400})

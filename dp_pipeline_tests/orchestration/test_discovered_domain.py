@@ -22,7 +22,7 @@ from dp_pipeline.config.errors import (
 )
 from dp_pipeline.gate import discovery
 from dp_pipeline.orchestration.checks import domain_checks
-from dp_pipeline.raw.sample import parsed_rows
+from dp_pipeline.raw.first_rows import parse_first_rows
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases import domain_release
 from dp_pipeline.releases.domain_release import NAME, DomainRelease, publish_domain, with_discovered
@@ -354,7 +354,7 @@ def test_a_k_anonymous_table_over_discovered_bins_says_so_on_its_card(tmp_path: 
 
 def test_a_sample_of_what_is_to_be_discovered_counts_what_can_be_read(spec: DatasetSpec):
     """Of levels and bounds that nobody knows yet, no text and no number is outside."""
-    found = {one.attribute: one for one in parsed_rows(spec, 50).parsed}
+    found = {one.attribute: one for one in parse_first_rows(spec, 50).parsed}
     assert {name for name, one in found.items() if one.good} == set(found)
     assert found["zone"].outside == found["fare"].outside == 0
 

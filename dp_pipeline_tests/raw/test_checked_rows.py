@@ -13,7 +13,7 @@ from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.checked import CheckedRows
-from dp_pipeline.raw.counters.fold import FoldCounter, NobodysRows, Partial
+from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter, Partial
 from dp_pipeline.raw.counters.stream import StreamCounter, in_threads
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
@@ -171,7 +171,7 @@ def test_what_a_rehearsal_has_asked_for_is_checked_before_the_first_look(
     spec: DatasetSpec, snapshot: Snapshot
 ) -> None:
     damage(snapshot, "normalized")
-    counter, nobody = open_counter(spec, snapshot, "stream"), NobodysRows(spec.domain)
+    counter, nobody = open_counter(spec, snapshot, "stream"), EmptyCounter(spec.domain)
     asked_for_codes(nobody)
     assert nobody.stages == {"discretized"}
     counter.require_stored(nobody)

@@ -16,7 +16,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
 from dp_pipeline.raw import evaluate
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.evaluate import clustering_quality, steward_facts
+from dp_pipeline.raw.evaluate import clustering_quality, custodian_facts
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline_tests.raw.written import ingested, written_spec
@@ -64,7 +64,7 @@ def test_the_centres_of_kmeans_are_computed_once_and_kept_private(spec, tmp_path
     snapshot = ready(spec, tmp_path, FOUR)
     centres = np.array([[1.0, 0.0], [15.0, 0.0]])
     first = clustering_quality(spec, snapshot, XY, centres)
-    monkeypatch.setattr(evaluate, "reference_of", None)
+    monkeypatch.setattr(evaluate, "reference_kmeans", None)
     assert clustering_quality(spec, snapshot, XY, centres) == first
     (kept,) = (snapshot.folder / "kmeans").iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -78,14 +78,14 @@ def test_kmeans_starts_on_a_sample_and_goes_on_over_all_rows(monkeypatch):
     rng = np.random.default_rng(0)
     middles = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]])
     points = np.repeat(middles, 400, axis=0) + rng.normal(0, 1, size=(1200, 2))
-    whole = evaluate.reference_of(points, 3)
+    whole = evaluate.reference_kmeans(points, 3)
     monkeypatch.setattr(evaluate, "STARTED_ROWS", 60)
-    sampled = evaluate.reference_of(points, 3)
+    sampled = evaluate.reference_kmeans(points, 3)
     # Every middle is the mean of all of its rows again, as it would not be of 20 of them.
     assert np.allclose(sorted(sampled.tolist()), sorted(whole.tolist()), atol=1e-9)
-    assert sampled.tolist() == evaluate.reference_of(points, 3).tolist(), "the seed is fixed"
+    assert sampled.tolist() == evaluate.reference_kmeans(points, 3).tolist(), "the seed is fixed"
     monkeypatch.setattr(evaluate, "MOST_REFINED", 300)
-    refined = evaluate.reference_of(points, 3)
+    refined = evaluate.reference_kmeans(points, 3)
     # The mean of about 100 rows is off by 0.1 in each direction: 0.5 is five of those.
     assert 0 < np.abs(np.sort(refined, axis=0) - np.sort(whole, axis=0)).max() < 0.5
 
@@ -99,7 +99,7 @@ def test_kmeans_uses_one_thread_whatever_the_program_around_it_does(monkeypatch)
 
     monkeypatch.setattr(KMeans, "fit", counting)
     with threadpool_limits(2):
-        evaluate.reference_of(np.array([[0.0], [1.0], [9.0], [10.0]]), 2)
+        evaluate.reference_kmeans(np.array([[0.0], [1.0], [9.0], [10.0]]), 2)
     assert threads == {1}
 
 
@@ -197,24 +197,24 @@ def test_columns_that_preparation_does_not_write_are_damaged(spec, columns):
 def test_exact_facts_go_to_a_private_file(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
     before = snapshot.manifest
-    assert steward_facts(snapshot, "manifest", lambda: {"nicv": 1.5}) == {"nicv": 1.5}
+    assert custodian_facts(snapshot, "manifest", lambda: {"nicv": 1.5}) == {"nicv": 1.5}
     path = snapshot.folder / "steward" / "manifest.json"
     assert json.loads(path.read_text())["facts"] == {"nicv": 1.5}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert snapshot.manifest == before
     with pytest.raises(DeclarationError, match="steward file"):
-        steward_facts(snapshot, "../manifest", dict)
+        custodian_facts(snapshot, "../manifest", dict)
 
 
 def test_exact_facts_are_computed_once_and_then_read(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
-    steward_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
-    assert steward_facts(snapshot, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 1.5}
+    custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
+    assert custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 1.5}
 
 
 def test_exact_facts_of_another_population_or_changed_by_hand_are_not_believed(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
-    steward_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
+    custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
     other = Snapshot(snapshot.folder, b"another population's key")
-    assert steward_facts(other, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 2.5}
+    assert custodian_facts(other, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 2.5}

@@ -257,7 +257,7 @@ def test_two_preparations_never_mix_their_tables(tmp_path):
         normalize(spec, snapshot)
         free.set()
 
-    with snapshot.alone():
+    with snapshot.locked():
         thread = threading.Thread(target=other)
         thread.start()
         assert not free.wait(0.3)

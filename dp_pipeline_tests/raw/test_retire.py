@@ -11,9 +11,9 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.raw import snapshot as retiring
-from dp_pipeline.raw.evaluate import steward_facts
+from dp_pipeline.raw.evaluate import custodian_facts
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, name_of, retire, snapshots_of
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, retire, snapshots_of
 from dp_pipeline_tests.raw.written import KEY, written_spec
 
 DAY = date(2026, 11, 21)
@@ -39,7 +39,7 @@ def retire_all(store: Path, population: str = "people") -> list[str]:
     found = snapshots_of(store, population, datasets=("people",))
     for snapshot in found:
         retire(snapshot, population=population, on=DAY)
-    return [name_of(snapshot) for snapshot in found]
+    return [snapshot.ledger_name for snapshot in found]
 
 
 def remains(store: Path) -> Iterator[bytes]:
@@ -52,7 +52,7 @@ def test_every_snapshot_goes_with_all_stages_and_exact_numbers(
     for name in ("one", "two"):
         snapshot = opened(spec, store, name)
         snapshot.store_table("normalized", lambda file: file.write(SECRET))
-        steward_facts(snapshot, "exact", lambda: {"nicv": 90210777.0})
+        custodian_facts(snapshot, "exact", lambda: {"nicv": 90210777.0})
     (snapshot.folder / ".normalized.parquet.x.tmp").write_bytes(SECRET)
     assert retire_all(store) == ["people/one", "people/two"]
     assert not any(SECRET in content for content in remains(store))
@@ -96,8 +96,8 @@ def test_rows_of_another_population_stay(spec: DatasetSpec, store: Path) -> None
     others.record(population="town")
     mixed = Snapshot(store / "people" / "old", KEY)
     mixed.record(population="town")
-    assert [name_of(one) for one in snapshots_of(store, "people", datasets=("people",))] == [
-        name_of(ours)
+    assert [one.ledger_name for one in snapshots_of(store, "people", datasets=("people",))] == [
+        ours.ledger_name
     ]
     assert retire_all(store, "town") == ["people/old", "town/one"]
 

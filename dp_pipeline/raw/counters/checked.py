@@ -54,7 +54,7 @@ class CheckedRows:
         """
         stages = ("normalized", "discretized") if spec.domain.discrete else ("normalized",)
         # All are of one data set, and so under one lock.
-        with snapshot.alone():
+        with snapshot.locked():
             require_prepared(spec, snapshot)
             prints = []
             for one in snapshot.all:

@@ -97,7 +97,7 @@ class FoldCounter:
         rehearsed   over nobody's rows; of any other, and where there is none, all tables
         """
         if self._require is not None:
-            self._require(rehearsed.stages if isinstance(rehearsed, NobodysRows) else None)
+            self._require(rehearsed.stages if isinstance(rehearsed, EmptyCounter) else None)
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
         """One table a marginal, in the order asked; () is the number of rows, shape ().
@@ -246,7 +246,7 @@ class FoldCounter:
         ).answer(question)
 
 
-class NobodysRows(FoldCounter):
+class EmptyCounter(FoldCounter):
     """The counter of an empty table, for a rehearsal of what is asked.
 
     stages   of which a column was asked for

@@ -101,7 +101,7 @@ class UndeclaredRows:
         NotPrepared unless the snapshot was validated as the file is declared now and not refused;
         Damaged when the stored table is not the one that was stored.
         """
-        with snapshot.alone():
+        with snapshot.locked():
             require_validated(spec, snapshot)
             fingerprint = check_ingested(spec, snapshot)
             reading = str(snapshot.manifest.get("read_at", ""))

@@ -52,7 +52,7 @@ class ParsedRows:
     timeless: int | None = None
 
 
-def parsed_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
+def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
     """What the first rows of a source are, at most ``rows`` of them.
 
     Reads the source and stores nothing. Raises what ``read_source`` does.
