@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp_pipeline.cli import main
-from dp_pipeline.cli.check import require_buildable
+from dp_pipeline.cli.declaration_check import require_buildable
 from dp_pipeline.config import parameters
 from dp_pipeline.config.discovery import discover
 from dp_pipeline.config.draft import SCHEMA_FILE

@@ -1,5 +1,4 @@
-"""`dp-pipeline`: run, anonymize, plan, export, verify, backfill, roll-up, budget, data, ui, demo,
-doctor.
+"""`dp-pipeline`: its commands in the order of use, and their errors in one line.
 
 Heavy packages are imported by the command that needs them: ``--help`` and ``budget`` start at once.
 
@@ -21,7 +20,15 @@ from dp_pipeline import __version__
 from dp_pipeline.config.errors import PipelineError, system_error
 
 
-class OneLineErrors(click.Group):
+class OrderedGroup(click.Group):
+    """A group whose help lists commands in the order of their use, and not of their names."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names in the order in which they were added."""
+        return list(self.commands)
+
+
+class OneLineErrors(OrderedGroup):
     """A group whose commands say what went wrong in one line, with the exit code of its kind."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -53,22 +60,22 @@ def operator_name() -> str:
 
 
 COMMANDS = {
-    "anonymize": "cli.run:anonymize",
-    "backfill": "cli.run:backfill",
-    "budget": "cli.budget:budget",
-    "dagster-dev": "cli.ui:dagster_dev",
     "data": "cli.data:data",
-    "demo": "cli.run:demo",
-    "doctor": "cli.doctor:doctor",
-    "export": "cli.export:export",
     "plan": "cli.plan:plan",
-    "roll-up": "cli.run:roll_up",
     "run": "cli.run:run",
-    "ui": "cli.ui:ui",
+    "budget": "cli.budget:budget",
+    "export": "cli.export:export",
     "verify": "cli.export:verify",
+    "anonymize": "cli.run:anonymize",
+    "roll-up": "cli.run:roll_up",
+    "ui": "cli.ui:ui",
+    "backfill": "cli.run:backfill",
+    "check": "cli.check:check",
     "webserver": "cli.ui:webserver",
+    "dagster-dev": "cli.ui:dagster_dev",
+    "demo": "cli.run:demo",
 }
-"""Command → where it is; imported when it is asked for."""
+"""Command → its module and function, imported when the command is called; in the order of use."""
 
 
 NEW_OBJECTS = 50_000

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from dp_pipeline.cli import operator_name
+from dp_pipeline.cli import OrderedGroup, operator_name
 from dp_pipeline.cli.options import DATASET, FORMAT, READER, Reader, dataset_names
 from dp_pipeline.config.errors import DeclarationError
 
@@ -39,7 +39,7 @@ def _home() -> Home:
     return find_home()
 
 
-class ShowsByDefault(click.Group):
+class ShowsByDefault(OrderedGroup):
     """A group that takes what is no command of its own as arguments of `show`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -58,14 +58,17 @@ class ShowsByDefault(click.Group):
 
 @click.group(cls=ShowsByDefault)
 def budget() -> None:
-    """What every population has spent, over all runs; `budget DATASET` shows one."""
+    """Show what each population has spent; raise or verify it.
+
+    `budget DATASET` shows one population.
+    """
 
 
 @budget.command()
 @click.argument("dataset", required=False, shell_complete=dataset_names)
 @READER
 def show(dataset: str | None, reader: Reader) -> None:
-    """Show what every population, or DATASET's, has spent over all runs."""
+    """Show what every population, or that of DATASET, has spent."""
     from dp_pipeline.releases.account import budgets
 
     accounts = budgets(_home().ledger, dataset)
@@ -119,7 +122,10 @@ def raise_(
     per_month: str | None,
     reason: str,
 ) -> None:
-    """Let the population of DATASET spend more, for ever. A row of the ledger says so."""
+    """Let the population of DATASET spend more, for ever.
+
+    A row of the ledger records it.
+    """
     from dp_pipeline.config.amounts import parse_delta, parse_epsilon
     from dp_pipeline.releases.account import population_of
 
@@ -146,7 +152,7 @@ def raise_(
 @budget.command()
 @READER
 def verify(reader: Reader) -> None:
-    """Check every row, sum, limit, index and trigger of the ledger, its chain, and its head.
+    """Verify rows, sums, limits, triggers and head of the ledger.
 
     Lock files that nobody holds are removed.
     """
@@ -169,9 +175,10 @@ def verify(reader: Reader) -> None:
 @click.option("--format", "as_", type=click.Choice(["csv", "json"]), default="csv")
 @click.option("--out", type=click.Path(path_type=Path), help="A file; else to the screen.")
 def export(dataset: str | None, as_: str, out: Path | None) -> None:
-    """Write accounts and releases for readers: no fingerprints, sources, runs or run times.
+    """Write accounts and releases for readers.
 
-    As CSV one line an event; as JSON one document with every spend of a release.
+    Without fingerprints, sources, runs and run times. As CSV one line an event; as JSON one
+    document with every spend of a release.
     """
     from dp_pipeline.ledger.export import exported
     from dp_pipeline.releases.account import population_of
@@ -244,9 +251,10 @@ def _declared(account: Account) -> str:
 
 @click.command()
 def move() -> None:
-    """Move this home's ledger to the server that DP_PIPELINE_LEDGER names: an empty database.
+    """Move the ledger to the server that DP_PIPELINE_LEDGER names.
 
-    The rows keep their hashes and the ledger its head. Keys and locks stay in the home.
+    Its database has to be empty. The rows keep their hashes and the ledger its head. Keys and
+    locks stay in the home.
     """
     from dp_pipeline.ledger.book import LEDGER_VARIABLE
     from dp_pipeline.ledger.export import move_to_server
@@ -268,7 +276,9 @@ _ROW = "A row that the ledger did not write, as a refusal names it; several time
 @click.option("--row", "rows", multiple=True, metavar="NUMBER:DIGEST", help=_ROW)
 @click.option("--reason", required=True, help="Why; kept in the ledger, and exported.")
 def restore(rows: tuple[str, ...], reason: str) -> None:
-    """Go on at the last row that holds, with sums computed anew from the rows.
+    """Restore a damaged ledger at the last row that holds.
+
+    Its sums are computed anew from the rows.
 
     Rows behind it that somebody else wrote are taken out, each in place of a row of the ledger that
     says so: what looks like a charge is charged, and no sum gets smaller. Rows that the head covers
@@ -292,8 +302,10 @@ def _row(text: str) -> tuple[int, str]:
 @click.argument("key")
 @click.option("--reason", required=True, help="Why; kept in the ledger.")
 def give_up_command(key: str, reason: str) -> None:
-    """End the unfinished release KEY for ever: what it cost stays spent, and `run --new-draw` may
-    draw anew. `dp-pipeline doctor` shows keys; finishing a release costs nothing and is better.
+    """End the unfinished release KEY for ever.
+
+    What it cost stays spent, and `run --new-draw` may draw anew. `dp-pipeline check` shows keys;
+    finishing a release costs nothing and is better.
     """
     from dp_pipeline.releases.publish import give_up
 
@@ -301,5 +313,5 @@ def give_up_command(key: str, reason: str) -> None:
     click.echo(f"{begun.what}: given up; its charge stays, `run --new-draw` draws anew")
 
 
-for command in (move, restore, give_up_command):
+for command in (give_up_command, move, restore):
     budget.add_command(command)

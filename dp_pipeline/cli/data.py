@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dp_pipeline.cli import operator_name
+from dp_pipeline.cli import OrderedGroup, operator_name
 from dp_pipeline.cli.draft import data_init, data_schema
 from dp_pipeline.cli.options import DATASET, READER, Document, Reader, amount_text
 from dp_pipeline.cli.plan import k_anonymity_line
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 )
 @READER
 def data_check(file: Path, sample: int | None, reader: Reader) -> None:
-    """Check a data set file: its first mistake with the line, else what all of it would cost.
+    """Check a data set file: its first mistake, or its price.
 
     Refuses what `plan` and `run` would refuse here: a source that another population holds, an
     account that was opened otherwise, a budget that is too small. Warns of a source that is not
     there, of a folder that no other command looks into, and where there is no project. Reads no
     rows but with --sample.
     """
-    from dp_pipeline.cli.check import require_buildable, require_runnable, warnings
+    from dp_pipeline.cli.declaration_check import require_buildable, require_runnable, warnings
     from dp_pipeline.config.parser import load_spec
     from dp_pipeline.config.yaml_text import Document as Lines
 
@@ -162,9 +162,10 @@ def _without_epsilon(spec: DatasetSpec) -> list[str]:
 @DATASET
 @click.option("--yes", is_flag=True, help="Do not ask again.")
 def data_retire(dataset: str, yes: bool) -> None:
-    """Delete all stored rows of the population of DATASET: every snapshot of every data set of its
-    population in this home, with all stages and exact numbers.
+    """Delete all stored rows of the population of DATASET.
 
+    Every snapshot of every data set of the population in this home goes, with all stages and exact
+    numbers.
     Ledger and releases stay, and are replayed as before. A name of a snapshot is never used
     again. The source itself is not touched.
     """
@@ -212,11 +213,11 @@ def _declared(dataset: str) -> dict[str, DatasetSpec]:
 @DATASET
 @click.option("--window", default="", help="Of rows that are cut into windows: of this one.")
 def data_docs(dataset: str, window: str) -> None:
-    """Write Great Expectations' suite and Data Docs of DATASET beside its rows.
+    """Write Great Expectations' pages about the rows of a data set.
 
-    For the steward alone: they say which expectations the rows fulfil. They lie in the folder of
-    the current snapshot, which only its owner can enter, and go when its rows are retired.
-    Nothing is charged, and nobody is asked over the network.
+    For the data custodian alone: they show which expectations the rows fulfil. They lie in the
+    folder of the current snapshot, which only its owner can enter, and go when its rows are
+    retired. Nothing is charged, and nobody is asked over the network.
     """
     from dp_pipeline.config.discovery import find_spec
     from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
@@ -241,15 +242,15 @@ def data_docs(dataset: str, window: str) -> None:
     click.echo(f"open {folder / INDEX}")
 
 
-@click.group()
+@click.group(cls=OrderedGroup)
 def data() -> None:
-    """Data sets: list them, draft a file, check it, document and retire rows."""
+    """Draft, check, list and retire data sets."""
 
 
-@data.command("list")
+@click.command("list")
 @READER
 def data_list(reader: Reader) -> None:
-    """List the data sets that can be run here, and those that need something."""
+    """List the data sets, your own before the built-in ones."""
     specs, refusals = _loaded()
     reader.answer(
         lambda: {"datasets": [_listed(spec) for spec in specs], "refused": refusals},
@@ -295,11 +296,11 @@ def _loaded() -> tuple[list[DatasetSpec], list[str]]:
     """Every declared data set, and one line for each file that is none: a draft is no reason to
     hide the others.
     """
-    from dp_pipeline.config.discovery import dataset_files
+    from dp_pipeline.config.discovery import BUILT_IN, dataset_files
     from dp_pipeline.config.parser import load_spec
 
     specs, refusals = [], []
-    for path in dataset_files().values():
+    for path in sorted(dataset_files().values(), key=lambda path: path.parent == BUILT_IN):
         try:
             specs.append(load_spec(path))
         except DeclarationError as error:
@@ -322,5 +323,5 @@ def _first_of(names: tuple[str, ...]) -> str:
     return " ".join(names) if len(names) < 3 else f"{names[0]} + {len(names) - 1}"
 
 
-for command in (data_init, data_check, data_schema, data_docs, data_retire):
+for command in (data_init, data_check, data_list, data_docs, data_retire, data_schema):
     data.add_command(command)

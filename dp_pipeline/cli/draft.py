@@ -38,10 +38,10 @@ _FOLDER = "Where to write; else the folder of DP_PIPELINE_DATASETS, or this one.
 def data_init(
     name: str, origin: str, person: str, public: bool, folder: Path | None, **form: str
 ) -> None:
-    """Write NAME.yaml, the draft of a data set file, to be finished with an editor.
+    """Write the draft of a data set file, NAME.yaml.
 
-    From names and types of columns alone, and of a CSV file from its first line: no row is
-    looked at, unless the rows are public.
+    It is to be finished with an editor. It is made from names and types of columns alone, and of
+    a CSV file from its first line: no row is read, unless the rows are public.
     """
     from dp_pipeline.config.discovery import DATASETS_VARIABLE
     from dp_pipeline.config.source_parser import drafted_source
@@ -217,7 +217,7 @@ def schema_text() -> str:
 
 @click.command("schema")
 def data_schema() -> None:
-    """Print the JSON Schema of data set files, with which editors check and complete them."""
+    """Print the JSON Schema of data set files, for editors."""
     click.echo(schema_text(), nl=False)
 
 

@@ -50,11 +50,11 @@ def export(
     reader: Reader,
     **options: Any,
 ) -> None:
-    """Write the newest settled release of NAME into a folder for readers: tables, places, card.
+    """Write the newest release of a data set to a folder for readers.
 
-    Of MODEL, or of what the data set publishes, of several of them the first. No row is read and
-    nothing is charged. An earlier export of the same data set and model is replaced whole;
-    anything else that is there stays.
+    It holds tables, places and the card of MODEL, or else of the first model that the data set
+    publishes. No row is read and nothing is charged. An earlier export of the same data set and
+    model is replaced whole; anything else that is there stays.
     """
     from dp_pipeline.config.discovery import find_spec
     from dp_pipeline.releases.export import Asked, newest_settled, require_leaving
@@ -117,8 +117,9 @@ def _document(exported: Exported) -> Document:
 @READER
 @click.pass_context
 def verify(context: click.Context, folder: Path, reader: Reader) -> None:
-    """Check an export from its own files: digests, charges, card. Needs no home and no ledger.
+    """Verify an exported folder from its own files.
 
+    Digests, charges and card are compared; no home and no ledger is needed.
     Whoever changes every file and digest alike can write a whole that agrees: compare the digest
     that is printed with the one that the publisher says.
     """

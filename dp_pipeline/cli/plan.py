@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 @request_options
 @READER
 def plan(dataset: str, reader: Reader, **options: Any) -> None:
-    """Show what `run` would cost, what noise that buys, and what the account has: asked, spent,
-    left, ceiling. Nothing is read or charged.
+    """Show what a run would cost, and which noise that buys.
+
+    Beside it what the account has spent, what is left, and its ceiling. Nothing is read or charged.
     """
     from dp_pipeline.releases.run_options import requested
     from dp_pipeline.releases.run_plan import plan_run, refined_cost

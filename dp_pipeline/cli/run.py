@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 @QUIET
 @CUSTODIAN
 def anonymize(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any) -> None:
-    """Release DATASET k-anonymously, without any ε.
+    """Release k-anonymous tables of a data set, without any ε.
 
     By its first method, at every K of public rows. This is not differential privacy. Of
     sensitive rows the K has to be named: two releases tell more than each.
@@ -121,7 +121,7 @@ DEMO_ANONYMOUS = {"wdbc": "5"}
 @QUIET
 @CUSTODIAN
 def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any) -> None:
-    """Run the chain of DATASET: rows, models, evaluation, report."""
+    """Release a data set: rows, models, evaluation, report."""
     from dp_pipeline.releases.run_options import requested
 
     (result,) = _executed([requested(dataset, **options)], quiet=quiet)
@@ -134,7 +134,7 @@ def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: A
 @QUIET
 @CUSTODIAN
 def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
-    """Run three example data sets, one k-anonymously too, and print what was released."""
+    """Release three built-in data sets, and print the results."""
     from dp_pipeline.releases.run_options import requested
 
     models = [requested(name) for name in DEMO]
@@ -166,9 +166,10 @@ def _print_demo(results: Sequence[RunResult]) -> None:
 def backfill(
     dataset: str, epsilons: tuple[str, ...], windows: str, reader: Reader, quiet: bool
 ) -> None:
-    """Let the running Dagster release DATASET with every model at every ε, one run an ε; where
-    rows are cut, all that is published of each window, one run a window. Shows what it costs
-    first, and refuses what does not fit.
+    """Let the running Dagster release all of a data set.
+
+    Every model at every ε, one run an ε; where rows are partitioned into windows, what is published
+    of each window, one run a window. Shows the cost first, and refuses what does not fit.
     """
     from dp_pipeline.orchestration.common import partition_key
     from dp_pipeline.orchestration.instance import dagster_instance
@@ -209,8 +210,10 @@ def backfill(
 @WINDOW
 @READER
 def roll_up(dataset: str, models: tuple[str, ...], windows: str, reader: Reader) -> None:
-    """Add up what was released of the windows of DATASET, such as the weeks of a month. It is
-    public already, so it costs nothing; the noise of the sum stands beside it.
+    """Add up the releases of several windows, at no cost.
+
+    Such as the weeks of a month. The releases are public already; the noise of the sum is shown
+    alongside it.
     """
     from dp_pipeline.releases.epsilon_release import EpsilonRelease
     from dp_pipeline.releases.roll_up import write_roll_up

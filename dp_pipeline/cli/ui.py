@@ -31,7 +31,7 @@ _TOLD = {
 @click.command()
 @click.option("--port", default=3000, type=click.IntRange(1, 65535), help="Of the pages; 3000.")
 def ui(port: int) -> None:
-    """Open Dagster's pages on this computer: lineage, runs, schedules, backfills."""
+    """Open Dagster's pages, for this computer only."""
     from dp_pipeline.orchestration.instance import code_location, dagster_instance
     from dp_pipeline.releases.home import HOME_VARIABLE, find_home
 
@@ -288,8 +288,9 @@ _STARTS = "open_ipc_subprocess"
 @click.command(context_settings=_WORDS)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def webserver(words: Sequence[str]) -> None:
-    """Serve Dagster's pages, as one of several programs: `dagster-webserver`, with its own
-    arguments, for its own pages and no foreign page. `dp-pipeline ui` starts all programs.
+    """Serve Dagster's pages alone, closed to foreign pages.
+
+    This is `dagster-webserver` with its own arguments; `dp-pipeline ui` starts all programs.
     """
     from dagster_webserver import cli
 

@@ -18,6 +18,7 @@ from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 if TYPE_CHECKING:
     from dp_pipeline.config.dataset import DatasetSpec
 
+BUILT_IN = Path(str(resources.files("dp_pipeline") / "datasets"))
 DATASETS_VARIABLE = "DP_PIPELINE_DATASETS"
 SHOWN_VARIABLE = "DP_PIPELINE_SHOWN"
 """Names, with spaces between, of the data sets that Dagster shows; all where it is not set."""
@@ -37,7 +38,7 @@ def dataset_files() -> dict[str, Path]:
 
 
 def _folders() -> Iterator[Path]:
-    yield Path(str(resources.files("dp_pipeline") / "datasets"))
+    yield BUILT_IN
     own = os.environ.get(DATASETS_VARIABLE)
     if own:
         if not Path(own).is_dir():

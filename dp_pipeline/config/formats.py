@@ -22,7 +22,7 @@ def require_format(stored: object, *, of: str) -> None:
     Traceback (most recent call last):
     ...
     dp_pipeline.config.errors.UnknownFormat: bundle 3f55fba: expected format 1, got 2: use the \
-dp_pipeline that wrote it; `dp-pipeline doctor` lists all formats
+dp_pipeline that wrote it; `dp-pipeline check` lists all formats
     """
     if type(stored) is int and stored == FORMAT:
         return
@@ -31,6 +31,6 @@ dp_pipeline that wrote it; `dp-pipeline doctor` lists all formats
         got = "none" if stored is None else str(stored)
         remedy = "use the dp_pipeline that wrote it"
     raise UnknownFormat(
-        f"{of}: expected format {FORMAT}, got {got}: {remedy}; `dp-pipeline doctor` lists all "
+        f"{of}: expected format {FORMAT}, got {got}: {remedy}; `dp-pipeline check` lists all "
         "formats"
     )

@@ -81,7 +81,7 @@ def require_format(stored: int, *, of: str) -> None:
     if stored != FORMAT:
         raise PipelineError(
             f"ledger {of}: expected format {FORMAT}, got format {stored}: use the dp-pipeline that "
-            "wrote it; `dp-pipeline doctor` shows what is here"
+            "wrote it; `dp-pipeline check` shows what is here"
         )
 
 

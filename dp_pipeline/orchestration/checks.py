@@ -50,7 +50,7 @@ _REPLAY_SPEC = (
     "Drawn by the code of today, the release has the digest that the ledger settled. Drawn by "
     "other code, it is made again from its transcript of noisy answers, over nobody and at no "
     "cost, and compared byte by byte: a warning where the code of today makes something else of "
-    "the same answers. `dp-pipeline doctor --remake` makes all of them again."
+    "the same answers. `dp-pipeline check --replay` makes all of them again."
 )
 
 

@@ -228,7 +228,7 @@ def _unfinished(ledger: Ledger, key: str) -> str:
     if len(key) < _SHORTEST:
         raise DeclarationError(
             f"release: expected the first {_SHORTEST} digits or more of its key, as `dp-pipeline "
-            f"doctor` shows them, got {key!r}"
+            f"check` shows them, got {key!r}"
         )
     found = [one for one in ledger.unfinished() if one.startswith(key)]
     if not found:

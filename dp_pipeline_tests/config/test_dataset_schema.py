@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.cli.check import require_buildable
+from dp_pipeline.cli.declaration_check import require_buildable
 from dp_pipeline.cli.json_schema import schema_text
 from dp_pipeline.config.draft import (
     SCHEMA_FILE,

@@ -23,7 +23,7 @@ def test_an_unknown_format_is_refused_in_one_line(stored: int | None) -> None:
         require_format(stored, of="bundle 3f55fba")
     assert str(caught.value) == (
         f"bundle 3f55fba: expected format 1, got {got}: use the dp_pipeline that wrote it; "
-        "`dp-pipeline doctor` lists all formats"
+        "`dp-pipeline check` lists all formats"
     )
 
 

@@ -142,9 +142,7 @@ def test_the_head_follows_many_writers_and_never_refuses_a_reader(ledger: Ledger
 def test_a_ledger_of_another_format_is_refused_in_one_line(ledger: Ledger):
     raw(ledger.folder, "PRAGMA user_version = 2")
     head_of(ledger).unlink()
-    said = (
-        "expected format 1, got format 2: use the dp-pipeline that wrote it; `dp-pipeline doctor`"
-    )
+    said = "expected format 1, got format 2: use the dp-pipeline that wrote it; `dp-pipeline check`"
     for asked in (ledger.verify, lambda: ledger.open_account(account()), ledger.entries):
         with pytest.raises(PipelineError, match=said) as refusal:
             asked()

@@ -359,7 +359,7 @@ def test_a_sample_of_what_is_to_be_discovered_counts_what_can_be_read(spec: Data
     assert found["zone"].outside == found["fare"].outside == 0
 
 
-def test_a_second_draw_has_a_key_of_its_own_by_which_the_doctor_finds_it(
+def test_a_second_draw_has_a_key_of_its_own_that_check_finds(
     project: Project, spec: DatasetSpec
 ) -> None:
     first, second = (of(project, spec).draw_key("2026-01-01", draw) for draw in (0, 1))

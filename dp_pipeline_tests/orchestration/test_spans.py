@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.cli.doctor.homes import Charged
+from dp_pipeline.cli.check.releases import ChargedRelease
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, NotPrepared
 from dp_pipeline.ledger import Reservation
@@ -140,18 +140,18 @@ def test_a_release_of_two_windows_is_replayed_and_made_again_from_its_answers(ra
     assert published_windows(spec, project.home) == WEEKS[1:]
 
 
-def test_the_doctor_and_the_check_of_a_file_know_releases_of_several_windows(
+def test_checks_know_releases_of_several_windows(
     ran: Any,
 ) -> None:
     project, _, found = ran
-    doctor = project.cli_here("doctor", "--remake")
-    assert (doctor.code, doctor.err) == (0, "")
-    assert "4 replayed at no cost" in doctor.out
+    check = project.cli_here("check", "--replay")
+    assert (check.code, check.err) == (0, "")
+    assert "4 replayed at no cost" in check.out
     checked = project.cli_here("data", "check", str(project.datasets / "stream.yaml"))
     assert (checked.code, checked.err) == (0, "")
     assert "what is published of each week costs 1.25" in checked.out
     begun = project.ledger.history(tree(found, "2026-W02").bundle.key)[0]
-    assert Charged(begun, "settled").command == (
+    assert ChargedRelease(begun, "settled", project.home).command == (
         "dp-pipeline run stream --window 2026-W02 --span 2 --model htree_kmeans --epsilon 0.5"
     )
 

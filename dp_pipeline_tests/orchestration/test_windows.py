@@ -831,13 +831,13 @@ def test_a_data_set_that_cuts_the_same_persons_by_another_column_is_refused(
         run(project, requests(project, load_spec(other), "2026-W01"))
 
 
-def test_the_doctor_and_the_other_commands_know_windows(project: Project) -> None:
+def test_check_and_the_other_commands_know_windows(project: Project) -> None:
     spec = stream(project)
     run(project, requests(project, spec, "2026-W01", "2026-W02"))
-    doctor = project.cli_here("doctor", "--remake")
-    assert (doctor.code, doctor.err) == (0, "")
-    assert "4 replayed at no cost" in doctor.out
-    assert "all is well" in doctor.out
+    check = project.cli_here("check", "--replay")
+    assert (check.code, check.err) == (0, "")
+    assert "4 replayed at no cost" in check.out
+    assert "no fault" in check.out
     shown = project.cli_here("budget")
     assert "riders: 2 windows charged, of 1.4 each; the fullest is 2026-W01 with 0.7" in shown.out
     exported = project.cli_here("budget", "export")

@@ -124,7 +124,7 @@ def test_every_temporary_name_is_known_to_who_sweeps() -> None:
         for path in package.rglob("*.py")
         if re.search(r"tempfile\.mk\w+\(", path.read_text(encoding="utf-8"))
     }
-    # The ledger's own are swept by their age: see cli/doctor/homes.py.
+    # The ledger's own are swept by their age: see cli/check/homes.py.
     ledger = {"ledger/head.py", "ledger/sqlite.py"}
     # It has no home: its file lies where the system keeps temporary ones.
     fits = {"estimators/counted_fits.py"}

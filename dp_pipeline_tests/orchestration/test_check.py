@@ -1,4 +1,4 @@
-"""The doctor names what needs a hand and what would mend it, and touches nothing."""
+"""`dp-pipeline check` names each fault with its remedy, and writes nothing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from dp_pipeline.cli import main
-from dp_pipeline.cli.doctor import Finding, findings
+from dp_pipeline.cli.check import check_home
+from dp_pipeline.cli.check.findings import Finding
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate import charge
@@ -73,16 +74,16 @@ def begun(rides: Project, spec: DatasetSpec) -> Path:
     return path
 
 
-def doctor(*options: str) -> Result:
-    return CliRunner().invoke(main, ["doctor", *options], catch_exceptions=False)
+def check(*options: str) -> Result:
+    return CliRunner().invoke(main, ["check", *options], catch_exceptions=False)
 
 
 def about(project: Project, topic: str) -> list[Finding]:
-    return [one for one in findings(project.home) if one.topic == topic]
+    return [finding for finding in check_home(project.home) if finding.topic == topic]
 
 
 def faults(project: Project) -> list[Finding]:
-    return [one for one in findings(project.home) if one.state == "fault"]
+    return [finding for finding in check_home(project.home) if finding.state == "fault"]
 
 
 # All is well.
@@ -91,8 +92,8 @@ def faults(project: Project) -> list[Finding]:
 @pytest.mark.usefixtures("released")
 def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project):
     before = rides.files()
-    result = doctor()
-    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "all is well")
+    result = check()
+    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "no fault")
     for words in (
         "bundles: 1 of format 1",
         "transcripts: 1 of format 1",
@@ -122,15 +123,15 @@ def test_an_empty_home_is_well_and_nothing_is_made_in_it(
     monkeypatch.setenv("DP_PIPELINE_HOME", str(home))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "empty" / "dagster"))
     monkeypatch.delenv("DP_PIPELINE_DATASETS")
-    result = doctor()
+    result = check()
     assert result.exit_code == 0, result.output
     assert not list(home.parent.iterdir())
 
 
 @pytest.mark.usefixtures("released")
 def test_machines_get_the_same_findings(rides: Project):
-    told = json.loads(doctor("--json").output)
-    assert told["findings"] == [one.texts() for one in findings(rides.home)]
+    told = json.loads(check("--json").output)
+    assert told["findings"] == [asdict(finding) for finding in check_home(rides.home)]
     assert told["swept"] == []
 
 
@@ -140,7 +141,7 @@ def test_no_value_of_a_row_and_no_exact_number_is_shown(rides: Project, spec: Da
     (snapshot / "steward").mkdir(exist_ok=True)
     (snapshot / "steward" / "exact.json").write_text(f'{{"rows": {SECRET}}}', encoding="utf-8")
     (snapshot / "manifest.json").write_text(f"[{SECRET}", encoding="utf-8")
-    result = doctor("--json")
+    result = check("--json")
     assert result.exit_code == 1
     assert SECRET not in result.output
     assert "manifest.json: cannot be read" in result.output
@@ -232,9 +233,9 @@ def test_leftovers_of_killed_runs_are_named_and_swept(rides: Project, released: 
         os.utime(path, (before, before))
     told = [one for one in faults(rides) if one.topic == "leftovers"]
     assert {one.text.partition(":")[0] for one in told} == set(map(str, left))
-    assert {one.remedy for one in told} == {"dp-pipeline doctor --sweep"}
-    assert doctor().exit_code == 1
-    result = doctor("--sweep")
+    assert {one.remedy for one in told} == {"dp-pipeline check --sweep"}
+    assert check().exit_code == 1
+    result = check("--sweep")
     assert result.exit_code == 0, result.output
     assert not any(path.exists() for path in left)
     gone = {str(path.relative_to(rides.folder)) for path in left}
@@ -282,7 +283,7 @@ def test_somebody_who_is_at_work_is_left_alone(rides: Project):
     key = next(str(one.key) for one in rides.ledger.entries() if one.key)
     with rides.ledger._book.holding(key):
         (note,) = [one for one in about(rides, "releases") if one.state == "note"]
-    assert note.text.endswith("somebody is at work on it")
+    assert note.text.endswith("a process is at work on it")
 
 
 def obstacles(project: Project) -> list[str]:
@@ -353,7 +354,7 @@ def test_a_changed_declaration_says_what_would_be_paid_for(rides: Project):
 def test_what_no_file_asks_for_any_more_stays_and_costs_nothing(rides: Project):
     (rides.datasets / "rides.yaml").unlink()
     told = about(rides, "releases")
-    assert told[0].text == "1 stored, and not asked for by any file of today"
+    assert told[0].text == "1 stored, and not declared by any file of today"
     assert {one.state for one in told} == {"ok"}
 
 

@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.config.amounts import LARGEST
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import DATASETS_VARIABLE, require_available, require_own_name
+from dp_pipeline.config.discovery import (
+    BUILT_IN,
+    DATASETS_VARIABLE,
+    require_available,
+    require_own_name,
+)
 from dp_pipeline.config.errors import DeclarationError, follow_links, one_of
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.config.yaml_text import Document
@@ -156,7 +160,7 @@ def _source(spec: DatasetSpec) -> Iterator[str]:
 def _folder(file: Path) -> Iterator[str]:
     """No command but this one finds a file outside of the folders of data sets."""
     folder, named = follow_links(file).parent, os.environ.get(DATASETS_VARIABLE)
-    known = {follow_links(str(resources.files("dp_pipeline") / "datasets"))}
+    known = {follow_links(BUILT_IN)}
     if named:
         known.add(follow_links(named))
     if folder not in known:

@@ -1,0 +1,285 @@
+"""Check of the charged releases: what this program and the files of today would make of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dp_pipeline.cli.check.findings import Finding, collect_error
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovery import dataset_files
+from dp_pipeline.config.errors import DeclarationError, NoAnswer, NotPrepared, PipelineError
+from dp_pipeline.config.parameters import fact_text, fact_values, texts_of
+from dp_pipeline.config.parser import load_spec
+from dp_pipeline.files import is_locked
+from dp_pipeline.ledger import Entry
+from dp_pipeline.ledger.entries import blocks_of
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
+from dp_pipeline.releases.domain_release import NAME as DOMAIN
+from dp_pipeline.releases.domain_release import DomainRelease, with_discovered
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.releases.noisy_release import NoisyRelease
+from dp_pipeline.releases.publish import require_as_begun
+from dp_pipeline.releases.release import Release
+from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.results.bundle import K_ANONYMITY, REFINED_FROM, REFINES, Key, ReleaseKey
+from dp_pipeline.results.transcript import Transcript
+
+TOPIC = "releases"
+OTHER_CODE = "its key is made otherwise by this code"
+
+
+@dataclass(frozen=True)
+class ChargedRelease:
+    """A release that the ledger has charged, beside what the data set file declares today.
+
+    entry   the row of the ledger that charged it
+    state   ``settled``, ``dead`` or ``unfinished``
+    spec    today's declaration of its rows; None where no file declares them
+    """
+
+    entry: Entry
+    state: str
+    home: Home
+    spec: DatasetSpec | None = None
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """The facts that were written when it was charged."""
+        return self.entry.facts
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The windows that it was charged to; none where rows are not partitioned by time."""
+        return blocks_of(self.facts)
+
+    @property
+    def release_class(self) -> type[Release]:
+        """The class that makes releases of its kind."""
+        if self.facts.get("model") == DOMAIN:
+            return DomainRelease
+        return KAnonymousRelease if K_ANONYMITY in self.facts else EpsilonRelease
+
+    @property
+    def command(self) -> str:
+        """The command that finishes it, or shows it again."""
+        dataset, name = self.facts.get("dataset", ""), self.facts["model"]
+        if self.release_class is DomainRelease:
+            return f"dp-pipeline run {dataset}"
+        if self.release_class is KAnonymousRelease:
+            return f"dp-pipeline anonymize {dataset} --method {name} --k {self.facts['k']}"
+        windows, refined = self.windows, self.facts.get(REFINED_FROM)
+        span = f" --window {windows[-1]} --span {len(windows)}" if windows else ""
+        refine = f" --refine {refined}" if refined else ""
+        epsilon = self.facts["epsilon"]
+        return f"dp-pipeline run {dataset}{span} --model {name} --epsilon {epsilon}{refine}"
+
+    def _snapshot(self, spec: DatasetSpec) -> Snapshot:
+        # Of a snapshot only its name enters a key.
+        return Snapshot(self.home.raw / spec.name / self.facts["snapshot"], b"")
+
+    def release(self, spec: DatasetSpec) -> Release:
+        """Return the release as ``spec`` declares it, with the domain of its snapshot.
+
+        Raises NotPrepared where that domain is still to be discovered.
+        """
+        name, home = self.facts["model"], self.home
+        if self.release_class is DomainRelease:
+            return DomainRelease(spec, home, self.facts["noise"])
+        spec = with_discovered(spec, home, snapshot=self._snapshot(spec))
+        if self.release_class is KAnonymousRelease:
+            return KAnonymousRelease(spec, name, int(self.facts["k"]), home)
+        epsilon, span = Fraction(self.facts["epsilon"]), max(1, len(self.windows))
+        return EpsilonRelease(spec, name, epsilon, home, self.facts["noise"], span=span)
+
+    def key(self, spec: DatasetSpec) -> Key:
+        """Return the key that this program gives the same question now."""
+        release = self.release(spec)
+        if isinstance(release, NoisyRelease):
+            key = release.draw_key(self.facts["snapshot"], int(self.facts["replicate"]))
+            return key.refining(self.facts.get(REFINES, ""))
+        return release.key(self._snapshot(spec))
+
+    def is_declared(self, spec: DatasetSpec) -> bool:
+        """Return whether ``spec`` still declares the release."""
+        model = self.facts["model"]
+        if self.release_class is DomainRelease:
+            return bool(spec.to_discover)
+        if self.release_class is KAnonymousRelease:
+            return spec.k_anonymity is not None and model in spec.k_anonymity.methods
+        return model in spec.models and Fraction(self.facts["epsilon"]) in spec.partitions
+
+    def is_current(self, spec: DatasetSpec) -> bool:
+        """Return whether the snapshots that are read now are those of the release."""
+        windows = self.windows or ("",)
+        current = [current_snapshot(self.home.raw, spec.name, b"", window) for window in windows]
+        ids = ["" if snapshot is None else snapshot.id for snapshot in current]
+        return "+".join(ids) == self.facts["snapshot"]
+
+    def is_locked(self) -> bool:
+        """Return whether a process on this computer holds the lock of the release."""
+        path = self.home.ledger_folder / "locks" / f"{self.entry.key}.lock"
+        return path.is_file() and is_locked(path)
+
+    def changes(self, spec: DatasetSpec) -> str:
+        """Return in words why the key of today is another one."""
+        changes = []
+        release = self.release(spec)
+        if self.facts["declaration"] != release.spec.digest:
+            changes.append("what is measured of the rows is declared otherwise")
+        if isinstance(release, EpsilonRelease):
+            before = fact_values(self.facts["measuring"]) or {}
+            now = fact_values(fact_text(texts_of(release.model, measuring=True))) or {}
+            evaluation = release.evaluation
+            before["evaluation"] = self.facts["evaluation"]
+            now["evaluation"] = "none" if evaluation is None else epsilon_text(evaluation)
+            for name in sorted({*before, *now}):
+                values = [values.get(name, "not there") for values in (before, now)]
+                if values[0] != values[1]:
+                    changes.append(f"{name}: was {values[0]}, is {values[1]}")
+        if self.entry.population != spec.population:
+            changes.append(f"population: was {self.entry.population}, is {spec.population}")
+        return "; ".join(changes) or OTHER_CODE
+
+
+def charged_releases(home: Home) -> Iterator[ChargedRelease]:
+    """Yield every charged release, in the order of the ledger."""
+    specs, entries = _readable_specs(), home.ledger.entries()
+    ends = {entry.key: entry.event for entry in entries if entry.event in ("settled", "dead")}
+    for entry in entries:
+        if entry.event == "reserve":
+            state = ends.get(entry.key, "unfinished")
+            spec = _spec_of(specs.get(entry.facts.get("dataset", "")), blocks_of(entry.facts))
+            yield ChargedRelease(entry, state, home, spec)
+
+
+def _readable_specs() -> dict[str, DatasetSpec]:
+    specs = {}
+    for name, path in dataset_files().items():
+        try:
+            specs[name] = load_spec(path)
+        except DeclarationError:
+            continue  # `check_dataset_files` names it.
+    return specs
+
+
+def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec | None:
+    """Return the declaration of the last of the windows; None where it declares no such rows."""
+    if spec is None or (spec.windows is None) != (not windows):
+        return None
+    try:
+        return spec.at_window(windows[-1]) if windows else spec
+    except DeclarationError:
+        return None
+
+
+def check_releases(home: Home, *, replay: bool = False) -> Iterator[Finding]:
+    """Yield how many releases are replayed at no cost, and a finding for each of the others.
+
+    replay   also replay every stored release from its answers, and compare
+    """
+    findings: list[Finding] = []
+    outcomes: Counter[str] = Counter()
+    makers: Counter[str] = Counter()
+    for release in charged_releases(home):
+        maker, today = release.facts.get("code", "unknown code"), release.release_class.version()
+        makers[maker if maker == today else f"{maker}; this is {today}"] += 1
+        with collect_error(findings, TOPIC, release.entry.what):
+            outcomes[_outcome(release, findings)] += 1
+            if replay:
+                findings += _replay(release)
+    text = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    yield Finding(TOPIC, "ok", text or "nothing was released yet")
+    for maker, count in sorted(makers.items()):
+        yield Finding(TOPIC, "ok", f"{count} made by {maker}")
+    yield from findings
+
+
+def _outcome(release: ChargedRelease, findings: list[Finding]) -> str:
+    """Return what the next run does with a release, and add what somebody has to know of it."""
+    spec = release.spec
+    if release.state == "unfinished":
+        findings.append(_unfinished(release))
+        return "charged and not finished"
+    if spec is None or not release.is_declared(spec):
+        return "stored, and not declared by any file of today"
+    try:
+        key = release.key(spec).digest
+    except NotPrepared:
+        return "stored, of a domain that is not discovered as the file declares it"
+    if key == release.entry.key:
+        return "replayed at no cost" if release.state == "settled" else "dead"
+    if not release.is_current(spec):
+        return "stored, of an earlier snapshot"
+    text = f"{release.entry.what}: a run would charge it anew: {release.changes(spec)}"
+    findings.append(Finding(TOPIC, "note", text))
+    return "charged anew by the next run"
+
+
+def _replay(release: ChargedRelease) -> Iterator[Finding]:
+    """Yield whether the code of today makes the same of the answers of a settled release."""
+    spec, is_k_anonymous = release.spec, release.release_class is KAnonymousRelease
+    if spec is None or release.state != "settled" or is_k_anonymous:
+        return
+    if not release.is_declared(spec):
+        return
+    today, key = release.release(spec), release.key(spec)
+    path = today.store.bundle_path(key, today.postprocessing)
+    if key.digest != release.entry.key or not path.exists():
+        return
+    try:
+        require_remade(today, require_whole(today, path))
+    except PipelineError as error:
+        yield Finding(TOPIC, "fault", f"{release.entry.what}: {error}")
+    else:
+        text = f"{release.entry.what}: its answers give it again, byte by byte"
+        yield Finding(TOPIC, "ok", text)
+
+
+def _unfinished(release: ChargedRelease) -> Finding:
+    name = f"{release.entry.what}, key {str(release.entry.key)[:12]}"
+    if release.is_locked():
+        return Finding(TOPIC, "note", f"{name}: a process is at work on it")
+    if "dataset" not in release.facts:
+        return Finding(TOPIC, "note", f"{name}: a fit that did not end; its ε is spent")
+    obstacle = _obstacle(release)
+    if obstacle is None:
+        return Finding(TOPIC, "fault", f"{name}: charged and not finished", release.command)
+    return Finding(TOPIC, "fault", f"{name}: charged, and cannot be finished now: {obstacle}")
+
+
+def _obstacle(release: ChargedRelease) -> str | None:
+    """Return why this program cannot finish a release, or None."""
+    spec, facts = release.spec, release.facts
+    if spec is None or not release.is_declared(spec):
+        return f"no file of today declares it: declare it in {facts['dataset']}.yaml as it was"
+    today, key = release.release(spec), release.key(spec)
+    if key.digest != release.entry.key:
+        return f"{release.changes(spec)}: declare it as it was, or use {facts['code']}"
+    if not release.is_current(spec):
+        return f"another snapshot is read now: run it with --snapshot {facts['snapshot']}"
+    if isinstance(today, NoisyRelease) and isinstance(key, ReleaseKey):
+        return _refusal_of_answers(today, key, facts["code"])
+    return None
+
+
+def _refusal_of_answers(release: NoisyRelease, key: ReleaseKey, code: str) -> str | None:
+    """Replay the answers that a release has so far and return what refuses them."""
+    try:
+        require_as_begun(release, key)
+        path = release.store.transcript_path(key)
+        if not path.is_file():
+            return "its answers are lost: the next run says so, and only --new-draw goes on"
+        questions = release.questions(release.resolve(key))
+        questions.bundle(None, Transcript.peek(path), release.noise)
+    except NoAnswer:
+        # Without rows the first answer that was never drawn ends it: that far it is the same.
+        return None
+    except PipelineError as error:
+        return f"{error}: finish it with {code}, or give it up (`budget give-up`)"
+    return None
