@@ -41,7 +41,7 @@ _PLACES = {
     "KAnonymousSelector": "estimators",
     "PrivateKMeans": "estimators",
     "PrivateSynthesizer": "estimators",
-    "load_dataset": "spec.discovery",
+    "load_dataset": "config.discovery",
     "plan": "commands",
     "plot_map": "estimators",
     "plot_marginals": "estimators",

@@ -249,7 +249,7 @@ def kind_of(column: Any) -> Kind:
     stored = None if dtype.kind == "c" else _stored_as_it_is(column, "text")
     if stored is not None and raw_values.kind_of(stored.type) == "text":
         return "texts"
-    values = [(value, text_of(value)) for value in column.tolist()]
+    values = [(value, text_of(value)) for value in _values(column)]
     if dtype.kind == "c" or any(text == UNKNOWN for _, text in values):
         return "others"
     there = [value for value, text in values if text is not None]
@@ -274,8 +274,24 @@ def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
     as_it_is = _stored_as_it_is(column, reads)
     if as_it_is is not None:
         return as_it_is
-    texts = [_word(value, reads) for value in column.tolist()]
+    texts = [_word(value, reads) for value in _values(column)]
     return pa.chunked_array([pa.array(texts, type=pa.large_string())])
+
+
+def _values(column: Any) -> Sequence[Any]:
+    """Return every value as Python has it, and UNKNOWN for one that Python cannot hold."""
+    try:
+        values: Sequence[Any] = column.tolist()
+    except Exception:  # noqa: BLE001 - such as a day after the year 9999
+        return [_value(column, row) for row in range(len(column))]
+    return values
+
+
+def _value(column: Any, row: int) -> Any:
+    try:
+        return column.iloc[row]
+    except Exception:  # noqa: BLE001 - of this row alone
+        return UNKNOWN
 
 
 def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
@@ -290,7 +306,9 @@ def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
         is_real = column.dtype.kind == "f" and column.dtype != np.float32
         plain = np.float64 if is_real else column.dtype.newbyteorder("=")
-        column = np.asarray(column).astype(plain, copy=False)
+        # A warning about a cast would say something about a row.
+        with np.errstate(all="ignore"):
+            column = np.asarray(column).astype(plain, copy=False)
     try:
         array = pa.array(column, from_pandas=True)
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise

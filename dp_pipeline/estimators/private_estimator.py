@@ -205,6 +205,11 @@ def _planning(estimator: Any) -> dict[str, str]:
             "plan_from: expected none of a method that plans from no other fit "
             f"({', '.join(name for name in MODELS if MODELS[name].learns)} do), got one of {method}"
         )
+    if is_fit_for_release(estimator.noise) and not earlier.fit_for_release_:
+        raise DeclarationError(
+            "plan_from: expected a fit whose noise may protect persons as this one's may, got one "
+            "with a seed or a source of its own"
+        )
     return {"plan_from": "previous"}
 
 

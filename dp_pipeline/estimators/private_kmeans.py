@@ -16,7 +16,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.discovery import widest
 from dp_pipeline.estimators.fit import PrivateFit
-from dp_pipeline.estimators.frames import numbered, numeric_features, numeric_rows, plain_frame
+from dp_pipeline.estimators.frames import numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.parameters import (
     InvalidParameter,
     generator,
@@ -221,9 +221,9 @@ class PrivateKMeans(
         with invalid_parameters():
             X = plain_frame(X)
             features = numeric_features(X)
-            # Types and shape were looked at above, in words that show no value of a row.
-            validate_data(self, X, skip_check_array=True)
-            over, promise = self._draw(self._declared(features.keys), features.columns)
+            fit = self._declared(features.names, features.keys)
+            over, promise = self._draw(fit, features.columns)
+        validate_data(self, X, skip_check_array=True)
         self._keep(over)
         self._promised = promise
         self._warn()
@@ -405,14 +405,9 @@ class PrivateKMeans(
         boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
-    @property
-    def _names(self) -> tuple[str, ...]:
-        named = getattr(self, "feature_names_in_", None)
-        return numbered(0, self.n_features_in_) if named is None else tuple(map(str, named))
-
-    def _declared(self, keys: tuple[Any, ...]) -> PrivateFit:
+    def _declared(self, names: tuple[str, ...], keys: tuple[Any, ...]) -> PrivateFit:
         """The fit; before a discovery, in a box that means nothing."""
-        domain = domain_of(box_columns(self.bounds, self._names, keys))
+        domain = domain_of(box_columns(self.bounds, names, keys))
         model = declared_model(
             self,
             Clustering,
@@ -453,7 +448,11 @@ class PrivateKMeans(
 
     def _checked(self, X: Any) -> FloatArray:
         check_is_fitted(self)
-        return np.asarray(validate_data(self, plain_frame(X), reset=False, dtype=np.float64))
+        X = plain_frame(X)
+        with invalid_parameters():
+            # What scikit-learn says of a text shows it.
+            numeric_features(X)
+        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
 
     @property
     def _n_features_out(self) -> int:

@@ -448,6 +448,8 @@ def _series(y: Any) -> Any:
         series = y if isinstance(y, pd.Series) else pd.Series(column_or_1d(y, warn=True))
     except UnicodeError:
         raise DeclarationError("y: expected texts that can be encoded, got others") from None
+    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
+        raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
     except ValueError as error:
         # What it says of complex numbers goes on with the values.
         raise DeclarationError(f"y: {str(error).splitlines()[0]}") from None

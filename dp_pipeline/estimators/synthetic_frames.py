@@ -94,6 +94,9 @@ def _public_type(column: DeclaredColumn, given: Any) -> Any:
 
     if isinstance(given, pd.CategoricalDtype):
         return pd.CategoricalDtype(ordered=given.ordered)
+    if isinstance(given, np.dtype) and given.kind in "SU":
+        # NumPy's type of texts says how long the longest of them is.
+        given = np.dtype(given.kind)
     is_plain_text = isinstance(given, pd.StringDtype) and given.na_value is not pd.NA
     of_values = isinstance(given, np.dtype) or is_plain_text
     return None if of_values and column.attribute.clock is None else given
@@ -205,9 +208,11 @@ def _moments_as_given(moments: NDArray[Any], column: DeclaredColumn) -> Any:
         return placed.astype(dtype)
     if dtype.kind == "M" and stored is None:
         return days_or_seconds.astype(dtype)
+    if isinstance(stored, pa.DictionaryType):
+        stored = stored.value_type
     if stored is not None and raw_values.kind_of(stored) == "time":
-        return pd.Series(pa.array(moments).cast(stored), dtype=dtype)
-    if dtype.kind in "biufc":
+        return pd.Series(pa.array(moments).cast(stored), dtype=pd.ArrowDtype(stored))
+    if dtype.kind in "biufcm" or not (stored is None or stored in raw_values.TEXT):
         return days_or_seconds
     texts = pd.Series(np.datetime_as_string(moments), dtype=object)
     return texts.mask(days_or_seconds.isna(), None).astype(dtype)

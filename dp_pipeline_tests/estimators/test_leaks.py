@@ -1,0 +1,91 @@
+"""No value of a row is in an error, a warning or a fitted estimator, whatever its type."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.estimators import (
+    InvalidParameter,
+    KAnonymousSelector,
+    PrivateKMeans,
+    PrivateSynthesizer,
+)
+
+DAYS = {"bounds": ["2026-01-01", "2026-12-31"], "every": "month"}
+FORMS: dict[str, Any] = {
+    "texts": ["a", "b"],
+    "numbers": {"bounds": [0, 9], "bins": 3},
+    "days": DAYS,
+}
+FAR_SECONDS = pa.array([2**60, 5], pa.timestamp("s"))
+COLUMNS: dict[str, pa.Array] = {
+    "days beyond Python": pa.array([2**31 - 1, 5], pa.date32()),
+    "times beyond Python": FAR_SECONDS,
+    "categories of times": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), FAR_SECONDS),
+    "bytes": pa.array([b"\xffsecret", b"a"]),
+    "lists": pa.array([["secret"], ["a"]]),
+    "durations": pa.array([1, 2], pa.duration("s")),
+    "nulls": pa.nulls(2),
+}
+
+
+def synthesizer(domain: Any, rows: Any, **options: Any) -> PrivateSynthesizer:
+    options = {"epsilon": 1, "noise": "seeded:1", "random_state": 0, **options}
+    return PrivateSynthesizer(domain=domain, **options).fit(rows)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", COLUMNS)
+def test_values_of_any_type_are_fitted_and_sampled(name: str, form: str) -> None:
+    rows = pa.table({"c": COLUMNS[name]})
+    assert synthesizer({"c": FORMS[form]}, rows, method="independent").sample(3).num_rows == 3
+
+
+def test_longest_text_is_not_in_a_fitted_estimator() -> None:
+    plain = np.array([["2026-02-01"]] * 9)
+    long = np.array([["2026-02-01"]] * 9 + [["a secret that is long"]])
+    fits = [synthesizer({"x": DAYS}, rows) for rows in (plain, long)]
+    assert [fit._columns for fit in fits[:1]] == [fit._columns for fit in fits[1:]]
+    assert b"<U2" not in pickle.dumps(fits[1]._columns)
+
+
+def test_large_number_warns_of_nothing() -> None:
+    rows = np.array([[1.0]] * 200 + [[np.longdouble("1e4000")]], dtype=np.longdouble)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        synthesizer({"a": "discover"}, rows, discover={"epsilon": 0.5, "delta": 1e-6})
+
+
+@pytest.mark.parametrize("method", ["predict", "transform", "score"])
+def test_text_is_not_in_an_error_of_kmeans(method: str) -> None:
+    kmeans = PrivateKMeans(1, epsilon=1, bounds=(0, 1), noise="seeded:1").fit([[1.0]] * 9)
+    with pytest.raises(InvalidParameter, match="X: expected columns of a numeric type"):
+        getattr(kmeans, method)([["secret"]])
+
+
+def test_refused_fit_leaves_kmeans_as_it_was() -> None:
+    kmeans = PrivateKMeans(1, epsilon=1, bounds=(0, 1), noise="seeded:1").fit([[1.0]] * 9)
+    with pytest.raises(InvalidParameter):
+        kmeans.set_params(method="none").fit(pd.DataFrame({"a": [1.0], "b": [2.0]}))
+    assert kmeans.n_features_in_ == 1
+    assert kmeans.predict([[1.0]]).tolist() == [0]
+
+
+def test_label_is_not_in_an_error_of_the_selector() -> None:
+    labels = np.array([10**18] * 4, dtype="m8[D]")
+    with pytest.raises(InvalidParameter, match=r"^y: expected texts, numbers or truth values"):
+        KAnonymousSelector(2, edges={}).fit([["f"], ["m"]] * 2, labels)
+
+
+def test_protected_fit_plans_from_protected_fits_alone() -> None:
+    rows = pd.DataFrame({"a": ["x", "y"] * 50})
+    seeded = synthesizer({"a": ["x", "y"]}, rows)
+    with pytest.raises(InvalidParameter, match="plan_from: expected a fit whose noise may protect"):
+        synthesizer({"a": ["x", "y"]}, rows, noise=None, plan_from=seeded)
