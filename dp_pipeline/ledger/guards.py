@@ -6,7 +6,7 @@ yet: between the insert of an entry and the moment at which the row ``ledger`` o
 its number.
 
 On a server the triggers fire ``ALWAYS``: a session that calls itself a replica does not pass them.
-Whoever may alter the tables can drop them, and is found by ``missing_guards``, by the hash chain,
+Whoever may alter the tables can drop them, and is found by ``guard_faults``, by the hash chain,
 or by the head.
 """
 
@@ -51,8 +51,12 @@ class Guard:
     moment: str
     when: str = ""
 
-    def statements(self, dialect: str) -> Iterator[str]:
-        """Yield what makes it."""
+    def statements(self, dialect: str, schema: str = "") -> Iterator[str]:
+        """Yield what makes it.
+
+        schema   on a server, that of the tables: a session's temporary tables of the same names
+                 would be asked in their place
+        """
         if dialect == "sqlite":
             when = f"WHEN {self.when} " if self.when else ""
             yield (
@@ -63,7 +67,7 @@ class Guard:
         each = "ROW" if self.when else "STATEMENT"
         yield (
             f"CREATE OR REPLACE FUNCTION {self.name}() RETURNS trigger LANGUAGE plpgsql "
-            f"AS $${self.body}$$"
+            f"SET search_path = {schema}, pg_temp AS $${self.body}$$"
         )
         yield (
             f"CREATE TRIGGER {self.name} BEFORE {self.moment} ON {self.table} "
@@ -137,17 +141,26 @@ def guards_of(dialect: str) -> tuple[Guard, ...]:
 
 def create_guards(connection: Connection) -> None:
     """Make all triggers."""
-    for guard in guards_of(connection.dialect.name):
-        for statement in guard.statements(connection.dialect.name):
+    dialect, schema = connection.dialect.name, ""
+    if dialect != "sqlite":
+        schema = connection.exec_driver_sql("SELECT quote_ident(current_schema())").scalar_one()
+    for guard in guards_of(dialect):
+        for statement in guard.statements(dialect, schema):
             connection.exec_driver_sql(statement)
 
 
 def drop_guards(connection: Connection) -> None:
     """Take away every trigger of the tables, by whomever; only their owner may."""
-    is_file = connection.dialect.name == "sqlite"
-    for name, table in connection.execute(_FILE_TRIGGERS if is_file else _SERVER_TRIGGERS).all():
-        on = "" if is_file else f" ON {table}"
-        connection.exec_driver_sql(f'DROP TRIGGER "{name}"{on}')
+    quoted = connection.dialect.identifier_preparer.quote_identifier
+    for name, table in _triggers(connection):
+        on = "" if connection.dialect.name == "sqlite" else f" ON {table}"
+        connection.exec_driver_sql(f"DROP TRIGGER {quoted(name)}{on}")
+
+
+def _triggers(connection: Connection) -> list[tuple[str, str]]:
+    """Return the name and the table of every trigger, by whomever it was made."""
+    query = _FILE_TRIGGERS if connection.dialect.name == "sqlite" else _SERVER_TRIGGERS
+    return [(name, table) for name, table in connection.execute(query)]
 
 
 _FILE_TRIGGERS = text("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'")
@@ -159,7 +172,8 @@ _SERVER_TRIGGERS = text(
 _CATALOGUE = text(
     "SELECT tgname, relname, tgtype, prosrc FROM pg_trigger "
     "JOIN pg_class ON pg_class.oid = tgrelid JOIN pg_proc ON pg_proc.oid = tgfoid "
-    f"WHERE tgrelid IN {_TABLES} AND tgenabled = 'A' AND tgqual IS NULL AND tgattr = ''"
+    f"WHERE tgrelid IN {_TABLES} AND tgenabled = 'A' AND tgqual IS NULL AND tgattr = '' "
+    "AND proconfig = ARRAY['search_path=' || relnamespace::regnamespace || ', pg_temp']"
 )
 _LIMITS = text(
     "SELECT pg_get_constraintdef(oid) FROM pg_constraint "
@@ -167,10 +181,19 @@ _LIMITS = text(
 )
 
 
-def missing_guards(connection: Connection) -> list[str]:
-    """Name what a new ledger has and this one has not, word for word: triggers and the limit of a
-    charge; of a file also the indexes and columns that they are about.
+def guard_faults(connection: Connection) -> list[str]:
+    """Return what was removed, changed or added, word for word: triggers and the limit of a charge;
+    of a file also the indexes and columns that they are about.
     """
+    known = {guard.name for guard in guards_of(connection.dialect.name)}
+    added = [name for name, _ in _triggers(connection) if name not in known]
+    return [
+        *(f"{name} was removed or changed" for name in _missing(connection)),
+        *(f"trigger {name} was added" for name in added),
+    ]
+
+
+def _missing(connection: Connection) -> list[str]:
     if connection.dialect.name == "sqlite":
         present = _parts_of_file(connection).items()
         return [name for name, part in _parts_of_new_file().items() if (name, part) not in present]

@@ -122,7 +122,9 @@ def write(connection: sa.Connection, draft: Draft, *, after: Tip, time: str, sta
     }
     children = [_child(row["sequence"], n, spend) for n, spend in enumerate(draft.spends)]
     row["hash"] = digest(row, children)
-    connection.execute(sa.insert(entries), row)
+    # A trigger of somebody else may have swallowed it: then nothing would be paid.
+    if connection.execute(sa.insert(entries), row).rowcount != 1:
+        raise Damaged(f"ledger row {row['sequence']}: it was not written")
     if children:
         connection.execute(sa.insert(spends), children)
     return Tip(row["sequence"], row["hash"])

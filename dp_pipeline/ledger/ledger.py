@@ -361,7 +361,7 @@ class Ledger:
         """
         if not self._book.exists():
             return Tip()
-        from dp_pipeline.ledger.guards import missing_guards
+        from dp_pipeline.ledger.guards import guard_faults
         from dp_pipeline.ledger.verify import verified
         from dp_pipeline.ledger.view import read_state
 
@@ -374,9 +374,9 @@ class Ledger:
                     "`dp-pipeline budget restore --reason …` computes it anew"
                 )
             self._book.require_sound(connection)
-            absent = missing_guards(connection)
-        if absent:
-            raise Damaged(f"ledger {self._book}: {absent[0]} was removed or changed")
+            faults = guard_faults(connection)
+        if faults:
+            raise Damaged(f"ledger {self._book}: {faults[0]}")
         return found.tip
 
     def restore(self, named: Mapping[int, str] | None = None, *, reason: str, by: str) -> Tip:

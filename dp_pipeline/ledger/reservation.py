@@ -132,6 +132,8 @@ def enter(page: Page, charge: entries.Charge) -> State:
     for a population without an account or one that counts in another currency, and
     Damaged if the key was used for a different charge.
     """
+    account = page.require_account(charge.population)
+    _require_currency(account, charge)
     past = page.release(charge.key)
     if past and past[-1].event == "settled":
         _require_same_charge(charge, past[0])
@@ -147,8 +149,6 @@ def enter(page: Page, charge: entries.Charge) -> State:
         _require_same_charge(charge, past[0])
         page.append(Draft.of(charge, "interrupted", facts=charge.facts))
         return "resumed"
-    account = page.require_account(charge.population)
-    _require_currency(account, charge)
     _require_blocks(account, charge)
     asked = Fraction(charge.nano_epsilon, NANO)
     # The page has one moment: the month that has room is the month that is charged.

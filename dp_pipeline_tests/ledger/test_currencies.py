@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -156,3 +157,11 @@ def test_a_limit_or_a_delta_that_was_changed_is_noticed(riders: Ledger, forged: 
     raw(riders.folder, update, checks=False)
     with pytest.raises(Damaged):
         riders.verify()
+
+
+def test_a_reserved_release_goes_on_in_its_own_currency_alone(ledger: Ledger):
+    release(ledger, charge("a"))
+    again = replace(charge("a"), currency=RHO)
+    with pytest.raises(DeclarationError, match="expected a charge in pure ε"):
+        release(ledger, again, "0.1")
+    assert release(ledger, charge("a"), "0.1") == "resumed"

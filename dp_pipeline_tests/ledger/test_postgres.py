@@ -483,11 +483,8 @@ def test_what_closes_the_sums_stays_one_row_also_while_they_are_open(
     busy.verify()
 
 
-def test_a_writer_needs_no_more_rights_than_the_page_says(
-    busy: Ledger, place: Place, postgres_server: PostgresServer, raw: Raw
-):
-    import psycopg2
-
+def writer_of(place: Place, raw: Raw) -> str:
+    """Give a role the rights that the page says; return its URL."""
     url = str(place.url)
     schema = url.rpartition("%3D")[2]
     for statement in (
@@ -497,7 +494,31 @@ def test_a_writer_needs_no_more_rights_than_the_page_says(
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON state TO writer_{schema}",
     ):
         raw(statement)
-    theirs = f"postgresql://writer_{schema}:w@{url.rpartition('@')[2]}"
+    return f"postgresql://writer_{schema}:w@{url.rpartition('@')[2]}"
+
+
+def test_a_writers_own_tables_open_no_guard(
+    busy: Ledger, place: Place, postgres_server: PostgresServer, raw: Raw
+):
+    import psycopg2
+
+    schema = str(place.url).rpartition("%3D")[2]
+    statement = (
+        "CREATE TEMP TABLE entries (sequence int); CREATE TEMP TABLE state AS TABLE "
+        f"{schema}.state; INSERT INTO pg_temp.entries VALUES (99); "
+        f"DELETE FROM {schema}.state WHERE kind = 'source'"
+    )
+    with pytest.raises(psycopg2.IntegrityError, match="append-only"):
+        postgres_server.execute(statement, url=writer_of(place, raw))
+    busy.verify()
+
+
+def test_a_writer_needs_no_more_rights_than_the_page_says(
+    busy: Ledger, place: Place, postgres_server: PostgresServer, raw: Raw
+):
+    import psycopg2
+
+    theirs = writer_of(place, raw)
     ledger = Place(place.folder, theirs)()
     assert release(ledger, charge("c"), "0.1") == "new"
     assert ledger.verify() == busy.verify()

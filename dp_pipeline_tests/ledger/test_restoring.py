@@ -361,6 +361,35 @@ def test_triggers_that_were_removed_are_made_anew(busy: Ledger, behind: Behind, 
     assert busy.restore(**WHY) == busy.verify()
 
 
+SWALLOW = {
+    "sqlite": "CREATE TRIGGER swallow BEFORE INSERT ON entries BEGIN SELECT RAISE(IGNORE); END",
+    "postgresql": "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql "
+    "AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER swallow BEFORE INSERT ON entries "
+    "FOR EACH ROW EXECUTE FUNCTION swallow()",
+}
+
+
+def test_a_charge_that_a_trigger_swallows_pays_nothing(busy: Ledger, behind: Behind, store: str):
+    behind(SWALLOW[store])
+    with pytest.raises(Damaged, match="was not written"):
+        release(busy, charge("b"))
+    with pytest.raises(Damaged, match="trigger swallow was added"):
+        busy.verify()
+    busy.restore(**WHY)
+    assert release(busy, charge("b"), "0.1") == "new"
+
+
+def test_a_trigger_with_an_odd_name_is_taken_away(busy: Ledger, behind: Behind, place: Place):
+    name = 'x"" ON state;DROP TABLE state CASCADE--%'
+    words = "BEGIN SELECT 1; END"
+    if place.url is not None:
+        words = "FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+    moment = "UPDATE" if place.url is not None else "INSERT"
+    behind(f'CREATE TRIGGER "{name}" BEFORE {moment} ON state {words}')
+    busy.restore(**WHY)
+    assert busy.verify().sequence == 4
+
+
 def test_the_command_restores_and_says_what_it_did(
     folder: Path, monkeypatch: pytest.MonkeyPatch, store: str
 ):
