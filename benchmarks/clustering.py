@@ -23,7 +23,7 @@ from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.noise import named_noise
+from dp_pipeline.gate.noise import parse_noise
 from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models import MODELS
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -63,7 +63,7 @@ def private(model: str, noise: str, rows: int, k: int) -> tuple[Callable[[], np.
             distance=1,
             accountant=Accountant(Fraction(1)),
             transcript=Transcript(),
-            noise=named_noise(noise),
+            noise=parse_noise(noise),
         )
         clusters = fitted.fit(curator, epsilon=Fraction(1), rng=np.random.default_rng(0))
         assert isinstance(clusters, Clusters)

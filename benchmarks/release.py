@@ -70,7 +70,7 @@ def fit(dataset: str, folder: Path, model: str, epsilon: str) -> Measured:
 
     from dp_pipeline.config.discovery import find_spec
     from dp_pipeline.gate.curator import Curator
-    from dp_pipeline.gate.noise import named_noise
+    from dp_pipeline.gate.noise import parse_noise
     from dp_pipeline.models import MODELS
     from dp_pipeline.raw.counters.memory import MemoryCounter
     from dp_pipeline.raw.snapshot import Snapshot
@@ -88,7 +88,7 @@ def fit(dataset: str, folder: Path, model: str, epsilon: str) -> Measured:
         distance=spec.distance,
         accountant=Accountant(Fraction(epsilon)),
         transcript=Transcript(),
-        noise=named_noise("exact"),
+        noise=parse_noise("exact"),
     )
     rng = np.random.default_rng(0)
     start, worked = time.perf_counter(), time.process_time()

@@ -16,7 +16,7 @@ import dagster as dg
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovery import Refusals, load_dataset, refused_alone
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.gate.noise import named_noise
+from dp_pipeline.gate.noise import parse_noise
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
 from dp_pipeline.orchestration.dataset import chains_of
 from dp_pipeline.orchestration.renewal import own_renewal_sensor
@@ -86,7 +86,7 @@ def pipeline_resource(
     for a noise that is not known.
     """
     chosen = noise_name() if noise is None else noise
-    named_noise(chosen)
+    parse_noise(chosen)
     return resource_of(Pipeline(find_home() if home is None else home_in(Path(home)), chosen))
 
 

@@ -60,7 +60,7 @@ class RecordingNoise:
     source: NoiseSource = field(default_factory=lambda: SeededNoise(1))
     draws: list[Draw] = field(default_factory=list)
     name: str = "recording"
-    fit_for_release: bool = False
+    is_releasable: bool = False
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         answer = self.source.discrete_laplace(counts, scale)
@@ -116,7 +116,7 @@ class ForcedNoise:
     seed: int
     most: int = 60
     name: str = "forced"
-    fit_for_release: bool = False
+    is_releasable: bool = False
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
@@ -154,7 +154,7 @@ class NoiseOfContent:
     """
 
     name: str = "of content"
-    fit_for_release: bool = False
+    is_releasable: bool = False
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         return self._source(counts, scale).discrete_laplace(counts, scale)
@@ -194,7 +194,7 @@ class CheaperNoise:
     source: NoiseSource
     factor: Fraction
     name: str = "cheaper"
-    fit_for_release: bool = False
+    is_releasable: bool = False
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         return self.source.discrete_laplace(counts, scale / self.factor)

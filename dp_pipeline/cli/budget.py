@@ -103,8 +103,8 @@ def _print_budgets(accounts: Sequence[Budget]) -> None:
     for one in accounts:
         if one.windows_word:
             click.echo(f"{one.population}: {one.windows_word}")
-        if one.balance.delta_word:
-            click.echo(f"{one.population}: δ of discovered levels: {one.balance.delta_word}")
+        if one.balance.delta_summary:
+            click.echo(f"{one.population}: δ of discovered levels: {one.balance.delta_summary}")
 
 
 @budget.command("raise")

@@ -60,9 +60,9 @@ def _print_whole_plan(planned: RunPlan, in_steps: Fraction | None) -> None:
 def plan_document(planned: RunPlan) -> Document:
     """The plan of one data set for a program."""
     spec, balance = planned.spec, replace(planned.balance, window_ceiling=None)
-    amounts = {**planned.amounts, "left": balance.left}
+    amounts = {**planned.amounts, "left": balance.remaining}
     if "left this month" in amounts:
-        amounts["left this month"] = balance.month_left
+        amounts["left this month"] = balance.month_remaining
     return {
         "dataset": spec.name,
         "currency": spec.currency.name,
@@ -92,7 +92,7 @@ def _window(planned: RunPlan, name: str) -> dict[str, str]:
         "window": name,
         "asked": amount_text(planned.asked_of(name)),
         "spent": amount_text(balance.window_spent),
-        "left": amount_text(balance.left),
+        "left": amount_text(balance.remaining),
         "ceiling": amount_text(balance.window_ceiling),
     }
 
@@ -104,7 +104,7 @@ def _print_windows(planned: RunPlan) -> None:
     spec, currency, rows = planned.spec, planned.spec.currency, []
     for name, balance in planned.windows.items():
         states = ", ".join(dict.fromkeys(one.state for one in planned.releases_of(name)))
-        room = "no limit" if balance.left is None else currency.text(balance.left)
+        room = "no limit" if balance.remaining is None else currency.text(balance.remaining)
         rows.append([name, states, currency.text(planned.asked_of(name)), room])
     print_table(f"Plan of {spec.name}, {len(rows)} windows", WINDOW_COLUMNS, rows)
     ceiling = planned.balance.ceiling
@@ -155,7 +155,7 @@ def _print_releases(planned: RunPlan) -> None:
     if len(planned.windows) > 1:
         _print_windows(planned)
     click.echo(_account_line(planned))
-    word = planned.balance.delta_word
+    word = planned.balance.delta_summary
     if planned.delta or word:
         asked = float_text(planned.delta)
         click.echo(f"δ of discovered levels: asked {asked}{f', {word}' if word else ''}")
@@ -166,7 +166,7 @@ def _account_line(planned: RunPlan) -> str:
     the window, else what is left of it would stand beside what all of them have spent.
     """
     balance, currency = planned.balance, planned.spec.currency
-    if balance.window_left is None or len(planned.windows) > 1:
+    if balance.window_remaining is None or len(planned.windows) > 1:
         return _amounts_line(planned.amounts, currency)
     of_window = {
         "asked": planned.asked,

@@ -23,8 +23,8 @@ from dp_pipeline.config.parameters import fact_text, texts_of
 from dp_pipeline.estimators.discovery import widest
 from dp_pipeline.estimators.parameters import is_fit_for_release
 from dp_pipeline.gate.counter import Counter
-from dp_pipeline.gate.curator import Answered, Curator
-from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
+from dp_pipeline.gate.curator import Curator, PaidMarginals
+from dp_pipeline.gate.noise import RELEASABLE_SOURCES, NoiseSource, SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
 from dp_pipeline.models.base import CoarseRelease, FitResult, Model, PrivacyGuarantee, fit
@@ -42,12 +42,12 @@ class RefinedFit:
     """What a fit that refines an earlier one has of it.
 
     coarse     its release, and what was spent on that
-    answered   its marginals, and what was paid for each
+    paid_marginals   its marginals, and what was paid for each
     epsilon    what it promised
     """
 
     coarse: CoarseRelease
-    answered: Answered
+    paid_marginals: PaidMarginals
     epsilon: Fraction
 
 
@@ -101,7 +101,7 @@ class PrivateFit:
         noise: NoiseSource,
         rng: np.random.Generator,
         transcript: Transcript | None = None,
-    ) -> tuple[FitResult, Answered]:
+    ) -> tuple[FitResult, PaidMarginals]:
         """Ask through the gate; spends exactly ``amount``, or raises. Gives also the marginals that
         were answered, as they may be refined. ``rng`` is for post-processing.
 
@@ -110,7 +110,7 @@ class PrivateFit:
         """
         transcript = Transcript() if transcript is None else transcript
         # A curator writes into them what it answers.
-        answered = {} if self.refines is None else dict(self.refines.answered)
+        paid_marginals = {} if self.refines is None else dict(self.refines.paid_marginals)
 
         def ask(accountant: Accountant) -> Curator:
             return Curator(
@@ -120,7 +120,7 @@ class PrivateFit:
                 accountant=accountant,
                 transcript=transcript,
                 noise=noise,
-                answered=answered,
+                paid_marginals=paid_marginals,
             )
 
         fitted = fit(
@@ -138,7 +138,7 @@ class PrivateFit:
             raise BoundaryViolation(
                 f"{self.method}: expected {self.releases.__name__}, got another release"
             )
-        return fitted, answered
+        return fitted, paid_marginals
 
 
 Run = Callable[[Transcript], FitResult]
@@ -205,7 +205,7 @@ def require_account(
     if account.purpose == "release" and not is_fit_for_release(noise):
         raise DeclarationError(
             f"population {account.population}: noise: expected a source fit for sensitive data "
-            f"({' or '.join(source.name for source in FIT_FOR_RELEASE)}), got another"
+            f"({' or '.join(source.name for source in RELEASABLE_SOURCES)}), got another"
         )
     return ledger, account
 

@@ -21,7 +21,7 @@ from dp_pipeline.config.amounts import (
     parse_epsilon,
 )
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, OpenDPNoise, named_noise
+from dp_pipeline.gate.noise import RELEASABLE_SOURCES, NoiseSource, OpenDPNoise, parse_noise
 
 
 def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
@@ -76,8 +76,8 @@ def noise_of(value: object) -> NoiseSource:
     if value is None:
         return OpenDPNoise()
     if isinstance(value, str):
-        return named_noise(value)
-    if isinstance(value, type) or not hasattr(value, "fit_for_release"):
+        return parse_noise(value)
+    if isinstance(value, type) or not hasattr(value, "is_releasable"):
         raise DeclarationError(
             f"noise: expected None, opendp, exact, seeded:NUMBER or a source, got {value!r:.60}"
         )
@@ -87,7 +87,7 @@ def noise_of(value: object) -> NoiseSource:
 
 def is_fit_for_release(value: object) -> bool:
     """Whether the source that ``noise_of`` gives is one that protects persons."""
-    return type(noise_of(value)) in FIT_FOR_RELEASE
+    return type(noise_of(value)) in RELEASABLE_SOURCES
 
 
 def generator(random_state: object) -> np.random.Generator:

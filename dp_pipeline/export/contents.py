@@ -81,7 +81,7 @@ def is_cleared(bundle: Bundle) -> bool:
     """Whether it may leave without being asked for by what it lacks: the ε that was asked holds,
     and nobody can draw its noise again.
     """
-    return bundle.is_dp and not bundle.caveat and bundle.fit_for_release
+    return bundle.is_dp and not bundle.caveat and bundle.is_releasable
 
 
 def card_json(release: ReportedRelease) -> bytes:

@@ -1,10 +1,10 @@
-"""The measurement route, the one order in which every question is asked of the rows: charge, then
-look, then noise, then store; only then is there an answer. An exact answer lives inside
-``Route.answer`` and what it calls, and nowhere else.
+"""The one order in which every question is asked of the rows: charge, count, add noise, store; only
+then is there an answer. An exact answer lives inside ``QueryExecutor.answer`` and what it calls,
+and nowhere else.
 
-An answer that was paid for is given again to the question that it belongs to, and to no other. So
-a question is known by everything that its answer depends on beside the rows, and by no word: words
-may be chosen better one day, and an unfinished release must not be lost by that.
+A stored answer is given again to the question that it belongs to, and to no other. So a question is
+known by everything but the rows that its answer depends on, and by no words: better words must not
+lose an unfinished release.
 """
 
 from __future__ import annotations
@@ -37,37 +37,40 @@ from dp_pipeline.results.accountant import (
 )
 from dp_pipeline.results.transcript import AnswerRecord, Transcript
 
-Found = TypeVar("Found")
-Rows = TypeVar("Rows")
+Counts = TypeVar("Counts")
+AnyCounter = TypeVar("AnyCounter")
 """What gives exact answers about rows: a Counter, or an UndeclaredCounter."""
 
+CounterQuery = Callable[[AnyCounter], IntArray]
+"""An exact question: a function of the counter, whose result is not noisy yet."""
 
-class Once(Generic[Found]):
-    """A look that is taken at the first answer that needs it, and kept for the others."""
 
-    def __init__(self, look: Callable[[Counter], Found]) -> None:
-        self._look = look
-        self._found: Found | None = None
+class CachedScan(Generic[Counts]):
+    """A scan of the rows that runs at the first answer that needs it; the others share it."""
 
-    def __call__(self, counter: Counter) -> Found:
-        if self._found is None:
-            self._found = self._look(counter)
-        return self._found
+    def __init__(self, scan: Callable[[Counter], Counts]) -> None:
+        self._scan = scan
+        self._counts: Counts | None = None
+
+    def __call__(self, counter: Counter) -> Counts:
+        if self._counts is None:
+            self._counts = self._scan(counter)
+        return self._counts
 
 
 VERSION = 1
-"""Of the identities. Another one where the same arguments would be answered otherwise, as by
-another formula of a score: what was begun before cannot be finished then, and stays as it is.
+"""Of the digests. It rises where the same arguments would be answered otherwise, as by another
+formula of a score: a release that was started before cannot be finished then.
 """
 
-Asked = tuple[object, ...]
-"""The kind of a question, then what it is about: names, whole numbers, exact fractions, arrays of
-whole numbers, and frozen dataclasses, tuples and mappings of such. A kind's name never changes.
+QuestionKey = tuple[object, ...]
+"""The kind of a question, then its arguments: names, integers, exact fractions, integer arrays, and
+frozen dataclasses, tuples and mappings of them. A kind's name never changes.
 """
 
 
 @dataclass(frozen=True)
-class NamedQuestion:
+class IdentifiedQuestion:
     """One question of the gate.
 
     words      for people
@@ -80,24 +83,24 @@ class NamedQuestion:
 
 
 def question(
-    what: str, asked: Asked, spend: Spend | None, recoding: tuple[str, ...] = ()
-) -> NamedQuestion:
-    """The question that a charge has paid for.
+    words: str, key: QuestionKey, spend: Spend | None, recoding: tuple[str, ...] = ()
+) -> IdentifiedQuestion:
+    """Return the question that a charge has paid for.
 
-    what       in words, where there is no charge; else those of the charge are taken
+    words      of a question without a charge; else those of the charge are taken
     spend      how it is made noisy; None: not at all
-    recoding   digests of what was done to the rows before they are looked at, in order
+    recoding   digests of the recodings of the rows before they are counted, in order
     """
-    paid = None
+    price = None
     if spend is not None:
-        paid = [spend.mechanism, spend.epsilon, spend.sensitivity, spend.scale, spend.currency]
+        price = [spend.mechanism, spend.epsilon, spend.sensitivity, spend.scale, spend.currency]
         symbol = "ε" if spend.currency == "pure" else "ρ"
-        what = f"{spend.mechanism}: {spend.what}, Δ={spend.sensitivity}, {symbol}={spend.epsilon}"
-    return NamedQuestion(what, digest_of((VERSION, asked, paid, recoding)))
+        words = f"{spend.mechanism}: {spend.what}, Δ={spend.sensitivity}, {symbol}={spend.epsilon}"
+    return IdentifiedQuestion(words, digest_of((VERSION, key, price, recoding)))
 
 
 def digest_of(value: object) -> str:
-    """Hex digest of what is public about a question, the same under every program and computer.
+    """Return the hex digest of public arguments, the same under every program and computer.
 
     Raises TypeError for what has no exact text, such as a float.
 
@@ -108,16 +111,16 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-_AS_THEY_ARE = frozenset({str, int})
+_JSON_TYPES = frozenset({str, int})
 
 
 def _plain(value: object) -> object:
-    """A value as JSON; different values of one type never as the same."""
-    # Most are names and whole numbers, thousands in a question about all pairs.
-    if type(value) in _AS_THEY_ARE:
+    """Return a value as JSON; different values of one type never give the same JSON."""
+    # Most are names and integers, thousands in a question about all pairs.
+    if type(value) in _JSON_TYPES:
         return value
     if is_dataclass(value):
-        value = [(one.name, getattr(value, one.name)) for one in fields(value)]
+        value = [(field.name, getattr(value, field.name)) for field in fields(value)]
     elif isinstance(value, Mapping):
         value = list(value.items())
     match value:
@@ -128,44 +131,37 @@ def _plain(value: object) -> object:
         case Fraction():
             return str(value)
         case tuple() | list():
-            return [_plain(one) for one in value]
+            return [_plain(item) for item in value]
         case np.ndarray() if value.dtype.kind in "iu":
             return [list(value.shape), hashlib.sha256(value.astype("<i8").tobytes()).hexdigest()]
     raise TypeError(f"question: expected what has an exact text, got {type(value).__name__}")
 
 
-Look = Callable[[Rows], IntArray]
-"""A look at the rows without noise."""
-
-Exact = Look[Counter]
-"""One at prepared rows."""
-
-
 @dataclass(frozen=True)
-class PaidNoise:
-    """One question's charge, and the function that makes its exact answer noisy.
+class NoisyQuery:
+    """The price of one question, and the function that makes its exact answer noisy.
 
     scale_of   size of the answer → scale at which discrete Laplace noise is drawn; None: other
                noise, which nothing refines
     """
 
     spend: Spend
-    make_noisy: Callable[[IntArray], IntArray]
+    add_noise: Callable[[IntArray], IntArray]
     scale_of: Callable[[int], Fraction] | None = None
 
 
 @dataclass(frozen=True)
-class Route(Generic[Rows]):
-    """What every question of one release goes through, from its charge to its answer.
+class QueryExecutor(Generic[AnyCounter]):
+    """Takes every question of one release from its charge to its answer.
 
     counter      exact answers, or None: only the transcript can be replayed
     accountant   holds the ε, or ρ, of this release; a charge above it raises BudgetExceeded
     transcript   every answer is stored there before it is returned
     noise        where the noise comes from
-    recoding     digests of what was done to the rows before they are looked at, in order
+    recoding     digests of the recodings of the rows before they are counted, in order
     """
 
-    counter: Rows | None
+    counter: AnyCounter | None
     accountant: Accountant
     transcript: Transcript
     noise: NoiseSource
@@ -176,33 +172,33 @@ class Route(Generic[Rows]):
         """What an amount is counted in: ε, or ρ."""
         return self.accountant.currency
 
-    def vector(self, what: str, *, l1: int, l2_squared: int, amount: Fraction) -> PaidNoise:
-        """Noise on whole numbers that a protected unit moves by at most ``l1`` in L1 and by
-        ``l2_squared`` in squared L2: Laplace for an ε, Gaussian for a ρ.
+    def vector_query(self, words: str, *, l1: int, l2_squared: int, amount: Fraction) -> NoisyQuery:
+        """Return a query of integers that one protected unit moves by at most ``l1`` in L1 and by
+        ``l2_squared`` in squared L2: Laplace noise for an ε, Gaussian for a ρ.
         """
         if self.currency == PURE:
-            return self.laplace(what, l1=l1, epsilon=amount)
-        return self.gaussian(what, l2_squared=l2_squared, rho=amount)
+            return self.laplace_query(words, l1=l1, epsilon=amount)
+        return self.gaussian_query(words, l2_squared=l2_squared, rho=amount)
 
-    def laplace(self, what: str, *, l1: int, epsilon: Fraction) -> PaidNoise:
-        """Discrete Laplace noise on a vector."""
+    def laplace_query(self, words: str, *, l1: int, epsilon: Fraction) -> NoisyQuery:
+        """Return a query of a vector with discrete Laplace noise."""
         scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
         draw = partial(mechanisms.measure, l1=l1, epsilon=epsilon, noise=self.noise)
         scale_of = partial(drawn_scale, self.noise, scale)
-        return PaidNoise(Spend(what, LAPLACE, epsilon, l1, scale), draw, scale_of)
+        return NoisyQuery(Spend(words, LAPLACE, epsilon, l1, scale), draw, scale_of)
 
-    def refined(
+    def refinement_query(
         self,
-        what: str,
+        words: str,
         *,
         l1: int,
         before: Fraction,
         scale: Fraction,
         epsilon: Fraction,
         first: IntArray,
-    ) -> PaidNoise:
-        """Less noise on a vector whose noisy answer ``first``, of noise that was drawn at
-        ``scale``, has cost ``before`` until now.
+    ) -> NoisyQuery:
+        """Return a query for less noise on a vector whose noisy answer ``first``, of noise that was
+        drawn at ``scale``, has cost ``before`` until now.
         """
         draw = partial(
             mechanisms.refine,
@@ -215,69 +211,81 @@ class Route(Generic[Rows]):
         )
         added = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
         finer = mechanisms.laplace_scale(l1=l1, epsilon=before + epsilon)
-        return PaidNoise(Spend(what, REFINED, epsilon, l1, added), draw, lambda _: finer)
+        return NoisyQuery(Spend(words, REFINED, epsilon, l1, added), draw, lambda _: finer)
 
-    def linf(self, what: str, *, linf: int, epsilon: Fraction) -> PaidNoise:
-        """Noise of the L∞ mechanism on a vector that a unit moves by at most ``linf`` anywhere."""
+    def linf_query(self, words: str, *, linf: int, epsilon: Fraction) -> NoisyQuery:
+        """Return a query by the L∞ mechanism of a vector, each number of which a unit moves by at
+        most ``linf``.
+        """
         scale = mechanisms.linf_scale(linf=linf, epsilon=epsilon)
         draw = partial(mechanisms.measure_linf, linf=linf, epsilon=epsilon, noise=self.noise)
-        return PaidNoise(Spend(what, LINF, epsilon, linf, scale), draw)
+        return NoisyQuery(Spend(words, LINF, epsilon, linf, scale), draw)
 
-    def gaussian(self, what: str, *, l2_squared: int, rho: Fraction) -> PaidNoise:
-        """Discrete Gaussian noise on a vector."""
+    def gaussian_query(self, words: str, *, l2_squared: int, rho: Fraction) -> NoisyQuery:
+        """Return a query of a vector with discrete Gaussian noise."""
         variance = mechanisms.gaussian_variance(l2_squared=l2_squared, rho=rho)
         draw = partial(
             mechanisms.measure_gaussian, l2_squared=l2_squared, rho=rho, noise=self.noise
         )
-        return PaidNoise(Spend(what, GAUSSIAN, rho, l2_squared, variance, "zcdp"), draw)
+        return NoisyQuery(Spend(words, GAUSSIAN, rho, l2_squared, variance, "zcdp"), draw)
 
-    def choice(self, what: str, *, linf: int, amount: Fraction) -> PaidNoise:
-        """The place of a nearly highest score, of which a unit moves each by at most ``linf``:
-        noisy max for an ε, the exponential mechanism for a ρ.
+    def choice_query(self, words: str, *, linf: int, amount: Fraction) -> NoisyQuery:
+        """Return a query of the place of a nearly highest score, of which a unit moves each by at
+        most ``linf``: noisy max for an ε, the exponential mechanism for a ρ.
         """
         if self.currency == PURE:
             scale = mechanisms.choice_scale(linf=linf, epsilon=amount)
-            spend = Spend(what, NOISY_MAX, amount, linf, scale)
+            spend = Spend(words, NOISY_MAX, amount, linf, scale)
             choose = partial(mechanisms.choose, linf=linf, epsilon=amount, noise=self.noise)
         else:
             scale = mechanisms.exponential_scale(linf=linf, rho=amount)
-            spend = Spend(what, EXPONENTIAL, amount, linf, scale, "zcdp")
+            spend = Spend(words, EXPONENTIAL, amount, linf, scale, "zcdp")
             choose = partial(mechanisms.choose_exponential, linf=linf, rho=amount, noise=self.noise)
-        return PaidNoise(spend, lambda scores: np.array(choose(scores), dtype=np.int64))
+        return NoisyQuery(spend, lambda scores: np.array(choose(scores), dtype=np.int64))
 
-    def ask(self, paid: PaidNoise, asked: Asked, exact: Look[Rows]) -> IntArray:
-        """A question from its charge to its answer."""
-        self.accountant.charge(paid.spend)
-        return self.answer(paid, asked, exact)
+    def charge_and_answer(
+        self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
+    ) -> IntArray:
+        """Charge for a query, and return its noisy answer."""
+        self.accountant.charge(query.spend)
+        return self.answer(query, key, count)
 
-    def answer(self, paid: PaidNoise, asked: Asked, exact: Look[Rows]) -> IntArray:
-        """The answer that a charge has paid for: look, then noise; stored before it is returned."""
-        return self.record(paid, asked, exact).answer
+    def answer(
+        self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
+    ) -> IntArray:
+        """Return the noisy answer to a query that was charged, stored before it is returned."""
+        return self.answer_record(query, key, count).answer
 
-    def record(self, paid: PaidNoise, asked: Asked, exact: Look[Rows]) -> AnswerRecord:
+    def answer_record(
+        self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
+    ) -> AnswerRecord:
         """Return that answer with the scale at which its noise was drawn."""
-        known = question("", asked, paid.spend, self.recoding)
-        stored = self.transcript.recall(known.identity, words=known.words)
+
+        def measure(counter: AnyCounter) -> tuple[IntArray, Fraction | None]:
+            counts = count(counter)
+            scale = None if query.scale_of is None else query.scale_of(counts.size)
+            return query.add_noise(counts), scale
+
+        return self._recall_or_store(question("", key, query.spend, self.recoding), measure)
+
+    def answer_without_noise(
+        self, words: str, key: QuestionKey, count: CounterQuery[AnyCounter]
+    ) -> IntArray:
+        """Return the exact answer to what is public, or disclosed on benchmarks."""
+        identified = question(words, key, None, self.recoding)
+        return self._recall_or_store(identified, lambda counter: (count(counter), None)).answer
+
+    def _recall_or_store(
+        self,
+        identified: IdentifiedQuestion,
+        measure: Callable[[AnyCounter], tuple[IntArray, Fraction | None]],
+    ) -> AnswerRecord:
+        """Return the stored answer; where there is none, measure it and store it first."""
+        words, identity = identified.words, identified.identity
+        stored = self.transcript.recall(identity, words=words)
         if stored is not None:
             return stored
-        counts = exact(self._rows(known))
-        scale = None if paid.scale_of is None else paid.scale_of(counts.size)
-        return self._store(known, paid.make_noisy(counts), scale)
-
-    def answer_without_noise(self, what: str, asked: Asked, exact: Look[Rows]) -> IntArray:
-        """The answer to what is public, or disclosed on benchmarks."""
-        known = question(what, asked, None, self.recoding)
-        stored = self.transcript.recall(known.identity, words=known.words)
-        if stored is not None:
-            return stored.answer
-        return self._store(known, exact(self._rows(known))).answer
-
-    def _rows(self, known: NamedQuestion) -> Rows:
         if self.counter is None:
-            raise NoAnswer(f"transcript: expected a stored answer to {known.words!r}, got none")
-        return self.counter
-
-    def _store(
-        self, known: NamedQuestion, answer: IntArray, scale: Fraction | None = None
-    ) -> AnswerRecord:
-        return self.transcript.store(known.identity, answer, words=known.words, scale=scale)
+            raise NoAnswer(f"transcript: expected a stored answer to {words!r}, got none")
+        answer, scale = measure(self.counter)
+        return self.transcript.store(identity, answer, words=words, scale=scale)

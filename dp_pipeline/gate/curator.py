@@ -17,11 +17,18 @@ from dp_pipeline.config.domain import Domain, Relation
 from dp_pipeline.config.encoding import COORDINATE_BITS, IntArray, Names
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks, mechanisms
-from dp_pipeline.gate.charge import Asked, Exact, Once, PaidNoise, Route, digest_of
+from dp_pipeline.gate.charge import (
+    CachedScan,
+    CounterQuery,
+    NoisyQuery,
+    QueryExecutor,
+    QuestionKey,
+    digest_of,
+)
 from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter, Disclosing, Sealed
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.gate.scores import OF_PUBLIC_ROWS, Score
+from dp_pipeline.gate.scores import PUBLIC_ROW_SCORES, Score
 from dp_pipeline.gate.selection import Candidates, ScoreSession
 from dp_pipeline.gate.trees import NodeLevels, SplitSession, TreeSession, split_scale
 from dp_pipeline.results.accountant import (
@@ -58,7 +65,7 @@ class PaidMarginal:
     scale: Fraction | None
 
 
-Answered = dict[tuple[tuple[str, ...], Names], PaidMarginal]
+PaidMarginals = dict[tuple[tuple[str, ...], Names], PaidMarginal]
 """Digests of how the rows were recoded, and attributes → the last answer."""
 
 
@@ -66,9 +73,9 @@ class Curator:
     """The only way from a model to the rows: tables, places in the declared box, released centres
     and released classifiers.
 
-    Each question goes the same way (``Route``): charge; look up the transcript; only when the
-    answer was never drawn, look at the rows, add noise, store; then return it. What is
-    disclosed without noise, on benchmarks alone, is recorded in the place of a charge.
+    Each question goes the same way (``QueryExecutor``): charge; look up the transcript; only when
+    the answer was never drawn, count the rows, add noise, store; then return it. What is disclosed
+    without noise, on benchmarks alone, is recorded in the place of a charge.
 
     counter      exact answers, or None: only the transcript can be replayed
     domain       declared attributes, public
@@ -79,7 +86,7 @@ class Curator:
     benchmark    whether the rows are public: only then may anything be disclosed
     relation     what neighbouring data sets are; ``distance`` is the one under it
     recoding     digests of groups of levels and derived attributes, for the transcript
-    answered     marginals that were measured of these very rows and may be refined here: those of
+    paid_marginals marginals that were measured of these very rows and may be refined here: those of
                  a release that this one refines, which nothing else refines; None: there are none
     """
 
@@ -95,12 +102,12 @@ class Curator:
         benchmark: bool = False,
         relation: Relation = "add_remove",
         recoding: tuple[str, ...] = (),
-        answered: Answered | None = None,
+        paid_marginals: PaidMarginals | None = None,
     ) -> None:
         self._domain, self._distance = domain, distance
         self._benchmark, self._relation = benchmark, relation
-        self._route = Route(counter, accountant, transcript, noise, recoding)
-        self._answered: Answered = {} if answered is None else answered
+        self._executor = QueryExecutor(counter, accountant, transcript, noise, recoding)
+        self._paid_marginals: PaidMarginals = {} if paid_marginals is None else paid_marginals
 
     @property
     def domain(self) -> Domain:
@@ -115,12 +122,12 @@ class Curator:
     @property
     def accountant(self) -> Accountant:
         """What this release may spend, and has spent."""
-        return self._route.accountant
+        return self._executor.accountant
 
     @property
     def currency(self) -> Currency:
         """What an amount is counted in: ε, or ρ."""
-        return self._route.currency
+        return self._executor.currency
 
     def __repr__(self) -> str:
         attributes = len(self.domain.names)
@@ -138,7 +145,7 @@ class Curator:
         grouped = {name: one.of(self._domain[name]) for name, one in groupings.items()}
         # Constraints are about levels, and none of these attributes has them any more.
         domain = Domain(self._domain.replaced(grouped).attributes)
-        rows = self._route.counter
+        rows = self._executor.counter
         counter = None if rows is None else rows.grouped(groupings)
         return self._recoded(counter, domain, ("groups", groupings))
 
@@ -152,34 +159,40 @@ class Curator:
         """
         checks.require_derived(self._domain, derived)
         added = tuple(one.named(name) for name, one in derived.items())
-        rows = self._route.counter
+        rows = self._executor.counter
         counter = None if rows is None else rows.with_attributes(derived)
         domain = Domain((*self._domain, *added), self._domain.constraints)
         return self._recoded(counter, domain, ("derived attributes", derived))
 
-    def _recoded(self, counter: Counter | None, domain: Domain, how: Asked) -> Curator:
+    def _recoded(self, counter: Counter | None, domain: Domain, how: QuestionKey) -> Curator:
         """The same curator of the same rows in other words, which the transcript knows as well."""
-        route = self._route
+        executor = self._executor
         return Curator(
             counter,
             domain=domain,
             distance=self._distance,
-            accountant=route.accountant,
-            transcript=route.transcript,
-            noise=route.noise,
+            accountant=executor.accountant,
+            transcript=executor.transcript,
+            noise=executor.noise,
             benchmark=self._benchmark,
             relation=self._relation,
-            recoding=(*route.recoding, digest_of(how)),
-            answered=self._answered,
+            recoding=(*executor.recoding, digest_of(how)),
+            paid_marginals=self._paid_marginals,
         )
 
     def _laplace(
-        self, what: str, asked: Asked, exact: Exact, *, l1_per_row: int, epsilon: Fraction
+        self,
+        what: str,
+        asked: QuestionKey,
+        exact: CounterQuery[Counter],
+        *,
+        l1_per_row: int,
+        epsilon: Fraction,
     ) -> IntArray:
         """A Laplace question from its charge to its answer; ``exact`` looks without noise."""
-        paid = self._route.laplace(what, l1=l1_per_row * self.distance, epsilon=epsilon)
+        paid = self._executor.laplace_query(what, l1=l1_per_row * self.distance, epsilon=epsilon)
         self.accountant.charge(paid.spend)
-        return self._route.answer(paid, asked, exact)
+        return self._executor.answer(paid, asked, exact)
 
     def measure(self, attributes: Names, *, epsilon: Fraction) -> NoisyMarginal:
         """The marginal over ``attributes``, every cell noisy; () is the number of rows.
@@ -187,7 +200,7 @@ class Curator:
         ⊕ one row is in one cell: Δ1 = 1 a row.
         """
         checks.require_table(self.domain, attributes)
-        paid = self._route.laplace(_words(attributes), l1=self.distance, epsilon=epsilon)
+        paid = self._executor.laplace_query(_words(attributes), l1=self.distance, epsilon=epsilon)
         return self._tabulated({attributes: paid})[0]
 
     def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
@@ -203,7 +216,7 @@ class Curator:
         l1, l2_squared = self.distance, self.distance**2
         return self._tabulated(
             {
-                names: self._route.vector(
+                names: self._executor.vector_query(
                     _words(names), l1=l1, l2_squared=l2_squared, amount=amount
                 )
                 for names, amount in amounts.items()
@@ -214,17 +227,17 @@ class Curator:
         """Of the noise on counts that one row moves by 1."""
         return mechanisms.laplace_scale(l1=self.distance, epsilon=epsilon)
 
-    def _tabulated(self, paid: Mapping[Names, PaidNoise]) -> tuple[NoisyMarginal, ...]:
+    def _tabulated(self, paid: Mapping[Names, NoisyQuery]) -> tuple[NoisyMarginal, ...]:
         """Marginals, charged together: one scan, and an answer stored for each."""
         self.accountant.charge(*(one.spend for one in paid.values()))
-        look = Once(lambda counter: counter.count(list(paid)))
+        look = CachedScan(lambda counter: counter.count(list(paid)))
         found = []
         for at, (names, one) in enumerate(paid.items()):
 
             def exact(counter: Counter, at: int = at) -> IntArray:
                 return look(counter)[at].open_at_the_gate()
 
-            record = self._route.record(one, ("marginal", names), exact)
+            record = self._executor.answer_record(one, ("marginal", names), exact)
             table = record.answer.reshape(self.domain.shape(names))
             is_gaussian = one.spend.mechanism == GAUSSIAN
             marginal = NoisyMarginal(names, table, one.spend.scale, is_gaussian)
@@ -249,7 +262,7 @@ class Curator:
         if self.currency != PURE:
             return self._measured_again(amounts, before)
         paid = {
-            names: self._route.refined(
+            names: self._executor.refinement_query(
                 f"{_words(names)}, refined",
                 l1=self.distance,
                 before=before[names].amount,
@@ -260,7 +273,7 @@ class Curator:
             for names, epsilon in amounts.items()
         }
         self.accountant.charge(*(one.spend for one in paid.values()))
-        look = Once(lambda counter: counter.count(list(paid)))
+        look = CachedScan(lambda counter: counter.count(list(paid)))
         found = []
         for at, (names, one) in enumerate(paid.items()):
             first = before[names]
@@ -269,7 +282,7 @@ class Curator:
                 return look(counter)[at].open_at_the_gate()
 
             asked = ("refined marginal", names, first.amount, first.scale, first.marginal.table)
-            record = self._route.record(one, asked, exact)
+            record = self._executor.answer_record(one, asked, exact)
             table = record.answer.reshape(first.marginal.table.shape)
             total = first.amount + amounts[names]
             found.append(NoisyMarginal(names, table, self._scale(total)))
@@ -291,11 +304,11 @@ class Curator:
         """What was answered, as a copy: whatever a model writes into its own changes nothing."""
         kept = replace(marginal, table=marginal.table.copy())
         paid = PaidMarginal(kept, amount, scale)
-        self._answered[self._route.recoding, marginal.attributes] = paid
+        self._paid_marginals[self._executor.recoding, marginal.attributes] = paid
 
     def _last_answer(self, names: Names) -> PaidMarginal:
         """The last answer about a marginal, and what was paid for it."""
-        known = self._answered.get((self._route.recoding, names))
+        known = self._paid_marginals.get((self._executor.recoding, names))
         if known is None or (known.scale is None) != (self.currency != PURE):
             got = "one that was not measured" if known is None else "one in another currency"
             raise BoundaryViolation(f"refine: expected a marginal that was measured, got {got}")
@@ -313,10 +326,10 @@ class Curator:
         Proofs: ``gate.scores``, ``ScoreSession``. BoundaryViolation for a score that needs
         ``public_rows`` where there are none.
         """
-        if any(isinstance(score, OF_PUBLIC_ROWS) for score in candidates.values()):
+        if any(isinstance(score, PUBLIC_ROW_SCORES) for score in candidates.values()):
             self._require_public_rows("scores")
         known = Candidates(candidates, domain=self.domain, distance=self.distance)
-        return ScoreSession(known, self._route)
+        return ScoreSession(known, self._executor)
 
     def public_rows(self) -> int:
         """The number of rows, where neighbours have the same: free, and recorded.
@@ -328,7 +341,7 @@ class Curator:
         """
         self._require_public_rows("number of rows")
         return int(
-            self._route.answer_without_noise(
+            self._executor.answer_without_noise(
                 "public, not noisy: number of rows",
                 ("public number of rows",),
                 lambda counter: counter.count([()])[0].open_at_the_gate(),
@@ -387,17 +400,17 @@ class Curator:
         BoundaryViolation for anything else, from public numbers alone.
         """
         what = f"cells of {', '.join(attributes)} from {threshold} rows on"
-        spend = self._route.laplace(what, l1=self.distance, epsilon=epsilon).spend
+        spend = self._executor.laplace_query(what, l1=self.distance, epsilon=epsilon).spend
         cells = checks.require_sparse(
             self.domain, attributes, threshold=threshold, scale=spend.scale
         )
-        noise = self._route.noise
+        noise = self._executor.noise
 
         def make_noisy(occupied: IntArray) -> IntArray:
             return noise.sparse_laplace(occupied, spend.scale, cells=cells, threshold=threshold)
 
-        kept = self._route.ask(
-            PaidNoise(spend, make_noisy),
+        kept = self._executor.charge_and_answer(
+            NoisyQuery(spend, make_noisy),
             ("sparse table", attributes, threshold),
             lambda counter: counter.occupied(attributes).open_at_the_gate(),
         )
@@ -473,7 +486,7 @@ class Curator:
         checked_scale(scale * SHARES)
         what = f"tree over {', '.join(tree.columns)}"
         spend = Spend(what, TREE_PATHS, epsilon, self.distance, scale)
-        session = TreeSession(tree, spend, self._route)
+        session = TreeSession(tree, spend, self._executor)
         self.accountant.charge(spend, settled=session.close)
         return session
 
@@ -489,7 +502,7 @@ class Curator:
         what = f"splits over {', '.join(tree.columns)}"
         spend = Spend(what, biased_splits(fan), epsilon, self.distance, scale)
         self.accountant.charge(spend)
-        return SplitSession(tree, spend, self._route, bits=bits)
+        return SplitSession(tree, spend, self._executor, bits=bits)
 
     def measure_distance(
         self, rule: NearestCentre, *, clip: int, shift: int, epsilon: Fraction
@@ -527,17 +540,21 @@ class Curator:
         checks.require_subsets(self.domain, rules, salt)
         d = len(rules[0].columns)
         what = f"of {len(rules)} × {len(rules[0].centres)} clusters"
-        of_sizes = self._route.laplace(f"sizes {what}", l1=self.distance, epsilon=sizes_epsilon)
-        of_totals = self._route.laplace(
+        of_sizes = self._executor.laplace_query(
+            f"sizes {what}", l1=self.distance, epsilon=sizes_epsilon
+        )
+        of_totals = self._executor.laplace_query(
             f"totals {what}", l1=(d << COORDINATE_BITS) * self.distance, epsilon=totals_epsilon
         )
         self.accountant.charge(of_sizes.spend, of_totals.spend)
-        look = Once(lambda counter: counter.sum_by_centre(rules, salt=salt).open_at_the_gate())
+        look = CachedScan(
+            lambda counter: counter.sum_by_centre(rules, salt=salt).open_at_the_gate()
+        )
         about = (tuple(rules), salt)
-        sizes = self._route.answer(
+        sizes = self._executor.answer(
             of_sizes, ("sizes of clusters", *about), lambda counter: look(counter)[..., 0]
         )
-        totals = self._route.answer(
+        totals = self._executor.answer(
             of_totals, ("totals of clusters", *about), lambda counter: look(counter)[..., 1:]
         )
         return NoisyClusters(sizes, totals, of_sizes.spend.scale, of_totals.spend.scale)
@@ -619,7 +636,7 @@ class Curator:
         )
 
     def _disclosed(
-        self, what: str, asked: Asked, reason: str, look: Callable[[Disclosing], Sealed]
+        self, what: str, asked: QuestionKey, reason: str, look: Callable[[Disclosing], Sealed]
     ) -> IntArray:
         if not self._benchmark:
             raise BoundaryViolation(f"{what}: expected benchmark rows, got rows to be protected")
@@ -630,7 +647,7 @@ class Curator:
                 raise BoundaryViolation(f"{what}: expected an engine that discloses, got another")
             return look(counter).open_at_the_gate()
 
-        return self._route.answer_without_noise(f"disclosed without noise: {what}", asked, exact)
+        return self._executor.answer_without_noise(f"disclosed without noise: {what}", asked, exact)
 
 
 def error_shift(marginals: int) -> int:

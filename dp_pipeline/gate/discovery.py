@@ -1,11 +1,11 @@
 """Discovery of a domain: looks at rows of which levels (``gate.texts``), quantiles
 (``gate.quantiles``) or bounds (``bucket_threshold``) are not declared.
 
-Every look goes the way of all questions (``Route``). ε is divided by the declaration alone: the
-same for every look; δ the same for every attribute whose levels are sought. All looks are charged
-before the first is taken, and add up to ε and δ: each is private whatever the answers of those
-before, which decide at most between which bounds a tree is. What may be refused is refused by noisy
-answers.
+Every query goes the way of all questions (``QueryExecutor``). ε is divided by the declaration
+alone: the same for every query; δ the same for every attribute whose levels are sought. All queries
+are charged before the first is answered, and add up to ε and δ: each is private whatever the
+answers of those before, which decide at most between which bounds a tree is. What may be refused is
+refused by noisy answers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dp_pipeline.config.discovered import (
 from dp_pipeline.config.domain import Attribute, Undeclared
 from dp_pipeline.config.encoding import LARGEST_BOUND, Coordinate, IntArray
 from dp_pipeline.config.errors import DeclarationError, NotDiscovered
-from dp_pipeline.gate.charge import PaidNoise, Route, digest_of
+from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor, digest_of
 from dp_pipeline.gate.counter import UndeclaredCounter
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
@@ -122,7 +122,7 @@ def discover(
     """
     looks = looks_of(spec)
     accountant.charge(*(look.spend for look in looks))
-    discovery = _Discovery(spec, Route(counter, accountant, transcript, noise))
+    discovery = _Discovery(spec, QueryExecutor(counter, accountant, transcript, noise))
     found: dict[str, DiscoveredAttribute] = dict.fromkeys(spec.to_discover, DiscoveredAttribute())
     failures: list[str] = []
     for look in looks:
@@ -158,10 +158,10 @@ def discover_kinds(
     together by at most d in L1, of d attributes, and neighbours by d · distance. ∎ The larger
     count of numbers or texts decides; numbers are whole where fewer than one in twenty is another.
     """
-    route = Route(counter, accountant, transcript, noise)
+    executor = QueryExecutor(counter, accountant, transcript, noise)
     what = f"kinds of {len(names)} columns"
-    paid = route.laplace(what, l1=distance * len(names), epsilon=epsilon)
-    noisy = route.ask(
+    paid = executor.laplace_query(what, l1=distance * len(names), epsilon=epsilon)
+    noisy = executor.charge_and_answer(
         paid, ("kinds", names), lambda counter: counter.kinds(names).open_at_the_gate()
     )
     found: dict[str, Kind] = {}
@@ -176,7 +176,7 @@ class _Discovery:
     """The looks of one discovery, one after the other."""
 
     spec: Undiscovered
-    route: Route[UndeclaredCounter]
+    executor: QueryExecutor[UndeclaredCounter]
 
     def after(self, look: Look, found: DiscoveredAttribute) -> DiscoveredAttribute:
         """What is known of an attribute after one look more."""
@@ -194,11 +194,13 @@ class _Discovery:
             return counter.texts(name, rule.weights).open_at_the_gate()
 
         def make_noisy(numbers: IntArray) -> IntArray:
-            return rule.chosen(numbers, self.route.noise)
+            return rule.chosen(numbers, self.executor.noise)
 
         ruled = (rule.weights, rule.threshold, rule.most, look.spend.delta)
         asked = ("texts", name, ruled, look.attribute.aliases, look.attribute.missing)
-        texts = require_packed(self.route.answer(PaidNoise(look.spend, make_noisy), asked, exact))
+        texts = require_packed(
+            self.executor.answer(NoisyQuery(look.spend, make_noisy), asked, exact)
+        )
         others = {look.attribute.other} - {None, *texts}
         if len(texts) + len(others) < 2:
             raise NotDiscovered(
@@ -212,10 +214,10 @@ class _Discovery:
         edges = bucket_edges(look.wanted.unit)
         name, buckets = look.attribute.name, len(edges) - 1
         threshold = bucket_threshold(look.spend.scale, buckets, _cost(self.spec).beta)
-        paid = self.route.laplace(
+        paid = self.executor.laplace_query(
             look.spend.what, l1=look.spend.sensitivity, epsilon=look.spend.epsilon
         )
-        noisy = self.route.answer(
+        noisy = self.executor.answer(
             paid,
             ("magnitudes", name, repr(look.wanted.unit), look.attribute.missing),
             lambda counter: counter.magnitudes(name, edges).open_at_the_gate(),
@@ -234,9 +236,11 @@ class _Discovery:
             raise NotDiscovered(f"quantiles of {name}: expected bounds before, got none")
         interval = look.attribute.coordinate or Coordinate(*(found.bounds or (0.0, 0.0)))
         within = ("within", name, repr(interval.lower), repr(interval.upper))
-        route = self.route
-        rows = None if route.counter is None else route.counter.within(name, interval)
-        inner = Route(rows, route.accountant, route.transcript, route.noise, (digest_of(within),))
+        executor = self.executor
+        rows = None if executor.counter is None else executor.counter.within(name, interval)
+        inner = QueryExecutor(
+            rows, executor.accountant, executor.transcript, executor.noise, (digest_of(within),)
+        )
         session = TreeSession(tree_of(name), look.spend, inner)
         bins = QuantileBins(
             interval, wanted.quantiles or 1, wanted.unit, scale=float(look.spend.scale)

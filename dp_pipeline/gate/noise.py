@@ -109,7 +109,7 @@ class NoiseSource(Protocol):
         """ "opendp", "exact" or "seeded", without its number."""
 
     @property
-    def fit_for_release(self) -> bool:
+    def is_releasable(self) -> bool:
         """False if whoever knows the seed can subtract the noise."""
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
@@ -180,7 +180,7 @@ class OpenDPNoise:
     """
 
     name: ClassVar[str] = "opendp"
-    fit_for_release: ClassVar[bool] = True
+    is_releasable: ClassVar[bool] = True
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         """See NoiseSource."""
@@ -328,7 +328,7 @@ class ExactNoise(_SampledNoise):
     """
 
     name: ClassVar[str] = "exact"
-    fit_for_release: ClassVar[bool] = True
+    is_releasable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_uniform", samplers.UniformIntegers(os.urandom))
@@ -347,7 +347,7 @@ class SeededNoise(_SampledNoise):
     """
 
     name: ClassVar[str] = "seeded"
-    fit_for_release: ClassVar[bool] = False
+    is_releasable: ClassVar[bool] = False
     seed: InitVar[int]
 
     def __post_init__(self, seed: int) -> None:
@@ -361,7 +361,7 @@ class SeededNoise(_SampledNoise):
         object.__setattr__(self, "_uniform", samplers.UniformIntegers(entropy))
 
 
-FIT_FOR_RELEASE = (OpenDPNoise, ExactNoise)
+RELEASABLE_SOURCES = (OpenDPNoise, ExactNoise)
 """The sources that protect persons. Any object may say so of itself; these do."""
 
 
@@ -384,13 +384,13 @@ def noise_source(name: str, *, seed: int | None = None) -> NoiseSource:
     return OpenDPNoise() if name == OpenDPNoise.name else ExactNoise()
 
 
-def named_noise(text: str) -> NoiseSource:
+def parse_noise(text: str) -> NoiseSource:
     """The source that a setting names: ``opendp``, ``exact`` or ``seeded:NUMBER``.
 
     One spelling a source, because the name is part of every release key: anything else
     is a DeclarationError.
 
-    >>> named_noise("seeded:7").fit_for_release
+    >>> parse_noise("seeded:7").is_releasable
     False
     """
     if not re.fullmatch(r"[a-z]+(:(0|[1-9][0-9]{0,17}))?", text):

@@ -326,7 +326,7 @@ class FScore:
 SCORES = (Gap, Independence, Purity, MutualInformation, FScore)
 """All that the gate maximises: a score sees exact tables, so nobody brings one of their own."""
 
-OF_PUBLIC_ROWS = (MutualInformation, FScore)
+PUBLIC_ROW_SCORES = (MutualInformation, FScore)
 """Those that are proven where one row is replaced and the number of rows is public."""
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.gate.charge import Once, Route, digest_of
+from dp_pipeline.gate.charge import CachedScan, QueryExecutor, digest_of
 from dp_pipeline.gate.checks import require_table
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.scores import SCORES, Score
@@ -46,7 +46,7 @@ class Candidates:
         self._cells = [domain.cell_count(names) for names in self._scores]
         self._places = {names: at for at, names in enumerate(self._scores)}
         self._moves = [score.linf(distance) for score in self._scores.values()]
-        self._exact = Once(self._look)
+        self._exact = CachedScan(self._look)
         self.digest = digest_of({names: (one.kind, one) for names, one in self._scores.items()})
 
     def __len__(self) -> int:
@@ -115,8 +115,8 @@ class ScoreSession:
     Δ_i is the most that one protected unit moves the score of candidate i by (``gate.scores``).
     """
 
-    def __init__(self, candidates: Candidates, route: Route[Counter]) -> None:
-        self._candidates, self._route = candidates, route
+    def __init__(self, candidates: Candidates, executor: QueryExecutor[Counter]) -> None:
+        self._candidates, self._executor = candidates, executor
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self._candidates)} candidates)"
@@ -124,13 +124,15 @@ class ScoreSession:
     def measure_all(self, *, amount: Fraction) -> IntArray:
         """Every score, noisy, (m,), in the order of the candidates: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
         moves = self._moves(self._candidates.names)
-        paid = self._route.vector(
+        paid = self._executor.vector_query(
             f"scores of {len(moves)} tables",
             l1=sum(moves),
             l2_squared=sum(move * move for move in moves),
             amount=amount,
         )
-        return self._route.ask(paid, ("scores", self._candidates.digest), self._candidates.exact)
+        return self._executor.charge_and_answer(
+            paid, ("scores", self._candidates.digest), self._candidates.exact
+        )
 
     def measure_together(self, *, epsilon: Fraction) -> IntArray:
         """Every score, noisy, (m,), by the L∞ mechanism, for an ε: Δ∞ = max Δ_i.
@@ -140,8 +142,8 @@ class ScoreSession:
         """
         moves = self._moves(self._candidates.names)
         what = f"scores of {len(moves)} tables together"
-        paid = self._route.linf(what, linf=max(moves), epsilon=epsilon)
-        return self._route.ask(
+        paid = self._executor.linf_query(what, linf=max(moves), epsilon=epsilon)
+        return self._executor.charge_and_answer(
             paid, ("scores together", self._candidates.digest), self._candidates.exact
         )
 
@@ -155,9 +157,9 @@ class ScoreSession:
             total = cut(sum(self._candidates.exact(counter).tolist()))
             return np.array(total, dtype=np.int64)
 
-        paid = self._route.vector(what, l1=most, l2_squared=most * most, amount=amount)
+        paid = self._executor.vector_query(what, l1=most, l2_squared=most * most, amount=amount)
         asked = ("total of scores", self._candidates.digest)
-        return int(self._route.ask(paid, asked, exact))
+        return int(self._executor.charge_and_answer(paid, asked, exact))
 
     def choose(
         self,
@@ -174,9 +176,9 @@ class ScoreSession:
         names = tuple(among)
         places = self._candidates.places(names)
         minus = self._candidates.penalties(penalties or {})[places]
-        paid = self._route.choice(what, linf=max(self._moves(names)), amount=amount)
+        paid = self._executor.choice_query(what, linf=max(self._moves(names)), amount=amount)
         asked = ("choice", self._candidates.digest, names, minus)
-        chosen = self._route.ask(
+        chosen = self._executor.charge_and_answer(
             paid, asked, lambda counter: self._candidates.exact(counter)[places] - minus
         )
         return names[int(chosen)]

@@ -15,7 +15,7 @@ import numpy as np
 
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.gate.charge import Once, PaidNoise, Route
+from dp_pipeline.gate.charge import CachedScan, NoisyQuery, QueryExecutor
 from dp_pipeline.gate.checks import require_int64, require_nodes
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.mechanisms import laplace_scale, measure
@@ -50,8 +50,8 @@ class TreeSession:
     of L rows: every scale is multiplied by L, and the losses of L rows add up to ε. ∎
     """
 
-    def __init__(self, tree: BitTree, spend: Spend, route: Route[Counter]) -> None:
-        self._tree, self._spend, self._route = tree, spend, route
+    def __init__(self, tree: BitTree, spend: Spend, executor: QueryExecutor[Counter]) -> None:
+        self._tree, self._spend, self._executor = tree, spend, executor
         self._keys = Prefixes.root().keys
         self._left = np.array([SHARES], dtype=np.int64)
 
@@ -71,7 +71,7 @@ class TreeSession:
         for one in asked:
             self._take(one)
         boxes = [(one.nodes, one.bits) for one in asked if len(one.nodes)]
-        look = Once(lambda counter: counter.children(self._tree, boxes))
+        look = CachedScan(lambda counter: counter.children(self._tree, boxes))
         places = iter(range(len(boxes)))
         return [
             self._counted(one, look, next(places))
@@ -93,11 +93,11 @@ class TreeSession:
         if len(nodes):
             self._advance(places, nodes, bits, shares)
 
-    def _counted(self, one: Expansion, look: Once[list[Sealed]], at: int) -> IntArray:
+    def _counted(self, one: Expansion, look: CachedScan[list[Sealed]], at: int) -> IntArray:
         nodes, bits, shares = one
         what = f"{self._spend.what}, {len(nodes)} nodes, {bits} bits down"
-        return self._route.answer(
-            PaidNoise(replace(self._spend, what=what), partial(self._noisy, shares=shares)),
+        return self._executor.answer(
+            NoisyQuery(replace(self._spend, what=what), partial(self._noisy, shares=shares)),
             ("boxes along paths", self._tree, nodes, bits, shares, SHARES),
             lambda counter: look(counter)[at].open_at_the_gate(),
         )
@@ -112,7 +112,7 @@ class TreeSession:
 
     def _noisy(self, exact: IntArray, shares: IntArray) -> IntArray:
         noisy = np.empty_like(exact)
-        l1, noise = self._spend.sensitivity, self._route.noise
+        l1, noise = self._spend.sensitivity, self._executor.noise
         for share in np.unique(shares):
             here = shares == share
             epsilon = self._spend.epsilon * int(share) / SHARES
@@ -167,7 +167,7 @@ class SplitSession:
     """Yes or no for every box asked: split it? The shape costs ε, however deep it goes.
 
     A box at level t of a β-way tree has the whole number b = max(−δ, c − t·δ), c its
-    rows; it is split when b + X > 0, X discrete Laplace of scale λ, δ ≥ λ·ln β whole. Asked
+    rows; it is split when b + X > 0, X discrete Laplace of scale λ, δ ≥ λ·ln β whole. QuestionKey
     are the root, then children of boxes that were split, each once. Only the bits leave.
 
     *Proof* (Zhang, Xiao, Xie, SIGMOD 2016, Theorem 3.1, here for whole numbers and with
@@ -188,8 +188,10 @@ class SplitSession:
     λ = L(2β−1)/((β−1)ε) the bits cost ε. ∎
     """
 
-    def __init__(self, tree: BitTree, spend: Spend, route: Route[Counter], *, bits: int) -> None:
-        self._tree, self._spend, self._route, self._bits = tree, spend, route, bits
+    def __init__(
+        self, tree: BitTree, spend: Spend, executor: QueryExecutor[Counter], *, bits: int
+    ) -> None:
+        self._tree, self._spend, self._executor, self._bits = tree, spend, executor, bits
         self._decay = decay(fan=1 << bits, scale=spend.scale)
         self._allowed = Prefixes.root().keys
 
@@ -209,8 +211,8 @@ class SplitSession:
         # Like a charge: asked once is asked, whatever comes of it.
         self._allowed = self._allowed[~np.isin(self._allowed, keys)]
         spend = replace(self._spend, what=f"{self._spend.what}, {len(nodes)} nodes")
-        chosen = self._route.answer(
-            PaidNoise(spend, partial(self._noisy, nodes=nodes)),
+        chosen = self._executor.answer(
+            NoisyQuery(spend, partial(self._noisy, nodes=nodes)),
             ("splits", self._tree, nodes, self._bits, self._decay),
             lambda counter: counter.children(self._tree, [(nodes, 0)])[0].open_at_the_gate()[:, 0],
         ).astype(np.bool_)
@@ -220,7 +222,7 @@ class SplitSession:
 
     def _noisy(self, counts: IntArray, nodes: Prefixes) -> IntArray:
         biased = np.maximum(-self._decay, counts - nodes.depths // self._bits * self._decay)
-        noisy = self._route.noise.discrete_laplace(biased, self._spend.scale)
+        noisy = self._executor.noise.discrete_laplace(biased, self._spend.scale)
         return (noisy > 0).astype(np.int64)
 
 

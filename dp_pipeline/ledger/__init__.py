@@ -13,7 +13,7 @@ It knows no rows, no models and no orchestration. A release is reserved here
 >>> charge = Charge("ab" * 32, "trips", "dp", 100_000_000, "trips/grid at ε=0.1", {})
 >>> with ledger.reserve(charge) as reservation:
 ...     reservation.settle([SpendRow("cells", "laplace", Fraction(1, 10), Fraction(10))])
->>> ledger.balance("trips").left
+>>> ledger.balance("trips").remaining
 Fraction(9, 10)
 >>> with ledger.reserve(charge) as reservation:
 ...     reservation.state

@@ -32,7 +32,7 @@ class Balance:
     window       of the windows that are asked about the fullest; empty where none is
     window_spent the sum of its charges
 
-    >>> Balance(ceiling=Fraction(2), spent=Fraction(1), per_month=Fraction(1)).left
+    >>> Balance(ceiling=Fraction(2), spent=Fraction(1), per_month=Fraction(1)).remaining
     Fraction(1, 1)
     """
 
@@ -51,32 +51,32 @@ class Balance:
     delta_window: str = ""
 
     @property
-    def left(self) -> Fraction | None:
+    def remaining(self) -> Fraction | None:
         """Ceiling − spent, and of the window that is asked about where that is less; None if there
         is no ceiling.
         """
         lefts = [] if self.ceiling is None else [self.ceiling - self.spent]
-        if self.window_left is not None:
-            lefts.append(self.window_left)
+        if self.window_remaining is not None:
+            lefts.append(self.window_remaining)
         return min(lefts, default=None)
 
     @property
-    def window_left(self) -> Fraction | None:
+    def window_remaining(self) -> Fraction | None:
         """What the window may still cost; None where none is asked about, or has no limit."""
         if not self.window or self.window_ceiling is None:
             return None
         return self.window_ceiling - self.window_spent
 
     @property
-    def month_left(self) -> Fraction | None:
+    def month_remaining(self) -> Fraction | None:
         """What this month may still cost, never more than what is left; None without a limit."""
         if self.per_month is None:
             return None
         left = self.per_month - self.month_spent
-        return left if self.left is None else min(left, self.left)
+        return left if self.remaining is None else min(left, self.remaining)
 
     @property
-    def delta_word(self) -> str:
+    def delta_summary(self) -> str:
         """What is spent and left of the charges' own δ, in words; empty where there is none."""
         if not self.delta_ceiling and not self.delta_spent:
             return ""
@@ -86,7 +86,7 @@ class Balance:
         ceiling = float_text(self.delta_ceiling)
         return f"spent {float_text(self.delta_spent)}, left {left}, ceiling {ceiling}"
 
-    def require_room(
+    def require_budget(
         self,
         asked: Fraction,
         *,

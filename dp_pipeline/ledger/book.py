@@ -142,7 +142,7 @@ class Book:
             yield View(connection, head=tip, of=str(self))
 
     @contextmanager
-    def one_look(self) -> Iterator[None]:
+    def consistent_view(self) -> Iterator[None]:
         """What this context reads until the block ends is of one moment, and read in one
         transaction. For whoever asks many things and writes nothing.
         """

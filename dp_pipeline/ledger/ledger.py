@@ -296,9 +296,9 @@ class Ledger:
         with self._book.reading() as view:
             return tuple(reservation.state_of(view, key) for key in keys)
 
-    def one_look(self) -> AbstractContextManager[None]:
+    def consistent_view(self) -> AbstractContextManager[None]:
         """A block in which everything that is read is of one moment, as nothing is written."""
-        return self._book.one_look()
+        return self._book.consistent_view()
 
     def unfinished(self) -> tuple[str, ...]:
         """The keys of all charged releases that have not ended, in their order."""

@@ -152,7 +152,7 @@ def enter(page: Page, charge: entries.Charge) -> State:
     _require_blocks(account, charge)
     asked = Fraction(charge.nano_epsilon, NANO)
     # The page has one moment: the month that has room is the month that is charged.
-    page.balance(charge.population, charge.blocks).require_room(
+    page.balance(charge.population, charge.blocks).require_budget(
         asked,
         what=charge.what,
         where=charge.population,

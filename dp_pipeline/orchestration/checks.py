@@ -126,7 +126,7 @@ def budget_checks(balance: Balance) -> list[dg.AssetCheckResult]:
     """The results for one account."""
     limits = ((balance.spent, balance.ceiling), (balance.month_spent, balance.per_month))
     shares = [spent / limit for spent, limit in limits if limit is not None]
-    of_window = balance.window_left
+    of_window = balance.window_remaining
     # A window is there to be filled, so none is near its limit; none is beyond it either.
     is_within = all(share <= 1 for share in shares) and (of_window is None or of_window >= 0)
     metadata = balance_metadata(balance)

@@ -209,7 +209,7 @@ def release_metadata(
         "privacy/state": dg.MetadataValue.text(published.state),
         **own,
         "older code": dg.MetadataValue.bool(bundle.facts["code"] != release.version()),
-        "releasable": dg.MetadataValue.bool(bundle.fit_for_release),
+        "releasable": dg.MetadataValue.bool(bundle.is_releasable),
         "release key": dg.MetadataValue.text(bundle.key),
         "provenance": dg.MetadataValue.json(dict(bundle.facts)),
         **{f"quality/{name}": number(one.value) for name, one in bundle.quality.items()},
@@ -323,11 +323,11 @@ def balance_metadata(balance: Balance) -> Metadata:
     """What is spent, left and allowed for ever, in this month where that has a limit, and of the
     window that is asked about.
     """
-    amounts = {"spent": balance.spent, "left": balance.left, "ceiling": balance.ceiling}
+    amounts = {"spent": balance.spent, "left": balance.remaining, "ceiling": balance.ceiling}
     if balance.per_month is not None:
         amounts |= {
             f"spent in {balance.month}": balance.month_spent,
-            f"left in {balance.month}": balance.month_left,
+            f"left in {balance.month}": balance.month_remaining,
             "limit of a month": balance.per_month,
         }
     if balance.window:
@@ -336,8 +336,8 @@ def balance_metadata(balance: Balance) -> Metadata:
             "limit of a window": balance.window_ceiling,
         }
     metadata = amount_metadata(amounts, balance.currency)
-    if balance.delta_word:
-        metadata["δ of discovered levels"] = dg.MetadataValue.text(balance.delta_word)
+    if balance.delta_summary:
+        metadata["δ of discovered levels"] = dg.MetadataValue.text(balance.delta_summary)
     return metadata
 
 

@@ -126,7 +126,7 @@ def execute(options: RunOptions, on_step: OnStep) -> RunResult:
     plan_run(options).require_budget()
     each, first = options.each, options.each[0]
     open_population(first.spec, first.home)
-    with options.home.ledger.one_look():
+    with options.home.ledger.consistent_view():
         levels = [[level for level in one.levels if not stands(one, level)] for one in each]
         all_stands = not any(levels) and report_stands(first)
     if all_stands:

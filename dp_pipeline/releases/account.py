@@ -66,7 +66,7 @@ class Budget:
         its δ, and which ε there what was spent means.
         """
         texts, currency = self._texts(epsilon_text), self.balance.currency
-        if self.balance.delta_word:
+        if self.balance.delta_summary:
             most = self.balance.delta_ceiling
             texts["own_delta_spent"] = str(self.balance.delta_spent)
             texts["own_delta_ceiling"] = "none" if most is None else str(most)
@@ -92,10 +92,10 @@ class Budget:
         balance = self.balance
         amounts = {
             "spent": balance.spent,
-            "left": balance.left,
+            "left": balance.remaining,
             "ceiling": balance.ceiling,
             "per_month": balance.per_month,
-            "month_left": balance.month_left,
+            "month_left": balance.month_remaining,
         }
         return {
             "population": self.population,

@@ -13,7 +13,7 @@ from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.config.windows import range_text
-from dp_pipeline.gate.curator import Answered
+from dp_pipeline.gate.curator import PaidMarginals
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import (
     CoarseRelease,
@@ -300,15 +300,15 @@ class EpsilonRelease(NoisyRelease):
             coarse=None if refined is None else partial(self._coarse, refined),
         )
 
-    def _coarse(self, refined: Refined) -> tuple[CoarseRelease, Answered]:
+    def _coarse(self, refined: Refined) -> tuple[CoarseRelease, PaidMarginals]:
         """What the release that is refined has released, and its answers; Damaged where they are
         not those that were settled.
         """
         drawn = replace(self, epsilon=refined.epsilon, noise_name=refined.key.noise, refine=None)
-        fitted, answered = drawn.fitted(refined.key)
-        return CoarseRelease(fitted.released, drawn.guarantee.amount), answered
+        fitted, paid_marginals = drawn.fitted(refined.key)
+        return CoarseRelease(fitted.released, drawn.guarantee.amount), paid_marginals
 
-    def fitted(self, key: ReleaseKey) -> tuple[FitResult, Answered]:
+    def fitted(self, key: ReleaseKey) -> tuple[FitResult, PaidMarginals]:
         """What a settled release was made of, from its stored answers; Damaged where they are not
         those that were settled. No row is read.
         """

@@ -14,7 +14,7 @@ import numpy as np
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.gate.curator import Answered, Curator
+from dp_pipeline.gate.curator import Curator, PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models.base import (
@@ -55,7 +55,7 @@ class ModelQuestions:
     facts: Mapping[str, str]
     earlier: Tables | None
     public: PublicTable | None
-    coarse: Callable[[], tuple[CoarseRelease, Answered]] | None
+    coarse: Callable[[], tuple[CoarseRelease, PaidMarginals]] | None
 
     def nobody(self) -> EmptyCounter:
         """The counter of an empty table."""
@@ -100,20 +100,20 @@ class ModelQuestions:
 
     def fitted(
         self, counter: Counted | None, transcript: Transcript, noise: NoiseSource
-    ) -> tuple[FitResult, Answered]:
+    ) -> tuple[FitResult, PaidMarginals]:
         """The fit of its model, and what was answered to it."""
-        coarse, answered = (None, Answered()) if self.coarse is None else self.coarse()
+        coarse, paid_marginals = (None, PaidMarginals()) if self.coarse is None else self.coarse()
         fitted = fit(
             self.model,
             self.guarantee,
-            self._curators(counter, transcript, noise, answered),
+            self._curators(counter, transcript, noise, paid_marginals),
             epsilon=self.key.epsilon,
             rng=self._generator(),
             earlier=self.earlier,
             coarse=coarse,
             public=self.public,
         )
-        return fitted, answered
+        return fitted, paid_marginals
 
     def _generator(self) -> np.random.Generator:
         """Post-processing randomness: fixed by public facts, so a replay gives the same bytes."""
@@ -125,7 +125,7 @@ class ModelQuestions:
         counter: Counted | None,
         transcript: Transcript,
         noise: NoiseSource,
-        answered: Answered,
+        paid_marginals: PaidMarginals,
     ) -> CuratorFactory:
         def ask(accountant: Accountant) -> Curator:
             return Curator(
@@ -137,7 +137,7 @@ class ModelQuestions:
                 noise=noise,
                 benchmark=not self.dataset.is_release,
                 relation=self.dataset.relation,
-                answered=answered,
+                paid_marginals=paid_marginals,
             )
 
         return ask

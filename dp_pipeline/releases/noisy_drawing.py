@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dp_pipeline.config.errors import OtherQuestion
-from dp_pipeline.gate.noise import NoiseSource, named_noise
+from dp_pipeline.gate.noise import NoiseSource, parse_noise
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.release import ROWS, Drawing, ReleaseSpec
 from dp_pipeline.releases.store import BundleStore
@@ -87,7 +87,7 @@ class NoisyDrawing(Drawing):
         """
         questions = self.questions(self.spec)
         nobody = questions.nobody()
-        questions.bundle(nobody, Transcript(), named_noise(_DRY_RUN))
+        questions.bundle(nobody, Transcript(), parse_noise(_DRY_RUN))
         self.counter.require_stored(nobody)
 
     def begin(self) -> None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.config.parameters import fact_text
-from dp_pipeline.gate.noise import NoiseSource, named_noise
+from dp_pipeline.gate.noise import NoiseSource, parse_noise
 from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import DELTA
 from dp_pipeline.models.base import PrivacyGuarantee
@@ -68,7 +68,7 @@ class NoisyRelease(Release):
     @cached_property
     def noise(self) -> NoiseSource:
         """Where the noise comes from: one stream for the whole release."""
-        return named_noise(self.noise_name)
+        return parse_noise(self.noise_name)
 
     def label_state(self, state: str) -> str:
         """A state, with what its guarantee is where that is not the ε that was asked."""
@@ -76,7 +76,7 @@ class NoisyRelease(Release):
 
     def require_allowed(self) -> None:
         """DeclarationError for a noise source that does not exist, or a seed on release data."""
-        fit = self.noise.fit_for_release
+        fit = self.noise.is_releasable
         if self.spec.is_release and not fit:
             raise DeclarationError(
                 f"{self.spec.name}: noise: expected a source fit for sensitive data, "
@@ -129,7 +129,7 @@ class NoisyRelease(Release):
 
     def _facts(self, key: ReleaseKey) -> dict[str, str]:
         spec, guarantee = self.spec, self.guarantee
-        is_fit = self.noise.fit_for_release and guarantee.is_plain
+        is_fit = self.noise.is_releasable and guarantee.is_plain
         beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
         facts = {
             "population": spec.population,

@@ -133,7 +133,7 @@ def _require_affordable(charge: Charge, ledger: Ledger) -> None:
     """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
     asked = Fraction(charge.nano_epsilon, NANO)
     balance = ledger.balance(charge.population, charge.blocks)
-    balance.require_room(
+    balance.require_budget(
         asked,
         what=charge.what,
         where=charge.population,

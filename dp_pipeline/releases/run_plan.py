@@ -94,7 +94,7 @@ class RunPlan:
     @property
     def left(self) -> Fraction | None:
         """What it has left before the run; None for a benchmark without a ceiling."""
-        return self.balance.left
+        return self.balance.remaining
 
     @property
     def ceiling(self) -> Fraction | None:
@@ -134,7 +134,7 @@ class RunPlan:
         return {
             **amounts,
             "spent this month": self.balance.month_spent,
-            "left this month": self.balance.month_left,
+            "left this month": self.balance.month_remaining,
             "a month": self.balance.per_month,
         }
 
@@ -153,9 +153,9 @@ class RunPlan:
         name, where = self.spec.name, f"population {self.spec.population}"
         for window, balance in self.windows.items():
             alone = replace(balance, ceiling=None, per_month=None)
-            alone.require_room(self.asked_of(window), what=name, where=where)
+            alone.require_budget(self.asked_of(window), what=name, where=where)
         whole = replace(self.balance, window_ceiling=None)
-        whole.require_room(self.asked, what=name, where=where, delta=self.delta)
+        whole.require_budget(self.asked, what=name, where=where, delta=self.delta)
 
     def __repr__(self) -> str:
         currency = self.spec.currency
@@ -175,7 +175,7 @@ def plan_run(options: RunOptions) -> RunPlan:
     Raises DeclarationError for a noise source that these releases may not use, and for a
     file that disagrees with the account of its population, or declares more than it has.
     """
-    with options.home.ledger.one_look():
+    with options.home.ledger.consistent_view():
         plans = [_plan(one) for one in options.each]
     windows = {name: one for plan in plans for name, one in plan.windows.items()}
     releases = tuple(one for plan in plans for one in plan.releases)

@@ -127,7 +127,7 @@ class RunResult(Sequence[ReleaseResult]):
 
         levels   of each window, those that were run just now: any other was whole before
         """
-        with options.home.ledger.one_look():
+        with options.home.ledger.consistent_view():
             pairs = zip(options.each, levels, strict=True)
             releases = [one for own, ran in pairs for one in release_results(own, ran=ran)]
         return cls(options, tuple(releases), discovery, failures or {})

@@ -127,7 +127,7 @@ def _require_noisy(
 
 def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
     """What the report over ε shows beside the releases themselves."""
-    fit = [one for one in releases if one.bundle.fit_for_release]
+    fit = [one for one in releases if one.bundle.is_releasable]
     prices = prices_of(releases)
     standings = (Standing.NOT_DP, Standing.ANOTHER_EPSILON)
     caveats = {

@@ -92,9 +92,9 @@ class Outlook:
         """How many more such releases or windows what is left pays for; None where nothing limits
         their sum, or nothing says what one costs.
         """
-        if self.price is None or self.balance.left is None:
+        if self.price is None or self.balance.remaining is None:
             return None
-        return math.floor(max(Fraction(0), self.balance.left) / self.price)
+        return math.floor(max(Fraction(0), self.balance.remaining) / self.price)
 
     @property
     def fullest(self) -> tuple[str, Fraction] | None:

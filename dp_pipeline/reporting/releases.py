@@ -128,7 +128,7 @@ def standing_of(bundle: Bundle) -> Standing:
         return Standing.NOT_DP
     if bundle.caveat:
         return Standing.ANOTHER_EPSILON
-    return Standing.PRIVATE if bundle.fit_for_release else Standing.NOT_FOR_RELEASE
+    return Standing.PRIVATE if bundle.is_releasable else Standing.NOT_FOR_RELEASE
 
 
 def mechanisms_of(bundle: Bundle) -> list[tuple[str, str, int, Fraction]]:
@@ -197,7 +197,7 @@ class PrivateRelease(ReportedRelease):
         """Whether its noise is what makes it unfit."""
         bundle = self.bundle
         is_seeded = bundle.facts["noise"].startswith("seeded")
-        return not bundle.fit_for_release and (not bundle.caveat or is_seeded)
+        return not bundle.is_releasable and (not bundle.caveat or is_seeded)
 
     @property
     def noise_kind(self) -> str:

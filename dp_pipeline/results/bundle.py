@@ -188,7 +188,7 @@ class Bundle:
         return f"{name} (published)" if self.caveat and not self.is_k_anonymous else name
 
     @property
-    def fit_for_release(self) -> bool:
+    def is_releasable(self) -> bool:
         """Whether it may leave: neither a seeded draw nor a method with another ε may."""
         return self.facts["releasable"] == "yes"
 
@@ -198,7 +198,7 @@ class Bundle:
         name what it promises.
         """
         is_allowed = self.is_k_anonymous and self.facts.get(ALLOWED) == "yes"
-        if not self.fit_for_release or (self.caveat and not is_allowed):
+        if not self.is_releasable or (self.caveat and not is_allowed):
             why = self.caveat or f"one drawn from {self.facts.get('noise', 'seeded')} noise"
             raise BoundaryViolation(
                 f"bundle {self.key[:12]}: expected a release fit to leave, got {why}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.amounts import Currency
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
-from dp_pipeline.gate.charge import Route
+from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import Independence
@@ -101,11 +101,13 @@ def test_a_replay_gives_the_stored_answers_and_only_in_the_same_currency(kind: s
 
 def test_a_pure_release_answers_no_gaussian_question() -> None:
     transcript, noise = Transcript(), RecordingNoise()
-    route = Route(LoopCounter(TEN_PEOPLE), Accountant(ONE), transcript, noise)
-    paid = route.gaussian("number of rows", l2_squared=1, rho=ONE)
+    executor = QueryExecutor(LoopCounter(TEN_PEOPLE), Accountant(ONE), transcript, noise)
+    paid = executor.gaussian_query("number of rows", l2_squared=1, rho=ONE)
     with pytest.raises(BoundaryViolation, match="the data set file declares no delta"):
-        route.ask(paid, ("rows",), lambda counter: counter.count([()])[0].open_at_the_gate())
-    assert (route.accountant.spends, noise.draws, len(transcript)) == ((), [], 0)
+        executor.charge_and_answer(
+            paid, ("rows",), lambda counter: counter.count([()])[0].open_at_the_gate()
+        )
+    assert (executor.accountant.spends, noise.draws, len(transcript)) == ((), [], 0)
 
 
 def test_a_release_knows_its_currency() -> None:

@@ -81,7 +81,7 @@ def test_on_rows_to_be_protected_nothing_is_disclosed_or_looked_at(ask: Question
 
 def test_the_accountant_knows_before_anybody_looks(ask: Question) -> None:
     curator = benchmark(None)
-    curator._route = replace(curator._route, counter=Recorded(curator.accountant))
+    curator._executor = replace(curator._executor, counter=Recorded(curator.accountant))
     ask(curator)
     (disclosed,) = curator.accountant.disclosures
     assert disclosed == Disclosure(disclosed.what, "because")

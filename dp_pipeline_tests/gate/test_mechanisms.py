@@ -46,7 +46,7 @@ class RecordingNoise:
     """Adds nothing, and remembers what it was asked for."""
 
     name: str = "recording"
-    fit_for_release: bool = False
+    is_releasable: bool = False
     scales: list[Fraction] = field(default_factory=list)
 
     def discrete_laplace(self, counts: NDArray[np.int64], scale: Fraction) -> NDArray[np.int64]:

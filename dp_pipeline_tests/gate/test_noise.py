@@ -364,7 +364,7 @@ def test_every_word_of_exact_noise_comes_from_the_operating_system(
 
 
 def test_only_the_seeded_source_is_unfit_for_release() -> None:
-    assert [(source.name, source.fit_for_release) for source in SOURCES] == [
+    assert [(source.name, source.is_releasable) for source in SOURCES] == [
         ("opendp", True),
         ("exact", True),
         ("seeded", False),
@@ -374,7 +374,7 @@ def test_only_the_seeded_source_is_unfit_for_release() -> None:
 @by_source
 def test_a_source_cannot_be_changed_or_declare_itself_fit(source: NoiseSource) -> None:
     with pytest.raises((dataclasses.FrozenInstanceError, TypeError)):
-        source.fit_for_release = True
+        source.is_releasable = True
     with pytest.raises((dataclasses.FrozenInstanceError, AttributeError, TypeError)):
         source._uniform = None
 

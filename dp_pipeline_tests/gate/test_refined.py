@@ -21,7 +21,7 @@ from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
 from dp_pipeline.gate import noise as sources
 from dp_pipeline.gate import samplers
-from dp_pipeline.gate.curator import Answered, Curator
+from dp_pipeline.gate.curator import Curator, PaidMarginals
 from dp_pipeline.gate.mechanisms import refine
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
 from dp_pipeline.raw.counters.fold import EmptyCounter
@@ -162,10 +162,10 @@ def test_what_is_refined_is_what_the_gate_answered_whatever_a_model_writes() -> 
 
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, noise=Watching())
     first = curator.measure(PAIR, epsilon=ONE / 4)
-    answered = first.table.copy()
+    answer = first.table.copy()
     first.table[:] = 10**6
     curator.refine({PAIR: ONE / 4})
-    assert np.array_equal(drawn[0], answered)
+    assert np.array_equal(drawn[0], answer)
 
 
 def test_refined_answers_are_recalled_from_a_transcript() -> None:
@@ -217,9 +217,9 @@ def test_a_marginal_of_other_groups_is_another_one() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(PURE, RHO), (RHO, PURE)], ids=["ε", "ρ"])
 def test_an_answer_in_another_currency_is_not_refined(first: Currency, second: Currency) -> None:
-    answered: Answered = {}
+    marginals: PaidMarginals = {}
     measured, refined = (
-        curator_over(TEN_PEOPLE, epsilon=ONE, currency=one, answered=answered)
+        curator_over(TEN_PEOPLE, epsilon=ONE, currency=one, paid_marginals=marginals)
         for one in (first, second)
     )
     measured.tabulate({PAIR: ONE / 4})
@@ -259,12 +259,14 @@ def test_refining_starts_from_the_scale_that_was_drawn(
     monkeypatch.setattr(ExactNoise, "discrete_laplace", draw_watched)
     transcript = Transcript()
     curator_over(
-        TEN_PEOPLE, epsilon=paid, transcript=transcript, noise=OpenDPNoise(), answered={}
+        TEN_PEOPLE, epsilon=paid, transcript=transcript, noise=OpenDPNoise(), paid_marginals={}
     ).measure(PAIR, epsilon=paid)
     assert drawn == [one.scale for one in transcript.records]
     assert (drawn[0] == 1 / paid) is (many_cells == 1 or paid == ONE / 2)
-    answered: Answered = {}
-    again = curator_over(None, epsilon=paid, transcript=transcript.rewind(), answered=answered)
+    marginals: PaidMarginals = {}
+    again = curator_over(
+        None, epsilon=paid, transcript=transcript.rewind(), paid_marginals=marginals
+    )
     again.measure(PAIR, epsilon=paid)
     given_scales: list[tuple[Fraction, Fraction]] = []
 
@@ -275,7 +277,11 @@ def test_refining_starts_from_the_scale_that_was_drawn(
 
     finest = Transcript()
     curator = curator_over(
-        TEN_PEOPLE, epsilon=ONE - paid, noise=Watching(), answered=answered, transcript=finest
+        TEN_PEOPLE,
+        epsilon=ONE - paid,
+        noise=Watching(),
+        paid_marginals=marginals,
+        transcript=finest,
     )
     curator.refine({PAIR: (ONE - paid) / 2})
     curator.refine({PAIR: (ONE - paid) / 2})
@@ -294,11 +300,13 @@ def test_a_refined_question_names_the_answer_that_it_refines() -> None:
         curator.measure(PAIR, epsilon=ONE / 4)
 
     def refined(of: Transcript, transcript: Transcript) -> Curator:
-        answered: Answered = {}
-        curator_over(None, epsilon=ONE / 4, transcript=of.rewind(), answered=answered).measure(
-            PAIR, epsilon=ONE / 4
+        marginals: PaidMarginals = {}
+        curator_over(
+            None, epsilon=ONE / 4, transcript=of.rewind(), paid_marginals=marginals
+        ).measure(PAIR, epsilon=ONE / 4)
+        return curator_over(
+            TEN_PEOPLE, epsilon=ONE, transcript=transcript, paid_marginals=marginals
         )
-        return curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript, answered=answered)
 
     refined(first, finer).refine({PAIR: ONE / 4})
     refined(first, finer.rewind()).refine({PAIR: ONE / 4})
@@ -307,10 +315,14 @@ def test_a_refined_question_names_the_answer_that_it_refines() -> None:
 
 
 def test_a_release_that_refines_another_one_has_its_answers_and_pays_what_is_added() -> None:
-    answered: Answered = {}
-    first = curator_over(TEN_PEOPLE, epsilon=ONE / 4, noise=SeededNoise(1), answered=answered)
+    marginals: PaidMarginals = {}
+    first = curator_over(
+        TEN_PEOPLE, epsilon=ONE / 4, noise=SeededNoise(1), paid_marginals=marginals
+    )
     coarse = first.measure(PAIR, epsilon=ONE / 4)
-    second = curator_over(TEN_PEOPLE, epsilon=ONE / 2, noise=SeededNoise(2), answered=answered)
+    second = curator_over(
+        TEN_PEOPLE, epsilon=ONE / 2, noise=SeededNoise(2), paid_marginals=marginals
+    )
     (fine,) = second.refine({PAIR: ONE / 2})
     assert (coarse.scale, fine.scale) == (4, Fraction(4, 3))
     assert second.accountant.left == 0

@@ -19,7 +19,7 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import trees
-from dp_pipeline.gate.charge import Route
+from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.noise import LARGEST_SCALE, SeededNoise, float_at_least
 from dp_pipeline.gate.trees import SplitSession, decay, split_scale
@@ -200,7 +200,7 @@ class Forced:
     seed: int
     often: float = 1.0
     name: str = "forced"
-    fit_for_release: bool = False
+    is_releasable: bool = False
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
@@ -310,7 +310,9 @@ def test_the_scale_of_a_single_count_is_caught(monkeypatch: pytest.MonkeyPatch) 
     factor = Fraction(7, 3)
     drawn = SplitSession.__init__
 
-    def cheaper(session: SplitSession, tree: BitTree, spend: Spend, *given: Route, bits: int):
+    def cheaper(
+        session: SplitSession, tree: BitTree, spend: Spend, *given: QueryExecutor, bits: int
+    ):
         drawn(session, tree, replace(spend, scale=spend.scale / factor), *given, bits=bits)
 
     monkeypatch.setattr(SplitSession, "__init__", cheaper)
@@ -407,7 +409,7 @@ class Given:
 
     bits: list[Sequence[int]]
     name: str = "given"
-    fit_for_release: bool = False
+    is_releasable: bool = False
 
     def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
         return np.array(self.bits.pop(0)).reshape(counts.shape)

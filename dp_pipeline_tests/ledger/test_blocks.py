@@ -51,12 +51,12 @@ def test_charges_of_different_windows_do_not_add(ledger: Ledger) -> None:
         assert release(ledger, of(week, week, epsilon="0.8"), "0.8") == "new"
     assert ledger.blocks("trips") == dict.fromkeys(("W1", "W2", "W3"), Fraction(4, 5))
     balance = ledger.balance("trips", ("W2",))
-    assert (balance.spent, balance.left, balance.window_spent) == (
+    assert (balance.spent, balance.remaining, balance.window_spent) == (
         Fraction(12, 5),
         Fraction(1, 5),
         Fraction(4, 5),
     )
-    assert ledger.balance("trips").left is None
+    assert ledger.balance("trips").remaining is None
     ledger.verify()
 
 
@@ -107,7 +107,7 @@ def test_verify_counts_a_charge_once_for_each_of_its_windows(
     ledger = Ledger(tmp_path / "ledger")
     ledger.open_account(weeks(ceiling="1", each=None, within="ever"))
     with monkeypatch.context() as patch:
-        patch.setattr(Balance, "require_room", lambda *_, **__: None)
+        patch.setattr(Balance, "require_budget", lambda *_, **__: None)
         release(ledger, of("a", "W1", "W2", "W3", epsilon="0.4"), "0.4")
     with pytest.raises(Damaged, match="it passes the ceiling 1"):
         ledger.verify()
@@ -145,7 +145,7 @@ def test_a_total_binds_all_windows_together(place: Place) -> None:
         release(ledger, of(week, week, epsilon="0.9"), "0.9")
     with pytest.raises(BudgetExceeded, match=r"spent 1\.8, left 0\.2, ceiling 2"):
         release(ledger, of("3", "3"), "0.4")
-    assert ledger.balance("trips", ("3",)).left == Fraction(1, 5)
+    assert ledger.balance("trips", ("3",)).remaining == Fraction(1, 5)
 
 
 def test_where_all_of_a_persons_rows_are_protected_charges_of_windows_add(place: Place) -> None:
@@ -280,7 +280,7 @@ def test_verify_refuses_what_the_ledger_would_never_have_written(
     release(ledger, of("a", "W1", epsilon="0.9"), "0.9")
     with monkeypatch.context() as patch:
         # A ledger that asks for no room and takes any words for windows, as another program might.
-        patch.setattr(Balance, "require_room", lambda *_, **__: None)
+        patch.setattr(Balance, "require_budget", lambda *_, **__: None)
         bad = of("b", "W1", epsilon="0.9")
         if "blocks" in limits:
             object.__setattr__(bad, "facts", {**bad.facts, "blocks": "W1  W2"})

@@ -61,7 +61,7 @@ def test_a_strange_row_whose_windows_cannot_be_read_counts_on_all_past_and_futur
     release(rides, in_windows("a", "W01", epsilon="0.8"), "0.8")
     typed(facts)
     assert rides.blocks("rides") == {"W01": Fraction(11, 10)}
-    assert rides.balance("rides", ["W77"]).left == Fraction(7, 10)
+    assert rides.balance("rides", ["W77"]).remaining == Fraction(7, 10)
     with pytest.raises(BudgetExceeded, match=r"in W77 0\.3"):
         release(rides, in_windows("b", "W77", epsilon="0.8"))
     release(rides, in_windows("b", "W77", epsilon="0.7"), "0.7")

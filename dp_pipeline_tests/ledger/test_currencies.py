@@ -44,7 +44,7 @@ def riders(ledger: Ledger) -> Ledger:
 
 def test_the_ceiling_is_the_most_rho_that_means_no_more_than_its_epsilon(riders: Ledger):
     balance = riders.balance("riders")
-    assert (balance.ceiling, balance.left, balance.currency) == (LIMIT, LIMIT, RHO)
+    assert (balance.ceiling, balance.remaining, balance.currency) == (LIMIT, LIMIT, RHO)
     assert epsilon_of(LIMIT, BILLIONTH) <= 1 < epsilon_of(LIMIT + Fraction(1, NANO), BILLIONTH)
     assert riders.account("riders") == concentrated()
     assert riders.balance("trips").currency == PURE
@@ -54,7 +54,7 @@ def test_charges_in_rho_add_up_to_the_last_nano_and_no_further(riders: Ledger):
     half = Fraction(nano_epsilon(LIMIT) // 2, NANO)
     release_rho(riders, "a", half)
     release_rho(riders, "b", LIMIT - half)
-    assert riders.balance("riders").left == 0
+    assert riders.balance("riders").remaining == 0
     with pytest.raises(BudgetExceeded, match=r"asked ρ=0\.000000001, spent 0\.\d+, left 0,"):
         release_rho(riders, "c", Fraction(1, NANO))
     riders.verify()
@@ -143,7 +143,7 @@ def test_a_benchmark_in_rho_without_a_ceiling_has_no_limit(ledger: Ledger):
     with ledger.reserve(release_public) as reservation:
         reservation.settle([SpendRow("cells", "discrete Gaussian", Fraction(5000), Fraction(1))])
     balance = ledger.balance("public")
-    assert (balance.ceiling, balance.left, balance.spent) == (None, None, 5000)
+    assert (balance.ceiling, balance.remaining, balance.spent) == (None, None, 5000)
     assert ledger.account("public") == public
     ledger.verify()
 

@@ -43,7 +43,7 @@ def test_the_same_rows_are_there_and_go_on_under_the_same_head(
     assert there.entries() == before
     assert there.key("trips") == key
     assert release(there, charge("b", epsilon="0.5"), "0.5") == "resumed"
-    assert there.balance("trips").left == Fraction(4, 10)
+    assert there.balance("trips").remaining == Fraction(4, 10)
     assert there.verify().sequence == len(before) + 2
 
 

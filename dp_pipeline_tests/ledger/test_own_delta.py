@@ -129,9 +129,9 @@ def test_a_charge_of_no_epsilon_has_no_delta():
 
 
 def test_what_is_left_of_delta_is_said_in_words(ledger: Ledger):
-    assert ledger.balance("trips").delta_word == "spent 0, left 2e-09, ceiling 2e-09"
+    assert ledger.balance("trips").delta_summary == "spent 0, left 2e-09, ceiling 2e-09"
     release(ledger, discovery("a"), "0.1")
-    assert ledger.balance("trips").delta_word == "spent 1e-09, left 1e-09, ceiling 2e-09"
+    assert ledger.balance("trips").delta_summary == "spent 1e-09, left 1e-09, ceiling 2e-09"
 
 
 def test_a_row_that_passes_the_ceiling_of_delta_cannot_be(ledger: Ledger):

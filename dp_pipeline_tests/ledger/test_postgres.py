@@ -228,7 +228,7 @@ def test_a_lost_lock_ends_the_reservation_and_the_next_one_resumes(busy: Ledger,
 
 
 def say_what_is_left(pipe: int, place: Place) -> None:
-    say(pipe, place().balance("trips").left)
+    say(pipe, place().balance("trips").remaining)
 
 
 def test_a_forked_child_takes_no_lock_with_it_when_it_ends(busy: Ledger, place: Place):

@@ -40,7 +40,7 @@ def test_six_processes_never_pass_the_ceiling_together(place: Place):
     ledger.open_account(account(ceiling=f"{accepted}/100"))
     children = [Child(attempt, place, who, times) for who in range(6)]
     assert sum(int(child.lines()[0]) for child in children) == accepted
-    assert ledger.balance("trips").left == 0
+    assert ledger.balance("trips").remaining == 0
     assert len(ledger.entries()) == 1 + accepted
     ledger.verify()
 
@@ -56,7 +56,7 @@ def test_of_ten_at_once_with_room_for_four_exactly_four_are_let_in(ledger: Ledge
     children = [Child(try_once, place, who) for who in range(10)]
     answers = Counter(child.lines()[0] for child in children)
     assert answers == {"new": 4, "refused": 6}
-    assert ledger.balance("trips").left == 0
+    assert ledger.balance("trips").remaining == 0
     ledger.verify()
 
 

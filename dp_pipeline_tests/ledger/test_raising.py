@@ -49,7 +49,7 @@ def test_a_raised_ceiling_lets_more_be_spent_and_is_a_row(ledger: Ledger):
     row = next(entry for entry in ledger.entries() if entry.event == "raise")
     assert row.facts == {"ceiling": "2", **RAISE}
     assert ledger.account("trips") == account(ceiling="2")
-    assert ledger.balance("trips").left == Fraction(9, 10)
+    assert ledger.balance("trips").remaining == Fraction(9, 10)
     ledger.verify()
 
 
@@ -117,7 +117,7 @@ def test_a_month_has_its_own_limit_under_the_ceiling(ledger: Ledger, monkeypatch
     with pytest.raises(BudgetExceeded) as refusal:
         release(ledger, charge(2, epsilon="0.2", population="rides"), "0.2")
     assert "asked ε=0.2, spent in 2026-11 0.2, left 0.1, per_month 0.3; " in str(refusal.value)
-    assert ledger.balance("rides").month_left == Fraction(1, 10)
+    assert ledger.balance("rides").month_remaining == Fraction(1, 10)
     in_month(monkeypatch, "2026-12")
     assert release(ledger, charge(2, epsilon="0.2", population="rides"), "0.2") == "new"
     assert ledger.balance("rides").month_spent == Fraction(1, 5)
@@ -130,7 +130,7 @@ def test_the_ceiling_holds_however_many_months_pass(ledger: Ledger, monkeypatch)
         in_month(monkeypatch, f"2027-0{n + 1}")
         release(ledger, charge(n, epsilon="0.3", population="rides"), "0.3")
     in_month(monkeypatch, "2027-04")
-    assert ledger.balance("rides").month_left == Fraction(1, 10)
+    assert ledger.balance("rides").month_remaining == Fraction(1, 10)
     with pytest.raises(BudgetExceeded, match=r"left 0\.1, ceiling 1"):
         release(ledger, charge("last", epsilon="0.3", population="rides"), "0.3")
 

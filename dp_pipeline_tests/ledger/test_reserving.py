@@ -23,7 +23,7 @@ def test_a_release_is_charged_before_anyone_looks(ledger: Ledger):
         assert ledger.state(charge().key) == "reserved"
         reservation.settle(spends("0.04", "0.06"))
     assert ledger.state(charge().key) == "settled"
-    assert ledger.balance("trips").left == Fraction(9, 10)
+    assert ledger.balance("trips").remaining == Fraction(9, 10)
     ledger.verify()
 
 
@@ -69,7 +69,7 @@ def test_a_tenth_and_two_tenths_fit_into_three_tenths(ledger: Ledger):
     ledger.open_account(account("exact", ceiling="0.3"))
     release(ledger, charge(1, epsilon="0.1", population="exact"), "0.1")
     release(ledger, charge(2, epsilon="0.2", population="exact"), "0.2")
-    assert ledger.balance("exact").left == 0
+    assert ledger.balance("exact").remaining == 0
 
 
 def test_a_resumed_release_costs_nothing_at_a_full_ceiling(ledger: Ledger):

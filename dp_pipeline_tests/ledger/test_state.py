@@ -46,7 +46,7 @@ def damage_index(ledger: Ledger, index: str, old: bytes, new: bytes) -> None:
 
 def test_a_bit_in_an_index_lets_nobody_pass_the_ceiling_and_is_seen_by_verify(full: Ledger):
     damage_index(full, "entries_by_population", b"tripsreserve", b"tripsreserv\x00")
-    assert full.balance("trips").left == 0
+    assert full.balance("trips").remaining == 0
     with pytest.raises(BudgetExceeded):
         release(full, charge("more"))
     with pytest.raises(Damaged, match=r"index entries_by_population.*REINDEX"):
@@ -276,23 +276,23 @@ def test_the_digest_changed_in_place_is_that_of_all_rows_sorted_anew():
 def test_what_is_read_in_one_look_is_of_one_moment_whatever_is_written_meanwhile(ledger: Ledger):
     release(ledger, charge("a", epsilon="0.25"), "0.25")
     other = Ledger(ledger.folder)
-    with ledger.one_look():
+    with ledger.consistent_view():
         release_in_a_thread(other, "b")
-        assert ledger.balance("trips").left == Fraction(3, 4)
+        assert ledger.balance("trips").remaining == Fraction(3, 4)
         assert Ledger(ledger.folder).releases("trips") == 1
-    assert ledger.balance("trips").left == Fraction(1, 2)
+    assert ledger.balance("trips").remaining == Fraction(1, 2)
 
 
 def test_one_look_at_one_ledger_shows_another_ledger_as_it_is(ledger: Ledger, tmp_path: Path):
     second = Ledger(tmp_path / "second")
     second.open_account(account("rides"))
-    with ledger.one_look():
+    with ledger.consistent_view():
         assert second.populations() == ("rides",)
         assert ledger.populations() == ("trips",)
 
 
 def test_nothing_is_written_inside_one_look(ledger: Ledger):
-    with ledger.one_look(), pytest.raises(RuntimeError, match="no writing inside one look"):
+    with ledger.consistent_view(), pytest.raises(RuntimeError, match="no writing inside one look"):
         release(ledger, charge("a"))
     assert ledger.releases("trips") == 0
 

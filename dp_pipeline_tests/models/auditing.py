@@ -52,7 +52,7 @@ class GivenAnswers:
 
     answers: tuple[IntArray, ...]
     name: str = "given"
-    fit_for_release: bool = False
+    is_releasable: bool = False
     given: int = 0
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:

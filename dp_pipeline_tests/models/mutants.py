@@ -49,12 +49,12 @@ def broken(base: type, wrong: WrongFit) -> Any:
 def unpaid(curator: Curator) -> Curator:
     """Open a second door: the same rows and noise, another accountant."""
     return Curator(
-        curator._route.counter,
+        curator._executor.counter,
         domain=curator.domain,
         distance=curator.distance,
         accountant=Accountant(Fraction(10**9), curator.currency),
         transcript=Transcript(),
-        noise=curator._route.noise,
+        noise=curator._executor.noise,
     )
 
 
@@ -63,8 +63,8 @@ def unpaid(curator: Curator) -> Curator:
 
 def unpaid_round(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
     """Draw noise for one more table, past the accountant."""
-    exact = curator._route.counter.grid(("x", "y"), 2).open_at_the_gate()
-    curator._route.noise.discrete_laplace(exact, 1 / epsilon)
+    exact = curator._executor.counter.grid(("x", "y"), 2).open_at_the_gate()
+    curator._executor.noise.discrete_laplace(exact, 1 / epsilon)
     return sound(curator, epsilon)
 
 
@@ -88,8 +88,8 @@ def unpaid_distance(curator: Curator, epsilon: Fraction, sound: Callable[..., An
 
 def half_the_noise(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
     """Draw at half the deviation that was charged."""
-    cheaper = CheaperNoise(curator._route.noise, Fraction(2))
-    curator._route = replace(curator._route, noise=cheaper)
+    cheaper = CheaperNoise(curator._executor.noise, Fraction(2))
+    curator._executor = replace(curator._executor, noise=cheaper)
     return sound(curator, epsilon)
 
 
@@ -178,7 +178,7 @@ def plans_by_rows(parameter: str, value: Callable[[int], int]) -> WrongFit:
     """Return the fit with a parameter that follows from the true number of rows."""
 
     def wrong(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
-        counter = curator._route.counter
+        counter = curator._executor.counter
         rows = 7 if counter is None else int(counter.count([()])[0].open_at_the_gate())
         return sound(curator, epsilon, **{parameter: value(rows)})
 
@@ -188,7 +188,7 @@ def plans_by_rows(parameter: str, value: Callable[[int], int]) -> WrongFit:
 def empty_quarter(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Clusters:
     """Leave a centre without true rows in its quarter of the box where it started."""
     clusters = sound(curator, epsilon)
-    counts = curator._route.counter.grid(("x", "y"), 2).open_at_the_gate().ravel()
+    counts = curator._executor.counter.grid(("x", "y"), 2).open_at_the_gate().ravel()
     empty = counts[: len(clusters.centres)] == 0
     centres = np.where(empty[:, None], 0.0, clusters.centres)
     return Clusters(clusters.columns, centres, clusters.synopsis)
@@ -199,7 +199,7 @@ def empty_cluster(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]
     clusters = sound(curator, epsilon)
     box = curator.domain.box(clusters.columns)
     rule = NearestCentre.of(clusters.columns, clusters.centres, box)
-    sums = curator._route.counter.sum_by_centre([rule], salt=0).open_at_the_gate()
+    sums = curator._executor.counter.sum_by_centre([rule], salt=0).open_at_the_gate()
     middle = [one.middle for one in box]
     centres = np.where(sums[0, :, :1] == 0, middle, clusters.centres)
     return Clusters(clusters.columns, centres, sizes=clusters.sizes)

@@ -160,7 +160,7 @@ class BitsOfExactScores(DpKjig):
     def _kept(
         self, curator: Curator, epsilon: Fraction
     ) -> tuple[tuple[DeclaredBit, ...], Fraction]:
-        (exact,) = curator._route.counter.count([("smokes", "colour")])
+        (exact,) = curator._executor.counter.count([("smokes", "colour")])
         best = int(np.argmax(exact.open_at_the_gate()[1]))
         return (DeclaredBit(f"colour={best}", "colour", (best,)),), epsilon
 
@@ -169,7 +169,7 @@ class CountsOccupiedClasses(DpKjig):
     """Noise on the classes with rows alone."""
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ClassTable:
-        (exact,) = curator._route.counter.count([("smokes", "colour")])
+        (exact,) = curator._executor.counter.count([("smokes", "colour")])
         occupied = np.flatnonzero(exact.open_at_the_gate().sum(axis=0))
         table = super().fit(curator, epsilon=epsilon, rng=rng)
         keep = np.isin(table.published, occupied)

@@ -34,7 +34,7 @@ from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter
 
 ONE = Fraction(1)
 VARIANTS = ("tuned", "published", "composed", "peeling")
-OF_PUBLIC_ROWS = VARIANTS[1:]
+PUBLIC_ROW_SCORES = VARIANTS[1:]
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 every_epsilon = pytest.mark.parametrize("epsilon", [Fraction(1, 20), ONE, Fraction(5, 2)], ids=str)
@@ -109,7 +109,7 @@ REFUSED = {
 }
 
 
-READERS = [("privhd", f"variant: {one}", PrivHd(variant=one)) for one in OF_PUBLIC_ROWS]
+READERS = [("privhd", f"variant: {one}", PrivHd(variant=one)) for one in PUBLIC_ROW_SCORES]
 READERS += [("privbayes", f"score: {one}", PrivBayes(score=one)) for one in ("I", "F")]
 BINARY = "attributes:\n  colour: {levels: [red, green]}\n  size: {levels: [small, large]}"
 
@@ -143,7 +143,7 @@ def test_what_reads_no_public_rows_is_built_on_any_data(tmp_path: Path) -> None:
     assert build_model(spec, "privbayes") == PrivBayes()
 
 
-@pytest.mark.parametrize("variant", OF_PUBLIC_ROWS)
+@pytest.mark.parametrize("variant", PUBLIC_ROW_SCORES)
 def test_the_gate_refuses_mutual_information_of_other_rows(variant: str) -> None:
     curator = curator_over(TEN_PEOPLE)
     with pytest.raises(BoundaryViolation, match="replace_one"):
@@ -217,7 +217,7 @@ def test_cliques_stay_within_the_cap_and_hang_together(
     assert {*table.cliques} <= {one.attributes for one in table.measured}
 
 
-@pytest.mark.parametrize("variant", OF_PUBLIC_ROWS)
+@pytest.mark.parametrize("variant", PUBLIC_ROW_SCORES)
 @pytest.mark.parametrize("people", FEW)
 def test_as_many_rows_as_are_public_are_drawn(variant: str, people: str) -> None:
     released = run(PrivHd(variant=variant), FEW[people], epsilon=Fraction(1, 1000)).released

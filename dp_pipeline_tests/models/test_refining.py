@@ -11,7 +11,7 @@ import pytest
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.gate.curator import Answered, Curator
+from dp_pipeline.gate.curator import Curator, PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import CoarseRelease, Model, fit, guarantee_of
@@ -60,7 +60,7 @@ def in_steps(
 ) -> list[Run]:
     """A release at the first level, refined to each that follows."""
     model, domain = model or TABLES[name][0], TABLES[name][1]
-    coarse, answered, runs = None, Answered(), list[Run]()
+    coarse, paid_marginals, runs = None, PaidMarginals(), list[Run]()
     for epsilon, source in zip(levels, noise, strict=True):
         recorder = RecordingNoise(source)
 
@@ -72,7 +72,7 @@ def in_steps(
                 accountant=accountant,
                 transcript=Transcript(),
                 noise=recorder,
-                answered=answered,
+                paid_marginals=paid_marginals,
             )
 
         guarantee, rng = (

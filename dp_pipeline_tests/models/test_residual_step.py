@@ -142,7 +142,7 @@ class Answer:
 
     radii: tuple[tuple[float, ...], ...]
     name: str = "answer"
-    fit_for_release: bool = False
+    is_releasable: bool = False
 
     def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
         assert counts.shape == np.shape(self.radii)

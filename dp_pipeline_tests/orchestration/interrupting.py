@@ -34,7 +34,7 @@ class StoppingNoise:
     seed: int
     answers: int = 1000
     name: str = "opendp"
-    fit_for_release: bool = True
+    is_releasable: bool = True
 
     def __post_init__(self) -> None:
         self.source = SeededNoise(self.seed)

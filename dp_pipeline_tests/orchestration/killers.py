@@ -33,7 +33,7 @@ class KillingNoise:
     answers: int
     source: NoiseSource = field(default_factory=OpenDPNoise)
     name: str = "opendp"
-    fit_for_release: bool = True
+    is_releasable: bool = True
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         if self.answers == 0:

@@ -50,7 +50,7 @@ def test_exactly_what_is_left_is_granted(rides: Project):
     assert rides.publish(spec, epsilon="0.1").nano == 150_000_000
     last = rides.declare("rides", RIDES, evaluation=None, publish=None, partitions=["0.1"])
     assert rides.publish(last, epsilon="0.1").nano == 100_000_000
-    assert rides.ledger.balance("riders").left == 0
+    assert rides.ledger.balance("riders").remaining == 0
 
 
 def test_in_dagster_the_refusal_is_one_red_line_a_small_table_and_no_retry(rides: Project):

@@ -225,7 +225,7 @@ def test_with_other_centres_the_paid_evaluation_stays_paid(project: Project) -> 
 def test_in_dagster_a_refusal_says_rho(project: Project) -> None:
     spec = project.declare("rides", RIDES, **PURE_ALONE)
     project.run(spec, epsilons=["0.5"])
-    while project.ledger.balance("riders").left > Fraction("0.12625"):
+    while project.ledger.balance("riders").remaining > Fraction("0.12625"):
         project.publish(spec, model="eug_kmeans", new_draw=True)
     refused = project.launch(spec, "eug_kmeans", partition="0.5", config={"new_draw": True})
     assert refusal(refused).startswith(

@@ -152,11 +152,11 @@ def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran) -> None:
     *_, outcomes = ran
     for name, reason in REASONS.items():
         bundle = outcomes[name].bundle
-        assert (bundle.is_dp, bundle.fit_for_release) == (False, False)
+        assert (bundle.is_dp, bundle.is_releasable) == (False, False)
         with pytest.raises(BoundaryViolation, match=f"got not differentially private: {reason}$"):
             bundle.require_exportable()
     composed = outcomes["idp_kmeans"].bundle
-    assert (composed.is_dp, composed.fit_for_release) == (True, False)
+    assert (composed.is_dp, composed.is_releasable) == (True, False)
     assert composed.spent == COMPOSED + Fraction("0.05")
     with pytest.raises(BoundaryViolation, match=r"costs ε = 2/15, not the nominal 0\.1: the init"):
         composed.require_exportable()
@@ -318,7 +318,7 @@ def test_a_sound_variant_is_another_release(project: Project) -> None:
     (published,) = project.run(spec)
     sound = project.declare("plants", GARDEN, models={"dp_kmeans": {"k": "2", "rounds": "2"}})
     (other,) = project.run(sound)
-    assert (other.state, other.bundle.is_dp, other.bundle.fit_for_release) == (
+    assert (other.state, other.bundle.is_dp, other.bundle.is_releasable) == (
         "charged",
         True,
         True,
@@ -340,7 +340,7 @@ def test_where_nothing_is_left_what_has_no_epsilon_still_runs(project: Project) 
     spec = project.declare("plants", GARDEN, models=every, ceiling={"total": "0.15"})
     states = [one.origin for one in project.run(spec)]
     assert states == ["charged", "charged"]
-    assert project.ledger.balance(spec.population).left == 0
+    assert project.ledger.balance(spec.population).remaining == 0
 
 
 # Mutants: models whose claim is not what they do. They are caught before the charge.

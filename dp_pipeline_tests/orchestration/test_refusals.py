@@ -196,7 +196,7 @@ def test_a_seeded_benchmark_is_marked_not_fit_for_release(project: Project):
     public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
     spec = project.declare("rides", RIDES, **public)
     (one,) = project.run(spec, epsilons=["0.5"], noise="seeded:1")
-    assert not one.bundle.fit_for_release
+    assert not one.bundle.is_releasable
     (real,) = project.run(spec, epsilons=["0.5"])
-    assert real.bundle.fit_for_release
+    assert real.bundle.is_releasable
     assert real.bundle.key != one.bundle.key

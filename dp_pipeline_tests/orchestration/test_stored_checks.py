@@ -164,9 +164,7 @@ def test_a_release_that_calls_itself_fit_is_compared_with_the_ledger(project: Pr
     assert project.launch(spec, *stages).success
     seeded = {"model": "independent", "noise": "seeded:1"}
     release, published = project.release(spec, **seeded), project.publish(spec, **seeded)
-    other = forged(
-        release, published, lambda document: document["facts"].update(fit_for_release="yes")
-    )
+    other = forged(release, published, lambda document: document["facts"].update(releasable="yes"))
     found = faults(release, other)
     assert "expected it as it was stored, got another" in str(found[WHOLE])
     assert found[REPLAY] is not None

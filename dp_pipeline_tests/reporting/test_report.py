@@ -146,7 +146,7 @@ def test_every_hostile_text_is_escaped(tmp_path):
         state=HOSTILE,
         snapshot=HOSTILE,
         noise=HOSTILE,
-        fit_for_release="no",
+        releasable="no",
         spends=(hostile_spend,),
     )
     text = written(

@@ -53,7 +53,7 @@ def test_the_json_is_whole_text_without_code_or_infinite_numbers() -> None:
 @pytest.mark.parametrize(("noise", "fit"), [("yes", True), ("no", False)])
 def test_a_seeded_draw_is_not_fit_for_release(noise: str, fit: bool) -> None:
     facts = {**BUNDLE.facts, "releasable": noise}
-    assert replace(BUNDLE, facts=facts).fit_for_release is fit
+    assert replace(BUNDLE, facts=facts).is_releasable is fit
 
 
 NOT_DP = {"kind": "not-dp", "composed": "none", "reason": "it reads records"}
