@@ -1,7 +1,7 @@
 """What an export holds: the tables of a release, its places, its card, and what was paid for it.
 
 ``datapackage.json`` is a Data Package of the Frictionless standard, version 2: any of its readers
-knows files, columns, types, levels and digests without this program (docs/decisions/0055).
+knows files, columns, types, levels and digests without this program (docs/design/exports.md).
 """
 
 from __future__ import annotations

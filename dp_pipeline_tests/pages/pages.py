@@ -15,6 +15,7 @@ FOLDERS = (
     "deploy",
     "docs",
     "docs/decisions",
+    "docs/design",
     "docs/notebooks",
     "docs/studies",
     "examples/city",
