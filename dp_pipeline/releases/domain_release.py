@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self, cast
 from dp_pipeline.config.amounts import PURE, delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered import Discover, DiscoveredAttribute, DiscoveredDomain
-from dp_pipeline.config.errors import Damaged, NotDiscovered, NotPrepared
+from dp_pipeline.config.errors import NotDiscovered, NotPrepared
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparation_hint
@@ -26,8 +26,8 @@ from dp_pipeline.releases.noisy_drawing import Counted
 from dp_pipeline.releases.noisy_release import NoisyRelease
 from dp_pipeline.releases.publish import Published, publish
 from dp_pipeline.releases.release import ReleaseSpec
-from dp_pipeline.releases.replay import document, read_json, settled_bundle
-from dp_pipeline.releases.store import BundleStore, write_atomically
+from dp_pipeline.releases.replay import document, pointed_bundle, read_json
+from dp_pipeline.releases.store import write_atomically
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.transcript import Transcript
@@ -213,7 +213,6 @@ def with_discovered(
 
 def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
     """The settled bundle of the domain of a snapshot; NotPrepared where there is none."""
-    ledger = home.ledger
     snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
     pointer = None
     if snapshot is not None:
@@ -223,14 +222,7 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
             f"{spec.name}: expected the domain of its snapshot to be discovered, got none: "
             f"{preparation_hint(spec.name)}"
         )
-    store, path = BundleStore(home.released), home.released / str(pointer["folder"])
-    bundle = settled_bundle(store, path, ledger=ledger, population=spec.population)
-    named = {"dataset": spec.name, "model": NAME, "snapshot": snapshot.id}
-    if any(bundle.facts.get(name) != text for name, text in named.items()):
-        raise Damaged(
-            f"{spec.name}: expected the domain of snapshot {snapshot.id}, got another release: "
-            f"materialize {spec.name}/{NAME} again, at no cost"
-        )
+    bundle = pointed_bundle(spec, home, pointer, model=NAME, snapshot=snapshot.id)
     if bundle.facts["declaration"] != spec.digest:
         raise NotPrepared(
             f"{spec.name}: expected a domain discovered as the file declares it now, got one of "

@@ -30,7 +30,7 @@ from dp_pipeline.releases.noisy_drawing import NoisyDrawing
 from dp_pipeline.releases.noisy_release import NoisyRelease, own
 from dp_pipeline.releases.refinement import Refined, newest_key, refined_by, require_refined_alike
 from dp_pipeline.releases.release import ReleaseSpec
-from dp_pipeline.releases.replay import pointer_path, settled_entry
+from dp_pipeline.releases.replay import pointer_path, settled_answers, settled_entry
 from dp_pipeline.releases.side_information import PublicRows, learned_bundle, learned_from
 from dp_pipeline.results.bundle import LEARNED, PRIOR, Key, ReleaseKey
 
@@ -313,8 +313,8 @@ class EpsilonRelease(NoisyRelease):
         those that were settled. No row is read.
         """
         settled = settled_entry(key.digest, key.population, self.home.ledger)
-        transcript = self.answers(key, settled)
-        return self.questions(self.resolve(key)).fitted(None, transcript, self.noise)
+        answers = settled_answers(self.store, key, settled)
+        return self.questions(self.resolve(key)).fitted(None, answers, self.noise)
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
         """The counter over its rows, before it is charged; DeclarationError where they are not

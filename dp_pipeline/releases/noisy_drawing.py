@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dp_pipeline.config.errors import OtherQuestion
+from dp_pipeline.config.errors import Damaged, OtherQuestion
 from dp_pipeline.gate.noise import NoiseSource, parse_noise
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.release import ROWS, Drawing, ReleaseSpec
@@ -91,13 +91,25 @@ class NoisyDrawing(Drawing):
         self.counter.require_stored(nobody)
 
     def begin(self) -> None:
-        """Its transcript, and the count of its answers."""
+        """Make its transcript, and the count of its answers.
+
+        Damaged where answers lie there that no charge is known of, as where rows of the ledger
+        were taken out: who knows which rows they are of.
+        """
         key = self.spec.key
         # Known to who holds the population's key only, and the same in every process.
         secret = self.home.ledger.key(key.population)
         salt = hmac.digest(secret, f"transcript {key.digest}".encode(), "sha256")
         Transcript.create(self._path, key.digest, salt=salt)
         self._count.begin()
+        answers = len(Transcript.peek(self._path))
+        # Looked at second: answers that another process draws meanwhile are of a charge.
+        if answers and self.home.ledger.state(key.digest) is None:
+            raise Damaged(
+                f"{self.spec.what}: expected no stored answers of a release that was never "
+                f"charged, got {answers}: move {self._path.parent} and {self._count.path} away and "
+                "run again"
+            )
 
     def draw(self, spec: ReleaseSpec, stored: Sequence[Bundle], *, is_resumed: bool) -> Bundle:
         """Draw what the transcript does not hold yet.

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
-from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import fact_text
 from dp_pipeline.gate.noise import NoiseSource, parse_noise
 from dp_pipeline.ledger import Entry
@@ -18,9 +18,9 @@ from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.home import NOISE_VARIABLE
 from dp_pipeline.releases.noisy_drawing import Counted, NoisyDrawing, Questions
-from dp_pipeline.releases.release import BESIDE, TRANSCRIPT, Release, ReleaseSpec, not_dp_beside
+from dp_pipeline.releases.release import BESIDE, Release, ReleaseSpec, not_dp_beside
+from dp_pipeline.releases.replay import settled_answers
 from dp_pipeline.results.bundle import Bundle, Key, ReleaseKey
-from dp_pipeline.results.transcript import Transcript
 
 
 class NoisyRelease(Release):
@@ -177,7 +177,7 @@ class NoisyRelease(Release):
         Raises Damaged where an answer is missing, or they are not those that were settled;
         OtherQuestion where another question is asked than was answered.
         """
-        answers, spec = self.answers(key, settled), self.resolve(key)
+        answers, spec = settled_answers(self.store, key, settled), self.resolve(key)
         assert spec.begun is not None
         again = self.questions(spec).bundle(
             None,
@@ -191,15 +191,6 @@ class NoisyRelease(Release):
             for spend, row in zip(again.spends, settled.spends, strict=False)
         ]
         return replace(again, spends=(*said, *again.spends[len(said) :]))
-
-    def answers(self, key: Key, settled: Entry) -> Transcript:
-        """Its stored answers, from the first; Damaged where they are not those that were
-        settled.
-        """
-        answers = Transcript(self.store.transcript_path(key)).rewind()
-        if answers.chain != settled.facts[TRANSCRIPT]:
-            raise Damaged(f"transcript: expected that of {self.what} as settled, got another")
-        return answers
 
 
 def own(key: Key) -> ReleaseKey:

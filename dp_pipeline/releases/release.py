@@ -71,13 +71,18 @@ _MEASURING = ("config", "gate", "inference", "models", "results", "raw/counters"
 def code_version(rooms: tuple[str, ...] = _MEASURING) -> str:
     """The package's version and a digest of the code that measures; recorded with a release, not a
     part of its key. Templates of pages are code.
+
+    FileNotFoundError for a room without code: its changes would be no other version.
     """
     digest = hashlib.sha256()
     package = Path(str(resources.files("dp_pipeline")))
     for room in rooms:
-        for file in sorted(package.joinpath(room).rglob("*")):
-            if file.suffix in (".py", ".j2", ".css"):
-                digest.update(file.read_bytes())
+        files = sorted(package.joinpath(room).rglob("*"))
+        code = [file for file in files if file.suffix in (".py", ".j2", ".css")]
+        if not code:
+            raise FileNotFoundError(f"code version: expected a room with code, got {room}")
+        for file in code:
+            digest.update(file.read_bytes())
     return f"dp_pipeline {__version__} {digest.hexdigest()[:12]}"
 
 

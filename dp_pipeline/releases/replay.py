@@ -6,6 +6,7 @@ JSON documents that assets hand to each other: quality rows and pointers to bund
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ from dp_pipeline.results.bundle import (
     Key,
     ReleaseKey,
 )
-from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.transcript import AnswersLost, Transcript
 
 if TYPE_CHECKING:
     from dp_pipeline.reporting.metrics import QualityRow
@@ -127,6 +128,20 @@ def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
     return found[0]
 
 
+def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
+    """Return the stored answers of a settled release, from the first.
+
+    Damaged where they are not those that were settled. It never is AnswersLost: that would end the
+    release at work, such as one that refines this one, whose own answers are whole.
+    """
+    path = store.transcript_path(key)
+    with contextlib.suppress(AnswersLost, FileNotFoundError):
+        answers = Transcript.peek(path)
+        if answers.chain == settled.facts[TRANSCRIPT]:
+            return answers
+    raise Damaged(f"transcript: expected that of {settled.what} as settled in {path}, got another")
+
+
 def spend_rows(bundle: Bundle) -> list[SpendRow]:
     """What the ledger keeps of the charges: none where they add up to no ε of the release."""
     if not bundle.is_dp:
@@ -155,8 +170,8 @@ def require_whole(release: Release, folder: Path) -> Bundle:
     )
     key = key_of(release, bundle)
     settled = settled_entry(key.digest, key.population, ledger)
-    if Transcript(release.store.transcript_path(key)).chain != settled.facts.get(TRANSCRIPT, ""):
-        raise Damaged(f"{_name(bundle)}: expected the answers that were settled, got others")
+    if bundle.transcript:
+        settled_answers(release.store, key, settled)
     if tuple(spend_rows(bundle)) != _paid(settled, bundle):
         raise Damaged(f"{_name(bundle)}: expected the charges of the ledger, got others")
     begun = reserved_entry(key.digest, key.population, ledger)

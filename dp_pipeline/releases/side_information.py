@@ -118,6 +118,8 @@ def _codes(home: Home, other: DatasetSpec, names: tuple[str, ...], where: str) -
             f"{where}: expected prepared rows of {other.name}, got none: `dp-pipeline run "
             f"{other.name}` first"
         )
+    # What it was read from behind links, too, may be another population's by now.
+    home.ledger.require_claimable(other.population, *snapshot.claimed)
     from dp_pipeline.raw.stages import prepared_codes
 
     return prepared_codes(other, snapshot, names)

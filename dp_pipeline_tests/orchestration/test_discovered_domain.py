@@ -387,8 +387,16 @@ def test_a_pointer_to_the_domain_of_another_snapshot_is_no_domain(
     other = Snapshot(project.home.raw / "shops" / "2031-01-01", b"key")
     copied = pointer.with_name(f"snapshot-{other.id}.json")
     copied.write_bytes(pointer.read_bytes())
-    with pytest.raises(Damaged, match="expected the domain of snapshot 2031-01-01"):
+    with pytest.raises(Damaged, match="expected a pointer to a release of 2031-01-01"):
         domain_release.domain_bundle(spec, project.home, snapshot=other)
+
+
+def test_a_pointer_out_of_the_store_is_no_domain(project: Project, spec: DatasetSpec) -> None:
+    publish_domain(of(project, spec))
+    (pointer,) = (project.home.released / "shops" / NAME).glob("snapshot-*.json")
+    pointer.write_bytes(document({"folder": str(project.datasets)}))
+    with pytest.raises(Damaged, match="expected a pointer to a folder in"):
+        domain_release.domain_bundle(spec, project.home)
 
 
 def test_a_bundle_that_was_not_settled_is_no_domain(

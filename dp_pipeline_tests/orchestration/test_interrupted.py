@@ -14,7 +14,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError
-from dp_pipeline.ledger import DeadRelease
+from dp_pipeline.ledger import DeadRelease, Ledger
 from dp_pipeline.ledger.export import exported
 from dp_pipeline.releases.model_questions import ModelQuestions
 from dp_pipeline.releases.noisy_drawing import NoisyDrawing
@@ -278,6 +278,26 @@ def test_a_head_on_another_disk_has_the_counts_beside_it(project: Project, tmp_p
     (project.home.root).mkdir(parents=True)
     (project.home.root / "ledger.head").symlink_to(tmp_path / "disk" / "head")
     assert project.home.answer_counts == tmp_path / "disk" / "head.answers"
+
+
+def test_answers_that_no_charge_is_known_of_are_not_charged_again(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the rest of them would be asked of rows that may be others by now."""
+    transcript = interrupted(project, spec, answers=1)
+    states, history = Ledger.states, Ledger.history
+    forgotten = transcript.parent.name
+
+    def forget_states(ledger: Ledger, keys: list[str]) -> tuple[str | None, ...]:
+        known = states(ledger, keys)
+        return tuple(None if key[:32] == forgotten else one for key, one in zip(keys, known, strict=True))
+
+    monkeypatch.setattr(Ledger, "states", forget_states)
+    monkeypatch.setattr(Ledger, "history", lambda *asked: () if history(*asked) else ())
+    with pytest.raises(Damaged, match="a release that was never charged, got 1: move .* away"):
+        project.publish(spec)
+    monkeypatch.undo()
+    assert (project.publish(spec).state, project.spent(spec)) == ("resumed", COST)
 
 
 # The salt.

@@ -114,6 +114,23 @@ def test_rows_that_were_read_to_be_protected_stay_so_whatever_their_file_says_no
     assert not [one for one in project.ledger.entries() if one.nano_epsilon]
 
 
+def test_rows_read_through_a_link_to_protected_ones_are_no_prior(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
+    project.datasets.mkdir()
+    (project.datasets / "others.csv").symlink_to(project.datasets / "lake.csv")
+    prepare_others(project)
+    (project.datasets / "others.csv").unlink()
+    project.write_rows("others.csv", ROWS["homes"])
+    declared = project.declare("homes", HOMES, models=BESIDE)
+    assert project.launch(declared, *STAGES).success
+    lake = f"{(project.datasets / 'lake.csv').as_uri()}"
+    project.ledger.claim_source("town", lake, distinct_population="other persons")
+    with pytest.raises(DeclarationError, match="is protected by population town"):
+        project.publish(declared, model="one_shot", epsilon="1")
+
+
 def test_rows_that_are_not_there_are_asked_for_by_name(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

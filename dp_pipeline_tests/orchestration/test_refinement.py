@@ -199,6 +199,22 @@ def test_an_interrupted_one_is_finished_under_its_charge(
     assert project.spent(spec) == Fraction("0.5")
 
 
+def test_damaged_answers_of_what_it_refines_do_not_end_it(
+    drawn: Refine, project: Project, spec: DatasetSpec
+) -> None:
+    """They can be put back, and its own are whole."""
+    transcript = drawn("0.2").folder.parent / "transcript.jsonl"
+    interrupted(project, spec, after=1)
+    answers = transcript.read_bytes()
+    for damaged in (answers[:-9] + b"x" * 8 + b"\n", b""):
+        transcript.write_bytes(damaged)
+        with pytest.raises(Damaged, match="expected that of homes/independent at ε=0.2 as settled"):
+            drawn("0.5")
+    transcript.write_bytes(answers + b"torn")
+    assert (drawn("0.5").state, project.spent(spec)) == ("resumed", Fraction("0.5"))
+    assert transcript.read_bytes() == answers + b"torn", "a settled file is not written to"
+
+
 def test_one_that_was_given_up_may_have_been_seen_so_nothing_else_refines_it(
     drawn: Refine, project: Project, spec: DatasetSpec
 ) -> None:

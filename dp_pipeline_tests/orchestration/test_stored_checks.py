@@ -181,7 +181,7 @@ def test_a_changed_transcript_is_seen_by_both(stored: Stored):
     for record in transcript.records[1:]:
         other.store(record.question, record.answer + 1)
     found = faults(release, published)
-    assert "expected the answers that were settled, got others" in str(found[WHOLE])
+    assert "expected that of rides/dpqt_kmeans at ε=0.5 as settled" in str(found[WHOLE])
     assert found[REPLAY] is not None
 
 

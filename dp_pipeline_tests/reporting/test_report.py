@@ -429,3 +429,8 @@ def test_another_sentence_of_a_template_is_another_version_of_the_code_of_report
         template.write("One more.")
     assert digest(("reporting",)) != before[0]
     assert digest() == before[1]
+
+
+def test_a_room_that_is_not_there_has_no_code_version():
+    with pytest.raises(FileNotFoundError, match="expected a room with code, got publish"):
+        code_version(("config", "publish"))
