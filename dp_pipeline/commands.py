@@ -50,7 +50,7 @@ def plan(
     >>> import dp_pipeline as dp
     >>> with tempfile.TemporaryDirectory() as home, patch.dict(os.environ, DP_PIPELINE_HOME=home):
     ...     planned = dp.plan("census", models=["independent"], epsilons=[0.5])
-    >>> planned.asked, planned.fits  # with the evaluation that its file declares
+    >>> planned.total_cost, planned.fits  # with the evaluation that its file declares
     (Fraction(11, 20), True)
     """
     options = _options(

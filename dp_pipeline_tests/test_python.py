@@ -58,7 +58,7 @@ def test_a_plan_says_what_is_asked_and_charges_nothing(home: Path):
         ("independent", Fraction(1, 2), Fraction("0.55")),
         ("independent", Fraction(1), Fraction("1.05")),
     ]
-    assert (planned.asked, planned.left, planned.fits) == (Fraction("1.6"), 10, True)
+    assert (planned.total_cost, planned.remaining, planned.fits) == (Fraction("1.6"), 10, True)
     assert repr(planned) == (
         "Plan of census\n"
         "  model        ε    state  cost\n"

@@ -57,15 +57,15 @@ def export(
     model is replaced whole; anything else that is there stays.
     """
     from dp_pipeline.config.discovery import find_spec
-    from dp_pipeline.releases.export import Asked, newest_settled, require_leaving
+    from dp_pipeline.releases.export import Asked, find_newest_settled, require_cleared
     from dp_pipeline.releases.export import export as export_found
     from dp_pipeline.releases.home import find_home
 
     _require_folder("--to", target)
     spec = find_spec(dataset)
     asked = Asked.of(spec, name=model, **options)
-    found = newest_settled(spec, find_home(), asked)
-    require_leaving(found, allow_not_dp=allow_not_dp)
+    found = find_newest_settled(spec, find_home(), asked)
+    require_cleared(found, allow_not_dp=allow_not_dp)
     exported = export_found(found, target, ending=ending)
     reader.answer(lambda: _document(exported), lambda: _print(exported))
 

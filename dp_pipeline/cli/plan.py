@@ -37,7 +37,7 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
 
     asked = requested(dataset, **options)
     planned, in_steps = plan_run(asked), refined_cost(asked)
-    if in_steps is not None and in_steps >= planned.asked:
+    if in_steps is not None and in_steps >= planned.total_cost:
         in_steps = None
     reader.answer(
         lambda: {**plan_document(planned), "asked_in_steps": amount_text(in_steps)},
@@ -90,7 +90,7 @@ def _window(planned: RunPlan, name: str) -> dict[str, str]:
     balance = planned.windows[name]
     return {
         "window": name,
-        "asked": amount_text(planned.asked_of(name)),
+        "asked": amount_text(planned.cost_of(name)),
         "spent": amount_text(balance.window_spent),
         "left": amount_text(balance.remaining),
         "ceiling": amount_text(balance.window_ceiling),
@@ -105,11 +105,11 @@ def _print_windows(planned: RunPlan) -> None:
     for name, balance in planned.windows.items():
         states = ", ".join(dict.fromkeys(one.state for one in planned.releases_of(name)))
         room = "no limit" if balance.remaining is None else currency.text(balance.remaining)
-        rows.append([name, states, currency.text(planned.asked_of(name)), room])
+        rows.append([name, states, currency.text(planned.cost_of(name)), room])
     print_table(f"Plan of {spec.name}, {len(rows)} windows", WINDOW_COLUMNS, rows)
     ceiling = planned.balance.ceiling
     limit = "no total" if ceiling is None else f"a total of {currency.text(ceiling)}"
-    click.echo(f"asked {currency.text(planned.asked)} of all windows together, under {limit}")
+    click.echo(f"asked {currency.text(planned.total_cost)} of all windows together, under {limit}")
 
 
 WINDOW_COLUMNS = ("window", "state", "asked", "left")
@@ -169,9 +169,9 @@ def _account_line(planned: RunPlan) -> str:
     if balance.window_remaining is None or len(planned.windows) > 1:
         return _amounts_line(planned.amounts, currency)
     of_window = {
-        "asked": planned.asked,
+        "asked": planned.total_cost,
         f"spent in {balance.window}": balance.window_spent,
-        "left": planned.left,
+        "left": planned.remaining,
         "each_window": balance.window_ceiling,
     }
     of_all = {name: it for name, it in planned.amounts.items() if name not in of_window}

@@ -33,7 +33,7 @@ from dp_pipeline.estimators.synthetic_frames import (
     typed,
 )
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.releases.evaluate import Comparison
+from dp_pipeline.releases.evaluate import TableComparison
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.plausibility import NoisyTotal, table_warnings
 from dp_pipeline.reporting.quality import QualityReport
@@ -468,7 +468,7 @@ noise protects nobody
         values = declared_values(features_of(real, typed=False), names)
         rows = prepared_rows(domain, values)
         return replace(
-            Comparison(domain, rows.codes, codes).report(label=label),
+            TableComparison(domain, rows.codes, codes).report(label=label),
             measured=measured,
             unmeasured=unmeasured,
             left_out=len(values[0]) - rows.number,

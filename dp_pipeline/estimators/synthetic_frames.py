@@ -27,7 +27,7 @@ from dp_pipeline.estimators.frames import FrameKind, text_of
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.raw import values as raw_values
 from dp_pipeline.results.measurement import NoisyCounts, least_noisy
-from dp_pipeline.results.synthetic_table import SyntheticTable, decoded
+from dp_pipeline.results.synthetic_table import SyntheticTable, decode_columns
 
 _NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
 
@@ -62,7 +62,7 @@ def synthetic_frame(table: SyntheticTable, columns: Columns, kind: FrameKind = "
         if column.levels is not None:
             frame[column.name] = _as_given(_levels(column, codes), column)
             continue
-        (numbers,) = decoded(codes[:, None], (attribute.name,), table.domain, rng).values()
+        (numbers,) = decode_columns(codes[:, None], (attribute.name,), table.domain, rng).values()
         if attribute.clock is not None:
             frame[column.name] = _moments_as_given(numbers, column)
             continue

@@ -19,10 +19,10 @@ from dp_pipeline.inference.consistency import (
 )
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count
 from dp_pipeline.results.derived_attribute import (
-    dealt,
-    drawn_cells,
+    deal_cells,
     rounded_counts,
     rows_of_groups,
+    sample_cells,
     shuffled_rows,
 )
 from dp_pipeline.results.measurement import NoisyMarginal
@@ -72,7 +72,7 @@ def join_cliques(
         axes = [clique.index(name) for name in (*given, *new)]
         table = tables[clique].transpose(axes).reshape(cell_count(given, sizes), -1)
         groups = _keys(codes, [(places[name], sizes[name]) for name in given])
-        cells, where = drawn_cells(table, groups, rng)
+        cells, where = sample_cells(table, groups, rng)
         levels = np.unravel_index(np.arange(table.shape[1]), [sizes[name] for name in new])
         for name, level in zip(new, levels, strict=True):
             codes[places[name], where] = level.astype(codes.dtype)[cells]
@@ -171,7 +171,7 @@ def sample_network(
         keys = _keys(codes, [(places[name], sizes[name]) for name in one.parents])
         table = one.table.reshape(-1, sizes[one.child])
         counts = rounded_counts(table, rows_of_groups(keys, len(table)), rng)
-        cells, where = dealt(counts, keys, shuffled_rows(rows, rng))
+        cells, where = deal_cells(counts, keys, shuffled_rows(rows, rng))
         codes[places[one.child], where] = cells
     return codes.T
 

@@ -117,7 +117,7 @@ class EarlierTree:
             goes_on = (wanted >= 1) & (live.depths < self.tree.depth)
             found.append(live.where(~goes_on))
             live = live.where(goes_on).children(1)
-        return Prefixes.joined(found)
+        return Prefixes.concatenate(found)
 
 
 def whole_counts(values: FloatArray) -> FloatArray:

@@ -91,7 +91,7 @@ class NoisyTree:
         is_leaf = np.ones(len(self), dtype=np.bool_)
         for family in self._families:
             is_leaf[family.parents] = False
-        return np.flatnonzero(is_leaf), Prefixes.joined(self._nodes).where(is_leaf)
+        return np.flatnonzero(is_leaf), Prefixes.concatenate(self._nodes).where(is_leaf)
 
     def occupied(self, lower: FloatArray, upper: FloatArray) -> Mask:
         """Whether a leaf may hold any row, (m,), in the order of ``leaves``.

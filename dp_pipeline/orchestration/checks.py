@@ -31,9 +31,9 @@ from dp_pipeline.orchestration.metadata import (
 from dp_pipeline.releases.domain_release import DomainRelease
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.k_anonymous_tables import keeps_guarantee, measured
-from dp_pipeline.releases.publish import Published
+from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.release import Release
-from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline.reporting.plausibility import DOUBTFUL, bundle_warnings, noisy_total
 from dp_pipeline.results.accountant import EXPONENTIAL, ROUNDED_UP
 from dp_pipeline.results.bundle import Bundle
@@ -76,7 +76,7 @@ def _replay_check(release: Release, bundle: Bundle) -> dg.AssetCheckResult:
     """That its digest is the settled one was seen when it was read. Other code has to be tried."""
     if bundle.facts["code"] == release.version():
         return dg.AssetCheckResult(passed=True, check_name=REPLAY)
-    return fault_result(REPLAY, lambda: require_remade(release, bundle), is_fatal=False)
+    return fault_result(REPLAY, lambda: require_reproducible(release, bundle), is_fatal=False)
 
 
 KEPT = "keeps_k"
@@ -175,9 +175,9 @@ def check_specs(key: dg.AssetKey, kind: type[Release]) -> list[dg.AssetCheckSpec
     return own if kind.FOLDER else [*own, *budget_check_specs(key)]
 
 
-def release_checks(release: Release, published: Published) -> list[dg.AssetCheckResult]:
+def release_checks(release: Release, published: PublishedBundle) -> list[dg.AssetCheckResult]:
     """The results for one release. No row is read."""
-    bundle, whole = published.bundle, lambda: require_whole(release, published.folder)
+    bundle, whole = published.bundle, lambda: require_intact(release, published.folder)
     if not isinstance(release, EpsilonRelease):
         return [kept_check(bundle), fault_result(WHOLE, whole)]
     balance = release.home.ledger.balance(release.spec.population, release.windows)
@@ -197,9 +197,9 @@ def domain_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     return [*own, *budget_check_specs(key)]
 
 
-def domain_checks(release: DomainRelease, published: Published) -> list[dg.AssetCheckResult]:
+def domain_checks(release: DomainRelease, published: PublishedBundle) -> list[dg.AssetCheckResult]:
     """The results for one discovered domain. No row is read."""
-    bundle, whole = published.bundle, lambda: require_whole(release, published.folder)
+    bundle, whole = published.bundle, lambda: require_intact(release, published.folder)
     spends = bundle.spends
     is_proven = all(one.epsilon_of_scale <= one.epsilon for one in spends)
     paid = sum(one.epsilon for one in spends), sum(one.delta for one in spends)

@@ -22,7 +22,7 @@ from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.models.tables.dp_kjig import DpKjig
 from dp_pipeline.raw.prepare import CLIPPED, bit_names
 from dp_pipeline.results.bundle import Bundle
-from dp_pipeline.results.synthetic_table import decoded
+from dp_pipeline.results.synthetic_table import decode_columns
 
 SCHEMA, LINEAGE = "dagster/column_schema", "dagster/column_lineage"
 
@@ -199,7 +199,7 @@ def _synthetic(spec: DatasetSpec, model: TableModel) -> list[AssetColumn]:
     names = model.chosen(spec.widest.domain)
     nobody = np.zeros((0, len(names)), dtype=np.int64)
     # Names and types by the code that writes the rows, in declared order.
-    written = decoded(nobody, names, spec.widest.domain, np.random.default_rng(0))
+    written = decode_columns(nobody, names, spec.widest.domain, np.random.default_rng(0))
     declared = [name for name in spec.domain.names if name in names]
     return [
         AssetColumn(

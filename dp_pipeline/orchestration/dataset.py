@@ -37,12 +37,12 @@ from dp_pipeline.releases.account import claiming, open_population, require_snap
 from dp_pipeline.releases.domain_release import (
     NAME,
     DomainRelease,
-    found_lines,
+    discovered_lines,
     publish_domain,
     with_discovered,
 )
 from dp_pipeline.releases.home import engine_name
-from dp_pipeline.releases.release import not_dp_beside
+from dp_pipeline.releases.release import other_non_dp_releases
 from dp_pipeline.releases.release_text import describe, write_card
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
@@ -209,9 +209,13 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
             is_repeat = any(tag in context.run.tags for tag in common.REPEATS)
             published = publish_domain(release, new_draw=config.new_draw and not is_repeat)
             card = write_card(release, published.bundle, published.folder)
-            beside = not_dp_beside(spec, dp_pipeline.home.ledger, but=published.bundle.key)
+            beside = other_non_dp_releases(
+                spec, dp_pipeline.home.ledger, exclude_key=published.bundle.key
+            )
             metadata = release_metadata(release, published, card, beside)
-            metadata["domain"] = line_table(("attribute", "discovered"), found_lines(published))
+            metadata["domain"] = line_table(
+                ("attribute", "discovered"), discovered_lines(published)
+            )
             checks = domain_checks(release, published)
             code = common.released_code(
                 spec, DomainRelease, NAME, drawn=published.bundle.facts["code"]

@@ -22,9 +22,9 @@ from dp_pipeline.ledger import Balance, Ledger
 from dp_pipeline.metrics.marginals import MOST_COMPARED
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.k_anonymous_tables import TableFacts
-from dp_pipeline.releases.publish import Published
+from dp_pipeline.releases.publish import PublishedBundle
+from dp_pipeline.releases.published_copy import PublishedCopy
 from dp_pipeline.releases.release import Release
-from dp_pipeline.releases.shelf import Shelved
 from dp_pipeline.reporting.figures import (
     BudgetHistory,
     Picture,
@@ -76,7 +76,7 @@ def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
     return told
 
 
-def shelf_metadata(shelved: Mapping[str, Shelved | None]) -> Metadata:
+def shelf_metadata(shelved: Mapping[str, PublishedCopy | None]) -> Metadata:
     """Of each published model what stands for readers now, and where."""
     told: Metadata = {}
     for model, one in shelved.items():
@@ -189,7 +189,7 @@ def _rows(table: Mapping[str, np.ndarray]) -> int:
 
 
 def release_metadata(
-    release: Release, published: Published, card: Path, beside: Sequence[str] = ()
+    release: Release, published: PublishedBundle, card: Path, beside: Sequence[str] = ()
 ) -> Metadata:
     """What a release spent or promises, its origin, and its card.
 
@@ -217,7 +217,7 @@ def release_metadata(
     }
 
 
-def _spent_metadata(published: Published) -> Metadata:
+def _spent_metadata(published: PublishedBundle) -> Metadata:
     """The ε that holds, and the ρ that was paid; what this run charged, and every charge."""
     bundle = published.bundle
     charged = bundle.currency.text(Fraction(published.nano, NANO))

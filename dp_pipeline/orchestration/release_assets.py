@@ -37,9 +37,9 @@ from dp_pipeline.releases.export import publications_of
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.outcome import write_comparison, write_evaluation, write_pointer
 from dp_pipeline.releases.publish import publish
-from dp_pipeline.releases.release import Release, not_dp_beside, program_code
+from dp_pipeline.releases.published_copy import publish_copies
+from dp_pipeline.releases.release import Release, other_non_dp_releases, program_code
 from dp_pipeline.releases.release_text import describe, write_card
-from dp_pipeline.releases.shelf import shelve
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 
@@ -155,7 +155,7 @@ def _made(
         write_pointer(release, published)
         bundle = published.bundle
         card = write_card(release, bundle, published.folder)
-        beside = not_dp_beside(spec, pipeline.home.ledger, but=bundle.key)
+        beside = other_non_dp_releases(spec, pipeline.home.ledger, exclude_key=bundle.key)
         metadata = release_metadata(release, published, card, beside)
         if bundle.is_k_anonymous:
             metadata |= column_metadata(spec, k_anonymous_columns(bundle))
@@ -283,7 +283,7 @@ def _published(spec: DatasetSpec) -> dg.AssetsDefinition:
     )
     def published(dp_pipeline: common.PipelineResource) -> dg.MaterializeResult[Any]:
         with common.one_line_failures(spec):
-            shelved = shelve(spec, dp_pipeline.home)
+            shelved = publish_copies(spec, dp_pipeline.home)
         versions = " ".join("none" if one is None else one.version for one in shelved.values())
         return dg.MaterializeResult(
             metadata=shelf_metadata(shelved), data_version=dg.DataVersion(versions)

@@ -13,8 +13,8 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.releases.account import open_population
-from dp_pipeline.releases.domain_release import NAME, charged_for_domain
-from dp_pipeline.releases.outcome import is_prepared, report_stands, stands
+from dp_pipeline.releases.domain_release import NAME, domain_charge
+from dp_pipeline.releases.outcome import is_level_complete, is_prepared, is_report_current
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import RunResult
@@ -66,7 +66,7 @@ class DagsterRuns:
         step = " ".join(("rows", *(f"of {one}" for one in spec.blocks)))
         result = self.run(step, names, config=config, partition=partition)
         if domain:
-            self.discovery = charged_for_domain(spec, options.home, run=result.run_id)
+            self.discovery = domain_charge(spec, options.home, run=result.run_id)
         checks = result.get_asset_check_evaluations()
         return tuple(one.check_name for one in checks if not one.passed)
 
@@ -124,11 +124,13 @@ def execute(options: RunOptions, on_step: OnStep) -> RunResult:
     BudgetExceeded when all of it does not fit, and RunFailed with the line of the step that failed.
     """
     plan_run(options).require_budget()
-    each, first = options.each, options.each[0]
+    each, first = options.per_window, options.per_window[0]
     open_population(first.spec, first.home)
     with options.home.ledger.consistent_view():
-        levels = [[level for level in one.levels if not stands(one, level)] for one in each]
-        all_stands = not any(levels) and report_stands(first)
+        levels = [
+            [level for level in one.levels if not is_level_complete(one, level)] for one in each
+        ]
+        all_stands = not any(levels) and is_report_current(first)
     if all_stands:
         return RunResult.of(options, levels)
     with _dagster(first, on_step) as runs:
@@ -209,4 +211,4 @@ def _dagster(options: RunOptions, on_step: OnStep) -> Iterator[DagsterRuns]:
 
 def step_count(options: RunOptions) -> int:
     """Upper bound of the steps that are announced."""
-    return sum(2 + len(one.levels) for one in options.each)
+    return sum(2 + len(one.levels) for one in options.per_window)

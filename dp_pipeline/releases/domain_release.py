@@ -24,9 +24,9 @@ from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparation_hin
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.noisy_drawing import Counted
 from dp_pipeline.releases.noisy_release import NoisyRelease
-from dp_pipeline.releases.publish import Published, publish
+from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.release import ReleaseSpec
-from dp_pipeline.releases.replay import document, pointed_bundle, read_json
+from dp_pipeline.releases.replay import document, pointed_bundle, read_document
 from dp_pipeline.releases.store import write_atomically
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import Bundle
@@ -160,7 +160,7 @@ class DomainQuestions:
         transcript: Transcript,
         noise: NoiseSource,
         *,
-        is_as_begun: bool = True,  # noqa: ARG002
+        matches_reserved: bool = True,  # noqa: ARG002
     ) -> Bundle:
         """What was discovered, or by which noisy answers nothing was: both are paid for."""
         from dp_pipeline.gate.discovery import discover
@@ -183,7 +183,7 @@ def declared_discovery(spec: DatasetSpec) -> Discover:
     return spec.discover
 
 
-def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Published:
+def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> PublishedBundle:
     """Discover the domain of the current snapshot, or replay it at no cost; from now on the
     snapshot is prepared and released with it.
 
@@ -216,7 +216,7 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
     snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
     pointer = None
     if snapshot is not None:
-        pointer = read_json(_pointer_path(spec, home, snapshot.id))
+        pointer = read_document(_pointer_path(spec, home, snapshot.id))
     if snapshot is None or pointer is None:
         raise NotPrepared(
             f"{spec.name}: expected the domain of its snapshot to be discovered, got none: "
@@ -231,7 +231,7 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
     return bundle
 
 
-def charged_for_domain(spec: DatasetSpec, home: Home, *, run: str) -> int:
+def domain_charge(spec: DatasetSpec, home: Home, *, run: str) -> int:
     """Nano-ε, or nano-ρ, that one run charged for the domain of the current snapshot; 0 where
     another one had paid.
     """
@@ -251,7 +251,7 @@ def _domain_of_facts(bundle: Bundle) -> DiscoveredDomain:
     return DiscoveredDomain.from_facts(json.loads(bundle.facts[DISCOVERED]))
 
 
-def found_lines(published: Published) -> list[tuple[str, str]]:
+def discovered_lines(published: PublishedBundle) -> list[tuple[str, str]]:
     """Attribute and what was found of it, in words, for a table."""
     found = _domain_of_facts(published.bundle)
     return [(name, _words(one)) for name, one in found.attributes]

@@ -258,7 +258,7 @@ class EpsilonRelease(NoisyRelease):
         facts = {LEARNED: folder} if folder else {}
         if public is None:
             return facts
-        if spec.begun is not None and spec.begun.facts.get(PRIOR, public.fact) != public.fact:
+        if spec.reserved is not None and spec.reserved.facts.get(PRIOR, public.fact) != public.fact:
             raise DeclarationError(
                 f"{self.where}: prior: expected the public rows that it was begun with, got "
                 "others: only --new-draw goes on with these"
@@ -275,8 +275,8 @@ class EpsilonRelease(NoisyRelease):
         """
         if not self.model.plans_from_earlier or not self.spec.window:
             return ""
-        if spec.begun is not None:
-            return spec.begun.facts.get(LEARNED, "")
+        if spec.reserved is not None:
+            return spec.reserved.facts.get(LEARNED, "")
         before = self.spec.cut.preceding(self.spec.window)
         if before is None or self.spec.cut.preceding(self.windows[0]) is None:
             return ""

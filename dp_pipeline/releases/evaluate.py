@@ -63,7 +63,7 @@ MOST_LEVELS = 20
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TableComparison:
     """Two tables over the same attributes.
 
     real, synthetic   codes of every attribute of the domain
@@ -241,7 +241,7 @@ def compared_tables(
         if bundle.facts["snapshot"] == snapshot.names and not is_gone:
             codes = bundle.tables["codes"]
             real = prepared_codes(spec, snapshot, tuple(codes))
-            tables = Comparison(spec.domain, real, codes).compared()
+            tables = TableComparison(spec.domain, real, codes).compared()
             kept = [one for k in (1, 2) for one in _of_size(tables, k)[:MOST_KEPT]]
             found[name] = [vars(one) for one in kept]
     return found

@@ -30,7 +30,7 @@ from dp_pipeline.releases.replay import (
     named_snapshot,
     pointed_bundle,
     pointer_path,
-    read_json,
+    read_document,
 )
 from dp_pipeline.results.bundle import Bundle
 
@@ -123,7 +123,7 @@ class Found:
         return str(reported(self.release, self.bundle).standing)
 
 
-def newest_settled(
+def find_newest_settled(
     spec: DatasetSpec, home: Home, asked: Asked, *, only_cleared: bool = False
 ) -> Found:
     """The release that was settled last of those that are asked for, under the declaration as it is
@@ -192,13 +192,13 @@ def _folder(release: Release, settled: Entry) -> str:
     other centres of the same answers, else the one that was settled.
     """
     own = PurePath(*release.path, str(settled.key)[:32])
-    pointer = read_json(pointer_path(release))
+    pointer = read_document(pointer_path(release))
     if pointer is not None and PurePath(pointer["folder"]).parent == own:
         return str(pointer["folder"])
     return str(own / settled.facts[FOLDER])
 
 
-def require_leaving(found: Found, *, allow_not_dp: bool) -> None:
+def require_cleared(found: Found, *, allow_not_dp: bool) -> None:
     """DeclarationError for a release that is not cleared and was not asked for in spite of that;
     BoundaryViolation for one of sensitive rows that must never leave.
     """

@@ -26,11 +26,17 @@ from dp_pipeline.ledger import Entry
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.k_anonymous_tables import k_anonymous_tables, keeps_guarantee
-from dp_pipeline.releases.release import BESIDE, Drawing, Release, ReleaseSpec, not_dp_beside
+from dp_pipeline.releases.release import (
+    OTHER_NON_DP,
+    Drawing,
+    Release,
+    ReleaseSpec,
+    other_non_dp_releases,
+)
 from dp_pipeline.results.bundle import ALLOWED, K_ANONYMITY, Bundle, KAnonymousKey, Key
 
 if TYPE_CHECKING:
-    from dp_pipeline.reporting.releases import KAnonymousRelease as ReportedRelease
+    from dp_pipeline.reporting.releases import ReportedKAnonymousRelease
 
 CARD = "card.md"
 """The file beside a bundle that says in words what it promises."""
@@ -225,13 +231,15 @@ class KAnonymousRelease(Release):
 
     def resolve(self, key: Key) -> ReleaseSpec:
         """The draw with this key: no ε, and that there is none."""
-        begun = next(iter(self.home.ledger.history(key.digest)), None)
+        reserved = next(iter(self.home.ledger.history(key.digest)), None)
         facts, currency = self._facts(key), self.spec.currency
-        return ReleaseSpec(key=key, facts=facts, what=self.what, currency=currency, begun=begun)
+        return ReleaseSpec(
+            key=key, facts=facts, what=self.what, currency=currency, reserved=reserved
+        )
 
     def _facts(self, key: Key) -> dict[str, str]:
         spec, is_allowed = self.spec, "yes" if self.spec.allow_not_dp else "no"
-        beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
+        beside = other_non_dp_releases(spec, self.home.ledger, before=key.digest)
         return {
             **self._asked,
             "population": spec.population,
@@ -245,7 +253,7 @@ class KAnonymousRelease(Release):
             ALLOWED: is_allowed,
             "releasable": is_allowed,
             "code": self.version(),
-            **({BESIDE: "; ".join(beside)} if beside else {}),
+            **({OTHER_NON_DP: "; ".join(beside)} if beside else {}),
             **spec.discovered_fact,
             **spec.constraints_fact,
         }
@@ -263,15 +271,17 @@ class KAnonymousRelease(Release):
         raise self.store.another(self.store.bundle_path(key, self.postprocessing))
 
 
-def for_readers(spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float]) -> ReportedRelease:
+def reported_k_anonymous_release(
+    spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float]
+) -> ReportedKAnonymousRelease:
     """One k-anonymous release as cards and reports show it.
 
     figures   of its evaluation, on public rows
     """
-    from dp_pipeline.reporting.releases import KAnonymousRelease as ReportedRelease
+    from dp_pipeline.reporting.releases import ReportedKAnonymousRelease
 
-    earlier = bundle.facts.get(BESIDE)
-    return ReportedRelease(
+    earlier = bundle.facts.get(OTHER_NON_DP)
+    return ReportedKAnonymousRelease(
         spec=spec,
         bundle=bundle,
         summary=declared_method(spec, bundle.facts["model"]).summary,
@@ -331,4 +341,4 @@ class KAnonymousDrawing(Drawing):
         """The card."""
         from dp_pipeline.reporting.pages import card
 
-        return {CARD: card(for_readers(self.dataset, bundle, {}))}
+        return {CARD: card(reported_k_anonymous_release(self.dataset, bundle, {}))}

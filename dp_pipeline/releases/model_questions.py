@@ -69,18 +69,18 @@ class ModelQuestions:
         transcript: Transcript,
         noise: NoiseSource,
         *,
-        is_as_begun: bool = True,
+        matches_reserved: bool = True,
     ) -> Bundle:
         """The bundle with its evaluation; spends exactly what it claims.
 
         counter       None draws nothing: every answer must be in the transcript
-        is_as_begun   False for a settled release under another post-processing: the evaluation
+        matches_reserved   False for a settled release under another post-processing: the evaluation
                       that was paid for was of other centres or tables, and is left out
         """
         fitted, _ = self.fitted(counter, transcript, noise)
         fitted.require_guaranteed(self.guarantee, what=f"{self.dataset.name}/{self.key.model}")
         spends, quality, facts = fitted.spends, dict[str, NoisyNumber](), self.facts
-        if self.evaluation is not None and is_as_begun:
+        if self.evaluation is not None and matches_reserved:
             paid = Accountant(self.evaluation)
             from dp_pipeline.gate.quality import private_quality
 

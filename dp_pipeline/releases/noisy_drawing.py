@@ -46,12 +46,12 @@ class Questions(Protocol):
         transcript: Transcript,
         noise: NoiseSource,
         *,
-        is_as_begun: bool = True,
+        matches_reserved: bool = True,
     ) -> Bundle:
         """The bundle; spends exactly what it claims.
 
         counter       None draws nothing: every answer must be in the transcript
-        is_as_begun   False for a settled release under another post-processing
+        matches_reserved   False for a settled release under another post-processing
         """
 
 
@@ -102,7 +102,7 @@ class NoisyDrawing(Drawing):
         salt = hmac.digest(secret, f"transcript {key.digest}".encode(), "sha256")
         Transcript.create(self._path, key.digest, salt=salt)
         self._count.begin()
-        answers = len(Transcript.peek(self._path))
+        answers = len(Transcript.read(self._path))
         # Looked at second: answers that another process draws meanwhile are of a charge.
         if answers and self.home.ledger.state(key.digest) is None:
             raise Damaged(
@@ -122,8 +122,8 @@ class NoisyDrawing(Drawing):
         transcript = Transcript(self._path)
         if is_resumed:
             self._require_same_rows(spec)
-        transcript.require_begun(spec.key.digest)
-        transcript.count_in(self._count)
+        transcript.require_header(spec.key.digest)
+        transcript.count_answers_in(self._count)
         if any(bundle.transcript != transcript.chain for bundle in stored):
             # A bundle is stored after the last answer: where one lies, none may be missing.
             raise AnswersLost(
@@ -145,7 +145,7 @@ class NoisyDrawing(Drawing):
 
         OtherQuestion where it was charged before that row said which rows it was begun with.
         """
-        facts = {} if spec.begun is None else spec.begun.facts
+        facts = {} if spec.reserved is None else spec.reserved.facts
         if ROWS not in facts:
             raise OtherQuestion(
                 "expected a release that says which rows it was begun with, got none"

@@ -18,7 +18,7 @@ from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.home import NOISE_VARIABLE
 from dp_pipeline.releases.noisy_drawing import Counted, NoisyDrawing, Questions
-from dp_pipeline.releases.release import BESIDE, Release, ReleaseSpec, not_dp_beside
+from dp_pipeline.releases.release import OTHER_NON_DP, Release, ReleaseSpec, other_non_dp_releases
 from dp_pipeline.releases.replay import settled_answers
 from dp_pipeline.results.bundle import Bundle, Key, ReleaseKey
 
@@ -115,7 +115,7 @@ class NoisyRelease(Release):
 
     def resolve(self, key: Key) -> ReleaseSpec:
         """The draw with this key, as declarations and ledger say it now."""
-        begun = next(iter(self.home.ledger.history(key.digest)), None)
+        reserved = next(iter(self.home.ledger.history(key.digest)), None)
         return ReleaseSpec(
             key=key,
             facts=self._facts(own(key)),
@@ -124,13 +124,13 @@ class NoisyRelease(Release):
             price=self.cost,
             delta=self.delta,
             windows=self.windows,
-            begun=begun,
+            reserved=reserved,
         )
 
     def _facts(self, key: ReleaseKey) -> dict[str, str]:
         spec, guarantee = self.spec, self.guarantee
         is_fit = self.noise.is_releasable and guarantee.is_plain
-        beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
+        beside = other_non_dp_releases(spec, self.home.ledger, before=key.digest)
         facts = {
             "population": spec.population,
             "dataset": spec.name,
@@ -153,7 +153,7 @@ class NoisyRelease(Release):
             "code": self.version(),
         }
         facts |= {DELTA: str(self.delta)} if self.delta else {}
-        facts |= {BESIDE: "; ".join(beside)} if beside else {}
+        facts |= {OTHER_NON_DP: "; ".join(beside)} if beside else {}
         if spec.delta is not None:
             facts |= {"delta": delta_text(spec.delta), "currency": guarantee.currency.name}
         return facts
@@ -178,12 +178,12 @@ class NoisyRelease(Release):
         OtherQuestion where another question is asked than was answered.
         """
         answers, spec = settled_answers(self.store, key, settled), self.resolve(key)
-        assert spec.begun is not None
+        assert spec.reserved is not None
         again = self.questions(spec).bundle(
             None,
             answers,
             self.noise,
-            is_as_begun=spec.begun.facts["postprocessing"] == spec.facts["postprocessing"],
+            matches_reserved=spec.reserved.facts["postprocessing"] == spec.facts["postprocessing"],
         )
         # A later program may say its charges otherwise.
         said = [

@@ -22,8 +22,8 @@ from dp_pipeline.releases.account import limits_word, require_snapshot
 from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.evaluate import compared_tables, evaluate
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.publish import Published
-from dp_pipeline.releases.release import Release, digest_of, not_dp_beside, program_code
+from dp_pipeline.releases.publish import PublishedBundle
+from dp_pipeline.releases.release import Release, digest_of, other_non_dp_releases, program_code
 from dp_pipeline.releases.release_text import write_card
 from dp_pipeline.releases.replay import (
     document,
@@ -31,8 +31,8 @@ from dp_pipeline.releases.replay import (
     level_facts,
     pointed_bundle,
     pointer_path,
-    read_json,
-    require_whole,
+    read_document,
+    require_intact,
 )
 from dp_pipeline.releases.report import (
     Comparison,
@@ -48,7 +48,7 @@ from dp_pipeline.reporting.plausibility import NoisyTotal, noisy_total
 from dp_pipeline.results.bundle import Bundle
 
 
-def write_pointer(release: Release, published: Published) -> None:
+def write_pointer(release: Release, published: PublishedBundle) -> None:
     """Say which bundle is the one of a partition. The bundle itself lies in the store before its
     charge is settled.
     """
@@ -61,8 +61,8 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
     """Evaluate all releases of a request, of one level or window, and keep what came of it. What
     was never released is left out.
     """
-    spec, home, releases = options.made, options.home, options.releases
-    pointers = {one.name: read_json(pointer_path(one)) for one in releases}
+    spec, home, releases = options.resolve_spec(), options.home, options.releases
+    pointers = {one.name: read_document(pointer_path(one)) for one in releases}
     bundles = {
         one.name: released_bundle(one, pointers[one.name]) for one in releases if pointers[one.name]
     }
@@ -100,7 +100,7 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
     if spec.windows is not None:
         # A window's name has no point in it: those with one are of a sweep over ε.
         names = sorted(one.stem for one in folder.glob("*.json") if "." not in one.stem)
-    found = {name: read_json(folder / f"{name}.json") for name in names}
+    found = {name: read_document(folder / f"{name}.json") for name in names}
     return {name: one for name, one in found.items() if one is not None}
 
 
@@ -163,7 +163,7 @@ def _released_totals(spec: DatasetSpec, home: Home, window: str) -> dict[str, No
     """Model → its noisy number of rows of a window, where it tells one; none before it was
     evaluated.
     """
-    evaluated = read_json(Path(home.internal, spec.name, "evaluation", f"{window}.json")) or {}
+    evaluated = read_document(Path(home.internal, spec.name, "evaluation", f"{window}.json")) or {}
     return {name: NoisyTotal(*one) for name, one in evaluated.get("totals", {}).items()}
 
 
@@ -176,7 +176,7 @@ def _are_published(spec: DatasetSpec, ends: Sequence[str], span: int) -> bool:
     return len(spec.cut.between(ends[0], ends[-1])) == span
 
 
-def stands(options: RunOptions, level: str) -> bool:
+def is_level_complete(options: RunOptions, level: str) -> bool:
     """Whether a run at this level would find everything as it is: then none is started.
 
     Whatever is damaged, unfinished, of other code or evaluated otherwise does not stand: a run
@@ -213,14 +213,17 @@ def _stands(release: Release) -> bool:
     if home.ledger.state(key.digest) != "settled":
         return False
     path = release.store.bundle_path(key, release.postprocessing)
-    pointer, evaluated = read_json(pointer_path(release)), read_json(evaluation_path(release))
+    pointer, evaluated = (
+        read_document(pointer_path(release)),
+        read_document(evaluation_path(release)),
+    )
     named = str(path.relative_to(release.store.root))
     if pointer is None or evaluated is None or pointer["folder"] != named:
         return False
     seen = (evaluated["pointers"].get(release.name) or {}).get("folder")
     if seen != named or evaluated.get("by") != evaluated_by(spec):
         return False
-    return require_whole(release, path).facts["code"] == release.version()
+    return require_intact(release, path).facts["code"] == release.version()
 
 
 def evaluated_by(spec: DatasetSpec) -> str:
@@ -237,17 +240,17 @@ def report_made_of(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
     evaluated, ledger = list(evaluations(spec, home, kind).items()), home.ledger
     account = (
         ledger.balance(spec.population),
-        not_dp_beside(spec, ledger),
+        other_non_dp_releases(spec, ledger),
         limits_word(spec, home),
     )
     return digest_of(evaluated_by(spec), evaluated, *account)
 
 
-def report_stands(options: RunOptions) -> bool:
+def is_report_current(options: RunOptions) -> bool:
     """Whether the comparison was made of exactly what there is now."""
-    spec, home = options.made, options.home
+    spec, home = options.resolve_spec(), options.home
     try:
-        made = read_json(_comparison_path(spec, home, options.kind)) or {}
+        made = read_document(_comparison_path(spec, home, options.kind)) or {}
     except PipelineError:
         return False
     is_there = report_path(options).is_file()

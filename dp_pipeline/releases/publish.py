@@ -43,7 +43,7 @@ State = Literal["charged", "resumed", "replayed"]
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedBundle:
     """A bundle and where it comes from.
 
     state   ``charged``: drawn now, and paid for or recorded; ``resumed``: finished under a charge
@@ -58,7 +58,7 @@ class Published:
     folder: Path
 
 
-def publish(release: Release, *, new_draw: bool = False) -> Published:
+def publish(release: Release, *, new_draw: bool = False) -> PublishedBundle:
     """The bundle of one release: replayed when it was ever settled, else charged and drawn.
 
     Raises DeclarationError for what the data set file does not allow, BudgetExceeded when the
@@ -78,7 +78,7 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
         raise
 
 
-def _publish(release: Release, key: Key, snapshot: Snapshot) -> Published:
+def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
     """Replay, resume, or charge and draw the release with this key."""
     store, ledger = release.store, release.home.ledger
     if ledger.state(key.digest) == "settled":
@@ -86,7 +86,7 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> Published:
     spec = release.resolve(key)
     drawing = release.open(spec, snapshot)
     charge = spec.charge(release.run, rows=drawing.rows)
-    if spec.begun is None:
+    if spec.reserved is None:
         _require_affordable(charge, ledger)
         drawing.dry_run()
         # Everything that a charged release must have on disk, before it is charged.
@@ -95,7 +95,7 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> Published:
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             return _replayed(release, key, ledger)
-        require_as_begun(release, key)
+        require_reserved_parameters(release, key)
         sweep(store.folder(key))
         secret, is_resumed = ledger.key(key.population), reservation.state == "resumed"
         stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
@@ -110,11 +110,11 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> Published:
         drawing.end()
     bundle = settled_bundle(store, path, ledger=ledger, population=key.population)
     if is_resumed:
-        return Published(bundle, "resumed", 0, path)
-    return Published(bundle, "charged", charge.counted, path)
+        return PublishedBundle(bundle, "resumed", 0, path)
+    return PublishedBundle(bundle, "charged", charge.counted, path)
 
 
-def require_as_begun(release: Release, key: Key) -> None:
+def require_reserved_parameters(release: Release, key: Key) -> None:
     """DeclarationError for an unfinished release that was begun with another post-processing.
 
     Its evaluation asks about its own centres or tables: other ones would be other questions, of
@@ -142,7 +142,7 @@ def _require_affordable(charge: Charge, ledger: Ledger) -> None:
     )
 
 
-def _replayed(release: Release, key: Key, ledger: Ledger) -> Published:
+def _replayed(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
     """A settled release from the store; made again from its transcript where it is not there, or
     was never asked for with this post-processing.
     """
@@ -158,7 +158,7 @@ def _replayed(release: Release, key: Key, ledger: Ledger) -> Published:
     if not named.items() <= bundle.facts.items():
         # All refinements of one release have one key, and somebody was first, at another ε.
         raise store.another(path)
-    return Published(bundle, "replayed", 0, path)
+    return PublishedBundle(bundle, "replayed", 0, path)
 
 
 @contextmanager

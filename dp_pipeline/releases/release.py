@@ -28,14 +28,14 @@ from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.store import BundleStore
 from dp_pipeline.results.bundle import Bundle, Key
 
-BESIDE = "other non-DP releases"
+OTHER_NON_DP = "other non-DP releases"
 """The fact of a bundle that names them."""
 
 
-def not_dp_beside(
-    spec: DatasetSpec, ledger: Ledger, *, before: str | None = None, but: str | None = None
+def other_non_dp_releases(
+    spec: DatasetSpec, ledger: Ledger, *, before: str | None = None, exclude_key: str | None = None
 ) -> list[str]:
-    """One text a release, oldest first, begun or finished; none on benchmarks: their rows are
+    """One text a release, oldest first, reserved or finished; none on benchmarks: their rows are
     public.
 
     before   key of a release: those that were recorded before it; all of them where it is not
@@ -49,7 +49,7 @@ def not_dp_beside(
     return [
         _named(one)
         for one in ledger.not_dp_releases(spec.population)
-        if one.key != but and (own is None or one.sequence < own)
+        if one.key != exclude_key and (own is None or one.sequence < own)
     ]
 
 
@@ -100,7 +100,7 @@ class ReleaseSpec:
     price    of a first draw, in the population's currency; 0 where no finite ε holds
     delta    its own δ
     windows  those that are charged, where rows are cut
-    begun    the row that charged it; None before
+    reserved    the row that charged it; None before
     """
 
     key: Key
@@ -110,7 +110,7 @@ class ReleaseSpec:
     price: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
     windows: tuple[str, ...] = ()
-    begun: Entry | None = None
+    reserved: Entry | None = None
 
     def charge(self, run: Mapping[str, str], *, rows: str) -> Charge:
         """What the ledger reserves or records before anyone looks.

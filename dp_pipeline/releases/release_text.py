@@ -14,10 +14,10 @@ from dp_pipeline.releases.k_anonymous_release import (
     REASON,
     declared_k_anonymity,
     declared_method,
-    for_readers,
     guarantee_for,
+    reported_k_anonymous_release,
 )
-from dp_pipeline.releases.release import Release, not_dp_beside
+from dp_pipeline.releases.release import Release, other_non_dp_releases
 from dp_pipeline.releases.replay import exact_rows
 from dp_pipeline.releases.store import write_atomically
 from dp_pipeline.reporting.pages import card
@@ -76,14 +76,14 @@ def reported(release: Release, bundle: Bundle) -> ReportedRelease:
     quality where its rows are public.
     """
     if bundle.is_k_anonymous:
-        return for_readers(release.spec, bundle, {})
+        return reported_k_anonymous_release(release.spec, bundle, {})
     ledger = release.home.ledger
     return PrivateRelease(
         spec=release.spec,
         bundle=bundle,
         summary=release.summary,
         balance=ledger.balance(release.spec.population),
-        beside=not_dp_beside(release.spec, ledger),
+        beside=other_non_dp_releases(release.spec, ledger),
         exact=exact_rows(release, bundle),
     )
 

@@ -87,7 +87,7 @@ def key_of(release: Release, bundle: Bundle) -> Key:
     return key
 
 
-def rebuilt(release: Release, key: Key) -> Bundle:
+def rebuild_bundle(release: Release, key: Key) -> Bundle:
     """The bundle of a settled release, made again from its stored answers; no row is read."""
     return release.remade(key, settled_entry(key.digest, key.population, release.home.ledger))
 
@@ -136,7 +136,7 @@ def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
     """
     path = store.transcript_path(key)
     with contextlib.suppress(AnswersLost, FileNotFoundError):
-        answers = Transcript.peek(path)
+        answers = Transcript.read(path)
         if answers.chain == settled.facts[TRANSCRIPT]:
             return answers
     raise Damaged(f"transcript: expected that of {settled.what} as settled in {path}, got another")
@@ -160,7 +160,7 @@ _PROMISED = (
 """Facts that no later code or post-processing may change: what was charged for."""
 
 
-def require_whole(release: Release, folder: Path) -> Bundle:
+def require_intact(release: Release, folder: Path) -> Bundle:
     """The bundle, Damaged unless it is read as it was settled, the answers that lie beside it are
     those that were settled, and facts and charges are those of the ledger.
     """
@@ -181,9 +181,9 @@ def require_whole(release: Release, folder: Path) -> Bundle:
     return bundle
 
 
-def require_remade(release: Release, bundle: Bundle) -> None:
+def require_reproducible(release: Release, bundle: Bundle) -> None:
     """Damaged unless the code of today makes the same of its stored answers, byte by byte."""
-    again = rebuilt(release, key_of(release, bundle))
+    again = rebuild_bundle(release, key_of(release, bundle))
     # The digest of every table is in the text, so equal texts are equal tables.
     told = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
     if replace(again, facts={**again.facts, **told}).to_json() != bundle.to_json():
@@ -205,11 +205,11 @@ _AGAIN = "run the data set again, at no cost"
 
 
 def document(value: Any) -> bytes:
-    """A value as ``read_json`` takes it."""
+    """A value as ``read_document`` takes it."""
     return json.dumps({"format": FORMAT, "value": value}, sort_keys=True, indent=1).encode()
 
 
-def read_json(path: Path) -> Any:
+def read_document(path: Path) -> Any:
     """The value that was written to a file, None when there is none; UnknownFormat where another
     program wrote it, Damaged where none did, PipelineError where it cannot be read.
     """
@@ -260,7 +260,10 @@ def exact_rows(release: Release, bundle: Bundle) -> list[QualityRow]:
     if release.spec.is_release:
         return []
     try:
-        pointer, evaluated = read_json(pointer_path(release)), read_json(evaluation_path(release))
+        pointer, evaluated = (
+            read_document(pointer_path(release)),
+            read_document(evaluation_path(release)),
+        )
     except PipelineError:
         return []
     if pointer is None or evaluated is None:

@@ -16,8 +16,11 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.evaluate import from_compared
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity, for_readers
-from dp_pipeline.releases.release import not_dp_beside
+from dp_pipeline.releases.k_anonymous_release import (
+    declared_k_anonymity,
+    reported_k_anonymous_release,
+)
+from dp_pipeline.releases.release import other_non_dp_releases
 from dp_pipeline.releases.replay import pointed_bundle
 from dp_pipeline.reporting.figures import (
     Picture,
@@ -48,7 +51,7 @@ from dp_pipeline.reporting.metrics import (
 from dp_pipeline.reporting.pages import Timeline, summary_over_epsilon, summary_over_k, write_report
 from dp_pipeline.reporting.prices import Outlook, prices_of
 from dp_pipeline.reporting.quality import ComparedTable
-from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease, figure_over_k
+from dp_pipeline.reporting.releases import PrivateRelease, ReportedKAnonymousRelease, figure_over_k
 from dp_pipeline.reporting.text import model_labels, noisy_text
 from dp_pipeline.results.bundle import Bundle
 
@@ -111,7 +114,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         rows=rows,
         pictures=pictures,
         releases=releases,
-        beside=not_dp_beside(spec, ledger),
+        beside=other_non_dp_releases(spec, ledger),
         outlook=Outlook.of(spec, ledger.balance(spec.population), releases),
     )
     return Comparison(rows, summary_over_epsilon(rows, prices_of(releases)), pictures, path)
@@ -231,7 +234,7 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
         rows=rows,
         releases=newest,
         pictures=pictures,
-        beside=not_dp_beside(spec, ledger),
+        beside=other_non_dp_releases(spec, ledger),
         outlook=Outlook.of(spec, ledger.balance(spec.population), newest, spent),
     )
     return Comparison(rows, summary_over_epsilon(rows, prices_of(newest)), pictures, path)
@@ -362,7 +365,7 @@ def compare_k_anonymous(
         spec=spec,
         releases=releases,
         pictures=pictures,
-        beside=not_dp_beside(spec, ledger),
+        beside=other_non_dp_releases(spec, ledger),
     )
     rows = [row for one in evaluations.values() for row in from_documents(one["rows"])]
     return Comparison(tuple(rows), summary_over_k(releases), pictures, path)
@@ -370,7 +373,7 @@ def compare_k_anonymous(
 
 def _releases(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
-) -> Sequence[KAnonymousRelease]:
+) -> Sequence[ReportedKAnonymousRelease]:
     """Every release that was evaluated: methods as declared, K ascending."""
     declared, found = declared_k_anonymity(spec), []
     for name in declared.methods:
@@ -381,5 +384,5 @@ def _releases(
                 own = (one for one in from_documents(evaluated["rows"]) if one.model == name)
                 figures = {row.metric: row.value for row in own}
                 bundle = pointed_bundle(spec, home, pointer, model=name, k=key)
-                found.append(for_readers(spec, bundle, figures))
+                found.append(reported_k_anonymous_release(spec, bundle, figures))
     return found

@@ -36,7 +36,7 @@ from dp_pipeline.releases.replay import (
     named_snapshot,
     pointed_bundle,
     pointer_path,
-    read_json,
+    read_document,
 )
 from dp_pipeline.releases.store import write_atomically
 from dp_pipeline.results.bundle import Bundle
@@ -166,7 +166,7 @@ def _instead(bundle: Bundle) -> str:
 
 
 def _bundle(release: EpsilonRelease) -> Bundle:
-    pointer = read_json(pointer_path(release))
+    pointer = read_document(pointer_path(release))
     if pointer is None:
         raise NotPrepared(
             f"{release.what}: expected a release, got none: `dp-pipeline run {release.spec.name} "

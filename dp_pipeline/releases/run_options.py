@@ -50,12 +50,11 @@ class RunOptions:
     windows: tuple[str, ...] = ()
 
     @property
-    def each(self) -> tuple[RunOptions, ...]:
+    def per_window(self) -> tuple[RunOptions, ...]:
         """The same of each window, oldest first; itself where it names none."""
         return tuple(map(self.of_window, self.windows)) or (self,)
 
-    @property
-    def made(self) -> DatasetSpec:
+    def resolve_spec(self) -> DatasetSpec:
         """The data set as it is released: with the domain that was discovered of the snapshot that
         is read; before that with the widest that may be found, for prices alone. Asked anew each
         time: a run of this request may have discovered it.
@@ -76,11 +75,13 @@ class RunOptions:
     @property
     def releases(self) -> tuple[Release, ...]:
         """Every model or method at every level, of each window."""
-        return tuple(one for own in self.each for level in own.levels for one in own.at(level))
+        return tuple(
+            one for own in self.per_window for level in own.levels for one in own.at(level)
+        )
 
     def at(self, level: str) -> tuple[Release, ...]:
         """Every model or method at one level; of windows, where so asked, those published at it."""
-        made, names = self.made, self.names
+        made, names = self.resolve_spec(), self.names
         if self.published:
             levels = {one.model: epsilon_text(one.epsilon) for one in made.publications}
             names = [name for name in names if levels.get(name) == level]

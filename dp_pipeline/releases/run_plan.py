@@ -76,7 +76,7 @@ class RunPlan:
     word: str = ""
 
     @property
-    def asked(self) -> Fraction:
+    def total_cost(self) -> Fraction:
         """Σ of the costs; of all windows together, where rows are cut."""
         costs = (one.cost * max(1, len(one.windows)) for one in self.releases)
         return sum(costs, Fraction(0))
@@ -92,7 +92,7 @@ class RunPlan:
         return self.balance.spent
 
     @property
-    def left(self) -> Fraction | None:
+    def remaining(self) -> Fraction | None:
         """What it has left before the run; None for a benchmark without a ceiling."""
         return self.balance.remaining
 
@@ -124,9 +124,9 @@ class RunPlan:
     def amounts(self) -> dict[str, Fraction | None]:
         """What is asked, spent, left and allowed, for ever and in this month; None for no limit."""
         amounts = {
-            "asked": self.asked,
+            "asked": self.total_cost,
             "spent": self.spent,
-            "left": self.left,
+            "left": self.remaining,
             "ceiling": self.ceiling,
         }
         if self.balance.per_month is None:
@@ -142,7 +142,7 @@ class RunPlan:
         """Those that are of a window, among others."""
         return [one for one in self.releases if window in one.windows]
 
-    def asked_of(self, window: str) -> Fraction:
+    def cost_of(self, window: str) -> Fraction:
         """Σ of what they would charge to it."""
         return sum((one.cost for one in self.releases_of(window)), Fraction(0))
 
@@ -153,14 +153,14 @@ class RunPlan:
         name, where = self.spec.name, f"population {self.spec.population}"
         for window, balance in self.windows.items():
             alone = replace(balance, ceiling=None, per_month=None)
-            alone.require_budget(self.asked_of(window), what=name, where=where)
+            alone.require_budget(self.cost_of(window), what=name, where=where)
         whole = replace(self.balance, window_ceiling=None)
-        whole.require_budget(self.asked, what=name, where=where, delta=self.delta)
+        whole.require_budget(self.total_cost, what=name, where=where, delta=self.delta)
 
     def __repr__(self) -> str:
         currency = self.spec.currency
-        left = "no limit" if self.left is None else currency.text(self.left)
-        end = f"asked {currency.text(self.asked)}, left {left}"
+        left = "no limit" if self.remaining is None else currency.text(self.remaining)
+        end = f"asked {currency.text(self.total_cost)}, left {left}"
         rows = [
             [one.model, epsilon_text(one.epsilon), one.state, currency.text(one.cost)]
             for one in self.releases
@@ -176,7 +176,7 @@ def plan_run(options: RunOptions) -> RunPlan:
     file that disagrees with the account of its population, or declares more than it has.
     """
     with options.home.ledger.consistent_view():
-        plans = [_plan(one) for one in options.each]
+        plans = [_plan(one) for one in options.per_window]
     windows = {name: one for plan in plans for name, one in plan.windows.items()}
     releases = tuple(one for plan in plans for one in plan.releases)
     return replace(
@@ -194,7 +194,7 @@ def refined_cost(options: RunOptions) -> Fraction | None:
     if all(isinstance(one, EpsilonRelease) and one.refine is None for one in steps.releases):
         return None
     try:
-        return plan_run(steps).asked
+        return plan_run(steps).total_cost
     except DeclarationError:
         return None
 

@@ -13,7 +13,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.windows import range_text
 from dp_pipeline.releases.outcome import released_bundle, report_path
 from dp_pipeline.releases.release import Release
-from dp_pipeline.releases.replay import evaluation_path, pointer_path, read_json
+from dp_pipeline.releases.replay import evaluation_path, pointer_path, read_document
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_plan import COLUMNS
 from dp_pipeline.reporting.metrics import QualityRow, from_documents
@@ -128,14 +128,14 @@ class RunResult(Sequence[ReleaseResult]):
         levels   of each window, those that were run just now: any other was whole before
         """
         with options.home.ledger.consistent_view():
-            pairs = zip(options.each, levels, strict=True)
+            pairs = zip(options.per_window, levels, strict=True)
             releases = [one for own, ran in pairs for one in release_results(own, ran=ran)]
         return cls(options, tuple(releases), discovery, failures or {})
 
     @property
     def spec(self) -> DatasetSpec:
         """The data set, at its newest window where rows are cut."""
-        return self.options.each[-1].spec
+        return self.options.per_window[-1].spec
 
     @property
     def charged(self) -> Fraction:
@@ -155,7 +155,7 @@ class RunResult(Sequence[ReleaseResult]):
     @property
     def failing(self) -> DatasetSpec:
         """The data set, at the newest window with a check that did not pass where rows are cut."""
-        newest_first = (one.spec for one in reversed(self.options.each))
+        newest_first = (one.spec for one in reversed(self.options.per_window))
         return next((one for one in newest_first if self.failures.get(one.window)), self.spec)
 
     def __getitem__(self, at: Any) -> Any:
@@ -182,8 +182,8 @@ def release_results(
     ran   levels that were run just now: any other was whole before. None: all of them
     """
     for release in options.releases:
-        pointer = read_json(pointer_path(release))
-        evaluated = read_json(evaluation_path(release)) or {"rows": []}
+        pointer = read_document(pointer_path(release))
+        evaluated = read_document(evaluation_path(release)) or {"rows": []}
         bundle = released_bundle(release, pointer)
         rows = [row for row in from_documents(evaluated["rows"]) if row.model == bundle.model]
         is_new = ran is None or release.level in ran

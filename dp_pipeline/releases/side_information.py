@@ -22,7 +22,7 @@ from dp_pipeline.models.base import Model
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.replay import pointed_bundle, read_json
+from dp_pipeline.releases.replay import pointed_bundle, read_document
 from dp_pipeline.results.bundle import Bundle, ReleaseKey
 
 Codes = Mapping[str, np.ndarray]
@@ -68,7 +68,7 @@ def learned_from(key: ReleaseKey, spec: DatasetSpec, home: Home, pointer: Path) 
 
     pointer   the file that names it
     """
-    named = read_json(pointer)
+    named = read_document(pointer)
     if named is None:
         return ""
     # Boxes and tables of other declarations or parameters are not those of this one.

@@ -23,7 +23,12 @@ from dp_pipeline.reporting.metrics import (
     sample_words,
 )
 from dp_pipeline.reporting.prices import Outlook, Prices, prices_of
-from dp_pipeline.reporting.releases import KAnonymousRelease, Level, ReportedRelease, Standing
+from dp_pipeline.reporting.releases import (
+    Level,
+    ReportedKAnonymousRelease,
+    ReportedRelease,
+    Standing,
+)
 from dp_pipeline.reporting.rendering import render, write_page
 from dp_pipeline.results.bundle import REFINES, Bundle
 
@@ -101,7 +106,7 @@ def summary_over_epsilon(rows: Sequence[QualityRow], prices: Prices) -> str | No
     return render("summary.md.j2", level="epsilon", summary=table).rstrip("\n")
 
 
-def summary_over_k(releases: Sequence[KAnonymousRelease]) -> str:
+def summary_over_k(releases: Sequence[ReportedKAnonymousRelease]) -> str:
     """Methods × K in Markdown: how well classifiers learn from each release, where that is known,
     and of whom it still tells the label.
     """
@@ -168,10 +173,10 @@ class Grid(NamedTuple):
     """
 
     heads: list[str]
-    lines: list[tuple[str, list[KAnonymousRelease | None]]]
+    lines: list[tuple[str, list[ReportedKAnonymousRelease | None]]]
 
     @classmethod
-    def of(cls, releases: Sequence[KAnonymousRelease]) -> Grid:
+    def of(cls, releases: Sequence[ReportedKAnonymousRelease]) -> Grid:
         """The grid of some releases."""
         found = {(one.method, one.k): one for one in releases}
         ks = sorted({one.k for one in releases})
@@ -183,7 +188,7 @@ class Grid(NamedTuple):
 def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
     """What the report over K shows beside the releases themselves."""
     tried = {name: [one for one in releases if name in one.figures] for name in FIGURES}
-    by_method: dict[str, list[KAnonymousRelease]] = {}
+    by_method: dict[str, list[ReportedKAnonymousRelease]] = {}
     for one in sorted(releases, key=lambda one: one.k):
         by_method.setdefault(one.method, []).append(one)
     return {

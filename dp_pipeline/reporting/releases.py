@@ -314,7 +314,7 @@ class LeftOut(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KAnonymousRelease(ReportedRelease):
+class ReportedKAnonymousRelease(ReportedRelease):
     """A table that was made k-anonymous without any noise: it has no ε.
 
     figures   name → value of what was tried with it, as ``reporting.metrics`` has them; of public
@@ -445,7 +445,7 @@ class KAnonymousRelease(ReportedRelease):
 
 
 def figure_over_k(
-    releases: Sequence[KAnonymousRelease], name: str
+    releases: Sequence[ReportedKAnonymousRelease], name: str
 ) -> Mapping[str, Mapping[int, float]]:
     """Method → K → a figure of every release that has it, methods in the order of the releases."""
     found: dict[str, dict[int, float]] = {}

@@ -159,7 +159,7 @@ class Accountant:
         return sum((one.delta for one in self._spends), Fraction(0))
 
     @property
-    def left(self) -> Fraction:
+    def remaining(self) -> Fraction:
         """What may still be charged, in the currency of the budget."""
         return self.epsilon - self.spent
 
@@ -207,7 +207,7 @@ class Accountant:
         """Raise unless the charges are exactly the budget, and all of them were spent: an unspent
         rest is a wrong claim too.
         """
-        if self.left != 0:
+        if self.remaining != 0:
             raise BoundaryViolation(
                 f"release: expected charges of exactly "
                 f"{self.currency.symbol}={epsilon_text(self.epsilon)}, "

@@ -73,14 +73,14 @@ def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator
     return np.asarray(np.diff(ticks, axis=1, prepend=0))
 
 
-def drawn_cells(
+def sample_cells(
     table: FloatArray, groups: IntArray, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
     """New cells (rows,) and the rows that they are for; ``groups`` says every row's slice of
     ``table``.
     """
     where = shuffled_rows(len(groups), rng)
-    return dealt(rounded_counts(table, rows_of_groups(groups, len(table)), rng), groups, where)
+    return deal_cells(rounded_counts(table, rows_of_groups(groups, len(table)), rng), groups, where)
 
 
 def shuffled_rows(rows: int, rng: np.random.Generator) -> IntArray:
@@ -100,7 +100,7 @@ def rows_of_groups(groups: IntArray, many: int) -> IntArray:
     return rows
 
 
-def dealt(counts: IntArray, groups: IntArray, where: IntArray) -> tuple[IntArray, IntArray]:
+def deal_cells(counts: IntArray, groups: IntArray, where: IntArray) -> tuple[IntArray, IntArray]:
     """Cells (rows,) and the rows that they are for: in every group as many of each cell as
     ``counts`` (groups, cells) says, given to its rows in the order of ``where``.
     """
@@ -165,7 +165,7 @@ class Grouping:
         table[self.labels, np.arange(len(self.groups))] = shares
         empty = table.sum(axis=1) <= 0
         table[empty] = self.labels == np.flatnonzero(empty)[:, None]
-        cells, rows = drawn_cells(table, codes, rng)
+        cells, rows = sample_cells(table, codes, rng)
         levels = np.empty(len(codes), dtype=cells.dtype)
         levels[rows] = cells
         return levels

@@ -289,7 +289,7 @@ class NoiseRate:
         """Least Σ weight · deviation."""
         return self.of_shares(sum(map(self.share, weights)), amount)
 
-    def whole_shares(self, weights: Sequence[float]) -> list[Fraction]:
+    def integer_shares(self, weights: Sequence[float]) -> list[Fraction]:
         """The shares in whole thousandths and at least one, as exact weights for a split."""
         return [Fraction(max(1, round(1000 * self.share(weight)))) for weight in weights]
 

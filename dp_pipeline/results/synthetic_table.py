@@ -19,7 +19,7 @@ from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal
 
 
-def decoded(
+def decode_columns(
     codes: IntArray, attributes: tuple[str, ...], domain: Domain, rng: np.random.Generator
 ) -> Columns:
     """Synthetic columns (rows,) in declared order, under their names in the source; of more rows
@@ -223,7 +223,7 @@ class SyntheticTable:
         """
         rng = np.random.default_rng(self.seed)
         tables = {
-            "synthetic": decoded(self.codes, self.attributes, self.domain, rng),
+            "synthetic": decode_columns(self.codes, self.attributes, self.domain, rng),
             "codes": dict(self._column),
             "marginals": self._marginals(),
             "cliques": self._cliques(),

@@ -139,7 +139,7 @@ class Transcript:
         write_whole(path, lambda file: file.write(line), over=False)
 
     @classmethod
-    def peek(cls, path: Path) -> Transcript:
+    def read(cls, path: Path) -> Transcript:
         """The answers that a file holds now, to be replayed; the file is not touched, and neither
         is a torn last record in it.
         """
@@ -147,12 +147,12 @@ class Transcript:
         seen._load(path)
         return seen.rewind()
 
-    def require_begun(self, key: str) -> None:
+    def require_header(self, key: str) -> None:
         """AnswersLost unless the file begins with the header of this release."""
         if not self._records or self._records[0].question != _HEADER + key:
             raise AnswersLost(f"transcript {key[:12]}: expected the answers drawn so far, got none")
 
-    def count_in(self, count: AnswerCount) -> None:
+    def count_answers_in(self, count: AnswerCount) -> None:
         """Count every answer outside of the file before it is returned, from now on.
 
         AnswersLost unless the file holds as many as were counted, or the one more that a crash has

@@ -118,7 +118,7 @@ class Prefixes:
         return cls(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
     @classmethod
-    def joined(cls, parts: Sequence[Prefixes]) -> Prefixes:
+    def concatenate(cls, parts: Sequence[Prefixes]) -> Prefixes:
         """All nodes of ``parts``, in their order."""
         none = np.zeros(0, dtype=np.int64)
         return cls(
@@ -175,7 +175,7 @@ class Nodes:
         return cls(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
     @classmethod
-    def joined(cls, parts: list[Nodes]) -> Nodes:
+    def concatenate(cls, parts: list[Nodes]) -> Nodes:
         """All nodes of ``parts``, in their order."""
         return cls(
             np.concatenate([part.heights for part in parts]),

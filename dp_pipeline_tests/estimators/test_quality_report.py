@@ -17,7 +17,7 @@ from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.releases.evaluate import Comparison
+from dp_pipeline.releases.evaluate import TableComparison
 from dp_pipeline.reporting.quality import NOT_FOR_PUBLICATION
 from dp_pipeline_tests.estimators.households import METHODS, VILLAGE, copier
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
@@ -47,13 +47,13 @@ def table(*rows: tuple[int, int, int]) -> dict[str, np.ndarray]:
 REAL = table((0, 0, 0), (0, 0, 0), (1, 1, 1), (1, 2, 1))
 
 
-def distances(found: Comparison) -> dict[tuple[str, ...], float]:
+def distances(found: TableComparison) -> dict[tuple[str, ...], float]:
     return {one.attributes: one.distance for one in found.compared()}
 
 
 def test_distances_are_those_that_a_hand_computes():
     other = table((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 2, 1))
-    found = distances(Comparison(PEOPLE, REAL, other))
+    found = distances(TableComparison(PEOPLE, REAL, other))
     assert found["smokes",] == 0.25
     assert found["age",] == 0.0
     assert found["age", "rent"] == 0.25
@@ -62,7 +62,7 @@ def test_distances_are_those_that_a_hand_computes():
 
 
 def test_a_table_is_no_distance_from_itself_and_its_rows_are_copies():
-    report = Comparison(PEOPLE, REAL, REAL).report()
+    report = TableComparison(PEOPLE, REAL, REAL).report()
     assert {one.distance for one in report.compared} == {0.0}
     assert {one.correlation for one in report.pairs} == {None, 0.0}
     assert report.likeness is not None
@@ -71,7 +71,7 @@ def test_a_table_is_no_distance_from_itself_and_its_rows_are_copies():
 
 def test_a_correlation_is_that_of_the_middles_of_bins():
     other = table((0, 0, 1), (0, 1, 0), (1, 2, 0), (1, 1, 1))
-    (found,) = (one for one in Comparison(PEOPLE, REAL, other).compared() if one.correlation)
+    (found,) = (one for one in TableComparison(PEOPLE, REAL, other).compared() if one.correlation)
     age = {0: 10.0, 1: 30.0, 2: 50.0}
     rent = {0: 50.0, 1: 200.0}
     by_hand = [
@@ -86,7 +86,9 @@ def test_a_missing_number_has_no_part_in_a_correlation():
     domain = Domain((number("age", 0, 20, 40, nullable=True), number("rent", 0, 100, 300)))
     real = {"age": np.array([0, 1, 2, 2]), "rent": np.array([0, 1, 0, 1])}
     other = {"age": np.array([0, 1, 0, 1]), "rent": np.array([0, 1, 0, 1])}
-    (pair,) = (one for one in Comparison(domain, real, other).compared() if one.correlation_text)
+    (pair,) = (
+        one for one in TableComparison(domain, real, other).compared() if one.correlation_text
+    )
     assert pair.correlation == pytest.approx(0.0)
 
 
@@ -95,10 +97,10 @@ def test_classifiers_learn_as_much_as_there_is_to_learn():
     smokes = rng.integers(0, 2, 400)
     told = {"smokes": smokes, "age": smokes * 2, "rent": rng.integers(0, 2, 400)}
     untold = {**told, "age": rng.integers(0, 3, 400)}
-    good = Comparison(PEOPLE, told, told).learned("smokes")
+    good = TableComparison(PEOPLE, told, told).learned("smokes")
     assert (good.accuracy, good.auc, good.real_accuracy, good.real_auc) == (1.0, 1.0, 1.0, 1.0)
     assert 0.45 < good.majority < 0.6
-    bad = Comparison(PEOPLE, told, untold).learned("smokes")
+    bad = TableComparison(PEOPLE, told, untold).learned("smokes")
     assert bad.real_accuracy == 1.0
     assert bad.accuracy < 0.9
 
@@ -107,7 +109,7 @@ def test_a_label_of_several_levels_is_told_by_one_classifier_each():
     rng = np.random.default_rng(0)
     age = rng.integers(0, 3, 300)
     rows = {"smokes": (age > 0).astype(int), "age": age, "rent": (age > 1).astype(int)}
-    found = Comparison(PEOPLE, rows, rows).learned("age")
+    found = TableComparison(PEOPLE, rows, rows).learned("age")
     assert (found.accuracy, found.auc) == (1.0, 1.0)
     assert 0.2 < found.majority < 0.5
 
@@ -117,7 +119,7 @@ def test_a_label_that_cannot_be_told_is_refused(label: str):
     domain = Domain((levels("wide", *map(str, range(21))), levels("smokes", "no", "yes")))
     rows = {"wide": np.array([0, 1]), "smokes": np.array([0, 1])}
     with pytest.raises(DeclarationError, match="label: expected"):
-        Comparison(domain, rows, rows).learned(label)
+        TableComparison(domain, rows, rows).learned(label)
 
 
 @pytest.mark.parametrize("method", METHODS)

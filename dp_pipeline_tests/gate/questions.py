@@ -46,7 +46,7 @@ def trees(draw: st.DrawFn, *, dimensions: int, depth: int) -> Nodes:
         splits = np.array(draw(st.lists(st.booleans(), min_size=len(live), max_size=len(live))))
         leaves.append(live.where(~splits.astype(bool)))
         live = live.where(splits.astype(bool)).children(dimensions)
-    grown = Nodes.joined([*leaves, live])
+    grown = Nodes.concatenate([*leaves, live])
     kept = draw(st.lists(st.booleans(), min_size=len(grown), max_size=len(grown)))
     return grown.where(np.array(kept, dtype=bool))
 
@@ -259,7 +259,7 @@ def boxes(draw: st.DrawFn) -> Question:
         splits = np.array(draw(st.lists(st.booleans(), min_size=len(live), max_size=len(live))))
         leaves.append(live.where(~splits.astype(bool)))
         live = live.where(splits.astype(bool)).children(1)
-    grown = Prefixes.joined([*leaves, live])
+    grown = Prefixes.concatenate([*leaves, live])
     return lambda curator, epsilon=ONE: curator.measure_boxes(tree, grown, epsilon=epsilon)
 
 

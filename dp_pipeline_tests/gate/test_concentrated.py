@@ -177,8 +177,8 @@ def test_pure_and_concentrated_questions_spend_one_budget_of_rho() -> None:
     curator.measure(("colour",), epsilon=ONE / 2)
     session = curator.open_scores(dict.fromkeys(PAIRS, Independence()))
     session.choose("edge", PAIRS, amount=ONE / 8)
-    curator.tabulate({PAIRS[0]: ONE / 4, PAIRS[1]: curator.accountant.left / 2 - ONE / 8})
-    curator.tabulate({PAIRS[2]: curator.accountant.left})
+    curator.tabulate({PAIRS[0]: ONE / 4, PAIRS[1]: curator.accountant.remaining / 2 - ONE / 8})
+    curator.tabulate({PAIRS[2]: curator.accountant.remaining})
     curator.accountant.require_all_spent()
     assert [spend.mechanism for spend in curator.accountant.spends] == [
         LAPLACE,

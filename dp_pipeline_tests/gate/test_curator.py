@@ -169,7 +169,7 @@ def test_a_charge_stays_recorded_when_the_look_fails(kind: str) -> None:
     with pytest.raises(LookedAt):
         EXAMPLES[kind](curator)
     assert (counter.looks, len(transcript)) == (1, 0)
-    assert curator.accountant.left == 0
+    assert curator.accountant.remaining == 0
     with pytest.raises(BudgetExceeded):
         EXAMPLES[kind](curator)
     assert counter.looks == 1
@@ -181,7 +181,7 @@ def test_an_answer_that_could_not_be_stored_is_not_returned(kind: str, tmp_path:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
     with pytest.raises(FileNotFoundError):
         EXAMPLES[kind](curator)
-    assert curator.accountant.left == 0
+    assert curator.accountant.remaining == 0
 
 
 @every_question
@@ -223,7 +223,7 @@ def test_a_replay_gives_the_stored_answer_without_rows_and_charges_again_inside_
     again = EXAMPLES[kind](replay)
     assert repr(again) == repr(first)
     assert noise.draws == []
-    assert replay.accountant.left == 0
+    assert replay.accountant.remaining == 0
 
 
 @every_question
@@ -512,7 +512,7 @@ def test_no_nodes_at_all_are_charged_recorded_and_empty() -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript, noise=noise)
     nothing = Nodes.root().where(np.array([False]))
     assert curator.measure_nodes(("x",), nothing, depth=2, epsilon=ONE).table.tolist() == []
-    assert curator.accountant.left == 0
+    assert curator.accountant.remaining == 0
     assert (len(transcript), noise.draws[0].scale) == (1, 1)
 
 
@@ -528,11 +528,11 @@ def test_one_scan_serves_all_levels_of_a_tree() -> None:
 # Refusals that come before the charge.
 
 
-OVERLAP = Nodes.joined([Nodes.root(), Nodes.root().children(2)])
+OVERLAP = Nodes.concatenate([Nodes.root(), Nodes.root().children(2)])
 REFUSED: dict[str, Callable[[Curator], object]] = {
     "overlapping nodes": lambda one: one.measure_nodes(("x", "y"), OVERLAP, depth=1, epsilon=ONE),
     "a node twice": lambda one: one.measure_nodes(
-        ("x",), Nodes.joined([Nodes.root()] * 2), depth=1, epsilon=ONE
+        ("x",), Nodes.concatenate([Nodes.root()] * 2), depth=1, epsilon=ONE
     ),
     "nodes below the depth": lambda one: one.measure_nodes(
         ("x",), Nodes.root().children(1), depth=0, epsilon=ONE
@@ -597,7 +597,7 @@ REFUSED: dict[str, Callable[[Curator], object]] = {
         {("colour",): EVEN.astype(np.uint64)}, epsilon=ONE
     ),
     "overlapping boxes": lambda one: one.measure_boxes(
-        TREE, Prefixes.joined([ROOT, HALVES]), epsilon=ONE
+        TREE, Prefixes.concatenate([ROOT, HALVES]), epsilon=ONE
     ),
     "boxes below the tree": lambda one: one.measure_boxes(TREE, ROOT.children(5), epsilon=ONE),
     "boxes in 32 bits, where the first ones are lost": lambda one: one.measure_boxes(

@@ -185,7 +185,7 @@ def test_what_was_not_measured_is_not_refined(names: tuple[str, ...]) -> None:
     curator.measure(PAIR, epsilon=ONE / 4)
     with pytest.raises(BoundaryViolation, match="expected a marginal that was measured, got one"):
         curator.refine({names: ONE / 4})
-    assert curator.accountant.left == ONE * 3 / 4
+    assert curator.accountant.remaining == ONE * 3 / 4
 
 
 def test_a_marginal_in_rho_is_measured_once_more_and_both_are_one() -> None:
@@ -201,7 +201,7 @@ def test_a_marginal_in_rho_is_measured_once_more_and_both_are_one() -> None:
     (second,) = curator.refine({("a", "b"): ONE / 400})
     (third,) = curator.refine({("a", "b"): ONE / 200})
     assert (first.scale, second.scale, third.scale) == (200, 100, 50)
-    assert curator.accountant.left == ONE * 99 / 100
+    assert curator.accountant.remaining == ONE * 99 / 100
     for one in (first, second, third):
         found = float((one.table**2).mean())
         assert abs(found / one.variance - 1) < 6 * (2 / one.table.size) ** 0.5
@@ -225,7 +225,7 @@ def test_an_answer_in_another_currency_is_not_refined(first: Currency, second: C
     measured.tabulate({PAIR: ONE / 4})
     with pytest.raises(BoundaryViolation, match="got one in another currency"):
         refined.refine({PAIR: ONE / 4})
-    assert refined.accountant.left == 1
+    assert refined.accountant.remaining == 1
 
 
 def test_a_pure_answer_of_a_release_in_rho_is_not_refined() -> None:
@@ -325,7 +325,7 @@ def test_a_release_that_refines_another_one_has_its_answers_and_pays_what_is_add
     )
     (fine,) = second.refine({PAIR: ONE / 2})
     assert (coarse.scale, fine.scale) == (4, Fraction(4, 3))
-    assert second.accountant.left == 0
+    assert second.accountant.remaining == 0
 
 
 @pytest.mark.parametrize(

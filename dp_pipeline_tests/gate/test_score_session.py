@@ -118,7 +118,7 @@ def test_a_tabulation_that_was_interrupted_draws_only_what_is_missing() -> None:
         assert len(noise.draws) == 3 - answered
         for one, other in zip(again[:answered], first, strict=False):
             assert np.array_equal(one.table, other.table)
-        assert curator.accountant.left == 0
+        assert curator.accountant.remaining == 0
 
 
 # What is paid.

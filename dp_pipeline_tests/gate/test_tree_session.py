@@ -188,7 +188,7 @@ MUTANTS = [
 ]
 
 
-EVERY = Prefixes.joined([ROOT.children(bits) for bits in range(TREE.depth + 1)])
+EVERY = Prefixes.concatenate([ROOT.children(bits) for bits in range(TREE.depth + 1)])
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ REFUSED: dict[str, tuple[Prefixes, int, object]] = {
     "a node whose children were counted": (ROOT, 0, [1]),
     "a grandchild of a frontier node": (HALVES.children(1), 0, [1] * 4),
     "a node and one below it": (
-        Prefixes.joined([HALVES, HALVES.children(1).where(np.array([0]))]),
+        Prefixes.concatenate([HALVES, HALVES.children(1).where(np.array([0]))]),
         0,
         [1] * 3,
     ),

@@ -113,7 +113,7 @@ def test_counting_leaves_the_tree_as_it_was() -> None:
 
 def test_no_children_are_no_family() -> None:
     tree, none = NoisyTree(), np.zeros(0, dtype=np.int64)
-    assert not tree.add(none, Prefixes.joined([]), np.zeros((0, 16)), np.zeros(0)).size
+    assert not tree.add(none, Prefixes.concatenate([]), np.zeros((0, 16)), np.zeros(0)).size
     assert tree.counts(first=None, below=None).tolist() == [1]
 
 

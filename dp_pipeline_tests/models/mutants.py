@@ -121,7 +121,7 @@ def smaller_budget(curator: Curator, epsilon: Fraction, sound: Callable[..., Any
 
 def question_too_many(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
     """Count the rows after everything was spent."""
-    amount = curator.accountant.left
+    amount = curator.accountant.remaining
     released = sound(curator, epsilon)
     curator.tabulate({(): amount / 100})
     return released

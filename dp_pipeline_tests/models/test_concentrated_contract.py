@@ -64,7 +64,7 @@ class AsksEverything(Model):
         epsilon: Fraction,  # noqa: ARG002
         rng: np.random.Generator,
     ) -> SyntheticTable:
-        tenth = curator.accountant.left / 10
+        tenth = curator.accountant.remaining / 10
         (rows,) = curator.tabulate({(): tenth})
         names = curator.domain.discrete
         pairs: list[tuple[str, ...]] = list(combinations(names, 2))
@@ -77,7 +77,7 @@ class AsksEverything(Model):
         second = further.choose(
             "edge", [one for one in pairs if one != first], amount=tenth, penalties={first: 1}
         )
-        tables = curator.tabulate({first: tenth, second: curator.accountant.left - tenth})
+        tables = curator.tabulate({first: tenth, second: curator.accountant.remaining - tenth})
         return _uniform((rows, *tables), curator.domain, rng)
 
 
@@ -136,7 +136,7 @@ def unpaid_scores(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]
     """Look at all scores once more, past the accountant."""
     pairs: list[tuple[str, ...]] = list(combinations(curator.domain.discrete, 2))
     session = unpaid(curator).open_scores(dict.fromkeys(pairs, Independence()))
-    session.measure_all(amount=curator.accountant.left * 10)
+    session.measure_all(amount=curator.accountant.remaining * 10)
     return sound(curator, epsilon)
 
 

@@ -222,7 +222,7 @@ def grown(depth: int, rng: np.random.Generator) -> tuple[BitTree, Prefixes]:
         goes_on = rng.random(len(live)) < 0.7
         leaves.append(live.where(~goes_on))
         live = live.where(goes_on).children(1)
-    return tree, Prefixes.joined([*leaves, live])
+    return tree, Prefixes.concatenate([*leaves, live])
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)

@@ -16,7 +16,7 @@ from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import mark_validated
 from dp_pipeline.releases.account import open_population
-from dp_pipeline.releases.publish import Published, publish
+from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.projects import Project
 
@@ -57,7 +57,7 @@ def prepared(project: Project, spec: DatasetSpec) -> None:
     prepare(spec, snapshot)
 
 
-def publish_with(project: Project, spec: DatasetSpec, noise: StoppingNoise) -> Published:
+def publish_with(project: Project, spec: DatasetSpec, noise: StoppingNoise) -> PublishedBundle:
     release = project.release(spec)
     vars(release)["noise"] = noise
     return publish(release)

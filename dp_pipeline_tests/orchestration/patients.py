@@ -12,7 +12,7 @@ from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import mark_validated
 from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.releases.publish import Published, publish
+from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
 
 PATIENTS: Declaration = {
@@ -80,6 +80,6 @@ def release_of(
     return KAnonymousRelease(spec, method, k, project.home)
 
 
-def anonymized(project: Project, spec: DatasetSpec, **what: Any) -> Published:
+def anonymized(project: Project, spec: DatasetSpec, **what: Any) -> PublishedBundle:
     """One k-anonymous release, without Dagster."""
     return publish(release_of(project, spec, **what))

@@ -29,7 +29,7 @@ from dp_pipeline.orchestration.runner import execute
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.publish import Published, publish
+from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline_tests.orchestration.warm import OURS, Result, command, ended, start
@@ -239,7 +239,7 @@ class Project:
     ) -> EpsilonRelease:
         return EpsilonRelease(spec, model, Fraction(epsilon), self.home, noise)
 
-    def publish(self, spec: DatasetSpec, *, new_draw: bool = False, **what: str) -> Published:
+    def publish(self, spec: DatasetSpec, *, new_draw: bool = False, **what: str) -> PublishedBundle:
         """One release, without Dagster."""
         return publish(self.release(spec, **what), new_draw=new_draw)
 

@@ -8,7 +8,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.releases import k_anonymous_release
-from dp_pipeline.releases.release import BESIDE, not_dp_beside
+from dp_pipeline.releases.release import OTHER_NON_DP, other_non_dp_releases
 from dp_pipeline.releases.report import compare
 from dp_pipeline_tests.orchestration.events import materializations
 from dp_pipeline_tests.orchestration.patients import PATIENTS, WARD, anonymized, declare, prepared
@@ -35,14 +35,16 @@ def test_a_private_release_says_which_releases_without_epsilon_were_before_it(
     project: Project, spec: DatasetSpec
 ):
     before = project.publish(spec, model="independent", epsilon="0.5").bundle
-    assert BESIDE not in before.facts
+    assert OTHER_NON_DP not in before.facts
     anonymized(project, spec)
     after = project.publish(spec, model="independent", epsilon="1").bundle
-    assert after.facts[BESIDE] == TOLD
+    assert after.facts[OTHER_NON_DP] == TOLD
     entries = [e for e in project.ledger.entries("ward") if e.key == after.key]
-    assert entries[0].facts[BESIDE] == TOLD
+    assert entries[0].facts[OTHER_NON_DP] == TOLD
     anonymized(project, spec, k=5)
-    assert project.publish(spec, model="independent", epsilon="1").bundle.facts[BESIDE] == TOLD
+    assert (
+        project.publish(spec, model="independent", epsilon="1").bundle.facts[OTHER_NON_DP] == TOLD
+    )
 
 
 def test_a_bundle_that_is_made_again_says_what_it_said(project: Project, spec: DatasetSpec):
@@ -60,8 +62,8 @@ def test_a_later_card_names_every_earlier_release_and_none_that_follows(
 ):
     first = anonymized(project, spec)
     second = anonymized(project, spec, k=5)
-    assert BESIDE not in first.bundle.facts
-    assert second.bundle.facts[BESIDE] == TOLD
+    assert OTHER_NON_DP not in first.bundle.facts
+    assert second.bundle.facts[OTHER_NON_DP] == TOLD
     assert "kjig at K=2" in (second.folder / "card.md").read_text(encoding="utf-8").replace(
         "\\", ""
     )
@@ -96,7 +98,7 @@ def test_another_data_set_of_the_same_persons_says_it_too(project: Project, spec
     other = project.declare("visits", PATIENTS, k_anonymity=None, allow_not_dp=None)
     prepared(project, other)
     made = project.publish(other, model="independent", epsilon="1").bundle
-    assert made.facts[BESIDE] == TOLD
+    assert made.facts[OTHER_NON_DP] == TOLD
 
 
 def test_what_was_begun_and_never_finished_is_told_as_well(
@@ -108,7 +110,7 @@ def test_what_was_begun_and_never_finished_is_told_as_well(
     monkeypatch.setattr(k_anonymous_release, "coded_rows", broken)
     with pytest.raises(OSError, match="no disk"):
         anonymized(project, spec)
-    assert not_dp_beside(spec, project.ledger) == [TOLD]
+    assert other_non_dp_releases(spec, project.ledger) == [TOLD]
 
 
 def test_on_public_rows_nothing_is_said(project: Project):
@@ -116,6 +118,6 @@ def test_on_public_rows_nothing_is_said(project: Project):
     prepared(project, spec)
     anonymized(project, spec)
     assert project.ledger.balance("ward").not_dp == 1
-    assert not_dp_beside(spec, project.ledger) == []
-    assert BESIDE not in project.publish(spec, model="independent", epsilon="1").bundle.facts
+    assert other_non_dp_releases(spec, project.ledger) == []
+    assert OTHER_NON_DP not in project.publish(spec, model="independent", epsilon="1").bundle.facts
     assert "ALSO RELEASED" not in page_of(project, spec)

@@ -20,7 +20,7 @@ from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.orchestration.jobs import raw_stages
 from dp_pipeline.releases.evaluate import evaluate
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.releases.publish import Published
+from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.replay import settled_bundle
 from dp_pipeline.releases.store import BundleStore
 from dp_pipeline.reporting.metrics import QualityRow
@@ -224,7 +224,9 @@ def test_a_table_that_breaks_its_promise_fails_the_check(
     assert not kept_check(broken).passed
     assert not kept_check(one_label(made.bundle)).passed
     monkeypatch.setattr(
-        release_assets, "publish", lambda *_, **__: Published(broken, "replayed", 0, made.folder)
+        release_assets,
+        "publish",
+        lambda *_, **__: PublishedBundle(broken, "replayed", 0, made.folder),
     )
     assert project.launch(spec, KJIG, partition="2").success
     (check,) = [one for one in check_results(project, spec) if one.check_name == KEPT]

@@ -13,13 +13,13 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.checks import KEPT, WHOLE, release_checks
 from dp_pipeline.orchestration.columns import k_anonymous_columns
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.releases.publish import Published, publish
+from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
 pytestmark = pytest.mark.chain
 
-Made = tuple[KAnonymousRelease, Published]
+Made = tuple[KAnonymousRelease, PublishedBundle]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def made(homes: tuple[Project, DatasetSpec]) -> Made:
     return release, publish(release)
 
 
-def fault(release: KAnonymousRelease, published: Published) -> str | None:
+def fault(release: KAnonymousRelease, published: PublishedBundle) -> str | None:
     """The line of what is not whole, or None."""
     kept, whole = release_checks(release, published)
     assert (kept.check_name, whole.check_name) == (KEPT, WHOLE)

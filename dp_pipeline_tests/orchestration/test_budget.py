@@ -92,7 +92,7 @@ def test_two_data_sets_on_one_population_share_its_account(released_rides: Proje
     (account,) = project.ledger.populations()
     assert account == "riders"
     planned = plan_run(project.request(walks, new_draw=True))
-    assert (planned.spent, planned.left) == (Fraction("1.1"), Fraction("1.9"))
+    assert (planned.spent, planned.remaining) == (Fraction("1.1"), Fraction("1.9"))
 
 
 def test_a_second_population_that_claims_the_same_source_is_refused(project: Project):
@@ -179,5 +179,5 @@ def test_the_plan_of_settled_releases_costs_nothing_and_of_new_draws_everything(
         ("new", Fraction("0.15")),
         ("settled", Fraction(0)),
     ]
-    assert plan_run(rides.request(spec, new_draw=True)).asked == Fraction("0.7")
-    assert plan_run(rides.request(spec, snapshot="next")).asked == Fraction("0.7")
+    assert plan_run(rides.request(spec, new_draw=True)).total_cost == Fraction("0.7")
+    assert plan_run(rides.request(spec, snapshot="next")).total_cost == Fraction("0.7")

@@ -17,7 +17,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.checks import PLAUSIBLE
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.releases.outcome import report_path
-from dp_pipeline.releases.replay import read_json
+from dp_pipeline.releases.replay import read_document
 from dp_pipeline_tests.orchestration.events import charged, check_results, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
 
@@ -72,7 +72,7 @@ def test_the_evaluation_holds_exact_numbers_of_public_rows_and_bought_ones_of_se
     project, spec = ran
     for text in spec.partition_keys:
         path = project.home.internal / spec.name / "evaluation" / f"{text}.json"
-        rows = read_json(path)["rows"]
+        rows = read_document(path)["rows"]
         scales = [row["scale"] for row in rows]
         if spec.is_release:
             bought = len(spec.models) if spec.evaluation else 0

@@ -78,7 +78,7 @@ class Counted(Model):
         return epsilon / 10
 
     def _second(self, curator: Curator) -> None:
-        curator.tabulate({(): curator.accountant.left})
+        curator.tabulate({(): curator.accountant.remaining})
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +198,7 @@ def test_a_second_run_replays_at_no_cost_the_same_bytes(ran: Ran) -> None:
 def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran) -> None:
     project, spec, _ = ran
     planned = plan_run(project.request(spec, new_draw=True))
-    assert planned.asked == planned.spent == project.spent(spec)
+    assert planned.total_cost == planned.spent == project.spent(spec)
     assert planned.ceiling == LIMIT
     with pytest.raises(BudgetExceeded, match=r"rides refused by population riders: asked ρ=0\.\d+"):
         for _ in range(3):
@@ -311,7 +311,7 @@ class LeavesSome(Counted):
     """Claims more ρ than it spends."""
 
     def _second(self, curator: Curator) -> None:
-        curator.tabulate({(): curator.accountant.left / 2})
+        curator.tabulate({(): curator.accountant.remaining / 2})
 
 
 @dataclass(frozen=True)
@@ -322,7 +322,7 @@ class GaussianInPure(Counted):
 
     def _second(self, curator: Curator) -> None:
         # No question of a curator does so, so that it goes past all of them.
-        rho = curator.accountant.left
+        rho = curator.accountant.remaining
         curator.accountant.charge(Spend("rows", GAUSSIAN, rho, 1, 1 / (2 * rho), "zcdp"))
 
 

@@ -29,8 +29,8 @@ from dp_pipeline.releases.domain_release import NAME, DomainRelease, publish_dom
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.publish import publish
-from dp_pipeline.releases.release import BESIDE
-from dp_pipeline.releases.replay import document, require_remade, require_whole
+from dp_pipeline.releases.release import OTHER_NON_DP
+from dp_pipeline.releases.replay import document, require_intact, require_reproducible
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.store import write_atomically
 from dp_pipeline.results.transcript import AnswerRecord, Transcript
@@ -257,7 +257,7 @@ def test_where_noise_says_too_little_it_is_paid_for_and_says_so_for_ever(
 def test_its_stored_answers_give_it_again_and_it_is_whole(project: Project, spec: DatasetSpec):
     release = of(project, spec)
     published = publish_domain(release)
-    require_remade(release, require_whole(release, published.folder))
+    require_reproducible(release, require_intact(release, published.folder))
     shutil.rmtree(published.folder)
     again = publish_domain(release)
     assert (again.state, again.bundle.to_json()) == ("replayed", published.bundle.to_json())
@@ -421,8 +421,8 @@ def test_a_run_has_charged_for_a_domain_what_it_paid_itself(
     project: Project, spec: DatasetSpec
 ) -> None:
     result = project.launch(spec, NAME)
-    own = domain_release.charged_for_domain(spec, project.home, run=result.run_id)
-    other = domain_release.charged_for_domain(spec, project.home, run="another")
+    own = domain_release.domain_charge(spec, project.home, run=result.run_id)
+    other = domain_release.domain_charge(spec, project.home, run="another")
     assert (own > 0, other) == (True, 0)
 
 
@@ -434,5 +434,5 @@ def test_a_discovery_tells_of_releases_without_an_epsilon_that_were_made_before_
         reservation.settle([])
     published = publish_domain(of(project, spec))
     (charged,) = project.ledger.history(published.bundle.key)[:1]
-    assert earlier.what in published.bundle.facts[BESIDE]
-    assert charged.facts[BESIDE] == published.bundle.facts[BESIDE]
+    assert earlier.what in published.bundle.facts[OTHER_NON_DP]
+    assert charged.facts[OTHER_NON_DP] == published.bundle.facts[OTHER_NON_DP]

@@ -16,7 +16,7 @@ from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.raw.snapshot import retire
 from dp_pipeline.releases import account
 from dp_pipeline.releases.account import open_population
-from dp_pipeline.releases.shelf import shelve
+from dp_pipeline.releases.published_copy import publish_copies
 from dp_pipeline_tests.orchestration.interrupting import DAY, interrupted
 from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
 from dp_pipeline_tests.orchestration.patients import ROWS, anonymized, declare, prepared
@@ -81,7 +81,7 @@ def only_a_transcript(project: Project) -> None:
 def only_an_export(project: Project) -> None:
     spec = project.declare("rides", RIDES)
     project.publish(spec)
-    assert shelve(spec, project.home)["dpqt_kmeans"] is not None
+    assert publish_copies(spec, project.home)["dpqt_kmeans"] is not None
     shutil.rmtree(project.home.raw)
     shutil.rmtree(project.home.released)
 

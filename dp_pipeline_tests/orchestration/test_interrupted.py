@@ -285,16 +285,16 @@ def test_answers_that_no_charge_is_known_of_are_not_charged_again(
 ) -> None:
     """Else the rest of them would be asked of rows that may be others by now."""
     transcript = interrupted(project, spec, answers=1)
-    states, history = Ledger.states, Ledger.history
+    states = Ledger.states
     forgotten = transcript.parent.name
 
-    def forget_states(ledger: Ledger, keys: list[str]) -> tuple[str | None, ...]:
-        known = states(ledger, keys)
-        return tuple(None if key[:32] == forgotten else one for key, one in zip(keys, known, strict=True))
+    def forget(ledger: Ledger, keys: list[str]) -> tuple[str | None, ...]:
+        known = zip(keys, states(ledger, keys), strict=True)
+        return tuple(None if key[:32] == forgotten else state for key, state in known)
 
-    monkeypatch.setattr(Ledger, "states", forget_states)
-    monkeypatch.setattr(Ledger, "history", lambda *asked: () if history(*asked) else ())
-    with pytest.raises(Damaged, match="a release that was never charged, got 1: move .* away"):
+    monkeypatch.setattr(Ledger, "states", forget)
+    monkeypatch.setattr(Ledger, "history", lambda *_: ())
+    with pytest.raises(Damaged, match=r"a release that was never charged, got 1: move .* away"):
         project.publish(spec)
     monkeypatch.undo()
     assert (project.publish(spec).state, project.spent(spec)) == ("resumed", COST)

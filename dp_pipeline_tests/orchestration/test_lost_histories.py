@@ -156,5 +156,5 @@ def test_pairs_too_large_to_count_are_left_out_of_a_bought_error(project: Projec
 
 def test_a_plan_of_a_population_without_account_uses_the_declared_ceiling(project: Project):
     planned = plan_run(project.request(project.declare("rides", RIDES)))
-    assert (planned.ceiling, planned.left, planned.spent) == (3, 3, 0)
+    assert (planned.ceiling, planned.remaining, planned.spent) == (3, 3, 0)
     assert not (project.folder / "data").exists()

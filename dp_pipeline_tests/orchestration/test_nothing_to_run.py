@@ -12,7 +12,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import runner
 from dp_pipeline.releases import outcome
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
-from dp_pipeline.releases.outcome import report_path, report_stands, stands
+from dp_pipeline.releases.outcome import is_level_complete, is_report_current, report_path
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 Change = Callable[[Project, DatasetSpec], None]
@@ -26,7 +26,7 @@ def spec(released_rides: Project) -> DatasetSpec:
 def asks(project: Project, spec: DatasetSpec, **options: object) -> bool:
     """Whether a run at ε = 0.5 would start anything."""
     request = project.request(spec, epsilons=["0.5"], **options)
-    return not (stands(request, "0.5") and report_stands(request))
+    return not (is_level_complete(request, "0.5") and is_report_current(request))
 
 
 def test_a_whole_partition_and_its_report_start_no_run(
@@ -126,6 +126,6 @@ def test_an_evaluation_of_another_bundle_or_by_other_code_does_not_stand(
 ) -> None:
     # By itself, whatever the report says: it is a digest of evaluations too.
     request = released_rides.request(spec, epsilons=["0.5"])
-    assert stands(request, "0.5")
+    assert is_level_complete(request, "0.5")
     change(released_rides, spec)
-    assert not stands(request, "0.5")
+    assert not is_level_complete(request, "0.5")

@@ -20,7 +20,7 @@ from dp_pipeline.ledger.view import View
 from dp_pipeline.releases import release as releasing
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.publish import give_up, publish
-from dp_pipeline.releases.replay import rebuilt, require_remade, require_whole
+from dp_pipeline.releases.replay import rebuild_bundle, require_intact, require_reproducible
 from dp_pipeline.results.accountant import Spend
 from dp_pipeline.results.transcript import AnswerRecord, Transcript
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
@@ -102,8 +102,8 @@ def test_a_settled_release_keeps_the_words_that_it_was_settled_with(
     key = release.key(rides.snapshot(spec))
     with reworded():
         assert rides.publish(spec).state == "replayed"
-        assert rebuilt(release, key).to_json() == whole
-        require_remade(release, require_whole(release, first.folder))
+        assert rebuild_bundle(release, key).to_json() == whole
+        require_reproducible(release, require_intact(release, first.folder))
         shutil.rmtree(first.folder)
         again = rides.publish(spec)
     assert (again.state, again.bundle.to_json()) == ("replayed", whole)

@@ -10,7 +10,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.release_text import write_card
-from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline_tests.orchestration.projects import HOMES, ROWS, Project
 
 pytestmark = pytest.mark.chain
@@ -64,7 +64,7 @@ def test_it_is_made_again_by_the_same_public_rows_alone(
 ) -> None:
     release = project.release(spec, model="one_shot", epsilon="1")
     made = publish(release)
-    require_remade(release, require_whole(release, made.folder))
+    require_reproducible(release, require_intact(release, made.folder))
     project.write_rows("others.csv", ROWS["homes"])
     others = project.declare("others", OTHERS)
     assert project.launch(others, "ingested", config={"snapshot": "later"}).success

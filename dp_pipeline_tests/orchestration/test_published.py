@@ -220,7 +220,7 @@ def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran) -> Non
         "idp_kmeans": ("new, composed", NANO["idp_kmeans"]),
         "eug_kmeans": ("new", NANO["eug_kmeans"]),
     }
-    assert planned.asked * 10**9 == sum(NANO.values())
+    assert planned.total_cost * 10**9 == sum(NANO.values())
 
 
 def test_tables_and_pictures_name_a_published_model_as_such(ran: Ran) -> None:

@@ -16,8 +16,8 @@ from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise
 from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.noisy_release import NoisyRelease
-from dp_pipeline.releases.publish import Published, give_up, publish
-from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.releases.publish import PublishedBundle, give_up, publish
+from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline.releases.run_options import PREVIOUS
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
@@ -28,7 +28,7 @@ MODELS = {"independent": {}, "one_shot": {}, "eug_kmeans": {"k": "3"}}
 PARTITIONS = ["0.2", "0.5", "1"]
 LEVELS = {"models": MODELS, "partitions": PARTITIONS, "ceiling": {"total": "20"}}
 
-Refine = Callable[..., Published]
+Refine = Callable[..., PublishedBundle]
 
 
 @pytest.fixture
@@ -44,7 +44,9 @@ def spec(project: Project) -> DatasetSpec:
 def drawn(project: Project, spec: DatasetSpec) -> Refine:
     """A release at an ε, which refines the one at another."""
 
-    def made(epsilon: str, refine: str | None = None, model: str = "independent") -> Published:
+    def made(
+        epsilon: str, refine: str | None = None, model: str = "independent"
+    ) -> PublishedBundle:
         return publish(asked(project, spec, epsilon, refine, model))
 
     return made
@@ -92,7 +94,7 @@ def test_it_is_made_again_from_its_own_answers_and_those_of_what_it_refines(
     drawn("0.2")
     refined = drawn("0.5", "0.2")
     release = asked(project, spec, "0.5")
-    require_remade(release, require_whole(release, refined.folder))
+    require_reproducible(release, require_intact(release, refined.folder))
     for path in refined.folder.iterdir():
         path.unlink()
     refined.folder.rmdir()
@@ -208,7 +210,7 @@ def test_damaged_answers_of_what_it_refines_do_not_end_it(
     answers = transcript.read_bytes()
     for damaged in (answers[:-9] + b"x" * 8 + b"\n", b""):
         transcript.write_bytes(damaged)
-        with pytest.raises(Damaged, match="expected that of homes/independent at ε=0.2 as settled"):
+        with pytest.raises(Damaged, match=r"that of homes/independent at ε=0.2 as settled"):
             drawn("0.5")
     transcript.write_bytes(answers + b"torn")
     assert (drawn("0.5").state, project.spent(spec)) == ("resumed", Fraction("0.5"))
@@ -302,8 +304,8 @@ def test_a_plan_says_what_a_sweep_costs_one_way_and_the_other(
     models = ["independent", "eug_kmeans"]
     apart = plan_run(project.request(spec, models=models))
     steps = plan_run(project.request(spec, models=models, refine=PREVIOUS))
-    assert apart.asked == 2 * Fraction("1.7")
-    assert steps.asked == 1 + Fraction("1.7")
+    assert apart.total_cost == 2 * Fraction("1.7")
+    assert steps.total_cost == 1 + Fraction("1.7")
 
 
 def test_what_nobody_has_drawn_is_neither_planned_nor_run_as_a_refinement(

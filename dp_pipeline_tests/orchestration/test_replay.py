@@ -10,7 +10,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged
-from dp_pipeline.releases.publish import Published
+from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.events import charged, materializations
 from dp_pipeline_tests.orchestration.projects import RIDES, Declaration, Project
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.chain
 COST = Fraction("0.55")
 
 
-def content(published: Published) -> dict[str, bytes]:
+def content(published: PublishedBundle) -> dict[str, bytes]:
     """The bundle folder."""
     return {path.name: path.read_bytes() for path in sorted(published.folder.iterdir())}
 
@@ -42,7 +42,7 @@ def spec(rides: Project) -> DatasetSpec:
 
 
 @pytest.fixture
-def first(rides: Project, spec: DatasetSpec) -> Published:
+def first(rides: Project, spec: DatasetSpec) -> PublishedBundle:
     published = rides.publish(spec)
     assert (published.state, published.nano) == ("charged", 550_000_000)
     return published
@@ -103,14 +103,14 @@ def test_the_state_of_every_materialization_says_how_it_was_come_by(project: Pro
 
 
 def test_a_sound_variant_that_is_written_out_is_the_same_release(
-    rides: Project, first: Published
+    rides: Project, first: PublishedBundle
 ) -> None:
     # Settled releases of before there were variants must not be charged again.
     again = rides.publish(with_model(rides, variant="sound"))
     assert (again.state, again.nano, again.bundle.key) == ("replayed", 0, first.bundle.key)
 
 
-def test_a_replay_reads_no_row(rides: Project, spec: DatasetSpec, first: Published):
+def test_a_replay_reads_no_row(rides: Project, spec: DatasetSpec, first: PublishedBundle):
     before = content(first)
     forget_rows(rides, spec)
     again = rides.publish(spec)
@@ -120,7 +120,7 @@ def test_a_replay_reads_no_row(rides: Project, spec: DatasetSpec, first: Publish
 
 
 def test_a_deleted_bundle_is_built_again_from_its_transcript_without_rows(
-    rides: Project, spec: DatasetSpec, first: Published
+    rides: Project, spec: DatasetSpec, first: PublishedBundle
 ):
     before = content(first)
     shutil.rmtree(first.folder)
@@ -134,7 +134,7 @@ def test_a_deleted_bundle_is_built_again_from_its_transcript_without_rows(
 
 @pytest.mark.parametrize("change", ["cut", "edited", "gone"])
 def test_a_settled_release_whose_transcript_is_damaged_is_never_drawn_again(
-    change: str, rides: Project, spec: DatasetSpec, first: Published
+    change: str, rides: Project, spec: DatasetSpec, first: PublishedBundle
 ):
     path = first.folder.parent / "transcript.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -168,7 +168,7 @@ def test_a_new_draw_is_another_release_at_the_full_price(rides: Project):
 
 
 def test_after_a_new_draw_the_newest_one_is_replayed(
-    rides: Project, spec: DatasetSpec, first: Published
+    rides: Project, spec: DatasetSpec, first: PublishedBundle
 ):
     fresh = rides.publish(spec, new_draw=True)
     again = rides.publish(spec)
@@ -177,7 +177,7 @@ def test_after_a_new_draw_the_newest_one_is_replayed(
 
 
 def test_another_k_reuses_the_answers_and_leaves_the_bought_quality_out(
-    rides: Project, spec: DatasetSpec, first: Published
+    rides: Project, spec: DatasetSpec, first: PublishedBundle
 ):
     forget_rows(rides, spec)
     other = rides.publish(with_model(rides, k="2"))
@@ -203,7 +203,7 @@ def test_the_chain_shows_no_bought_quality_for_another_k(project: Project):
 
 @pytest.mark.parametrize("parameters", [{"nominal_rows": "41"}, {"gamma": "0.4"}])
 def test_a_measuring_parameter_makes_another_release_with_another_charge(
-    parameters: dict[str, str], rides: Project, spec: DatasetSpec, first: Published
+    parameters: dict[str, str], rides: Project, spec: DatasetSpec, first: PublishedBundle
 ):
     other = rides.publish(with_model(rides, **parameters))
     assert (other.state, other.nano) == ("charged", 550_000_000)
@@ -219,7 +219,7 @@ DECLARED_AGAIN: dict[str, Declaration] = {
 
 @pytest.mark.parametrize("change", DECLARED_AGAIN)
 def test_an_evaluation_declared_otherwise_makes_another_release(
-    change: str, rides: Project, first: Published
+    change: str, rides: Project, first: PublishedBundle
 ):
     other = rides.publish(rides.declare("rides", RIDES, **DECLARED_AGAIN[change]))
     assert other.state == "charged"
@@ -229,7 +229,9 @@ def test_an_evaluation_declared_otherwise_makes_another_release(
 @pytest.mark.parametrize(
     "change", [{"title": "Another title"}, {"description": "Other words"}, {"publish": None}]
 )
-def test_words_for_people_change_no_release(change: Declaration, rides: Project, first: Published):
+def test_words_for_people_change_no_release(
+    change: Declaration, rides: Project, first: PublishedBundle
+):
     again = rides.publish(rides.declare("rides", RIDES, **change))
     assert (again.state, again.bundle.key) == ("replayed", first.bundle.key)
 
@@ -244,5 +246,5 @@ def test_a_new_snapshot_is_a_new_charge_even_when_no_row_has_changed(project: Pr
     assert (again.state, project.spent(spec)) == ("replayed", Fraction("0.3"))
 
 
-def test_the_bundle_names_the_transcript_it_was_made_from(first: Published):
+def test_the_bundle_names_the_transcript_it_was_made_from(first: PublishedBundle):
     assert first.bundle.transcript == Transcript(first.folder.parent / "transcript.jsonl").chain

@@ -24,12 +24,12 @@ from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.releases.account import require_snapshot
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
-from dp_pipeline.releases.outcome import published_windows, report_path, stands
+from dp_pipeline.releases.outcome import is_level_complete, published_windows, report_path
 from dp_pipeline.releases.publish import publish
-from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.releases.published_copy import publish_copies
+from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import ReleaseResult
-from dp_pipeline.releases.shelf import shelve
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.projects import Project
@@ -133,7 +133,7 @@ def test_what_a_person_did_in_one_window_is_hidden_by_the_noise_of_one(ran: Any)
 def test_a_release_of_two_windows_is_replayed_and_made_again_from_its_answers(ran: Any) -> None:
     project, spec, found = ran
     one = tree(found, "2026-W03")
-    require_remade(one.release, require_whole(one.release, one.folder))
+    require_reproducible(one.release, require_intact(one.release, one.folder))
     again = run(project, requests(project, spec, *WEEKS[1:]))
     assert {(one.state, one.cost) for one in again} == {("replayed", 0)}
     assert publish(one.release).state == "replayed"
@@ -293,7 +293,7 @@ def test_every_model_keeps_its_own_epsilon_over_as_many_windows_as_are_asked(
     }
     assert all(one.quality for one in found)
     assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS[:2], TREE + TABLE)
-    assert all(stands(asked, level) for level in asked.levels)
+    assert all(is_level_complete(asked, level) for level in asked.levels)
 
 
 def test_a_release_of_two_windows_that_was_refined_is_found_again_and_not_paid_anew(
@@ -438,6 +438,6 @@ def test_releases_of_two_weeks_are_brought_out_and_put_on_the_shelf(project: Pro
     assert project.cli_here("export", spec.name, "htree_kmeans", *earlier).code == 0
     assert exported_windows(out) == "2026-W01..2026-W02"
     assert project.cli_here("verify", out).code == 0
-    shelved = shelve(spec.of_all_windows(), project.home)
+    shelved = publish_copies(spec.of_all_windows(), project.home)
     assert set(shelved) == {"htree_kmeans", "independent"}
     assert all(one is not None for one in shelved.values())

@@ -18,8 +18,8 @@ from dp_pipeline.orchestration.checks import NOT_NEAR, PLAUSIBLE, SPENT, WITHIN,
 from dp_pipeline.releases import model_questions
 from dp_pipeline.releases import release as releasing
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
-from dp_pipeline.releases.publish import Published
-from dp_pipeline.releases.replay import key_of, require_remade, require_whole
+from dp_pipeline.releases.publish import PublishedBundle
+from dp_pipeline.releases.replay import key_of, require_intact, require_reproducible
 from dp_pipeline.results.bundle import table_digest
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.events import check_results
@@ -29,7 +29,7 @@ from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 pytestmark = pytest.mark.chain
 
 WHOLE, REPLAY = checks.WHOLE, checks.REPLAY
-Stored = tuple[Project, DatasetSpec, EpsilonRelease, Published]
+Stored = tuple[Project, DatasetSpec, EpsilonRelease, PublishedBundle]
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def stored(rides: Project) -> Stored:
     return rides, spec, release, rides.publish(spec)
 
 
-def faults(release: EpsilonRelease, published: Published) -> dict[str, str | None]:
+def faults(release: EpsilonRelease, published: PublishedBundle) -> dict[str, str | None]:
     """Check → the line of its fault, or None."""
     tried = {
-        WHOLE: lambda: require_whole(release, published.folder),
-        REPLAY: lambda: require_remade(release, published.bundle),
+        WHOLE: lambda: require_intact(release, published.folder),
+        REPLAY: lambda: require_reproducible(release, published.bundle),
     }
     results = {name: checks.fault_result(name, require) for name, require in tried.items()}
     return {
@@ -54,8 +54,8 @@ def faults(release: EpsilonRelease, published: Published) -> dict[str, str | Non
 
 
 def forged(
-    release: EpsilonRelease, published: Published, change: Callable[[dict], None]
-) -> Published:
+    release: EpsilonRelease, published: PublishedBundle, change: Callable[[dict], None]
+) -> PublishedBundle:
     """A bundle that was changed and sealed anew, by somebody who holds the key."""
     path = published.folder / "bundle.json"
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -130,7 +130,7 @@ def test_changed_spends_are_seen_by_both(stored: Stored):
 
 
 @pytest.fixture
-def of_two_centres(stored: Stored) -> tuple[EpsilonRelease, Published]:
+def of_two_centres(stored: Stored) -> tuple[EpsilonRelease, PublishedBundle]:
     """Other centres of the same answers: the ledger has no digest of their bundle."""
     project, *_ = stored
     models = {"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}}
@@ -139,7 +139,7 @@ def of_two_centres(stored: Stored) -> tuple[EpsilonRelease, Published]:
 
 
 def test_charges_of_other_centres_are_compared_with_the_ledger(
-    of_two_centres: tuple[EpsilonRelease, Published],
+    of_two_centres: tuple[EpsilonRelease, PublishedBundle],
 ):
     release, published = of_two_centres
     found = faults(release, forged(release, published, cheaper))
@@ -149,7 +149,7 @@ def test_charges_of_other_centres_are_compared_with_the_ledger(
 
 @pytest.mark.parametrize("fact", ["releasable", "unit", "population"])
 def test_facts_of_other_centres_are_compared_with_the_ledger(
-    fact: str, of_two_centres: tuple[EpsilonRelease, Published]
+    fact: str, of_two_centres: tuple[EpsilonRelease, PublishedBundle]
 ):
     release, published = of_two_centres
     other = forged(release, published, lambda document: document["facts"].update({fact: "better"}))
@@ -258,7 +258,7 @@ def test_a_release_by_the_code_of_today_is_not_fitted_again_to_be_checked(
 
 
 def test_a_release_with_other_centres_of_the_same_answers_is_whole_too(
-    of_two_centres: tuple[EpsilonRelease, Published],
+    of_two_centres: tuple[EpsilonRelease, PublishedBundle],
 ):
     release, published = of_two_centres
     assert published.state == "replayed"

@@ -13,7 +13,7 @@ import pytest
 
 from dp_pipeline.config.errors import Damaged, UnknownFormat
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.releases.replay import read_json
+from dp_pipeline.releases.replay import read_document
 from dp_pipeline.releases.store import BundleStore
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
@@ -44,7 +44,7 @@ def retired_manifest(folder: Path) -> tuple[Path, Read]:
 def document(folder: Path) -> tuple[Path, Read]:
     path = folder / "value.json"
     path.write_text('{"format": 1, "value": {"rows": []}}', encoding="utf-8")
-    return path, lambda: read_json(path)
+    return path, lambda: read_document(path)
 
 
 OBJECTS = [stored_bundle, stored_manifest, retired_manifest, document]
@@ -87,7 +87,7 @@ def test_a_list_in_the_place_of_a_document_has_no_format(tmp_path: Path) -> None
     path = tmp_path / "value.json"
     path.write_text("[]", encoding="utf-8")
     with pytest.raises(UnknownFormat):
-        read_json(path)
+        read_document(path)
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"format": 1}', b"\xff", b"[" * 100_000])
@@ -95,7 +95,7 @@ def test_a_document_that_is_none_is_damage_in_one_line(content: bytes, tmp_path:
     path = tmp_path / "value.json"
     path.write_bytes(content)
     with pytest.raises(Damaged, match="expected a document, got none: run the data set again"):
-        read_json(path)
+        read_document(path)
 
 
 @pytest.mark.parametrize(("content", "line"), [("{", "a document"), ("{}", "format 1, got none")])

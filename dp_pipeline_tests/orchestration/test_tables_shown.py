@@ -16,7 +16,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.models.tables.base import BYTES_A_CELL
 from dp_pipeline.orchestration.metadata import record_table
 from dp_pipeline.releases import report
-from dp_pipeline.releases.replay import read_json
+from dp_pipeline.releases.replay import read_document
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import release_results
 from dp_pipeline.results.measurement import variance
@@ -159,7 +159,7 @@ def test_a_table_that_was_stored_before_there_were_cliques_is_still_shown(
 
     original = report.pointed_bundle
     monkeypatch.setattr(report, "pointed_bundle", without_cliques)
-    evaluated = read_json(project.home.internal / spec.name / "evaluation" / "1.json")
+    evaluated = read_document(project.home.internal / spec.name / "evaluation" / "1.json")
     compared = report.compare(spec, project.home, {"1": evaluated})
     assert compared.pictures[-1].caption == "Marginals of 2 models at ε=1"
 

@@ -21,8 +21,8 @@ from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.releases import model_questions
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.model_questions import ModelQuestions
-from dp_pipeline.releases.publish import Published
-from dp_pipeline.releases.replay import MADE_AGAIN, pointed_bundle, read_json
+from dp_pipeline.releases.publish import PublishedBundle
+from dp_pipeline.releases.replay import MADE_AGAIN, pointed_bundle, read_document
 from dp_pipeline.releases.report import compare, compare_k_anonymous
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_result import release_results
@@ -127,7 +127,7 @@ def released(project: Project, spec: DatasetSpec) -> Project:
 
 def evaluations(project: Project, spec: DatasetSpec) -> dict:
     folder = project.home.internal / spec.name / "evaluation"
-    return {path.stem: read_json(path) for path in folder.glob("*.json")}
+    return {path.stem: read_document(path) for path in folder.glob("*.json")}
 
 
 def replay(project: Project, spec: DatasetSpec) -> object:
@@ -143,7 +143,7 @@ def write_the_report(project: Project, spec: DatasetSpec) -> object:
 
 
 def follow_a_pointer(project: Project, spec: DatasetSpec) -> object:
-    pointer = read_json(project.home.released / "rides" / "dpqt_kmeans" / "partition-0.5.json")
+    pointer = read_document(project.home.released / "rides" / "dpqt_kmeans" / "partition-0.5.json")
     return pointed_bundle(spec, project.home, pointer, model="dpqt_kmeans", epsilon="0.5")
 
 
@@ -320,7 +320,7 @@ def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
 def test_a_pointer_to_another_genuine_release_is_refused(
     name: str, released: Project, spec: DatasetSpec
 ) -> None:
-    pointer = read_json(released.home.released / "rides/dpqt_kmeans/partition-0.5.json")
+    pointer = read_document(released.home.released / "rides/dpqt_kmeans/partition-0.5.json")
     expected = {"model": "dpqt_kmeans", "epsilon": "0.5", name: "another"}
     if name == "dataset":
         del expected["dataset"]
@@ -341,7 +341,7 @@ def test_a_pointer_out_of_the_store_is_refused(released: Project, spec: DatasetS
 
 
 @pytest.fixture
-def made(project: Project) -> tuple[Project, DatasetSpec, Published]:
+def made(project: Project) -> tuple[Project, DatasetSpec, PublishedBundle]:
     spec = declare(project)
     prepared(project, spec)
     return project, spec, anonymized(project, spec)
@@ -366,7 +366,7 @@ def a_better_card(folder: Path) -> None:
 
 @pytest.mark.parametrize("edit", [another_row, a_better_promise, a_better_card])
 def test_a_k_anonymous_bundle_or_its_card_that_was_edited_is_refused_by_every_reader(
-    edit: Callable[[Path], None], made: tuple[Project, DatasetSpec, Published]
+    edit: Callable[[Path], None], made: tuple[Project, DatasetSpec, PublishedBundle]
 ) -> None:
     project, spec, anonymous = made
     folder = anonymous.folder.relative_to(project.home.released)

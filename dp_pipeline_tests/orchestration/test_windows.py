@@ -35,7 +35,7 @@ from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.outcome import published_windows, report_path
 from dp_pipeline.releases.publish import publish
-from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline.releases.roll_up import roll_up, summed
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_plan import plan_run
@@ -204,7 +204,7 @@ def test_a_second_run_and_a_new_plan_find_everything_paid(ran: Any) -> None:
     assert {(one.state, one.cost) for one in again} == {("replayed", 0)}
     for one in requests(project, spec):
         planned = plan_run(one)
-        assert (planned.asked, planned.left) == (0, Fraction(14, 10) - EACH)
+        assert (planned.total_cost, planned.remaining) == (0, Fraction(14, 10) - EACH)
         assert {release.state for release in planned.releases} == {"settled"}
 
 
@@ -230,7 +230,7 @@ def test_a_window_plans_from_the_one_before_and_is_made_again_from_its_answers(r
         assert project.home.released / learned == trees[before].folder
         assert trees[week].bundle.facts[WINDOW] == week
         release = trees[week].release
-        require_remade(release, require_whole(release, trees[week].folder))
+        require_reproducible(release, require_intact(release, trees[week].folder))
         # All of ε on the leaves at once, none on finding them.
         assert len(trees[week].bundle.spends) < len(trees["2026-W01"].bundle.spends) + 1
     assert all(
@@ -349,7 +349,7 @@ def test_a_window_published_before_the_one_it_could_have_learned_from_stays_as_i
     assert all(LEARNED not in one.bundle.facts for one in again)
     for one in again:
         # Made again from its answers, it learns as little as it did.
-        require_remade(one.release, require_whole(one.release, one.folder))
+        require_reproducible(one.release, require_intact(one.release, one.folder))
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def corners(depth: int) -> Prefixes:
 
 
 ROOT = Prefixes.root()
-OVERLAPPING = Prefixes.joined([ROOT.children(3), ROOT, corners(9), ROOT.children(1), ROOT])
+OVERLAPPING = Prefixes.concatenate([ROOT.children(3), ROOT, corners(9), ROOT.children(1), ROOT])
 TREES = [
     (BitTree(("x",), ()), ROOT, 0),
     (tree_of("x"), ROOT, 0),

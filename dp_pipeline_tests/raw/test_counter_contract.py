@@ -172,7 +172,7 @@ def test_of_many_rows_every_one_is_answered_rightly_or_wrongly(engine):
 def test_an_engine_agrees_with_the_loop_counter_on_awkward_populations(engine, people, columns):
     counter, loop = engine(of_people(AWKWARD[people])), LoopCounter(AWKWARD[people])
     tree, box = BitTree.over(columns, TOWN.box(columns), most=25), TOWN.box(columns)
-    nodes = Prefixes.joined([ROOT, ROOT.children(4), ROOT.children(10)])
+    nodes = Prefixes.concatenate([ROOT, ROOT.children(4), ROOT.children(10)])
     rng = np.random.default_rng(0)
     rules = [NearestCentre.of(columns, rng.uniform(-1, 8, (3, len(box))), box) for _ in range(2)]
     for bits in (0, 1, 7):

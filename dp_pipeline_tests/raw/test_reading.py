@@ -23,7 +23,7 @@ from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.values import numbers, numbers_in
 from dp_pipeline.releases.store import _write_table
 from dp_pipeline.results.bundle import table_digest
-from dp_pipeline.results.synthetic_table import decoded
+from dp_pipeline.results.synthetic_table import decode_columns
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 
 
@@ -304,7 +304,7 @@ def test_synthetic_times_have_the_code_they_were_drawn_from(
     )
     spec = written_spec(tmp_path, attributes)
     drawn = np.repeat(np.arange(31), 20)[:, None]
-    made = decoded(drawn, ("at",), spec.domain, np.random.default_rng(0))["at"]
+    made = decode_columns(drawn, ("at",), spec.domain, np.random.default_rng(0))["at"]
     cells = made.tolist() if format_ else pa.array(made)
     again = codes(spec, pa.table({"at": cells}))
     assert again["at"] == drawn[:, 0].tolist()
@@ -315,7 +315,7 @@ def test_synthetic_dates_are_days_inside_the_bounds(tmp_path: Path) -> None:
     attributes = "{day: {type: date, bounds: [2026-01-01, 2026-02-01], every: month}}"
     spec = written_spec(tmp_path, attributes)
     drawn = np.repeat([0, 1], 200)[:, None]
-    made = decoded(drawn, ("day",), spec.domain, np.random.default_rng(0))["day"]
+    made = decode_columns(drawn, ("day",), spec.domain, np.random.default_rng(0))["day"]
     assert made.dtype == np.dtype("datetime64[D]")
     days = {date(2026, 1, 1) + timedelta(days=at) for at in range(31)}
     assert set(made[:200].tolist()) == days

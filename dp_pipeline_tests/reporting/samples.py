@@ -16,7 +16,7 @@ from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.source import Source
 from dp_pipeline.metrics.disclosure import disclosure_report
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease
+from dp_pipeline.reporting.releases import PrivateRelease, ReportedKAnonymousRelease
 from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline.results.bundle import Bundle
 
@@ -127,7 +127,7 @@ def measures(*classes: str, k: int = 2) -> dict[str, float]:
     return disclosure_report(table, labels, labels=max(1, len(letters)), k=k).facts()
 
 
-def k_anonymous(**changes: Any) -> KAnonymousRelease:
+def k_anonymous(**changes: Any) -> ReportedKAnonymousRelease:
     """A 2-anonymous release of five public rows, two of them in a class with one label.
 
     changes   ``spec``, ``summary``, ``beside`` and ``figures``; ``columns`` (name, source, rule),
@@ -165,7 +165,7 @@ def k_anonymous(**changes: Any) -> KAnonymousRelease:
     own_facts = {name: str(value) for name, value in changes.items()}
     made = Bundle("ab" * 32, {**facts, **own_facts}, (), {}, tables, "")
     chosen = {"spec": spec(), "summary": "what bits tell together", **own}
-    return KAnonymousRelease(bundle=made, **chosen)
+    return ReportedKAnonymousRelease(bundle=made, **chosen)
 
 
 def _table(names: tuple[str, ...], lines: Iterable[tuple[Any, ...]]) -> dict[str, np.ndarray]:

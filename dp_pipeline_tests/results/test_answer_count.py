@@ -43,8 +43,8 @@ def count(tmp_path: Path) -> AnswerCount:
 
 def opened(path: Path, count: AnswerCount) -> Transcript:
     transcript = Transcript(path)
-    transcript.require_begun(KEY)
-    transcript.count_in(count)
+    transcript.require_header(KEY)
+    transcript.count_answers_in(count)
     return transcript
 
 

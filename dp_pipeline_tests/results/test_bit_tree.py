@@ -66,7 +66,7 @@ def grown_trees(draw: st.DrawFn) -> tuple[BitTree, Prefixes]:
         splits = np.array([draw(st.booleans()) for _ in range(len(live))], dtype=bool)
         leaves.append(live.where(~splits))
         live = live.where(splits).children(1)
-    return tree, Prefixes.joined([*leaves, live])
+    return tree, Prefixes.concatenate([*leaves, live])
 
 
 @fuzz
@@ -159,7 +159,7 @@ def test_no_nodes_at_all_are_nodes_and_have_no_children() -> None:
     nothing = Prefixes.root().where(np.array([False]))
     tree = tree_over([1.0, 1.0])
     tree.require_nodes(nothing, 3)
-    assert len(nothing.children(3)) == len(Prefixes.joined([])) == 0
+    assert len(nothing.children(3)) == len(Prefixes.concatenate([])) == 0
     assert [corner.shape for corner in tree.boxes(nothing, box_of([1.0, 1.0]))] == [(0, 2)] * 2
 
 

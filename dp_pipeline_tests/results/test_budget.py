@@ -96,7 +96,7 @@ def test_shares_of_a_budget_spend_it_all(epsilon: Fraction, weights: list[int | 
     for charge in charges:
         accountant.charge(charge)
     accountant.require_all_spent()
-    assert (accountant.spent, accountant.left) == (epsilon, 0)
+    assert (accountant.spent, accountant.remaining) == (epsilon, 0)
     assert accountant.spends == tuple(charges)
     with pytest.raises(BudgetExceeded):
         accountant.charge(laplace(Fraction(1, 10**30)))

@@ -50,7 +50,7 @@ def test_rho_adds_up_and_epsilon_enters_as_half_its_square(
     accountant.charge(*map(gaussian, rhos))
     accountant.charge(*map(pure, epsilons))
     accountant.require_all_spent()
-    assert (accountant.spent, accountant.left) == (budget, 0)
+    assert (accountant.spent, accountant.remaining) == (budget, 0)
     with pytest.raises(BudgetExceeded, match="asked ρ="):
         accountant.charge(gaussian(Fraction(1, 10**30)))
     with pytest.raises(BudgetExceeded, match="asked ρ="):

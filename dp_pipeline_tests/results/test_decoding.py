@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels, is_interval
-from dp_pipeline.results.synthetic_table import decoded
+from dp_pipeline.results.synthetic_table import decode_columns
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 
@@ -34,7 +34,7 @@ HOMES = Domain((SEX, WORK, AGE, RENT, SPELL))
 
 def columns(domain: Domain, *rows: tuple[int, ...], seed: int = 1) -> dict[str, np.ndarray]:
     codes = np.array(rows, dtype=np.int64).reshape(len(rows), len(domain.names))
-    return decoded(codes, domain.names, domain, np.random.default_rng(seed))
+    return decode_columns(codes, domain.names, domain, np.random.default_rng(seed))
 
 
 def encoded(attribute: Attribute, values: np.ndarray) -> list[int]:
@@ -76,7 +76,7 @@ def test_no_rows_are_columns_of_their_types() -> None:
 
 def test_columns_come_in_declared_order() -> None:
     codes = np.array([[1, 1], [0, 0]])
-    table = decoded(codes, ("age", "sex"), HOMES, np.random.default_rng(1))
+    table = decode_columns(codes, ("age", "sex"), HOMES, np.random.default_rng(1))
     assert list(table) == ["Sex", "age"]
     assert table["Sex"].tolist() == ["m", "f"]
     assert encoded(AGE, table["age"]) == [1, 0]
@@ -194,7 +194,7 @@ def with_pieces(attribute: Attribute, *pieces: tuple[float, float]) -> np.ndarra
     """A thousand numbers of each bin, bin by bin."""
     domain = Domain((replace(attribute, pieces=pieces),))
     codes = np.repeat(np.arange(attribute.size), 1000)[:, None]
-    (column,) = decoded(codes, domain.names, domain, np.random.default_rng(1)).values()
+    (column,) = decode_columns(codes, domain.names, domain, np.random.default_rng(1)).values()
     return column.reshape(attribute.size, 1000)
 
 
@@ -232,5 +232,7 @@ def test_whatever_the_pieces_numbers_keep_their_codes(rows: list[float], seed: i
     attribute = replace(RENT, pieces=tuple(zip(starts, rows, strict=True)))
     domain = Domain((attribute,))
     codes = np.random.default_rng(seed).integers(0, 2, 200)
-    (column,) = decoded(codes[:, None], domain.names, domain, np.random.default_rng(seed)).values()
+    (column,) = decode_columns(
+        codes[:, None], domain.names, domain, np.random.default_rng(seed)
+    ).values()
     assert encoded(attribute, column) == codes.tolist()

@@ -28,7 +28,7 @@ from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.results import clusters, derived_attribute, synthetic_table
 from dp_pipeline.results.bundle import table_digest
 from dp_pipeline.results.clusters import Columns, LongColumns
-from dp_pipeline.results.synthetic_table import SyntheticTable, decoded
+from dp_pipeline.results.synthetic_table import SyntheticTable, decode_columns
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 FORM = Domain(
@@ -86,7 +86,7 @@ def form(rows: int, seed: int = 0) -> np.ndarray:
 def columns(codes: np.ndarray) -> tuple[Columns, float]:
     """The columns of the forms, and what the generator draws next."""
     rng = np.random.default_rng(5)
-    return decoded(codes, FORM.names, FORM, rng), rng.random()
+    return decode_columns(codes, FORM.names, FORM, rng), rng.random()
 
 
 @fuzz

@@ -49,7 +49,7 @@ def test_no_split_of_the_amount_has_less_noise_than_the_shares(
 
 @both
 def test_shares_for_an_exact_split_are_whole_and_at_least_one(concentrated: bool) -> None:
-    shares = NoiseRate(concentrated, 1).whole_shares([0.0, 1e-9, 1.0, 4.0])
+    shares = NoiseRate(concentrated, 1).integer_shares([0.0, 1e-9, 1.0, 4.0])
     assert shares[:3] == [1, 1, 1000]
     assert shares[3] == pytest.approx(1000 * 4 ** (2 / 3 if concentrated else 0.5), abs=1)
     assert all(type(share) is Fraction for share in shares)

@@ -67,7 +67,7 @@ def assert_replays(transcript: Transcript, many: int = len(ANSWERS)) -> None:
 
 def test_stored_answers_are_recalled_in_order_from_disk(full: Path) -> None:
     reopened = Transcript(full)
-    reopened.require_begun(KEY)
+    reopened.require_header(KEY)
     assert len(reopened) == 1 + len(ANSWERS)
     assert_replays(reopened)
 
@@ -236,9 +236,9 @@ def test_an_answer_put_in_another_ones_place_is_damage(full: Path) -> None:
 
 
 def test_a_file_begun_for_another_release_is_refused(path: Path) -> None:
-    Transcript(path).require_begun(KEY)
+    Transcript(path).require_header(KEY)
     with pytest.raises(Damaged, match="expected the answers drawn so far"):
-        Transcript(path).require_begun("cd" * 32)
+        Transcript(path).require_header("cd" * 32)
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"record"'])
@@ -249,12 +249,12 @@ def test_a_release_whose_file_is_lost_or_empty_has_lost_answers(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(Damaged):
-        Transcript(path).require_begun(KEY)
+        Transcript(path).require_header(KEY)
 
 
 def test_a_transcript_without_header_has_not_begun() -> None:
     with pytest.raises(Damaged):
-        stored(Transcript()).require_begun(KEY)
+        stored(Transcript()).require_header(KEY)
 
 
 def test_create_never_overwrites_and_leaves_nothing_else_behind(full: Path) -> None:
@@ -292,7 +292,7 @@ def test_a_salted_digest_tells_nobody_the_answers(tmp_path: Path):
     def chain_of(name: str, salt: bytes) -> str:
         Transcript.create(tmp_path / name, KEY, salt=salt)
         transcript = Transcript(tmp_path / name)
-        transcript.require_begun(KEY)
+        transcript.require_header(KEY)
         transcript.store("how many?", np.array([3]))
         assert Transcript(tmp_path / name).chain == transcript.chain
         return transcript.chain

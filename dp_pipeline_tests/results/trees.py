@@ -17,4 +17,4 @@ def grown_trees(draw: st.DrawFn) -> tuple[int, Nodes]:
         splits = np.array([draw(st.booleans()) for _ in range(len(live))], dtype=bool)
         leaves.append(live.where(~splits))
         live = live.where(splits).children(dimensions)
-    return dimensions, Nodes.joined([*leaves, live])
+    return dimensions, Nodes.concatenate([*leaves, live])

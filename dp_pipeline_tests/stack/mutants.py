@@ -38,7 +38,7 @@ def publish_before_paying(folder: Path) -> None:
         yield SimpleNamespace(state="new", charge=charge, settle=die)
 
     Ledger.reserve = reserve  # type: ignore[method-assign, assignment]
-    publishing.require_as_begun = lambda *_: None  # type: ignore[assignment]
+    publishing.require_reserved_parameters = lambda *_: None  # type: ignore[assignment]
     _publish(folder)
 
 

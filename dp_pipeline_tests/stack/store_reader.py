@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.replay import read_json
+from dp_pipeline.releases.replay import read_document
 from dp_pipeline.releases.store import POPULATION, BundleStore
 
 PAUSE_SECONDS = 0.02
@@ -44,7 +44,7 @@ class StoreReader:
             if self._read(path) != text:
                 self._note(path, "not what it was")
         for path in self.root.rglob("partition-*.json"):
-            folder = self.root / read_json(path)["folder"]
+            folder = self.root / read_document(path)["folder"]
             if folder not in self.texts:
                 self._note(path, "points at no bundle")
 

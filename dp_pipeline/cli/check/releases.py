@@ -24,9 +24,9 @@ from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.noisy_release import NoisyRelease
-from dp_pipeline.releases.publish import require_as_begun
+from dp_pipeline.releases.publish import require_reserved_parameters
 from dp_pipeline.releases.release import Release
-from dp_pipeline.releases.replay import require_remade, require_whole
+from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline.results.bundle import K_ANONYMITY, REFINED_FROM, REFINES, Key, ReleaseKey
 from dp_pipeline.results.transcript import Transcript
 
@@ -233,7 +233,7 @@ def _replay(release: ChargedRelease) -> Iterator[Finding]:
     if key.digest != release.entry.key or not path.exists():
         return
     try:
-        require_remade(today, require_whole(today, path))
+        require_reproducible(today, require_intact(today, path))
     except PipelineError as error:
         yield Finding(TOPIC, "fault", f"{release.entry.what}: {error}")
     else:
@@ -271,12 +271,12 @@ def _obstacle(release: ChargedRelease) -> str | None:
 def _refusal_of_answers(release: NoisyRelease, key: ReleaseKey, code: str) -> str | None:
     """Replay the answers that a release has so far and return what refuses them."""
     try:
-        require_as_begun(release, key)
+        require_reserved_parameters(release, key)
         path = release.store.transcript_path(key)
         if not path.is_file():
             return "its answers are lost: the next run says so, and only --new-draw goes on"
         questions = release.questions(release.resolve(key))
-        questions.bundle(None, Transcript.peek(path), release.noise)
+        questions.bundle(None, Transcript.read(path), release.noise)
     except NoAnswer:
         # Without rows the first answer that was never drawn ends it: that far it is the same.
         return None

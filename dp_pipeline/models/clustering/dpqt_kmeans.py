@@ -105,7 +105,7 @@ class DpqtKMeans(SynopsisClustering):
             splits = noisy.table > threshold
             leaves.append(live.where(~splits))
             live = live.where(splits).children(len(columns))
-        return Nodes.joined([*leaves, live]), epsilon * (1 - self.gamma)
+        return Nodes.concatenate([*leaves, live]), epsilon * (1 - self.gamma)
 
 
 def halved_in_turn(columns: tuple[str, ...]) -> BitTree:

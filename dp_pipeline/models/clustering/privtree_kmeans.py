@@ -58,7 +58,7 @@ class PrivTreeKMeans(SynopsisClustering):
             unsplit.append(live.where(~splits))
             live = live.where(splits).children(bits)
             nodes += len(live)
-        leaves = Prefixes.joined(unsplit)
+        leaves = Prefixes.concatenate(unsplit)
         noisy = curator.measure_boxes(tree, leaves, epsilon=epsilon * (1 - self.shape))
         weights = noisy.table.astype(np.float64)
         counted = CountedBoxes.of_tree(tree, leaves, box, weights, variance(noisy.scale))

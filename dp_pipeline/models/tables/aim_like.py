@@ -90,11 +90,11 @@ class AimLike(TableModel):
         growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
         candidates, left_out = self._candidates(sizes), set[Names]()
         step = curator.accountant.epsilon / (self.rounds * len(names))
-        price = curator.accountant.left / len(names)
+        price = curator.accountant.remaining / len(names)
         # Where there is nothing else to measure, single attributes get everything.
         price *= self.measuring_share / self.rounds if candidates else 1
         state = _State.of(growth, curator.tabulate({(name,): price for name in sizes}), zeros)
-        while left := curator.accountant.left:
+        while left := curator.accountant.remaining:
             step = left if left <= 2 * step else step
             among = [one for one in candidates if one not in left_out and state.may_hold(one)]
             expected = {names: state.fitted.predicted(names) for names in among}

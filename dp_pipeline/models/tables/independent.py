@@ -61,7 +61,7 @@ class Independent(TableModel):
         rng: np.random.Generator,
     ) -> SyntheticTable:
         """The same marginals, each refined for its share of what is added."""
-        more = self._amounts(curator.domain, curator.accountant.left)
+        more = self._amounts(curator.domain, curator.accountant.remaining)
         return self._drawn(OneWays.of(curator.refine(more)), curator, rng)
 
     def _amounts(self, domain: Domain, amount: Fraction) -> dict[Names, Fraction]:

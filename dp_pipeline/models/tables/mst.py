@@ -75,7 +75,7 @@ class Mst(TableModel):
         pairs = [
             pair for pair in pairs_of(names) if curator.domain.cell_count(pair) <= self.clique_cells
         ]
-        third = curator.accountant.left / (3 if pairs else 1)
+        third = curator.accountant.remaining / (3 if pairs else 1)
         ways = OneWays.of(curator.tabulate({(name,): third / len(names) for name in names}))
         groupings = {
             one.attributes[0]: _frequent(one, ways.rows, zeros.kinds(one.attributes[0]))
@@ -87,7 +87,7 @@ class Mst(TableModel):
         zeros = zeros.grouped(groupings)
         growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
         tree = _Spanning(coarse, zeros, growth, shares, ways.rows).drawn(pairs, third)
-        left = curator.accountant.left
+        left = curator.accountant.remaining
         # Constraints may leave room for fewer edges, or for none: then there is more for the rest.
         tables = tree or ([(name,) for name in names] if left else [])
         measured = coarse.tabulate({one: left / len(tables) for one in tables})

@@ -107,7 +107,7 @@ class PriView(TableModel):
     ) -> SyntheticTable:
         """The same views, each refined for as much of what is added."""
         views = self.views(curator.domain)
-        more = dict.fromkeys(views, curator.accountant.left / len(views))
+        more = dict.fromkeys(views, curator.accountant.remaining / len(views))
         return self._drawn(curator.refine(more), curator, rng)
 
     def _drawn(

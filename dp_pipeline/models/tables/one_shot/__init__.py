@@ -46,7 +46,7 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 def _refined(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:
     """Everything that was measured, in its order, for all that is left."""
     # An amount is to the scale of its noise as 1 to it, in ε and, of a variance, in ρ.
-    parts = split(curator.accountant.left, [1 / one.scale for one in coarse.measured])
+    parts = split(curator.accountant.remaining, [1 / one.scale for one in coarse.measured])
     names = [one.attributes for one in coarse.measured]
     more, found = dict(zip(names, parts, strict=True)), dict[Names, NoisyMarginal]()
     grouped = curator.grouped(coarse.groupings) if coarse.groupings else curator
@@ -285,7 +285,7 @@ class OneShot(TableModel):
 
     def _begun(self, curator: Curator) -> Round:
         """A noisy number of rows, and what is planned with it."""
-        sizes, amount = self.sizes(curator.domain), curator.accountant.left
+        sizes, amount = self.sizes(curator.domain), curator.accountant.remaining
         counted = curator.tabulate({(): amount * ROWS if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.distance)
         rows = max(FEWEST_ROWS, float(counted.table))

@@ -83,7 +83,7 @@ class Round:
     @property
     def left(self) -> Fraction:
         """What is left of the amount."""
-        return self.curator.accountant.left
+        return self.curator.accountant.remaining
 
     def fitted(self) -> FittedRows:
         """Everything measured, by a plan, and what rows are drawn from."""
@@ -311,5 +311,5 @@ class Round:
         self, tables: Sequence[Names], weights: Sequence[float], amount: Fraction | None = None
     ) -> dict[Names, Fraction]:
         """What each table gets of ``amount``, or of all that is left."""
-        shares = self.planning.rate.whole_shares(weights)
+        shares = self.planning.rate.integer_shares(weights)
         return dict(zip(tables, split(amount or self.left, shares), strict=True))

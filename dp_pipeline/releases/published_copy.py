@@ -31,7 +31,7 @@ from dp_pipeline.releases.export import (
     Exported,
     Found,
     export,
-    newest_settled,
+    find_newest_settled,
     publications_of,
 )
 from dp_pipeline.releases.home import PUBLISHED_VARIABLE, Home, published_place
@@ -41,7 +41,7 @@ _FORMAT = "csv"
 
 
 @dataclass(frozen=True)
-class Shelved:
+class PublishedCopy:
     """What stands on the shelf of one model now.
 
     place     the folder or address that holds ``current.json``
@@ -55,25 +55,25 @@ class Shelved:
     release: str
 
 
-def shelve(spec: DatasetSpec, home: Home) -> dict[str, Shelved | None]:
+def publish_copies(spec: DatasetSpec, home: Home) -> dict[str, PublishedCopy | None]:
     """Put the newest cleared release of everything that a data set publishes onto its shelf;
     published model → what stands there now, None where nothing cleared was ever settled.
     """
     return {one.model: _newest(spec, home, one) for one in publications_of(spec)}
 
 
-def _newest(spec: DatasetSpec, home: Home, publication: Publication) -> Shelved | None:
+def _newest(spec: DatasetSpec, home: Home, publication: Publication) -> PublishedCopy | None:
     span = publication.span if spec.windows is not None else 0
     asked = Asked(publication.model, epsilon_text(publication.epsilon), span=span)
     try:
-        found = newest_settled(spec, home, asked, only_cleared=True)
+        found = find_newest_settled(spec, home, asked, only_cleared=True)
     except NotPrepared:
         return None
     place = "/".join((published_place(home).rstrip("/"), spec.name, publication.model))
     return _at_address(found, place) if "://" in place else _in_folder(found, Path(place))
 
 
-def _in_folder(found: Found, place: Path) -> Shelved:
+def _in_folder(found: Found, place: Path) -> PublishedCopy:
     versions = place / VERSIONS
     versions.mkdir(parents=True, exist_ok=True)
     with temporary_folder(place / CURRENT) as beside:
@@ -88,7 +88,7 @@ def _in_folder(found: Found, place: Path) -> Shelved:
     return _shelved(str(place), exported)
 
 
-def _at_address(found: Found, place: str) -> Shelved:
+def _at_address(found: Found, place: str) -> PublishedCopy:
     shown = _without_password(place)
     with tempfile.TemporaryDirectory() as beside:
         exported = export(found, Path(beside, "new"), ending=_FORMAT)
@@ -185,5 +185,5 @@ def _told(exported: Exported) -> bytes:
     return f"{json.dumps(told, indent=1, ensure_ascii=False)}\n".encode()
 
 
-def _shelved(place: str, exported: Exported) -> Shelved:
-    return Shelved(place, _version(exported), exported.digest, exported.found.words)
+def _shelved(place: str, exported: Exported) -> PublishedCopy:
+    return PublishedCopy(place, _version(exported), exported.digest, exported.found.words)
