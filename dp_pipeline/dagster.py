@@ -1,8 +1,8 @@
-"""Data sets in a Dagster project that is there already: docs/existing_dagster_project.md.
+"""Data sets in a Dagster project of somebody else: docs/existing_dagster_project.md.
 
-What a project has of its own stays as it is: its executor, its loggers, its I/O managers, its
-resources. What is called alike is refused by Dagster when the definitions are merged. A data set
-whose file is refused takes nothing else away: an asset in its place says why.
+The project keeps its executor, its loggers, its I/O managers and its resources. Dagster refuses
+equal names when the definitions are merged. A data set whose file is refused takes nothing else
+away: an asset in its place says why.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def dataset_definitions(
     noise: str | None = None,
     resources: bool = True,
 ) -> dg.Definitions:
-    """Assets, checks, jobs, schedules and sensors of data sets, to be merged with others.
+    """Return assets, checks, jobs, schedules and sensors of data sets, to be merged with others.
 
     datasets    files, as a Path or a text that ends in .yaml; or names, as `dp-pipeline data list`
                 shows them
     home, noise as of `pipeline_resource`
     resources   False: the project has a resource called RESOURCE itself, by `pipeline_resource`
 
-    Their jobs run in one process each; whatever else is started runs as the project says. A data
-    set that cannot be loaded is shown as refused, with the line that says why.
+    Their jobs run in one process each; other runs are executed as the project says. A data set that
+    cannot be loaded is shown as refused, with the line that says why.
 
     Raises DeclarationError, in one line, for arguments that are wrong.
     """
@@ -55,7 +55,7 @@ def dataset_definitions(
 
 
 def _definitions(datasets: Iterable[str | Path]) -> dg.Definitions:
-    """Everything of the data sets but the resources."""
+    """Return everything of the data sets but the resources."""
     refused: Refusals = {}
     specs: dict[str, DatasetSpec] = {}
     for dataset in datasets:
@@ -66,28 +66,28 @@ def _definitions(datasets: Iterable[str | Path]) -> dg.Definitions:
                     f"{dataset}: expected a name of its own, got that of another"
                 )
             specs[spec.name] = spec
-    chains, shown = chains_of(specs.values(), refused)
-    reports = [sensor for spec, _ in chains for sensor in own_renewal_sensor(spec)]
-    beside = [chain for _, chain in chains]
-    return dg.Definitions.merge(shown, *beside, dg.Definitions(sensors=reports))
+    chains, placeholders = chains_of(specs.values(), refused)
+    sensors = [sensor for spec, _ in chains for sensor in own_renewal_sensor(spec)]
+    definitions = [chain for _, chain in chains]
+    return dg.Definitions.merge(placeholders, *definitions, dg.Definitions(sensors=sensors))
 
 
 def pipeline_resource(
     *, home: str | Path | None = None, noise: str | None = None
 ) -> dg.ResourceDefinition:
-    """Where rows, releases and the ledger are, and who draws the noise, for the name RESOURCE.
+    """Return the resource with the home of the project and its noise, for the name RESOURCE.
 
-    home    an absolute path; None: as `dp-pipeline` finds it, by DP_PIPELINE_HOME or beside the
-            nearest workspace.yaml
+    home    folder of rows, releases and ledger, an absolute path; None: as `dp-pipeline` finds it,
+            by DP_PIPELINE_HOME or beside the nearest workspace.yaml
     noise   `opendp`, `exact`, or `seeded:NUMBER` for benchmarks; None: as DP_PIPELINE_NOISE says
 
     The same home and noise give the same object, so that definitions that name it can be merged.
     Raises DeclarationError for a relative path, for another home than DP_PIPELINE_HOME names, and
     for a noise that is not known.
     """
-    chosen = noise_name() if noise is None else noise
-    parse_noise(chosen)
-    return resource_of(Pipeline(find_home() if home is None else home_in(Path(home)), chosen))
+    source = noise_name() if noise is None else noise
+    parse_noise(source)
+    return resource_of(Pipeline(find_home() if home is None else home_in(Path(home)), source))
 
 
 _SCAFFOLD = {

@@ -171,9 +171,9 @@ def backfill(
     Every model at every ε, one run an ε; where rows are partitioned into windows, what is published
     of each window, one run a window. Shows the cost first, and refuses what does not fit.
     """
-    from dp_pipeline.orchestration.common import partition_key
     from dp_pipeline.orchestration.instance import dagster_instance
     from dp_pipeline.orchestration.jobs import require_daemon, submit_backfill
+    from dp_pipeline.orchestration.partitions import partition_key
     from dp_pipeline.releases.run_options import requested
     from dp_pipeline.releases.run_plan import plan_run
     from dp_pipeline.reporting.text import progress

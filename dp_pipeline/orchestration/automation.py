@@ -1,8 +1,8 @@
-"""The schedules and sensors of one data set: off until somebody turns them on. What they answer is
-decided by the calendar, the declarations and the ledger, without a look at a row.
+"""The schedules and the sensor of one data set: off until somebody turns them on. Calendar,
+declarations and ledger decide what they start; no row is looked at.
 
-There is no sensor for sensitive rows whose changes are not public: that something was released
-would tell that a row changed.
+There is no sensor for sensitive rows whose changes are not public: a release would disclose that a
+row changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from dp_pipeline.config.dataset import DatasetSpec, Publication
 from dp_pipeline.config.errors import BudgetExceeded
 from dp_pipeline.config.windows import TEMPLATE, Windows
 from dp_pipeline.orchestration import jobs
-from dp_pipeline.orchestration.common import Pipeline, PipelineResource, partition_key
+from dp_pipeline.orchestration.common import Pipeline, PipelineResource
+from dp_pipeline.orchestration.partitions import partition_key
 from dp_pipeline.raw.ingest import SourceStamp, source_digest, source_stamp
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
@@ -32,105 +33,84 @@ from dp_pipeline.releases.outcome import is_prepared, is_run_dry, published_wind
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_plan import plan_run
 
-Answer = dg.RunRequest | dg.SkipReason
+TickResult = dg.RunRequest | dg.SkipReason
 
 
-def publish_current(
-    spec: DatasetSpec, publication: Publication, pipeline: Pipeline, *, run_key: str
-) -> Answer:
-    """Publish from the current snapshot: a replay at no cost once it was published."""
-    refusal = _refusal(spec, publication, pipeline, snapshot="")
-    if refusal is not None:
-        return refusal
-    return dg.RunRequest(
-        run_key=run_key,
-        partition_key=epsilon_text(publication.epsilon),
-        asset_selection=[
-            dg.AssetKey([spec.name, one]) for one in jobs.published_assets(spec, publication)
-        ],
-    )
+def publication_request(
+    spec: DatasetSpec,
+    publication: Publication,
+    pipeline: Pipeline,
+    *,
+    run_key: str,
+    snapshot: str = "",
+) -> TickResult:
+    """Return the run that publishes one model, or the one line of a budget that does not allow it.
+    Other mistakes are raised and turn the tick red.
 
-
-def publish_new_snapshot(
-    spec: DatasetSpec, publication: Publication, pipeline: Pipeline, *, snapshot: str, run_key: str
-) -> Answer:
-    """Open a snapshot and publish from it, in one run: a new charge."""
-    refusal = _refusal(spec, publication, pipeline, snapshot=snapshot)
-    if refusal is not None:
-        return refusal
-    return dg.RunRequest(
-        run_key=run_key,
-        partition_key=epsilon_text(publication.epsilon),
-        run_config=ingest_config(spec, snapshot),
-    )
-
-
-def ingest_config(spec: DatasetSpec, snapshot: str) -> dict[str, Any]:
-    """Configuration of a run that opens a snapshot."""
-    return {"ops": {f"{spec.name}__ingested": {"config": {"snapshot": snapshot}}}}
-
-
-def _refusal(
-    spec: DatasetSpec, publication: Publication, pipeline: Pipeline, *, snapshot: str
-) -> dg.SkipReason | None:
-    """The one line of a budget that does not allow it; other mistakes are raised and turn the
-    tick red.
+    snapshot   name of a new one, a new charge; empty: the current one, a replay at no cost once it
+               was published
     """
+    epsilon = epsilon_text(publication.epsilon)
+    models, levels = (publication.model,), (epsilon,)
     options = RunOptions(
-        spec,
-        EpsilonRelease,
-        (publication.model,),
-        (epsilon_text(publication.epsilon),),
-        pipeline.home,
-        pipeline.noise,
-        snapshot=snapshot,
+        spec, EpsilonRelease, models, levels, pipeline.home, pipeline.noise, snapshot=snapshot
     )
     try:
         plan_run(options).require_budget()
-    except BudgetExceeded as refused:
-        return dg.SkipReason(str(refused))
-    return None
+    except BudgetExceeded as refusal:
+        return dg.SkipReason(str(refusal))
+    if snapshot:
+        config = ingest_config(spec, snapshot)
+        return dg.RunRequest(run_key=run_key, partition_key=epsilon, run_config=config)
+    assets = jobs.publication_assets(spec, publication)
+    selection = [dg.AssetKey([spec.name, name]) for name in assets]
+    return dg.RunRequest(run_key=run_key, partition_key=epsilon, asset_selection=selection)
+
+
+def ingest_config(spec: DatasetSpec, snapshot: str) -> dict[str, Any]:
+    """Return the configuration of a run that opens a snapshot."""
+    return {"ops": {f"{spec.name}__ingested": {"config": {"snapshot": snapshot}}}}
 
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 
 
 MONDAY_MORNING = "0 6 * * 1"
-_ONCE = "A refused or failed week is not tried again before the next."
+_NO_RETRY = "A refused or failed week is not tried again before the next."
 
 
 def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
-    """The one that publishes what is declared, where something is."""
+    """Return the schedule that publishes what is declared; none where nothing is."""
     if spec.windows is not None:
-        return [_windows(spec)]
+        return [_window_schedule(spec)]
     if spec.publish is None:
         return []
-    make = _refresh if spec.refresh == "weekly" else _replay
-    return [make(spec, spec.publish)]
+    schedule_of = _refresh_schedule if spec.refresh == "weekly" else _weekly_schedule
+    return [schedule_of(spec, spec.publish)]
 
 
-def _replay(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
-    """Publish from the current snapshot: the same one is replayed at no cost."""
+def _weekly_schedule(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
+    """Return the schedule that publishes from the current snapshot: the same one is replayed."""
 
     @dg.schedule(
         name=f"{spec.name}_weekly",
         cron_schedule=MONDAY_MORNING,
-        job_name=jobs.sweep_job_name(spec),
+        job_name=jobs.backfill_job_name(spec),
         description=f"Publish {jobs.publication_text(spec, publication)} every Monday at 06:00 "
-        f"UTC, from the current snapshot: at no cost once it was published from there. {_ONCE}",
+        f"UTC, from the current snapshot: at no cost once it was published from there. {_NO_RETRY}",
         execution_timezone="UTC",
     )
-    def weekly(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
+    def weekly(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> TickResult:
         key = _run_key(context.scheduled_execution_time, publication)
-        return publish_current(spec, publication, dp_pipeline, run_key=key)
+        return publication_request(spec, publication, dp_pipeline, run_key=key)
 
     return weekly
 
 
-def _refresh(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
-    """Publish from a new snapshot of each ISO week, whether or not any row changed: what is done
-    must not tell. Its name is not the other schedule's: who turned on what is free pays for
-    nothing.
+def _refresh_schedule(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
+    """Return the schedule that publishes from a new snapshot each ISO week, whether or not any row
+    changed: its runs must not disclose that. It has another name than the weekly one, so whoever
+    turned on the free schedule pays for nothing.
     """
 
     @dg.schedule(
@@ -139,38 +119,38 @@ def _refresh(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefiniti
         job_name=jobs.new_snapshot_job_name(spec),
         description=f"Open a new snapshot every Monday at 06:00 UTC, changed or not, and publish "
         f"{jobs.publication_text(spec, publication)} from it: every week is charged. A week that "
-        f"the ceiling does not allow is skipped before anything is read. {_ONCE}",
+        f"the ceiling does not allow is skipped before anything is read. {_NO_RETRY}",
         execution_timezone="UTC",
     )
-    def refresh(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
+    def refresh(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> TickResult:
         time = context.scheduled_execution_time
-        key = _run_key(time, publication)
-        return publish_new_snapshot(
-            spec, publication, dp_pipeline, snapshot=iso_week(time), run_key=key
-        )
+        key, week = _run_key(time, publication), iso_week(time)
+        return publication_request(spec, publication, dp_pipeline, run_key=key, snapshot=week)
 
     return refresh
 
 
-MOST_A_TICK = 60
-"""Windows that one tick asks for: those that were missed are caught up, the oldest first."""
+MAX_WINDOWS_PER_TICK = 60
+"""Missed windows are caught up, so many in each tick, the oldest first."""
 
 
-def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
-    """Publish every window once it is over and its grace too; what was missed is caught up."""
+def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
+    """Return the schedule that publishes every window once it is closed and its grace has passed;
+    missed windows are caught up.
+    """
     windows = spec.cut
-    when = "5 * * * *" if windows.every == "hour" else "0 6 * * *"
-    published = "; ".join(jobs.publication_text(spec, one) for one in spec.publications)
+    is_hourly = windows.every == "hour"
+    published = "; ".join(jobs.publication_text(spec, entry) for entry in spec.publications)
 
     @dg.schedule(
         name=f"{spec.name}_each_window",
-        cron_schedule=when,
-        job_name=jobs.sweep_job_name(spec),
-        description=f"Once a {windows.every} is over{_and_more(windows.grace)}, read it and "
-        f"publish {published}. Asked every {'hour' if windows.every == 'hour' else 'day'}: windows "
-        "that were missed are caught up, each is charged once, and one that failed is tried again. "
-        "Before the first is published it is the newest alone that is asked for. Windows before it "
-        f"that a release of several is of too are read first. {_which(spec)}",
+        cron_schedule="5 * * * *" if is_hourly else "0 6 * * *",
+        job_name=jobs.backfill_job_name(spec),
+        description=f"Once a {windows.every} is over{_grace_text(windows.grace)}, read it and "
+        f"publish {published}. Every {'hour' if is_hourly else 'day'} missed windows are caught "
+        "up, each is charged once, and one that failed is tried again. Before the first window is "
+        "published, only the newest one is requested. Earlier windows that a release of several "
+        f"reads too are read first. {_window_choice_text(spec)}",
         execution_timezone=windows.clock.zone,
     )
     def each_window(
@@ -179,90 +159,89 @@ def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
         moment = context.scheduled_execution_time
         due = due_windows(spec, dp_pipeline.home, int(moment.timestamp()))
         if not due:
-            return dg.SkipReason(_why_none(spec, dp_pipeline.home))
+            return dg.SkipReason(_no_window_text(spec, dp_pipeline.home))
         return _window_runs(spec, dp_pipeline, due, tick=moment.isoformat())
 
     return each_window
 
 
 def _has_file_each(spec: DatasetSpec) -> bool:
-    """Whether each window has a file or a folder of its own here, by what is declared."""
+    """Return whether each window is declared to have a local file or folder of its own."""
     source = spec.source.whole or spec.source
-    is_here = not source.is_remote and source.download is None
-    return is_here and all(TEMPLATE in one for one in source.locations)
+    is_local = not source.is_remote and source.download is None
+    return is_local and all(TEMPLATE in location for location in source.locations)
 
 
 def _may_have_rows(spec: DatasetSpec, window: str) -> bool:
-    """Whether a window is asked for at all, by declarations and by which files there are: rows are
-    not looked at, and not when they were written.
+    """Return whether a window is requested at all, by declarations and by which files exist: no row
+    is looked at, and no time at which a file was written.
     """
-    if not _has_file_each(spec):
-        return True
-    return source_stamp(spec.at_window(window).source) is not None
+    return not _has_file_each(spec) or source_stamp(spec.at_window(window).source) is not None
 
 
-def _which(spec: DatasetSpec) -> str:
-    """Which windows may have rows, in a sentence."""
+def _window_choice_text(spec: DatasetSpec) -> str:
     if _has_file_each(spec):
-        return "A window without a file is not asked for."
+        return "A window without a file is not requested."
     end = f"up to the last, {spec.cut.last}" if spec.cut.last else "as no `last` one is declared"
     return (
-        f"Every window is asked for, {end}, until one is released that has next to no rows by its "
+        f"Every window is requested, {end}, until a released one has next to no rows by its "
         "noisy count where an earlier one had many."
     )
 
 
-def _why_none(spec: DatasetSpec, home: Home) -> str:
-    """Why no window is due, in one line."""
+def _no_window_text(spec: DatasetSpec, home: Home) -> str:
+    """Return why no window is due, in one line."""
     published = published_windows(spec, home)
-    if published and _is_at_its_end(spec, home, published):
+    if published and _has_ended(spec, home, published):
         return (
-            f"{spec.name}: {published[-1]} has next to no rows by its noisy count, so none behind "
-            f"it is asked for: declare it as the `last` one, or publish a later one by hand, "
+            f"{spec.name}: {published[-1]} has next to no rows by its noisy count, so no later "
+            f"window is requested: declare it as the `last` one, or publish a later one by hand, "
             f"`dp-pipeline run {spec.name} --window NAME`, once there are rows again"
         )
-    return f"{spec.name}: every window that is over and may have rows is published"
+    return f"{spec.name}: every closed window that may have rows is published"
 
 
-def _is_at_its_end(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
-    """Whether nothing is asked for behind the newest published window. A file of its own says by
-    itself that there is another one.
+def _has_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
+    """Return whether no window after the newest published one is requested. Where each window has a
+    file, the file itself shows that there is another window.
     """
-    return not _has_file_each(spec) and is_run_dry(spec, home, published[-MOST_A_TICK:])
+    recent = published[-MAX_WINDOWS_PER_TICK:]
+    return not _has_file_each(spec) and is_run_dry(spec, home, recent)
 
 
 def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
-    """The windows that are over and not published, oldest first: those behind the newest one that
-    is, and those that failed between it and the first one; before any is, the newest alone. Those
-    that cannot have rows are left out.
+    """Return the closed windows that are not published, oldest first: those after the newest
+    published one, and those that failed between it and the first one; before any is published, the
+    newest alone. Windows that cannot have rows are left out.
 
-    A gap is asked for while it is among the last ones before the newest: for what never comes no
-    run is started for ever.
+    A gap is requested while it is among the last windows before the newest: for a window that never
+    comes no run is started for ever.
 
     moment   seconds since 1970 in UTC
     """
     published = published_windows(spec, home)
     if not published:
-        closed = reversed(spec.cut.closed(moment))
-        newest = next((one for one in closed if _may_have_rows(spec, one)), None)
+        newest_first = reversed(spec.cut.closed(moment))
+        newest = next((window for window in newest_first if _may_have_rows(spec, window)), None)
         if newest is None or spec.cut.start(newest) < spec.cut.start(spec.first_published):
             return ()  # Releases of several windows cannot end with it.
         return (newest,)
-    behind: list[str] = []
-    if not _is_at_its_end(spec, home, published):
-        later = spec.cut.closed(moment, after=published[-1])
-        behind += islice((one for one in later if _may_have_rows(spec, one)), MOST_A_TICK)
-    gaps = (one for one in _gaps(spec.cut, published) if _may_have_rows(spec, one))
-    newest_first = islice(gaps, MOST_A_TICK - len(behind))
-    return (*reversed(tuple(newest_first)), *behind)
+    later: list[str] = []
+    if not _has_ended(spec, home, published):
+        closed = spec.cut.closed(moment, after=published[-1])
+        candidates = (window for window in closed if _may_have_rows(spec, window))
+        later += islice(candidates, MAX_WINDOWS_PER_TICK)
+    gaps = (window for window in _gaps(spec.cut, published) if _may_have_rows(spec, window))
+    newest_gaps = tuple(islice(gaps, MAX_WINDOWS_PER_TICK - len(later)))
+    return (*reversed(newest_gaps), *later)
 
 
 def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
-    """Those of the last ones before the newest published that are not, and are behind the first,
-    newest first.
+    """Yield unpublished windows between the first and the newest published one, newest first, among
+    the last ones before the newest.
     """
     name: str | None = published[-1]
-    for _ in range(MOST_A_TICK):
+    for _ in range(MAX_WINDOWS_PER_TICK):
         if name is None or name == published[0]:
             return
         name = windows.preceding(name)
@@ -273,64 +252,65 @@ def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
 def _window_runs(
     spec: DatasetSpec, pipeline: Pipeline, due: tuple[str, ...], *, tick: str
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """A run for each window that its ceiling allows; in one line why there is none."""
-    allowed, refused = [], ""
-    for name in due:
-        levels = EpsilonRelease.levels(spec)
-        asked = RunOptions(
-            spec, EpsilonRelease, EpsilonRelease.names(spec), levels, pipeline.home, pipeline.noise
-        )
+    """Return a run for each window that the budget allows, after runs that read earlier windows;
+    where it allows none, the line of the first refusal.
+    """
+    names, levels = EpsilonRelease.names(spec), EpsilonRelease.levels(spec)
+    options = RunOptions(spec, EpsilonRelease, names, levels, pipeline.home, pipeline.noise)
+    allowed, refusals = [], []
+    for window in due:
         try:
-            plan_run(replace(asked.of_window(name), published=True)).require_budget()
-        except BudgetExceeded as error:
-            refused = refused or str(error)
-            continue
-        allowed.append(name)
+            plan_run(replace(options.of_window(window), published=True)).require_budget()
+        except BudgetExceeded as refusal:
+            refusals.append(str(refusal))
+        else:
+            allowed.append(window)
     if not allowed:
-        return dg.SkipReason(refused)
+        return dg.SkipReason(refusals[0])
     rows = [dg.AssetKey([spec.name, stage]) for stage in jobs.raw_stages(spec)]
-    read_first = [
+    row_runs = [
         dg.RunRequest(
-            run_key=f"rows of {name} {tick}",
-            partition_key=partition_key(spec.cut, name),
+            run_key=f"rows of {window} {tick}",
+            partition_key=partition_key(spec.cut, window),
             asset_selection=rows,
         )
-        for name in _not_read(spec, pipeline.home, allowed)
+        for window in _unread_windows(spec, pipeline.home, allowed)
     ]
-    return read_first + [
-        dg.RunRequest(run_key=f"{name} {tick}", partition_key=partition_key(spec.cut, name))
-        for name in allowed
+    return row_runs + [
+        dg.RunRequest(run_key=f"{window} {tick}", partition_key=partition_key(spec.cut, window))
+        for window in allowed
     ]
 
 
-def _not_read(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
-    """The windows before, of which releases of several are too, that nobody has read, oldest
-    first.
+def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
+    """Return the earlier windows that releases of several read too and whose rows were never read,
+    oldest first.
     """
     span = spec.most_span
-    before = {one for name in due for one in spec.cut.ending_with(name, span)} - {*due}
+    earlier = {name for window in due for name in spec.cut.ending_with(window, span)} - {*due}
     is_open = home.ledger.account(spec.population) is not None
     return [
-        one for one in sorted(before) if not (is_open and is_prepared(spec.at_window(one), home))
+        window
+        for window in sorted(earlier)
+        if not (is_open and is_prepared(spec.at_window(window), home))
     ]
 
 
-def _and_more(grace: int) -> str:
-    """How long after its end a window is read, in words; nothing where that is at once.
+def _grace_text(grace: int) -> str:
+    """Return how long after its end a window is read, in words; nothing where that is at once.
 
-    >>> _and_more(2 * DAY), _and_more(9000), _and_more(0)
+    >>> _grace_text(2 * DAY), _grace_text(9000), _grace_text(0)
     (', and 2 days more', ', and 150 minutes more', '')
     """
     if not grace:
         return ""
-    for seconds, name in ((DAY, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds")):
-        if not grace % seconds:
-            return f", and {grace // seconds} {name} more"
-    raise AssertionError("every whole number is one of seconds")
+    units = ((DAY, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
+    seconds, name = next(unit for unit in units if not grace % unit[0])
+    return f", and {grace // seconds} {name} more"
 
 
 def iso_week(time: datetime) -> str:
-    """The name of the week's snapshot.
+    """Return the name of the snapshot of a week.
 
     >>> iso_week(datetime(2027, 1, 1))
     '2026-W53'
@@ -344,128 +324,122 @@ def _run_key(time: datetime, publication: Publication) -> str:
 
 
 @dataclass(frozen=True)
-class Watched:
-    """The sensor's memory, kept by Dagster between two looks.
+class SourceCursor:
+    """What the sensor knows of a source; Dagster keeps it between two ticks.
 
-    stamp, digest   of the bytes that were looked at last
-    taken           digest of those that a snapshot was made of; empty before the first
-    runs            how many runs were asked for: a look that is forgotten in a crash asks for
-                    the same run once more, not for another
+    stamp            of the file when it was last hashed
+    digest           of its bytes then
+    snapshot_digest  of the bytes that the last snapshot was made of; empty before the first
+    run_count        how many runs were requested: a tick that is forgotten in a crash requests the
+                     same run once more, not another one
     """
 
     stamp: str = ""
     digest: str = ""
-    taken: str = ""
-    runs: int = 0
+    snapshot_digest: str = ""
+    run_count: int = 0
 
     @classmethod
-    def from_cursor(cls, cursor: str | None) -> Watched:
-        """What was remembered; nothing at first, and after somebody wrote anything else there."""
+    def from_text(cls, text: str | None) -> SourceCursor:
+        """Return the stored cursor; an empty one at first, and after somebody wrote over it."""
         try:
-            return cls(**json.loads(cursor or "{}"))
+            return cls(**json.loads(text or "{}"))
         except (TypeError, ValueError):
             return cls()
 
-    def to_cursor(self) -> str:
-        """As text, for Dagster."""
+    def to_text(self) -> str:
+        """Return the cursor as text, for Dagster."""
         return json.dumps(asdict(self))
 
     @property
-    def is_new(self) -> bool:
+    def has_new_bytes(self) -> bool:
         """Whether the bytes are others than those of the last snapshot."""
-        return self.digest != self.taken
+        return self.digest != self.snapshot_digest
 
     @property
     def run_key(self) -> str:
-        """Of the run that is due."""
-        return f"{self.runs + 1}-{self.digest[:16]}"
+        """The key of the run that is due."""
+        return f"{self.run_count + 1}-{self.digest[:16]}"
 
-    def after_run(self) -> Watched:
-        """Once the run was asked for."""
-        return replace(self, taken=self.digest, runs=self.runs + 1)
+    def after_request(self) -> SourceCursor:
+        """Return the cursor once the run was requested."""
+        return replace(self, snapshot_digest=self.digest, run_count=self.run_count + 1)
 
 
-def look(spec: DatasetSpec, home: Home, known: Watched) -> Watched | None:
-    """What is known after one more look; None while the source is not there or being written.
-
-    Bytes are read where a stamp changed, and only hashed.
+def observe_source(spec: DatasetSpec, home: Home, cursor: SourceCursor) -> SourceCursor | None:
+    """Return the cursor after one more look at the source; None while it is missing or being
+    written. Its bytes are read where its stamp changed, and only hashed.
     """
     stamp = source_stamp(spec.source)
-    if stamp is None or stamp.text == known.stamp:
-        return None if stamp is None else known
+    if stamp is None or stamp.text == cursor.stamp:
+        return None if stamp is None else cursor
     digest = source_digest(spec.source)
     if digest is None:
         return None
-    seen = replace(known, stamp=stamp.text, digest=digest)
-    if not known.taken and _is_older(spec, home, stamp):
-        return replace(seen, taken=digest)
-    return seen
+    observed = replace(cursor, stamp=stamp.text, digest=digest)
+    if not cursor.snapshot_digest and _is_older_than_snapshot(spec, home, stamp):
+        return replace(observed, snapshot_digest=digest)
+    return observed
 
 
 def free_snapshot_name(spec: DatasetSpec, home: Home, today: date) -> str:
-    """The calendar day, with a number where a snapshot of that day is there."""
-    for number in count(1):
-        name = today.isoformat() if number == 1 else f"{today.isoformat()}-{number}"
-        if not Path(home.raw, spec.name, name).exists():
-            return name
-    raise AssertionError("count never ends")
+    """Return the calendar day, with a number where a snapshot of that day exists."""
+    day, folder = today.isoformat(), Path(home.raw, spec.name)
+    names = (day if number == 1 else f"{day}-{number}" for number in count(1))
+    return next(name for name in names if not (folder / name).exists())
 
 
-def _is_older(spec: DatasetSpec, home: Home, stamp: SourceStamp) -> bool:
-    """Whether the source was written before the current snapshot was read from it."""
+def _is_older_than_snapshot(spec: DatasetSpec, home: Home, stamp: SourceStamp) -> bool:
+    """Return whether the source was written before the current snapshot was read from it."""
     snapshot = current_snapshot(home.raw, spec.name, b"", spec.window)
     if snapshot is None or not snapshot.exists():
         return False
-    read = snapshot.manifest.get("read_at")
-    if read is None:
+    read_at = snapshot.manifest.get("read_at")
+    if read_at is None:
         return False
-    return stamp.changed_at is None or stamp.changed_at < datetime.fromisoformat(read)
+    return stamp.changed_at is None or stamp.changed_at < datetime.fromisoformat(read_at)
 
 
-# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
-
-
-SECONDS = 60
+INTERVAL_SECONDS = 60
 
 
 def sensors_of(spec: DatasetSpec) -> list[dg.SensorDefinition]:
-    """One where the rows' changes are public and can be seen from outside."""
-    return [_new_rows(spec)] if jobs.is_watched(spec) else []
+    """Return the sensor on new rows, where their changes are public and seen from outside."""
+    return [_new_rows_sensor(spec)] if jobs.is_watched(spec) else []
 
 
-def _new_rows(spec: DatasetSpec) -> dg.SensorDefinition:
-    job_name, then = jobs.prepare_job_name(spec), "prepare it; spends nothing"
+def _new_rows_sensor(spec: DatasetSpec) -> dg.SensorDefinition:
+    job_name, action = jobs.prepare_job_name(spec), "prepare it; spends nothing"
     if spec.publish is not None:
+        text = jobs.publication_text(spec, spec.publish)
         job_name = jobs.new_snapshot_job_name(spec)
-        then = (
-            f"publish {jobs.publication_text(spec, spec.publish)} from it: every change is charged"
-        )
+        action = f"publish {text} from it: every change is charged"
 
     @dg.sensor(
         job_name,
         name=f"{spec.name}_new_rows",
-        minimum_interval_seconds=SECONDS,
+        minimum_interval_seconds=INTERVAL_SECONDS,
         description=f"Open a new snapshot when the source of {spec.name} has other bytes than "
-        f"before, and {then}. That it changed may be seen by anyone.",
+        f"before, and {action}. That it changed may be seen by anyone.",
     )
-    def new_rows(context: dg.SensorEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
-        seen = look(spec, dp_pipeline.home, Watched.from_cursor(context.cursor))
-        if seen is None:
-            return dg.SkipReason(f"{spec.name}: its source is not there, or being written")
-        context.update_cursor(seen.to_cursor())
-        if not seen.is_new:
+    def new_rows(context: dg.SensorEvaluationContext, dp_pipeline: PipelineResource) -> TickResult:
+        cursor = observe_source(spec, dp_pipeline.home, SourceCursor.from_text(context.cursor))
+        if cursor is None:
+            return dg.SkipReason(f"{spec.name}: its source is missing, or being written")
+        context.update_cursor(cursor.to_text())
+        if not cursor.has_new_bytes:
             return dg.SkipReason(f"{spec.name}: its source has the same bytes as before")
         name = free_snapshot_name(spec, dp_pipeline.home, datetime.now(UTC).date())
-        answer: Answer
-        key = seen.run_key
+        key = cursor.run_key
+        result: TickResult
         if spec.publish is None:
-            answer = dg.RunRequest(run_key=key, run_config=ingest_config(spec, name))
+            result = dg.RunRequest(run_key=key, run_config=ingest_config(spec, name))
         else:
-            answer = publish_new_snapshot(
-                spec, spec.publish, dp_pipeline, snapshot=name, run_key=key
+            result = publication_request(
+                spec, spec.publish, dp_pipeline, run_key=key, snapshot=name
             )
-        if isinstance(answer, dg.RunRequest):
-            context.update_cursor(seen.after_run().to_cursor())
-        return answer
+        if isinstance(result, dg.RunRequest):
+            context.update_cursor(cursor.after_request().to_text())
+        return result
 
     return new_rows

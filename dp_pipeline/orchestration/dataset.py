@@ -1,7 +1,7 @@
-"""dataset_assets: one data set file → its chain of assets, checks, jobs, schedule and sensor.
+"""Definitions of data sets: one file becomes a chain of assets, checks, jobs, schedule and sensor.
 
-Raw-side assets: ingested → validated → normalized → discretized → one_hot; between the second
-and the third the discovered domain, where something is left to be discovered.
+Assets of the raw chain: ingested → validated → normalized → discretized → one_hot. The discovered
+domain stands between the second and the third, where levels or bounds are left to be discovered.
 """
 
 import gc
@@ -16,15 +16,11 @@ import dagster as dg
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovery import Refusals, refused_alone
-from dp_pipeline.orchestration import common
+from dp_pipeline.orchestration import code_versions, common, partitions
 from dp_pipeline.orchestration.automation import schedules_of, sensors_of
-from dp_pipeline.orchestration.checks import (
-    domain_check_specs,
-    domain_checks,
-    repeated_checks,
-)
+from dp_pipeline.orchestration.checks import domain_check_specs, domain_checks, repeated_checks
 from dp_pipeline.orchestration.columns import column_metadata, raw_columns
-from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
+from dp_pipeline.orchestration.common import RESOURCE, Pipeline, PipelineResource, resource_of
 from dp_pipeline.orchestration.jobs import jobs_of
 from dp_pipeline.orchestration.metadata import line_table, raw_metadata, release_metadata
 from dp_pipeline.orchestration.release_assets import release_assets
@@ -49,6 +45,7 @@ from dp_pipeline.releases.release_text import describe, write_card
 
 _log = logging.getLogger("dp_pipeline")
 
+Result = dg.MaterializeResult[Any]
 
 _STAGES: dict[str, tuple[str, prepare.StageWriter]] = {
     "normalized": (
@@ -71,7 +68,7 @@ class IngestConfig(dg.Config):
 
 
 def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
-    """The raw chain of one data set, with only the stages it needs."""
+    """Return the raw chain of one data set, with only the stages it needs."""
     assets = [_ingested(spec), _validated(spec)]
     upstream = "validated"
     if spec.to_discover:
@@ -79,7 +76,7 @@ def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
         upstream = NAME
     stages = prepare.stages_of(spec.widest)
     for stage in stages:
-        assets.append(_prepared(spec, stage, upstream=upstream, last=stage == stages[-1]))
+        assets.append(_prepared(spec, stage, upstream=upstream, is_last=stage == stages[-1]))
         upstream = stage
     return assets
 
@@ -89,35 +86,30 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
         key=[spec.name, "ingested"],
         description=f"An immutable snapshot of the rows of “{spec.title}”, named by the calendar "
         "or by hand. Materializing it again keeps the current snapshot unless a new name is given.",
-        group_name=common.group_name(spec, "raw"),
-        kinds={common.source_kind(spec), "parquet"},
-        tags=common.side_tags(spec, "raw"),
-        owners=list(spec.owners),
         metadata=column_metadata(spec, raw_columns(spec, "ingested")),
-        code_version=common.ingesting_code(spec),
-        partitions_def=common.raw_partitions(spec),
+        code_version=code_versions.ingestion_version(spec),
+        partitions_def=partitions.raw_partitions(spec),
+        **common.asset_labels(spec, "raw", kinds={common.source_icon(spec), "parquet"}),
     )
     def ingested(
-        context: dg.AssetExecutionContext,
-        config: IngestConfig,
-        dp_pipeline: common.PipelineResource,
-    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        context: dg.AssetExecutionContext, config: IngestConfig, dp_pipeline: PipelineResource
+    ) -> Result:
         with common.one_line_failures(spec):
-            read = common.of_run(context, spec)
-            ledger = open_population(read, dp_pipeline.home)
-            if not config.snapshot and common.may_leave_rows(context, spec, dp_pipeline.home):
-                # Those of a retired snapshot cannot even be looked at.
-                snapshot = require_snapshot(read, dp_pipeline.home)
+            rows_spec = partitions.spec_of_run(context, spec)
+            ledger = open_population(rows_spec, dp_pipeline.home)
+            if not config.snapshot and partitions.can_reuse_rows(context, spec, dp_pipeline):
+                # Rows of a retired snapshot cannot even be looked at.
+                snapshot = require_snapshot(rows_spec, dp_pipeline.home)
             else:
                 snapshot = ingest(
-                    read,
+                    rows_spec,
                     dp_pipeline.home.raw,
                     key=ledger.key(spec.population),
                     snapshot_id=config.snapshot or None,
                     today=datetime.now(UTC).date(),
                     claim=claiming(spec, ledger),
                 )
-        # What is new is said by the name that the calendar gave, never by the rows.
+        # The data version is the name that the calendar gave: the rows decide nothing about it.
         return dg.MaterializeResult(
             metadata=raw_metadata(
                 snapshot, rows=public_row_count(spec, snapshot, INGESTED), source=spec.source.kind
@@ -130,37 +122,37 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
 
 def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
     key = dg.AssetKey([spec.name, "validated"])
-    declared = expectations_of(spec)
+    expectations = expectations_of(spec)
 
     @dg.asset(
         key=key,
         deps=[[spec.name, "ingested"]],
         check_specs=[
             dg.AssetCheckSpec(
-                one.name, asset=key, description=one.description, blocking=one.blocking
+                expectation.name,
+                asset=key,
+                description=expectation.description,
+                blocking=expectation.blocking,
             )
-            for one in declared
+            for expectation in expectations
         ],
         description="Whether the snapshot is what the data set file declares, judged by Great "
         "Expectations. The verdict is written into the snapshot: without it nothing is released.",
-        group_name=common.group_name(spec, "raw"),
-        kinds={"greatexpectations"},
-        tags=common.side_tags(spec, "raw"),
-        owners=list(spec.owners),
-        code_version=common.checking_code(spec),
-        partitions_def=common.raw_partitions(spec),
+        code_version=code_versions.validation_version(spec),
+        partitions_def=partitions.raw_partitions(spec),
+        **common.asset_labels(spec, "raw", kinds={"greatexpectations"}),
     )
-    def validated(context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource):  # type: ignore[no-untyped-def]
+    def validated(context: dg.AssetExecutionContext, dp_pipeline: PipelineResource):  # type: ignore[no-untyped-def]
         with common.one_line_failures(spec):
-            read = common.of_run(context, spec)
-            snapshot = require_snapshot(read, dp_pipeline.home)
+            rows_spec = partitions.spec_of_run(context, spec)
+            snapshot = require_snapshot(rows_spec, dp_pipeline.home)
             checks: list[dg.AssetCheckResult] = []
-            if common.may_leave_rows(context, spec, dp_pipeline.home):
+            if partitions.can_reuse_rows(context, spec, dp_pipeline):
                 checks = repeated_checks(context)
             verdicts: tuple[validate.Verdict, ...] = ()
-            if len(checks) < len(declared):
-                # Verdicts that this Dagster has not seen are found anew.
-                verdicts = validate.validate(read, snapshot, engine_name())
+            if len(checks) < len(expectations):
+                # This Dagster has not seen all verdicts.
+                verdicts = validate.validate(rows_spec, snapshot, engine_name())
                 checks = [_check_result(verdict) for verdict in verdicts]
         yield dg.MaterializeResult(
             asset_key=key, metadata=raw_metadata(snapshot), check_results=checks
@@ -189,73 +181,61 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
         deps=[[spec.name, "validated"]],
         check_specs=domain_check_specs(key),
         description=describe(spec, DomainRelease, NAME),
-        group_name=common.group_name(spec, "release"),
-        kinds={"json"},
-        tags=common.side_tags(spec, "release"),
-        owners=list(spec.owners),
-        code_version=common.released_code(spec, DomainRelease, NAME),
-        partitions_def=common.raw_partitions(spec),
+        code_version=code_versions.release_version(spec, DomainRelease, NAME),
+        partitions_def=partitions.raw_partitions(spec),
+        **common.asset_labels(spec, "release", kinds={"json"}),
     )
     def domain(
-        context: dg.AssetExecutionContext,
-        config: common.DrawConfig,
-        dp_pipeline: common.PipelineResource,
+        context: dg.AssetExecutionContext, config: common.DrawConfig, dp_pipeline: PipelineResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with common.one_line_failures(spec):
-            run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
-            release = DomainRelease(
-                common.of_run(context, spec), dp_pipeline.home, dp_pipeline.noise, run
-            )
-            is_repeat = any(tag in context.run.tags for tag in common.REPEATS)
-            published = publish_domain(release, new_draw=config.new_draw and not is_repeat)
-            card = write_card(release, published.bundle, published.folder)
-            beside = other_non_dp_releases(
-                spec, dp_pipeline.home.ledger, exclude_key=published.bundle.key
-            )
-            metadata = release_metadata(release, published, card, beside)
+            home = dp_pipeline.home
+            rows_spec = partitions.spec_of_run(context, spec)
+            release = DomainRelease(rows_spec, home, dp_pipeline.noise, common.run_facts(context))
+            is_new = common.wants_new_draw(context, config)
+            published = publish_domain(release, new_draw=is_new)
+            bundle = published.bundle
+            card = write_card(release, bundle, published.folder)
+            other_releases = other_non_dp_releases(spec, home.ledger, exclude_key=bundle.key)
+            metadata = release_metadata(release, published, card, other_releases)
             metadata["domain"] = line_table(
                 ("attribute", "discovered"), discovered_lines(published)
             )
             checks = domain_checks(release, published)
-            code = common.released_code(
-                spec, DomainRelease, NAME, drawn=published.bundle.facts["code"]
-            )
         return dg.MaterializeResult(
             metadata=metadata,
             check_results=checks,
-            data_version=common.data_version(published.bundle),
-            tags={common.CODE_TAG: code},
+            data_version=code_versions.data_version(bundle),
+            tags=code_versions.release_tags(spec, DomainRelease, NAME, bundle),
         )
 
     return domain
 
 
-def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg.AssetsDefinition:
-    description, make = _STAGES[stage]
+def _prepared(
+    spec: DatasetSpec, stage: str, *, upstream: str, is_last: bool
+) -> dg.AssetsDefinition:
+    description, write_stage = _STAGES[stage]
 
     @dg.asset(
         key=[spec.name, stage],
         deps=[[spec.name, upstream]],
         description=description,
-        group_name=common.group_name(spec, "raw"),
-        kinds={"parquet"},
-        tags=common.side_tags(spec, "raw"),
-        owners=list(spec.owners),
         metadata=column_metadata(spec, raw_columns(spec, stage)),
-        code_version=common.raw_code(spec),
-        partitions_def=common.raw_partitions(spec),
+        code_version=code_versions.preparation_version(spec),
+        partitions_def=partitions.raw_partitions(spec),
+        **common.asset_labels(spec, "raw", kinds={"parquet"}),
     )
-    def prepared(
-        context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource
-    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def prepared(context: dg.AssetExecutionContext, dp_pipeline: PipelineResource) -> Result:
         with common.one_line_failures(spec):
-            read = common.of_run(context, spec)
-            snapshot = require_snapshot(read, dp_pipeline.home)
-            made = with_discovered(read, dp_pipeline.home)
-            if not common.may_leave_rows(context, spec, dp_pipeline.home):
-                make(made, snapshot, engine_name(), again=not common.is_for_release(context, spec))
-                if last:
-                    prepare.mark_prepared(made, snapshot)
+            rows_spec = partitions.spec_of_run(context, spec)
+            snapshot = require_snapshot(rows_spec, dp_pipeline.home)
+            final_spec = with_discovered(rows_spec, dp_pipeline.home)
+            if not partitions.can_reuse_rows(context, spec, dp_pipeline):
+                is_anew = not partitions.is_release_run(context, spec)
+                write_stage(final_spec, snapshot, engine_name(), again=is_anew)
+                if is_last:
+                    prepare.mark_prepared(final_spec, snapshot)
         rows = public_row_count(spec, snapshot, stage)
         return dg.MaterializeResult(metadata=raw_metadata(snapshot, rows=rows, stage=stage))
 
@@ -263,7 +243,7 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
 
 
 def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
-    """Everything of one data set but the resources.
+    """Return everything of one data set but the resources.
 
     Raises DeclarationError when the data set names a model or a k-anonymous method that does not
     exist, or parameters that do not fit.
@@ -279,25 +259,26 @@ def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
 def chains_of(
     specs: Iterable[DatasetSpec], refused: Refusals | None
 ) -> tuple[list[tuple[DatasetSpec, dg.Definitions]], dg.Definitions]:
-    """The chain of each data set, and what is shown in place of those that are refused.
+    """Return the chain of each data set, and the assets that stand for refused ones.
 
-    refused   those that are refused already; others are added. None: the first of them is raised
+    refused   name → error of files that are refused already; others are added. None: the error of
+              the first one is raised
     """
     chains = []
     for spec in specs:
         with refused_alone(spec.name, refused):
             chains.append((spec, dataset_assets(spec)))
-    shown = [_refused_asset(name, line) for name, line in (refused or {}).items()]
-    return chains, dg.Definitions(assets=shown)
+    placeholders = [_refused_asset(name, line) for name, line in (refused or {}).items()]
+    return chains, dg.Definitions(assets=placeholders)
 
 
 def _refused_asset(name: str, line: str) -> dg.AssetSpec:
-    """What nobody can materialize: its page says why the data set is not there."""
+    """Return an asset that cannot be materialized: its page says why the data set is missing."""
     _log.error("%s is left out: %s", name, line)
     key = re.sub(r"\W", "_", name)
     return dg.AssetSpec(
         [key, "refused"],
-        description=f"The data set is left out, alone, as its file is refused: {line}. Mend the "
+        description=f"This data set is left out, because its file is refused: {line}. Correct the "
         "file, and load the definitions again.",
         group_name=f"{key}_refused",
         metadata={"refused": line},
@@ -307,7 +288,7 @@ def _refused_asset(name: str, line: str) -> dg.AssetSpec:
 def pipeline_definitions(
     specs: tuple[DatasetSpec, ...], pipeline: Pipeline, refused: Refusals | None = None
 ) -> dg.Definitions:
-    """All data sets with their resources; runs are executed in one process each.
+    """Return all data sets with their resources; runs are executed in one process each.
 
     refused   as of `chains_of`
     """
@@ -316,16 +297,16 @@ def pipeline_definitions(
         "executor": dg.in_process_executor,
     }
     with _without_collector():
-        chains, shown = chains_of(specs, refused)
-        bound = [_bound(chain, shared) for _, chain in chains]
+        chains, placeholders = chains_of(specs, refused)
+        bound = [_bind_jobs(chain, shared) for _, chain in chains]
         renewal = dg.Definitions(sensors=renewal_sensor([spec for spec, _ in chains]))
-        return dg.Definitions.merge(dg.Definitions(**shared), *bound, shown, renewal)
+        return dg.Definitions.merge(dg.Definitions(**shared), *bound, placeholders, renewal)
 
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """All of what is built stays: looking for garbage in it, again and again, took a third of the
-    time of 200 files.
+    """Look for no garbage: all that is built stays, and looking took a third of the time of 200
+    files.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -336,14 +317,14 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _bound(chain: dg.Definitions, shared: dict[str, Any]) -> dg.Definitions:
-    """A chain whose jobs know their assets. Dagster would look for them among those of all data
-    sets, once for every job: the time would grow with the square of the number of files.
+def _bind_jobs(chain: dg.Definitions, shared: dict[str, Any]) -> dg.Definitions:
+    """Return a chain whose jobs know their assets. Dagster would look for them among those of all
+    data sets, once for every job: the time would grow with the square of the number of files.
     """
-    alone = dg.Definitions(assets=chain.assets, jobs=chain.jobs, **shared)
+    definitions = dg.Definitions(assets=chain.assets, jobs=chain.jobs, **shared)
     return dg.Definitions(
         assets=chain.assets,
-        jobs=[alone.resolve_job_def(job.name) for job in chain.jobs or []],
+        jobs=[definitions.resolve_job_def(job.name) for job in chain.jobs or []],
         schedules=chain.schedules,
         sensors=chain.sensors,
     )

@@ -1,7 +1,4 @@
-"""Dagster's own storage: run history and event log, apart from the ledger.
-
-DAGSTER_HOME: Dagster's settings, and where its run history is. Imports no Dagster.
-"""
+"""Dagster's own storage: where its settings and its run history are, apart from the ledger."""
 
 from __future__ import annotations
 
@@ -28,15 +25,14 @@ from dp_pipeline.releases.home import Home, find_workspace
 
 STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
 _FOLDER_VARIABLE = "DAGSTER_HOME"
-_MOST_BYTES = 1 << 20
-"""Of Dagster's settings."""
-_QUIET = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
+_MAX_SETTINGS_BYTES = 1 << 20
+_QUIET_SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
 # The variable's name and not its value: no password stands in a file.
-_ON_SERVER = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAGE_VARIABLE}\n"
+_SERVER_STORAGE = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAGE_VARIABLE}\n"
 
 
 def keep_files_private() -> None:
-    """Whatever this process, or one that it starts, writes from now on is for its owner only.
+    """Make all files of this process, and of those that it starts, for their owner only.
 
     Dagster, Great Expectations and engines for files choose no mode for what they write.
     """
@@ -44,7 +40,7 @@ def keep_files_private() -> None:
 
 
 def code_location() -> list[str]:
-    """What Dagster's programs are told to load: the project's workspace, or the package alone."""
+    """Return what Dagster's programs are told to load: the project's workspace, or the package."""
     workspace = find_workspace()
     if workspace is not None:
         return ["--workspace", str(workspace)]
@@ -52,15 +48,14 @@ def code_location() -> list[str]:
 
 
 def dagster_folder(home: Home) -> Path:
-    """Where Dagster's settings and its run history are, or will be."""
-    # Dagster itself wants an absolute path.
+    """Return the absolute path of Dagster's settings and run history, whether or not it exists."""
     return follow_links(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home")
 
 
 def make_dagster_home(home: Home) -> Path:
-    """The folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` beside the home, with its
-    settings: the project's own where it declares some. This process's environment then says so,
-    and whatever it writes from then on is for its owner only.
+    """Make the folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` beside the home, with its
+    settings: the project's own where it declares some. The environment of this process then names
+    the folder, and whatever the process writes from then on is for its owner only.
 
     Raises PipelineError where no such folder can be, DeclarationError where its settings keep
     the history elsewhere than ``$DP_PIPELINE_DAGSTER`` says.
@@ -68,104 +63,105 @@ def make_dagster_home(home: Home) -> Path:
     keep_files_private()
     folder = dagster_folder(home)
     os.environ[_FOLDER_VARIABLE] = str(folder)
-    server = _server()
-    settings = folder / "dagster.yaml"
+    server = _storage_server()
+    file = folder / "dagster.yaml"
     try:
         make_private(folder)
-        ours = follow_links(home.root.parent / ".dagster_home")
-        close_folders(*home.folders, *([ours] if folder == ours else []))
-        # Nobody reads what another has half written.
+        own_folder = follow_links(home.root.parent / ".dagster_home")
+        close_folders(*home.folders, *([own_folder] if folder == own_folder else []))
+        # Nobody reads what another process has half written.
         with locked(folder / ".lock"):
-            if not settings.exists():
-                settings.write_text(_settings(home, on_server=server is not None), encoding="utf-8")
-            declared = bounded_bytes(settings, most=_MOST_BYTES).decode()
+            if not file.exists():
+                text = _new_settings(home, on_server=server is not None)
+                file.write_text(text, encoding="utf-8")
+            settings = bounded_bytes(file, most=_MAX_SETTINGS_BYTES).decode()
     except OSError as error:
         raise PipelineError(f"{_FOLDER_VARIABLE}: {system_line(error, folder)}") from None
     except UnicodeDecodeError:
-        raise _no_settings(settings) from None
-    _require_agreement(declared, server, of=settings)
+        raise _no_settings(file) from None
+    _require_agreement(settings, server, file)
     return folder
 
 
-def _server() -> str | None:
-    """Where the run history is kept, without a password; None: in the folder."""
-    named = os.environ.get(STORAGE_VARIABLE)
-    if not named:
+def _storage_server() -> str | None:
+    """Return the server of the run history, without a password; None: it is in the folder."""
+    address = os.environ.get(STORAGE_VARIABLE)
+    if not address:
         return None
-    url = postgres_url(named, of=STORAGE_VARIABLE)
+    url = postgres_url(address, of=STORAGE_VARIABLE)
     if find_spec("dagster_postgres") is None:
         raise PipelineError(
             f"{STORAGE_VARIABLE}: expected dagster-postgres, got none: "
             "`pip install 'dp-pipeline[postgresql]'`"
         )
-    # Dagster hands it on as it is.
+    # Dagster hands the variable on as it is.
     os.environ[STORAGE_VARIABLE] = url.render_as_string(hide_password=False)
     return place(url)
 
 
-def _settings(home: Home, *, on_server: bool) -> str:
+def _new_settings(home: Home, *, on_server: bool) -> str:
     declared = home.root.parent / "dagster.yaml"
-    settings = declared.read_text(encoding="utf-8") if declared.is_file() else _QUIET
-    if not on_server or "storage" in _parsed(settings, of=declared):
+    settings = declared.read_text(encoding="utf-8") if declared.is_file() else _QUIET_SETTINGS
+    if not on_server or "storage" in _parsed(settings, declared):
         return settings
-    return f"{settings.rstrip()}\n{_ON_SERVER}"
+    return f"{settings.rstrip()}\n{_SERVER_STORAGE}"
 
 
-def _require_agreement(settings: str, server: str | None, *, of: Path) -> None:
-    storage = _parsed(settings, of=of).get("storage")
+def _require_agreement(settings: str, server: str | None, file: Path) -> None:
+    storage = _parsed(settings, file).get("storage")
     on_server = STORAGE_VARIABLE in str(storage)
     if server is not None and not on_server:
-        named = storage if isinstance(storage, dict) else ["files in its folder"]
+        names = storage if isinstance(storage, dict) else ["files in its folder"]
         raise DeclarationError(
-            f"{STORAGE_VARIABLE}: names {server}, but {of} keeps the run history elsewhere: "
-            f"expected its storage to be that variable, got {' and '.join(map(str, named))}"
+            f"{STORAGE_VARIABLE}: names {server}, but {file} keeps the run history elsewhere: "
+            f"expected its storage to be that variable, got {' and '.join(map(str, names))}"
         )
     if server is None and on_server:
         raise DeclarationError(
-            f"{STORAGE_VARIABLE}: expected an address, as {of} keeps the run history there, "
+            f"{STORAGE_VARIABLE}: expected an address, as {file} keeps the run history there, "
             "got none"
         )
 
 
-def _parsed(settings: str, *, of: Path) -> dict[str, Any]:
+def _parsed(settings: str, file: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(settings)
+        # Dagster itself takes an empty file for its default settings.
+        parsed = yaml.safe_load(settings) or {}
     except (yaml.YAMLError, RecursionError):
-        raise _no_settings(of) from None
-    # Dagster itself asks for an empty file, where none of its settings is to be another one.
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise _no_settings(of)
-    return found
+        raise _no_settings(file) from None
+    if not isinstance(parsed, dict):
+        raise _no_settings(file)
+    return parsed
 
 
-def _no_settings(of: Path) -> DeclarationError:
-    return DeclarationError(f"{of}: expected Dagster's settings in YAML, got something else")
+def _no_settings(file: Path) -> DeclarationError:
+    return DeclarationError(f"{file}: expected Dagster's settings in YAML, got something else")
 
 
 def dagster_instance(home: Home) -> dg.DagsterInstance:
-    """The persistent instance of this project; ``DAGSTER_HOME`` where it is set, else made.
+    """Return the persistent Dagster instance of this project, making its folder where needed.
 
     Raises PipelineError where no such folder can be, or its server does not answer.
     """
     folder = make_dagster_home(home)
     _require_answer()
-    # Several that find no tables make them all at once, and fail over what another has begun.
+    # Several processes that find no tables would make them at once, and fail over each other's.
     with locked(folder / ".lock"):
         return dg.DagsterInstance.get()
 
 
 def _require_answer() -> None:
-    """Dagster would try six times, and then say so in a hundred lines."""
-    named = os.environ.get(STORAGE_VARIABLE)
-    if not named:
+    """Raise PipelineError where the server of the run history does not answer. Dagster would try
+    six times, and then say so in a hundred lines.
+    """
+    address = os.environ.get(STORAGE_VARIABLE)
+    if not address:
         return
-    engine = create_engine(named, connect_args={"connect_timeout": 10})
+    engine = create_engine(address, connect_args={"connect_timeout": 10})
     try:
         engine.connect().close()
     except DBAPIError as error:
         reason = " ".join(str(error.orig).split())
-        raise PipelineError(f"{STORAGE_VARIABLE}: {place(make_url(named))}: {reason}") from None
+        raise PipelineError(f"{STORAGE_VARIABLE}: {place(make_url(address))}: {reason}") from None
     finally:
         engine.dispose()

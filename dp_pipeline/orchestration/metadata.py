@@ -1,8 +1,8 @@
 """Metadata of assets, of releases of every kind, and of an account.
 
-What a raw asset shows comes from this file and ``columns.py`` alone: names, stages and
-declarations. No value, no preview, and a count of public rows alone: what the event log holds is
-read by more people than the raw store.
+A raw asset shows what this file and ``columns.py`` write, and nothing else: names, stages,
+declarations, and the number of rows that are public. More people read the event log than the raw
+store.
 """
 
 from __future__ import annotations
@@ -46,86 +46,89 @@ from dp_pipeline.results.clusters import rows_in_batches
 Metadata = dict[str, dg.MetadataValue]
 
 ROW_COUNT = "dagster/row_count"
-"""How Dagster calls the number of rows that an asset's table has: it is shown and plotted."""
+"""Dagster's key for the number of rows of an asset's table: it is shown and plotted."""
 
-PREVIEWED = 10
-"""Synthetic rows that an asset's page shows."""
+PREVIEW_ROWS = 10
+"""Synthetic rows on the page of an asset."""
 
-MOST_COLUMNS = 5
+MAX_COLUMNS = 5
 """Dagster shows a table in a narrow window: more columns are cut off there."""
 
 
+def _text(value: str) -> dg.MetadataValue:
+    return dg.MetadataValue.text(value)
+
+
 def raw_metadata(snapshot: Snapshot, *, rows: int | None = None, **facts: str) -> Metadata:
-    """Metadata of a raw-side asset: the snapshot's name and declared facts, as text; and the number
-    of its rows where they are public.
+    """Return the metadata of a raw asset: the name of its snapshot, and declared facts.
+
+    rows   number of its rows, where they are public
     """
     texts = {"snapshot": snapshot.id, **facts}
-    told: Metadata = {name: dg.MetadataValue.text(text) for name, text in texts.items()}
-    return told if rows is None else told | {ROW_COUNT: dg.MetadataValue.int(rows)}
+    metadata: Metadata = {name: _text(text) for name, text in texts.items()}
+    return metadata if rows is None else metadata | {ROW_COUNT: dg.MetadataValue.int(rows)}
 
 
 def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
-    """One number a model and metric: what the Plots tab draws over ε or K. Beside that of a sample
-    of rows, its error.
+    """Return one number a model and metric: the Plots tab draws it over ε or K. A number of a
+    sample of rows has its error alongside.
     """
-    told: Metadata = {f"{row.model}/{row.metric}": number(row.value) for row in rows}
+    metadata: Metadata = {f"{row.model}/{row.metric}": number(row.value) for row in rows}
     for row in rows:
         if row.error is not None:
             text = f"{row.text} of {MOST_COMPARED:,} rows"
-            told[f"{row.model}/{row.metric}/sample"] = dg.MetadataValue.text(text)
-    return told
+            metadata[f"{row.model}/{row.metric}/sample"] = _text(text)
+    return metadata
 
 
-def shelf_metadata(shelved: Mapping[str, PublishedCopy | None]) -> Metadata:
-    """Of each published model what stands for readers now, and where."""
-    told: Metadata = {}
-    for model, one in shelved.items():
-        if one is None:
-            told[model] = dg.MetadataValue.text("nothing that is cleared was settled yet")
+def published_metadata(copies: Mapping[str, PublishedCopy | None]) -> Metadata:
+    """Return which release of each published model is the published copy now, and where it lies."""
+    metadata: Metadata = {}
+    for model, copy in copies.items():
+        if copy is None:
+            metadata[model] = _text("no releasable release was settled yet")
             continue
-        is_folder = "://" not in one.place
-        value = dg.MetadataValue.path if is_folder else dg.MetadataValue.text
-        told[model] = dg.MetadataValue.text(one.release)
-        told[f"{model}/place"] = value(one.place)
-        told[f"{model}/version"] = dg.MetadataValue.text(one.version)
-        told[f"{model}/digest"] = dg.MetadataValue.text(f"sha256:{one.digest}")
-    return told
+        is_url = "://" in copy.place
+        metadata[model] = _text(copy.release)
+        location = _text(copy.place) if is_url else dg.MetadataValue.path(copy.place)
+        metadata[f"{model}/location"] = location
+        metadata[f"{model}/version"] = _text(copy.version)
+        metadata[f"{model}/digest"] = _text(f"sha256:{copy.digest}")
+    return metadata
 
 
 def number(value: float) -> dg.MetadataValue:
-    """Four significant digits; text where there is no number."""
+    """Return a number of four significant digits; text where there is no number."""
     if not math.isfinite(value):
-        return dg.MetadataValue.text("not a number")
+        return _text("not a number")
     return dg.MetadataValue.float(float(f"{value:.4g}"))
 
 
-def picture(shown: Picture) -> dg.MetadataValue:
-    """A small PNG, opened by a click in the UI."""
-    data = base64.b64encode(shown.png).decode()
-    return dg.MetadataValue.md(f"![{plain(shown.alt_text)}](data:image/png;base64,{data})")
+def picture(chart: Picture) -> dg.MetadataValue:
+    """Return a chart as a small PNG, opened by a click in the UI."""
+    data = base64.b64encode(chart.png).decode()
+    return dg.MetadataValue.md(f"![{plain(chart.alt_text)}](data:image/png;base64,{data})")
 
 
 def line_table(
     names: Sequence[str], lines: Sequence[Sequence[str | int | float]]
 ) -> dg.MetadataValue:
-    """A table of at most five columns, that has its head without a line too."""
+    """Return a table of at most five columns, whose head is shown without any line too."""
     records = [dg.TableRecord(dict(zip(names, line, strict=True))) for line in lines]
     columns = [dg.TableColumn(name) for name in names]
     return dg.MetadataValue.table(records, schema=dg.TableSchema(columns))
 
 
 def record_table(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
-    """A short released table, real numbers with four digits; as text where one is none. One of
-    too many columns is turned on its side where it has one line, else its first columns are shown.
+    """Return a short released table, real numbers with four digits. Of a table of too many columns
+    the first ones are shown; one with a single line is transposed.
     """
     columns = [[_rounded(value) for value in values.tolist()] for values in table.values()]
-    if len(table) <= MOST_COLUMNS:
-        return line_table(list(table), list(zip(*columns, strict=True)))
-    if all(len(values) == 1 for values in columns):
-        turned = [(name, str(value)) for name, (value,) in zip(table, columns, strict=True)]
-        return line_table(("name", "value"), turned)
-    first = columns[:MOST_COLUMNS]
-    return line_table(list(table)[:MOST_COLUMNS], list(zip(*first, strict=True)))
+    if len(table) > MAX_COLUMNS and all(len(values) == 1 for values in columns):
+        pairs = [(name, str(value)) for name, (value,) in zip(table, columns, strict=True)]
+        return line_table(("name", "value"), pairs)
+    lines = list(zip(*columns[:MAX_COLUMNS], strict=True))
+    return line_table(list(table)[:MAX_COLUMNS], lines)
 
 
 def _rounded(value: object) -> float | int | str:
@@ -135,193 +138,186 @@ def _rounded(value: object) -> float | int | str:
 
 
 def table_metadata(bundle: Bundle) -> Metadata:
-    """Of a released table: its cliques, the noise of what was measured, and what each step cost; of
-    a class table its bits, its claims and how many classes are published; of centres how many.
+    """Return the size of what was released. Of a table also its cliques, the noise of its marginals
+    and the cost of each step; of a class table its bits and its claims.
     """
-    if "claims" in bundle.tables:
-        return _class_metadata(bundle)
-    if "centres" in bundle.tables:
-        return {ROW_COUNT: dg.MetadataValue.int(_rows(bundle.tables["centres"]))}
-    if "cliques" not in bundle.tables:
+    tables = bundle.tables
+    if "claims" in tables:
+        return {
+            "privacy/claims": record_table(tables["claims"]),
+            "table/bits": record_table(tables["bits"]),
+            ROW_COUNT: dg.MetadataValue.int(_row_count(tables["classes"])),
+            "table/threshold": record_table(tables["threshold"]),
+        }
+    if "centres" in tables:
+        return {ROW_COUNT: dg.MetadataValue.int(_row_count(tables["centres"]))}
+    if "cliques" not in tables:
         return {}
-    cliques, measured = bundle.tables["cliques"], bundle.tables["measured"]
+    cliques = tables["cliques"]
     cells = cliques["cells"].tolist()
     largest = max(zip(cells, cliques["attributes"].tolist(), strict=True), default=(0, "none"))
     lines = [
-        (one.name, one.charges, cost_text(one.cost), f"{float(one.share):.1%}")
-        for one in steps_of(bundle)
+        (step.name, step.charges, cost_text(step.cost), f"{float(step.share):.1%}")
+        for step in steps_of(bundle)
     ]
     return {
         "privacy/steps": line_table(("step", "charges", bundle.currency.symbol, "share"), lines),
-        ROW_COUNT: dg.MetadataValue.int(_rows(bundle.tables["codes"])),
+        ROW_COUNT: dg.MetadataValue.int(_row_count(tables["codes"])),
         **_preview(bundle),
         "table/cliques": dg.MetadataValue.int(len(cells)),
         "table/cells of all cliques": dg.MetadataValue.int(sum(cells)),
         "table/cells of the largest clique": dg.MetadataValue.int(largest[0]),
-        "table/largest clique": dg.MetadataValue.text(largest[1]),
+        "table/largest clique": _text(largest[1]),
         "table/model graph": record_table(cliques),
-        "table/noise": record_table(measured),
-    }
-
-
-def _class_metadata(bundle: Bundle) -> Metadata:
-    """What is claimed stands beside what is not."""
-    tables = bundle.tables
-    return {
-        "privacy/claims": record_table(tables["claims"]),
-        "table/bits": record_table(tables["bits"]),
-        ROW_COUNT: dg.MetadataValue.int(_rows(tables["classes"])),
-        "table/threshold": record_table(tables["threshold"]),
+        "table/noise": record_table(tables["measured"]),
     }
 
 
 def _preview(bundle: Bundle) -> Metadata:
-    """The first synthetic rows: they are released. Nothing of a method without an ε that holds."""
+    """Return the first synthetic rows, which are released; none without an ε that holds."""
     if not bundle.is_dp or "synthetic" not in bundle.tables:
         return {}
     batch = next(rows_in_batches(bundle.tables["synthetic"]))
-    first = {name: values[:PREVIEWED] for name, values in batch.items()}
+    first = {name: values[:PREVIEW_ROWS] for name, values in batch.items()}
     return {"table/first synthetic rows": record_table(first)}
 
 
-def _rows(table: Mapping[str, np.ndarray]) -> int:
+def _row_count(table: Mapping[str, np.ndarray]) -> int:
     return max((len(values) for values in table.values()), default=0)
 
 
 def release_metadata(
-    release: Release, published: PublishedBundle, card: Path, beside: Sequence[str] = ()
+    release: Release, published: PublishedBundle, card: Path, other_releases: Sequence[str] = ()
 ) -> Metadata:
-    """What a release spent or promises, its origin, and its card.
+    """Return what a release spent or promises, its origin, and its card.
 
-    card     the file that says it in words
-    beside   other releases of the same sensitive rows without any ε
+    card             file with the release card, in Markdown
+    other_releases   names of non-DP releases of the same sensitive rows
     """
     bundle = published.bundle
-    learned: Metadata = {}
+    texts = {}
+    if other_releases:
+        texts["privacy/other non-DP releases"] = (
+            f"not differentially private, of the same persons: {'; '.join(other_releases)}"
+        )
     if LEARNED in bundle.facts:
-        learned = {"privacy/planned from": dg.MetadataValue.text(bundle.facts[LEARNED])}
-    own = _k_anonymous_metadata(bundle) if bundle.is_k_anonymous else _spent_metadata(published)
+        texts["privacy/planned from"] = bundle.facts[LEARNED]
+    texts["privacy/state"] = published.state
+    costs = _k_anonymity_metadata(bundle) if bundle.is_k_anonymous else _cost_metadata(published)
+    is_other_code = bundle.facts["code"] != release.version()
     return {
         "release card": dg.MetadataValue.md(card.read_text(encoding="utf-8")),
         **kind_metadata(bundle),
-        **beside_metadata(beside),
-        **learned,
-        "privacy/state": dg.MetadataValue.text(published.state),
-        **own,
-        "older code": dg.MetadataValue.bool(bundle.facts["code"] != release.version()),
+        **{name: _text(text) for name, text in texts.items()},
+        **costs,
+        "measured by other code": dg.MetadataValue.bool(is_other_code),
         "releasable": dg.MetadataValue.bool(bundle.is_releasable),
-        "release key": dg.MetadataValue.text(bundle.key),
+        "release key": _text(bundle.key),
         "provenance": dg.MetadataValue.json(dict(bundle.facts)),
-        **{f"quality/{name}": number(one.value) for name, one in bundle.quality.items()},
+        **{f"quality/{name}": number(noisy.value) for name, noisy in bundle.quality.items()},
         "card": dg.MetadataValue.path(card),
     }
 
 
-def _spent_metadata(published: PublishedBundle) -> Metadata:
-    """The ε that holds, and the ρ that was paid; what this run charged, and every charge."""
+def _cost_metadata(published: PublishedBundle) -> Metadata:
+    """Return the ε that holds, the ρ that was paid, the charge of this run, and every charge."""
     bundle = published.bundle
-    charged = bundle.currency.text(Fraction(published.nano, NANO))
-    exactly: Metadata = {"privacy/epsilon exactly": dg.MetadataValue.text(bundle.spent_text)}
-    told = exactly
-    # A number to plot only where there is one, and exactly where that number does not say it.
+    exact: Metadata = {"privacy/exact epsilon": _text(bundle.spent_text)}
+    metadata: Metadata = {} if bundle.is_dp else exact
+    # A number to plot where there is one, and the exact text where the number does not say it.
     if bundle.is_dp:
         plotted = number(float(bundle.epsilon))
-        told = {"privacy/epsilon": plotted}
+        metadata["privacy/epsilon"] = plotted
         if bundle.spent_text != epsilon_text(Fraction(str(plotted.value))):
-            told |= exactly
+            metadata |= exact
         if bundle.currency.delta is not None:
-            told["privacy/rho"] = number(float(bundle.charged))
-            told["privacy/delta"] = dg.MetadataValue.text(delta_text(bundle.currency.delta))
+            metadata["privacy/rho"] = number(float(bundle.charged))
+            metadata["privacy/delta"] = _text(delta_text(bundle.currency.delta))
+    charged = bundle.currency.text(Fraction(published.nano, NANO))
     return {
-        **told,
-        "privacy/charged by this run": dg.MetadataValue.text(charged),
-        # What is short stands first: there may be a hundred charges.
+        **metadata,
+        "privacy/charged by this run": _text(charged),
+        # Short values stand first: there may be a hundred charges.
         **table_metadata(bundle),
-        "privacy/mechanisms": spend_table(bundle),
+        "privacy/mechanisms": _spend_table(bundle),
     }
 
 
 def kind_metadata(bundle: Bundle) -> Metadata:
-    """``dp`` or ``not-dp``, and why where it is not the ε that was asked."""
-    texts = {"privacy/kind": bundle.kind}
-    if bundle.caveat:
-        texts["privacy/caveat"] = bundle.caveat
-    return {name: dg.MetadataValue.text(text) for name, text in texts.items()}
+    """Return ``dp`` or ``not-dp``, and a caveat where that is not the requested ε."""
+    metadata = {"privacy/kind": _text(bundle.kind)}
+    return metadata | ({"privacy/caveat": _text(bundle.caveat)} if bundle.caveat else {})
 
 
-def beside_metadata(beside: Sequence[str]) -> Metadata:
-    """What was released of the same sensitive rows without any ε; empty if nothing was."""
-    if not beside:
-        return {}
-    text = f"not differentially private, of the same persons: {'; '.join(beside)}"
-    return {"privacy/other non-DP releases": dg.MetadataValue.text(text)}
-
-
-def spend_table(bundle: Bundle) -> dg.MetadataValue:
-    """One row a charge, with what it cost in the population's currency, in words and short numbers:
-    the bundle has every digit.
+def _spend_table(bundle: Bundle) -> dg.MetadataValue:
+    """Return one row a charge, with its cost in the population's currency, in words and short
+    numbers: the bundle has every digit.
     """
     lines = [
         (
-            question_words(one.what),
+            question_words(spend.what),
             cost_text(cost),
-            one.mechanism,
-            number_text(float(one.scale)),
-            count_text(one.sensitivity),
+            spend.mechanism,
+            number_text(float(spend.scale)),
+            count_text(spend.sensitivity),
         )
-        for one, cost in zip(bundle.spends, bundle.costs, strict=True)
+        for spend, cost in zip(bundle.spends, bundle.costs, strict=True)
     ]
     # A narrow window cuts off what stands last.
     names = ("question", bundle.currency.symbol, "mechanism", "scale", "sensitivity")
     return line_table(names, lines)
 
 
-def _k_anonymous_metadata(bundle: Bundle) -> Metadata:
-    """What the released table promises, and what was measured of it."""
-    shown = TableFacts.of(bundle)
+def _k_anonymity_metadata(bundle: Bundle) -> Metadata:
+    """Return what the released table promises, and what was measured of it."""
+    facts = TableFacts.of(bundle)
+    counts = {
+        "K": facts.k,
+        "diversity": facts.diversity,
+        "retained columns": facts.columns,
+        "classes": facts.classes,
+        "smallest class": facts.smallest,
+        "suppressed rows": facts.left_out,
+    }
     return {
-        "k_anonymity/K": dg.MetadataValue.int(shown.k),
-        "k_anonymity/diversity": dg.MetadataValue.int(shown.diversity),
-        "k_anonymity/kept columns": dg.MetadataValue.int(shown.columns),
-        "k_anonymity/classes": dg.MetadataValue.int(shown.classes),
-        "k_anonymity/smallest class": dg.MetadataValue.int(shown.smallest),
-        "k_anonymity/homogeneous share": number(shown.homogeneous),
-        "k_anonymity/rows left out": dg.MetadataValue.int(shown.left_out),
+        **{f"k_anonymity/{name}": dg.MetadataValue.int(count) for name, count in counts.items()},
+        "k_anonymity/homogeneous share": number(facts.homogeneous),
         "columns": record_table(bundle.tables["columns"]),
         "measures": record_table(bundle.tables["measures"]),
     }
 
 
 def budget_report(ledger: Ledger, population: str, windows: Windows | None = None) -> Metadata:
-    """Everything that the budget report shows of one population. The ledger is verified first:
-    Damaged where a row is not as it was written.
+    """Return everything that the budget report shows of one population.
 
-    windows   how its rows are cut, where they are: then each has a bar of its own
+    windows   the time windows of its rows, where there are some: each has a bar of its own
+
+    Raises Damaged where a row of the ledger is not as it was written.
     """
     verified = ledger.verify()
     balance, entries = ledger.balance(population), ledger.entries(population)
     history = BudgetHistory.of(population, entries, balance.currency)
-    strip: Metadata = {}
+    window_chart: Metadata = {}
     if windows is not None:
-        shown = window_costs(
+        chart = window_costs(
             ledger.blocks(population),
             windows,
             ceiling=balance.window_ceiling,
             symbol=balance.currency.symbol,
         )
-        strip["privacy/windows"] = picture(shown)
+        window_chart["privacy/windows"] = picture(chart)
     return {
         **balance_metadata(balance),
-        **strip,
+        **window_chart,
         "ledger/verified rows": dg.MetadataValue.int(verified.sequence),
-        "privacy/staircase": picture(budget_staircase(history)),
+        "privacy/spending over time": picture(budget_staircase(history)),
         "privacy/releases": charge_table(ledger, population),
     }
 
 
 def balance_metadata(balance: Balance) -> Metadata:
-    """What is spent, left and allowed for ever, in this month where that has a limit, and of the
-    window that is asked about.
+    """Return what is spent, left and allowed in all, in this month where that has a limit, and of
+    the window that the balance is about.
     """
     amounts = {"spent": balance.spent, "left": balance.remaining, "ceiling": balance.ceiling}
     if balance.per_month is not None:
@@ -337,40 +333,43 @@ def balance_metadata(balance: Balance) -> Metadata:
         }
     metadata = amount_metadata(amounts, balance.currency)
     if balance.delta_summary:
-        metadata["δ of discovered levels"] = dg.MetadataValue.text(balance.delta_summary)
+        metadata["δ of discovered levels"] = _text(balance.delta_summary)
     return metadata
 
 
-def limits_metadata(word: str) -> Metadata:
-    """One line where the data set file declares other limits than the account has; else nothing."""
-    return {"privacy/limits": dg.MetadataValue.text(word)} if word else {}
+def limits_metadata(line: str) -> Metadata:
+    """Return a line about limits that the data set file declares otherwise than the account has
+    them; nothing for an empty line.
+    """
+    return {"privacy/limits": _text(line)} if line else {}
 
 
 def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) -> Metadata:
-    """Amounts in a currency as numbers, to be plotted, and exactly as text where the number does
-    not say it; ``none`` where there is no limit.
+    """Return amounts in a currency as numbers to be plotted, and as exact text where the number
+    does not say it; ``none`` where there is no limit.
     """
-    told: Metadata = {}
-    for name, one in amounts.items():
-        if one is None:
-            told[f"privacy/{name}"] = dg.MetadataValue.text("none")
+    metadata: Metadata = {}
+    for name, amount in amounts.items():
+        if amount is None:
+            metadata[f"privacy/{name}"] = _text("none")
             continue
-        plotted = told[f"privacy/{name}"] = number(float(one))
-        if currency.text(one) != epsilon_text(Fraction(str(plotted.value))):
-            told[f"privacy/{name} exactly"] = dg.MetadataValue.text(currency.text(one))
-    return told
+        plotted = metadata[f"privacy/{name}"] = number(float(amount))
+        if currency.text(amount) != epsilon_text(Fraction(str(plotted.value))):
+            metadata[f"privacy/exact {name}"] = _text(currency.text(amount))
+    return metadata
 
 
 def charge_table(ledger: Ledger, population: str) -> dg.MetadataValue:
-    """One row a charge of a population, oldest first, with the sum so far."""
+    """Return one row a charge of a population, oldest first, with the sum so far."""
     lines, total = [], 0
     for entry in ledger.entries(population):
         if entry.is_charge:
             total += entry.counted
             time = entry.time[:19].replace("T", " ")
-            so_far = epsilon_text(Fraction(total, NANO))
-            own = epsilon_text(Fraction(entry.nano_epsilon, NANO)) if entry.kind == "dp" else "none"
-            lines.append((time, entry.what, own, so_far, entry.kind or ""))
+            sum_so_far = epsilon_text(Fraction(total, NANO))
+            epsilon = Fraction(entry.nano_epsilon, NANO)
+            cost = epsilon_text(epsilon) if entry.kind == "dp" else "none"
+            lines.append((time, entry.what, cost, sum_so_far, entry.kind or ""))
     symbol = ledger.balance(population).currency.symbol
     # A narrow window cuts off what stands last.
     return line_table(("time", "release", symbol, "sum", "kind"), lines)

@@ -22,6 +22,8 @@ from dp_pipeline.releases.run_result import RunResult
 if TYPE_CHECKING:
     import dagster as dg
 
+OnStep = Callable[[str], None]
+
 _QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -37,25 +39,25 @@ class RunFailed(PipelineError):
 class DagsterRuns:
     """The runs that one command starts, one after the other.
 
-    on_step   is told the name of each step before it starts
-    discovery nano-ε, or nano-ρ, that the last of them charged for discovering the domain
-    failures  window → names of the checks on rows that did not pass
+    on_step         gets the name of each step before it starts
+    discovery_cost  nano-ε, or nano-ρ, that the last run charged for discovering the domain
+    failed_checks   window → names of the checks on rows that did not pass
     """
 
     job: dg.JobDefinition
     instance: dg.DagsterInstance
     spec: DatasetSpec
-    on_step: Callable[[str], None]
-    discovery: int = 0
-    failures: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    on_step: OnStep
+    discovery_cost: int = 0
+    failed_checks: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def prepare(self, options: RunOptions, partition: str | None = None) -> tuple[str, ...]:
-        """The raw chain, where a snapshot is named or the current one is not prepared.
+        """Run the raw chain, where a snapshot is named or the current one is not prepared.
 
-        partition   of a window
+        partition   key of a window
 
-        Names of the checks on rows that did not pass and stop nothing: for the steward alone.
-        None where the rows were prepared before.
+        Returns the names of the checks on rows that did not pass and stop nothing, for the data
+        custodian alone; none where the rows were prepared before.
         """
         spec = options.spec
         if not options.snapshot and is_prepared(spec, options.home):
@@ -63,12 +65,12 @@ class DagsterRuns:
         domain = [NAME] if spec.to_discover else []
         names = ["ingested", "validated", *domain, *stages_of(spec.widest)]
         config = {"ingested": {"config": {"snapshot": options.snapshot}}}
-        step = " ".join(("rows", *(f"of {one}" for one in spec.blocks)))
+        step = " ".join(("rows", *(f"of {window}" for window in spec.blocks)))
         result = self.run(step, names, config=config, partition=partition)
         if domain:
-            self.discovery = domain_charge(spec, options.home, run=result.run_id)
+            self.discovery_cost = domain_charge(spec, options.home, run=result.run_id)
         checks = result.get_asset_check_evaluations()
-        return tuple(one.check_name for one in checks if not one.passed)
+        return tuple(check.check_name for check in checks if not check.passed)
 
     def run(
         self,
@@ -78,15 +80,15 @@ class DagsterRuns:
         config: dict[str, Any] | None = None,
         partition: str | None = None,
     ) -> dg.ExecuteInProcessResult:
-        """One run over some assets; RunFailed with the line of the step that failed.
+        """Run some assets; raises RunFailed with the line of the step that failed.
 
         names    of assets below the data set: ``ingested``, ``k_anonymous/kjig``
-        config   of some of them
+        config   asset name → its configuration
         """
         import dagster as dg
 
         self.on_step(f"{self.spec.name}: {step}")
-        ops = {f"{self.spec.name}__{name}": one for name, one in (config or {}).items()}
+        ops = {f"{self.spec.name}__{name}": values for name, values in (config or {}).items()}
         result = self.job.execute_in_process(
             instance=self.instance,
             asset_selection=[dg.AssetKey([self.spec.name, *name.split("/")]) for name in names],
@@ -102,25 +104,22 @@ class DagsterRuns:
 def _failure(result: dg.ExecuteInProcessResult) -> RunFailed:
     for event in result.all_events:
         if event.is_step_failure:
-            declared = event.step_failure_data.user_failure_data
-            if declared is not None and declared.description:
-                code = declared.metadata.get("exit_code")
-                return RunFailed(declared.description, int(str(code.value)) if code else 1)
+            failure = event.step_failure_data.user_failure_data
+            if failure is not None and failure.description:
+                code = failure.metadata.get("exit_code")
+                return RunFailed(failure.description, int(str(code.value)) if code else 1)
     return RunFailed(f"run {result.run_id} failed: its page in Dagster says where", 1)
 
 
-OnStep = Callable[[str], None]
-
-
 def execute(options: RunOptions, on_step: OnStep) -> RunResult:
-    """Prepare what is not prepared, release, compare, report the budget. What stands as a run
-    would leave it is not run again, and where everything does, Dagster is not even imported. Where
-    rows are cut, each window is read, prepared, released and evaluated by a run of its own, oldest
-    first; then all are compared.
+    """Prepare rows that are not prepared, release, compare, report the budget, and return the
+    releases. A level whose releases stand as a run would leave them is not run again; where all
+    stand, Dagster is not even imported. Each time window is read, prepared, released and evaluated
+    by a run of its own, oldest first; then all are compared.
 
-    on_step   is told the name of each step before it starts
+    on_step   gets the name of each step before it starts
 
-    Raises DeclarationError before anything is begun for what the data set file does not allow,
+    Raises DeclarationError before anything is started for what the data set file does not allow,
     BudgetExceeded when all of it does not fit, and RunFailed with the line of the step that failed.
     """
     plan_run(options).require_budget()
@@ -128,76 +127,68 @@ def execute(options: RunOptions, on_step: OnStep) -> RunResult:
     open_population(first.spec, first.home)
     with options.home.ledger.consistent_view():
         levels = [
-            [level for level in one.levels if not is_level_complete(one, level)] for one in each
+            [level for level in part.levels if not is_level_complete(part, level)] for part in each
         ]
-        all_stands = not any(levels) and is_report_current(first)
-    if all_stands:
+        is_complete = not any(levels) and is_report_current(first)
+    if is_complete:
         return RunResult.of(options, levels)
-    with _dagster(first, on_step) as runs:
+    with _dagster_runs(first, on_step) as runs:
         if options.spec.windows is None:
             _run_levels(runs, first, levels[0])
         else:
-            for one, own in zip(each, levels, strict=True):
-                _run_window(runs, one, own)
+            for part, own_levels in zip(each, levels, strict=True):
+                _run_window(runs, part, own_levels)
             runs.run("report", ["comparison", "budget"])
-    paid = Fraction(runs.discovery, NANO)
-    return RunResult.of(options, levels, discovery=paid, failures=runs.failures)
+    discovery = Fraction(runs.discovery_cost, NANO)
+    return RunResult.of(options, levels, discovery=discovery, failures=runs.failed_checks)
 
 
 def _run_window(runs: DagsterRuns, options: RunOptions, levels: Sequence[str]) -> None:
-    from dp_pipeline.orchestration.common import partition_key
+    from dp_pipeline.orchestration.partitions import partition_key
 
     if not levels:
         return
     window = options.spec.window
     key = partition_key(options.spec.cut, window)
-    failed = [*_prepared_before(runs, options), *runs.prepare(options, key)]
-    runs.failures[window] = tuple(failed)
+    # Releases of several windows read the windows before, too.
+    windows = {name for release in options.releases for name in release.windows} - {window}
+    failed: list[str] = []
+    for name in sorted(windows):
+        earlier = replace(options.of_window(name), snapshot="")
+        failed += runs.prepare(earlier, partition_key(options.spec.cut, name))
+    runs.failed_checks[window] = (*failed, *runs.prepare(options, key))
     # What is published of a window is one run; each ε of a sweep is another.
-    is_one = options.published and not options.span
-    for level in [""] if is_one else levels:
-        given = {"epsilon": level, "span": options.span}
-        config: dict[str, Any] = {"evaluation": {"config": given}}
-        drawn = {"config": {**given, **_drawn(options)}}
-        names = [one.name for one in options.at(level)] if level else options.names
-        config |= dict.fromkeys(names, drawn)
+    is_single = options.published and not options.span
+    for level in [""] if is_single else levels:
+        settings = {"epsilon": level, "span": options.span}
+        release_config = {"config": {**settings, **_draw_config(options)}}
+        names = [release.name for release in options.at(level)] if level else options.names
+        config: dict[str, Any] = {"evaluation": {"config": settings}}
+        config |= dict.fromkeys(names, release_config)
         step = f"{window}{level and f' ε={level}'}"
         runs.run(step, (*names, "evaluation"), config=config, partition=key)
 
 
-def _prepared_before(runs: DagsterRuns, options: RunOptions) -> Iterator[str]:
-    """Read and prepare the windows before that its releases are of too; the checks on rows that
-    failed.
-    """
-    from dp_pipeline.orchestration.common import partition_key
-
-    read = {window for one in options.releases for window in one.windows}
-    for window in sorted(read - {options.spec.window}):
-        own = replace(options.of_window(window), snapshot="")
-        yield from runs.prepare(own, partition_key(options.spec.cut, window))
-
-
 def _run_levels(runs: DagsterRuns, options: RunOptions, levels: Sequence[str]) -> None:
-    spec, below = options.spec, "".join(f"{folder}/" for folder in options.kind.FOLDER)
-    drawn = {"config": _drawn(options)}
-    runs.failures[""] = runs.prepare(options)
+    spec, prefix = options.spec, "".join(f"{folder}/" for folder in options.kind.FOLDER)
+    runs.failed_checks[""] = runs.prepare(options)
     for level in levels:
-        names = [f"{below}{name}" for name in (*options.names, "evaluation")]
-        config = {} if below else dict.fromkeys(options.names, drawn)
+        names = [f"{prefix}{name}" for name in (*options.names, "evaluation")]
+        release_config = {"config": _draw_config(options)}
+        config = {} if prefix else dict.fromkeys(options.names, release_config)
         runs.run(f"{options.kind.SYMBOL}={level}", names, config=config, partition=level)
-    # The report of releases with an ε has to say what was released beside them.
-    beside = ["comparison"] if below and spec.is_release else []
-    runs.run("report", [f"{below}comparison", "budget", *beside])
+    # The report of releases with an ε names the other non-DP releases.
+    private_report = ["comparison"] if prefix and spec.is_release else []
+    runs.run("report", [f"{prefix}comparison", "budget", *private_report])
 
 
-def _drawn(options: RunOptions) -> dict[str, Any]:
-    """How each of its releases is to be drawn."""
+def _draw_config(options: RunOptions) -> dict[str, Any]:
     return {"new_draw": options.new_draw, "refine": options.refine}
 
 
 @contextmanager
-def _dagster(options: RunOptions, on_step: OnStep) -> Iterator[DagsterRuns]:
-    """Dagster with the chain of one data set."""
+def _dagster_runs(options: RunOptions, on_step: OnStep) -> Iterator[DagsterRuns]:
+    """Yield the runs of one data set's chain in the project's Dagster instance."""
     from dp_pipeline.orchestration.common import Pipeline
     from dp_pipeline.orchestration.dataset import pipeline_definitions
     from dp_pipeline.orchestration.instance import dagster_instance
@@ -210,5 +201,5 @@ def _dagster(options: RunOptions, on_step: OnStep) -> Iterator[DagsterRuns]:
 
 
 def step_count(options: RunOptions) -> int:
-    """Upper bound of the steps that are announced."""
-    return sum(2 + len(one.levels) for one in options.per_window)
+    """Return an upper bound of the number of steps that are announced."""
+    return sum(2 + len(part.levels) for part in options.per_window)

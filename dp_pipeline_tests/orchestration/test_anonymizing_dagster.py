@@ -15,7 +15,7 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.orchestration import release_assets
-from dp_pipeline.orchestration.checks import KEPT, kept_check
+from dp_pipeline.orchestration.checks import KEEPS_K, k_anonymity_check
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.orchestration.jobs import raw_stages
 from dp_pipeline.releases.evaluate import evaluate
@@ -202,7 +202,7 @@ def test_a_release_shows_kind_card_measures_and_a_green_check(project: Project, 
     assert isinstance(shown["release card"], dg.MarkdownMetadataValue)
     assert "NOT DIFFERENTIALLY PRIVATE" in shown["release card"].value
     assert "privacy/other non-DP releases" not in shown, "it is not beside itself"
-    (check,) = [one for one in check_results(project, spec) if one.check_name == KEPT]
+    (check,) = [one for one in check_results(project, spec) if one.check_name == KEEPS_K]
     assert check.passed
     assert check.metadata["smallest class"].value >= 2
 
@@ -220,16 +220,16 @@ def test_a_table_that_breaks_its_promise_fails_the_check(
 ):
     made = anonymized(project, spec)
     broken = tampered(made.bundle)
-    assert kept_check(made.bundle).passed
-    assert not kept_check(broken).passed
-    assert not kept_check(one_label(made.bundle)).passed
+    assert k_anonymity_check(made.bundle).passed
+    assert not k_anonymity_check(broken).passed
+    assert not k_anonymity_check(one_label(made.bundle)).passed
     monkeypatch.setattr(
         release_assets,
         "publish",
         lambda *_, **__: PublishedBundle(broken, "replayed", 0, made.folder),
     )
     assert project.launch(spec, KJIG, partition="2").success
-    (check,) = [one for one in check_results(project, spec) if one.check_name == KEPT]
+    (check,) = [one for one in check_results(project, spec) if one.check_name == KEEPS_K]
     assert not check.passed
     assert check.metadata["smallest class"].value == 1
 
@@ -307,7 +307,7 @@ def test_the_label_of_a_sensitive_row_that_was_left_out_is_nowhere(
     assert project.launch(spec, f"k_anonymous/{lonely}", EVALUATION, partition="5").success
     assert project.launch(spec, "k_anonymous/comparison").success
     shown = metadata_of(project, spec, f"k_anonymous/{lonely}", "5")
-    assert shown["k_anonymity/rows left out"].value == 1
+    assert shown["k_anonymity/suppressed rows"].value == 1
     (bundle,) = project.home.released.rglob("bundle.json")
     tables = settled_bundle(
         BundleStore(project.home.released),

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.orchestration.checks import KEPT, WHOLE, release_checks
+from dp_pipeline.orchestration.checks import INTACT, KEEPS_K, release_checks
 from dp_pipeline.orchestration.columns import k_anonymous_columns
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.publish import PublishedBundle, publish
@@ -44,7 +44,7 @@ def made(homes: tuple[Project, DatasetSpec]) -> Made:
 def fault(release: KAnonymousRelease, published: PublishedBundle) -> str | None:
     """The line of what is not whole, or None."""
     kept, whole = release_checks(release, published)
-    assert (kept.check_name, whole.check_name) == (KEPT, WHOLE)
+    assert (kept.check_name, whole.check_name) == (KEEPS_K, INTACT)
     assert kept.passed
     return None if whole.passed else str(whole.metadata["fault"].value)
 

@@ -12,8 +12,8 @@ import dagster as dg
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.orchestration.columns import LINEAGE, MOST_LEVELS, SCHEMA
-from dp_pipeline.orchestration.common import source_kind
+from dp_pipeline.orchestration.columns import LINEAGE, MAX_NAMED_LEVELS, SCHEMA
+from dp_pipeline.orchestration.common import source_icon
 from dp_pipeline.releases import release as releasing
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
@@ -91,9 +91,9 @@ def test_nobody_owns_what_declares_no_owner(homes: DatasetSpec):
 
 
 def test_a_bundled_source_has_the_icon_of_its_library(homes: DatasetSpec):
-    assert source_kind(homes) == "csv"
+    assert source_icon(homes) == "csv"
     for kind, icon in {"sklearn": "scikitlearn", "generator": "python"}.items():
-        assert source_kind(replace(homes, source=replace(homes.source, kind=kind))) == icon
+        assert source_icon(replace(homes, source=replace(homes.source, kind=kind))) == icon
 
 
 def test_columns_are_shown_with_what_was_declared_of_them(homes: DatasetSpec):
@@ -144,10 +144,10 @@ def test_the_person_column_is_read_and_never_prepared(project: Project):
 
 
 def test_many_levels_are_counted_and_not_listed(project: Project):
-    levels = [f"level{n}" for n in range(MOST_LEVELS + 1)]
+    levels = [f"level{n}" for n in range(MAX_NAMED_LEVELS + 1)]
     attributes = {**HOMES["attributes"], "tenure": {"levels": levels}}
     spec = project.declare("homes", HOMES, attributes=attributes)
-    assert rules(pages(spec)["normalized"], "tenure") == [f"{MOST_LEVELS + 1} levels"]
+    assert rules(pages(spec)["normalized"], "tenure") == [f"{MAX_NAMED_LEVELS + 1} levels"]
 
 
 def test_a_synthetic_column_is_followed_back_to_the_source(homes: DatasetSpec):

@@ -14,9 +14,9 @@ from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.ledger import Charge
 from dp_pipeline.orchestration import jobs
 from dp_pipeline.orchestration.jobs import (
-    SILENT_SECONDS,
+    MAX_SILENCE,
+    backfill_job_name,
     require_daemon,
-    sweep_job_name,
 )
 from dp_pipeline.raw import prepare
 from dp_pipeline.raw.snapshot import forget_preparation
@@ -35,7 +35,7 @@ PRICE = 2 * (Fraction("1.0") + 4 * Fraction("0.05"))
 
 def swept(project: Project, spec: DatasetSpec) -> list[bool]:
     """One run of the job a partition, as a backfill makes them: which ended well."""
-    job = definitions_of(spec, project.home).resolve_job_def(sweep_job_name(spec))
+    job = definitions_of(spec, project.home).resolve_job_def(backfill_job_name(spec))
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     return [
         job.execute_in_process(
@@ -123,13 +123,13 @@ class Heard:
 
     def get_daemon_heartbeats(self) -> dict[str, object]:
         beat = type("Beat", (), {"timestamp": self.at})
-        return {} if self.at is None else {jobs.DAEMON: beat}
+        return {} if self.at is None else {jobs.QUEUE_DAEMON: beat}
 
 
 def test_a_backfill_needs_a_daemon_that_was_heard_of_lately():
     now = 1_000_000.0
-    require_daemon(Heard(now - SILENT_SECONDS), now=now)  # type: ignore[arg-type]
-    for last in (None, now - SILENT_SECONDS - 1):
+    require_daemon(Heard(now - MAX_SILENCE), now=now)  # type: ignore[arg-type]
+    for last in (None, now - MAX_SILENCE - 1):
         with pytest.raises(PipelineError, match="expected a running Dagster daemon, got none"):
             require_daemon(Heard(last), now=now)  # type: ignore[arg-type]
 

@@ -81,7 +81,7 @@ def test_an_amount_of_many_digits_is_told_exactly_beside_its_number():
     metadata = balance_metadata(Balance(ceiling=None, spent=Fraction(11, 60)))
     shown = {name: one.value for name, one in metadata.items()}
     assert shown["privacy/spent"] == 0.1833
-    assert shown["privacy/spent exactly"] == "11/60"
+    assert shown["privacy/exact spent"] == "11/60"
     assert shown["privacy/ceiling"] == "none"
 
 
@@ -93,7 +93,7 @@ def test_the_budget_report_draws_the_charges_and_counts_the_verified_rows(projec
     shown = budget_report(ledger, "riders")
     assert shown["ledger/verified rows"].value == 2
     assert shown["privacy/spent"].value == 1
-    assert len(shown["privacy/staircase"].value) < 70_000
+    assert len(shown["privacy/spending over time"].value) < 70_000
     (charge,) = shown["privacy/releases"].records
     assert (charge.data["release"], charge.data["sum"]) == ("rides/grid at ε=1", "1")
 
@@ -112,4 +112,4 @@ def test_at_80_percent_the_report_is_yellow_in_dagster(rides: Project):
     assert not shown[NOT_NEAR].passed
     assert shown[NOT_NEAR].severity == dg.AssetCheckSeverity.WARN
     (metadata,) = materializations(rides, spec)[dg.AssetKey(["rides", "budget"])][None]
-    assert "base64" in metadata["privacy/staircase"].value
+    assert "base64" in metadata["privacy/spending over time"].value

@@ -60,7 +60,7 @@ def test_what_is_claimed_stands_beside_what_is_not(ran: Ran) -> None:
     assert metadata["dagster/row_count"].value >= 0
     assert "table/cliques" not in metadata
     assert metadata["privacy/epsilon"].value == 1.5
-    assert "privacy/epsilon exactly" not in metadata
+    assert "privacy/exact epsilon" not in metadata
 
 
 def test_of_sensitive_rows_the_bought_number_alone_is_shown(ran: Ran) -> None:

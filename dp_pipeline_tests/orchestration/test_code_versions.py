@@ -8,8 +8,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.orchestration import common
-from dp_pipeline.orchestration.common import CODE_TAG
+from dp_pipeline.orchestration import code_versions
 from dp_pipeline.releases import release as releasing
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
@@ -24,7 +23,7 @@ KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
 def newer_code(monkeypatch: pytest.MonkeyPatch) -> str:
     """Told as the version of the measuring code, once this is asked for."""
     version = "dp_pipeline 9.9.9 ffffffffffff"
-    for module in (common, releasing):
+    for module in (code_versions, releasing):
         monkeypatch.setattr(module, "code_version", lambda *_: version)
     return version
 
@@ -51,7 +50,7 @@ def defined(project: Project, spec: DatasetSpec) -> str | None:
 
 def test_a_release_has_the_code_version_of_its_asset(drawn):
     project, spec = drawn
-    assert newest_tags(project)[CODE_TAG] == defined(project, spec)
+    assert newest_tags(project)["dagster/code_version"] == defined(project, spec)
 
 
 def test_a_replay_under_newer_code_keeps_the_version_that_it_was_drawn_with(
@@ -62,7 +61,7 @@ def test_a_replay_under_newer_code_keeps_the_version_that_it_was_drawn_with(
     request.getfixturevalue("newer_code")
     assert project.launch(spec, KEY.path[1], partition="0.5").success
     assert newest_tags(project) == before
-    assert before[CODE_TAG] != defined(project, spec)
+    assert before["dagster/code_version"] != defined(project, spec)
 
 
 def test_a_new_draw_under_newer_code_has_the_newer_version(drawn, request: pytest.FixtureRequest):
@@ -71,7 +70,7 @@ def test_a_new_draw_under_newer_code_has_the_newer_version(drawn, request: pytes
     request.getfixturevalue("newer_code")
     assert project.launch(spec, KEY.path[1], partition="0.5", config={"new_draw": True}).success
     after = newest_tags(project)
-    assert after[CODE_TAG] == defined(project, spec) != before[CODE_TAG]
+    assert after["dagster/code_version"] == defined(project, spec) != before["dagster/code_version"]
     assert after["dagster/data_version"] != before["dagster/data_version"]
 
 

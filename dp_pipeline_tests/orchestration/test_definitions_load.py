@@ -92,7 +92,7 @@ def test_a_job_knows_the_assets_of_its_own_data_set_alone(project: Project):
 def test_jobs_that_are_looked_up_among_all_assets_are_caught(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("dp_pipeline.orchestration.dataset._bound", lambda chain, _: chain)
+    monkeypatch.setattr("dp_pipeline.orchestration.dataset._bind_jobs", lambda chain, _: chain)
     with pytest.raises(AssertionError):
         test_a_job_knows_the_assets_of_its_own_data_set_alone(project)
 

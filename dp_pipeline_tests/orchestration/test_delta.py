@@ -159,7 +159,7 @@ def test_dagster_shows_rho_and_what_it_means_and_its_checks_are_green(ran: Ran) 
     made = materializations(project, spec)
     (metadata,) = made[dg.AssetKey(["rides", "counted"])]["0.5"]
     cost = HALF + BOUGHT
-    assert metadata["privacy/epsilon exactly"].value == RHO.text(cost)
+    assert metadata["privacy/exact epsilon"].value == RHO.text(cost)
     # The exact amounts are texts; what is plotted has four digits.
     assert metadata["privacy/epsilon"].value == float(f"{float(epsilon_of(cost, BILLIONTH)):.4g}")
     assert metadata["privacy/rho"].value == float(f"{float(cost):.4g}")
@@ -168,7 +168,7 @@ def test_dagster_shows_rho_and_what_it_means_and_its_checks_are_green(ran: Ran) 
     table = metadata["privacy/mechanisms"].records
     assert sum(Fraction(row.data["ρ"]) for row in table) == cost
     (budget, *_) = made[dg.AssetKey(["rides", "budget"])][None]
-    assert budget["privacy/ceiling exactly"].value == RHO.text(LIMIT)
+    assert budget["privacy/exact ceiling"].value == RHO.text(LIMIT)
     last = budget["privacy/releases"].records[-1]
     assert last.data["sum"] == epsilon_text(project.spent(spec))
     failed = {one.check_name for one in check_results(project, spec) if not one.passed}

@@ -295,7 +295,7 @@ def test_a_run_of_the_asset_is_checked_and_shows_nothing_of_the_rows(
     assert result.success
     checks = result.get_asset_check_evaluations()
     told = {one.check_name for one in checks if one.passed}
-    assert told >= {"bundle_is_whole", "replay_equals_payload", "spent_is_the_partition"}
+    assert told >= {"bundle_is_intact", "rebuilt_bundle_is_equal", "spent_equals_claim"}
     for event in result.all_events:
         assert SECRET not in str(event)
     assert not failures(result)
@@ -329,7 +329,7 @@ def test_a_charge_that_its_scale_does_not_prove_is_seen(project: Project, spec: 
         one.check_name: one.passed
         for one in domain_checks(release, dataclasses.replace(published, bundle=cheat))
     }
-    assert not verdicts["spent_is_the_partition"]
+    assert not verdicts["spent_equals_claim"]
 
 
 @pytest.mark.chain

@@ -13,7 +13,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.metadata import (
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     number,
     quality_metadata,
     record_table,
@@ -85,7 +85,7 @@ def test_no_table_has_more_than_five_columns(shown: list[tuple[str, Any]]):
     tables = {name: one for name, one in shown if isinstance(one, dg.TableMetadataValue)}
     assert len(tables) > 10
     for name, table in tables.items():
-        assert 1 <= len(table.schema.columns) <= MOST_COLUMNS, name
+        assert 1 <= len(table.schema.columns) <= MAX_COLUMNS, name
         for record in table.records:
             assert set(record.data) <= {column.name for column in table.schema.columns}, name
 

@@ -174,14 +174,14 @@ def test_the_metadata_tells_the_kind_and_no_epsilon_where_there_is_none(ran: Ran
         assert ("privacy/caveat" in metadata) is (name in MODELS)
         assert metadata["releasable"].value is (name not in MODELS)
         if not is_dp:
-            assert metadata["privacy/epsilon exactly"].value == "none"
+            assert metadata["privacy/exact epsilon"].value == "none"
             assert metadata["privacy/caveat"].value.startswith("not differentially private: ")
 
 
 def test_the_checks_compare_with_what_the_method_composes_to(ran: Ran) -> None:
     project, spec, _ = ran
     results = [
-        one for one in check_results(project, spec) if one.check_name == "spent_is_the_partition"
+        one for one in check_results(project, spec) if one.check_name == "spent_equals_claim"
     ]
     claimed = {one.asset_key.path[1]: one.metadata["privacy/claimed"].value for one in results}
     assert all(one.passed for one in results)

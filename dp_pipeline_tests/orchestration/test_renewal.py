@@ -14,7 +14,7 @@ from dp_pipeline.dagster import dataset_definitions
 from dp_pipeline.orchestration import renewal
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
-from dp_pipeline.orchestration.jobs import jobs_of, sweep_job_name
+from dp_pipeline.orchestration.jobs import backfill_job_name, jobs_of
 from dp_pipeline.orchestration.renewal import SENSOR
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.outcome import report_path
@@ -41,7 +41,7 @@ def asked(project: Project, spec: DatasetSpec) -> list[list[str]]:
 
 def released(project: Project, spec: DatasetSpec, epsilon: str) -> None:
     """One run of the backfill over ε."""
-    job = definitions_of(spec, project.home).resolve_job_def(sweep_job_name(spec))
+    job = definitions_of(spec, project.home).resolve_job_def(backfill_job_name(spec))
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     done = job.execute_in_process(
         instance=project.instance, partition_key=epsilon, run_config=quiet
@@ -52,7 +52,7 @@ def released(project: Project, spec: DatasetSpec, epsilon: str) -> None:
 @contextmanager
 def waiting(project: Project, spec: DatasetSpec) -> Iterator[None]:
     """A run of the backfill that is not over."""
-    job = definitions_of(spec, project.home).resolve_job_def(sweep_job_name(spec))
+    job = definitions_of(spec, project.home).resolve_job_def(backfill_job_name(spec))
     run = project.instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
     yield
     project.instance.delete_run(run.run_id)
@@ -125,7 +125,7 @@ def test_a_long_backfill_renews_the_report_once_an_hour(
     released(rides, spec, "0.5")
     with waiting(rides, spec):
         assert asked(rides, spec) == []
-        monkeypatch.setattr(renewal, "LONGEST_WAIT", 0.0)
+        monkeypatch.setattr(renewal, "MAX_REPORT_AGE", 0.0)
         assert asked(rides, spec) == [["comparison", "budget"]]
 
 
@@ -143,14 +143,14 @@ def test_runs_of_another_data_set_are_not_waited_for(rides: Project, spec: Datas
 
 def test_the_report_with_an_epsilon_tells_of_k_anonymous_releases_too(project: Project):
     spec = declare(project)
-    pages = {"/".join(one.key.path[1:]): one for one in renewal.pages_of(spec)}
+    pages = {"/".join(one.key.path[1:]): one for one in renewal.report_pages(spec)}
     beside = dg.AssetKey(["patients", "k_anonymous", "kjig"])
     assert set(pages) == {"comparison", "k_anonymous/comparison"}
-    assert all(beside in one.told for one in pages.values())
+    assert all(beside in one.sources for one in pages.values())
     own = dg.AssetKey(["patients", "evaluation"])
-    assert [own in one.told for one in pages.values()] == [True, False]
-    public, _ = renewal.pages_of(declare(project, WARD))
-    assert beside not in public.told, "a page of public rows says nothing of them"
+    assert [own in one.sources for one in pages.values()] == [True, False]
+    public, _ = renewal.report_pages(declare(project, WARD))
+    assert beside not in public.sources, "a page of public rows says nothing of them"
 
 
 def test_it_is_the_one_sensor_that_is_on_from_the_start_and_can_start_reports_alone(

@@ -153,7 +153,7 @@ def test_a_source_that_is_not_there_is_waited_for(project: Project):
     spec = project.declare("plants", PLANTS)
     (project.datasets / "plants.csv").unlink()
     sensor = Sensor(project, spec)
-    assert "not there" in str(sensor.tick())
+    assert "is missing" in str(sensor.tick())
     project.write_rows("plants.csv", OTHER)
     asked(sensor.tick())
 

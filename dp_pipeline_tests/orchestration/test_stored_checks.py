@@ -28,7 +28,7 @@ from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 
 pytestmark = pytest.mark.chain
 
-WHOLE, REPLAY = checks.WHOLE, checks.REPLAY
+WHOLE, REPLAY = checks.INTACT, checks.REBUILT
 Stored = tuple[Project, DatasetSpec, EpsilonRelease, PublishedBundle]
 
 

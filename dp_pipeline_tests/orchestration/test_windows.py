@@ -26,8 +26,9 @@ from dp_pipeline.inference.earlier import EarlierTables, believed
 from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.automation import due_windows
-from dp_pipeline.orchestration.common import RESOURCE, Pipeline, partition_key, window_named
-from dp_pipeline.orchestration.jobs import IN_TURN
+from dp_pipeline.orchestration.common import RESOURCE, Pipeline
+from dp_pipeline.orchestration.jobs import SEQUENTIAL_TAG
+from dp_pipeline.orchestration.partitions import partition_key, window_of_key
 from dp_pipeline.orchestration.runner import RunFailed, execute
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.snapshot import current_snapshot
@@ -399,7 +400,7 @@ def test_a_pointer_to_the_release_of_another_window_is_refused(project: Project)
 def test_runs_over_windows_wait_for_each_other(project: Project) -> None:
     """Each plans from the release of the one before."""
     job = definitions_of(stream(project), project.home).resolve_job_def("stream_windows")
-    assert job.tags[IN_TURN] == "stream"
+    assert job.tags[SEQUENTIAL_TAG] == "stream"
 
 
 def test_a_file_of_each_window_is_read_by_its_name(project: Project) -> None:
@@ -465,9 +466,9 @@ def test_dagster_calls_a_window_by_a_day_that_it_can_read(
     windows = {"column": "ended", "every": every, "first": firsts.get(every, "2026")}
     cut = stream(project, windows={**windows, "zone": "Europe/Zurich"}).cut
     assert partition_key(cut, name) == key
-    assert window_named(cut, key) == name
+    assert window_of_key(cut, key) == name
     for wrong in ("", "2026-W53", "never", "2026-13", key + "0"):
-        assert window_named(cut, wrong) in (None, wrong)
+        assert window_of_key(cut, wrong) in (None, wrong)
 
 
 def test_a_window_is_one_partition_of_every_asset_but_the_reports(project: Project) -> None:
@@ -520,7 +521,7 @@ def test_a_tick_asks_for_the_windows_that_are_over_and_behind_the_newest(project
     assert published_windows(spec, project.home) == ("2026-W01",)
     quiet = ticked(project, spec, "2026-01-13T06:00")
     assert not quiet.run_requests
-    assert "every window that is over and may have rows is published" in (quiet.skip_message or "")
+    assert "every closed window that may have rows is published" in (quiet.skip_message or "")
     late = ticked(project, spec, "2026-01-29T06:00")
     assert [one.partition_key for one in late.run_requests] == [
         "2026-W02-1",
@@ -538,7 +539,7 @@ def test_a_tick_asks_for_nothing_behind_the_last_window(project: Project) -> Non
     run(project, requests(project, spec))
     tick = ticked(project, spec, late)
     assert not tick.run_requests
-    assert "every window that is over and may have rows is published" in (tick.skip_message or "")
+    assert "every closed window that may have rows is published" in (tick.skip_message or "")
     graph = definitions_of(spec, project.home).resolve_asset_graph()
     partitions = graph.get(dg.AssetKey(["stream", "ingested"])).partitions_def
     assert partitions is not None

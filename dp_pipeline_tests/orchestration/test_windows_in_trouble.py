@@ -12,7 +12,7 @@ import pytest
 
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.ledger import Account, Charge, Ledger, Reservation
-from dp_pipeline.orchestration.automation import MOST_A_TICK, due_windows
+from dp_pipeline.orchestration.automation import MAX_WINDOWS_PER_TICK, due_windows
 from dp_pipeline.orchestration.checks import NOT_NEAR, WITHIN, budget_checks
 from dp_pipeline.orchestration.runner import RunFailed
 from dp_pipeline.releases.outcome import published_windows
@@ -83,7 +83,7 @@ def test_a_window_that_failed_is_asked_for_again_when_a_later_one_is_published(
     assert due_windows(spec, project.home, moment) == ("2026-W02", "2026-W04")
     much_later = spec.cut.closes("2027-W30")
     due = due_windows(spec, project.home, much_later)
-    assert (due[0], due[-1], len(due)) == ("2026-W04", "2027-W10", MOST_A_TICK)
+    assert (due[0], due[-1], len(due)) == ("2026-W04", "2027-W10", MAX_WINDOWS_PER_TICK)
 
 
 def test_windows_before_the_first_that_is_published_are_not_asked_for(project: Project) -> None:
@@ -107,7 +107,7 @@ def test_a_gap_of_long_ago_is_not_asked_for_for_ever(project: Project) -> None:
     due = due_windows(spec, project.home, spec.cut.closes("2028-W02"))
     assert (due[0], due[-1]) == ("2026-W47", "2028-W02")
     assert "2028-W01" not in due
-    assert len(due) == MOST_A_TICK
+    assert len(due) == MAX_WINDOWS_PER_TICK
     later = due_windows(spec, project.home, spec.cut.closes("2028-W30"))
     assert (later[0], later[30], later[31]) == ("2027-W22", "2027-W52", "2028-W02")
 

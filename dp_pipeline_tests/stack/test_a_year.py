@@ -149,7 +149,7 @@ def require_nothing_more(project: Project, spec: DatasetSpec, calendar: Calendar
     calendar.moment += timedelta(1)
     quiet = ticked(project, spec, calendar.moment)
     assert not quiet.run_requests
-    assert "every window that is over and may have rows is published" in (quiet.skip_message or "")
+    assert "every closed window that may have rows is published" in (quiet.skip_message or "")
     before = len(project.ledger.entries())
     again = run(project, requests(project, spec, *WEEKS))
     assert {(one.state, one.cost) for one in again} == {("replayed", 0)}

@@ -22,7 +22,7 @@ from dp_pipeline_tests.stack.steward import Steward
 pytestmark = pytest.mark.stack
 
 ASSETS = [["rides", "dpqt_kmeans"], ["rides", "evaluation"]]
-CHECKS = ("spent_is_the_partition", "within_the_ceiling")
+CHECKS = ("spent_equals_claim", "within_the_ceiling")
 
 
 @pytest.fixture

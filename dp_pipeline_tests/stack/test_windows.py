@@ -19,8 +19,8 @@ import pytest
 
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.windows import range_text
-from dp_pipeline.orchestration.common import partition_key, window_named
 from dp_pipeline.orchestration.jobs import level_assets, raw_stages
+from dp_pipeline.orchestration.partitions import partition_key, window_of_key
 from dp_pipeline.releases.outcome import published_windows
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline_tests.orchestration.projects import Project
@@ -63,7 +63,7 @@ class WeeklySteward(Steward):
     """Backfills by the command that a person would type, over all weeks that are missing."""
 
     def _launch(self, partitions: Sequence[str]) -> None:
-        weeks = [str(window_named(self.spec.cut, one)) for one in partitions]
+        weeks = [str(window_of_key(self.spec.cut, one)) for one in partitions]
         known = set(self.stack.client.backfills())
         subprocess.run(
             [

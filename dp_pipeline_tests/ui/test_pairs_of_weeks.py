@@ -107,7 +107,7 @@ def test_a_tick_runs_the_newest_week_and_its_partition_is_there(ui: DagsterUi) -
 @pytest.mark.usefixtures("ticked")
 def test_a_second_tick_finds_every_week_published(ui: DagsterUi) -> None:
     ui.preview_tick(SCHEDULE, WEDNESDAY)
-    ui.sees("pairs: every window that is over and may have rows is published")
+    ui.sees("pairs: every closed window that may have rows is published")
     assert ui.page.get_by_role("button", name=re.compile("^Launch all")).count() == 0
 
 

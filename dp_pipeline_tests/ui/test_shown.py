@@ -60,7 +60,7 @@ def test_numbers_are_plotted_over_the_partitions(ui: DagsterUi, asset: str, numb
 
 
 @pytest.mark.parametrize(
-    ("asset", "entry"), [("comparison", "utility over ε"), ("budget", "privacy/staircase")]
+    ("asset", "entry"), [("comparison", "utility over ε"), ("budget", "privacy/spending over time")]
 )
 def test_a_picture_opens(ui: DagsterUi, asset: str, entry: str) -> None:
     ui.open_asset(f"rides/{asset}")
@@ -74,5 +74,5 @@ def test_the_budget_page_says_what_is_spent_and_left(ui: DagsterUi) -> None:
     for entry, amount in (("spent", "1.75"), ("left", "0.25"), ("ceiling", "2")):
         assert amount in ui.metadata(f"privacy/{entry}").inner_text()
     assert ui.metadata("privacy/releases").get_by_role("row").count() == 1 + 3
-    ui.opened(ui.metadata("privacy/staircase")).locator(PICTURE).wait_for()
+    ui.opened(ui.metadata("privacy/spending over time")).locator(PICTURE).wait_for()
     keep_picture(ui.page, "budget")

@@ -1,0 +1,83 @@
+"""Code versions of assets: what Dagster compares to say that code has changed since a run.
+
+The version of a release changes exactly when a new draw might give other answers: with the code
+that measures, the declarations that are measured, and the parameters of its model. A replayed
+release keeps the version that it was drawn with, so Dagster's mark stays until a new draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.parameters import texts_of
+from dp_pipeline.models import build_model
+from dp_pipeline.releases.domain_release import DomainRelease
+from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity, declared_method
+from dp_pipeline.releases.release import Release, code_version, digest_of
+from dp_pipeline.results.bundle import Bundle
+
+_CODE_TAG = "dagster/code_version"
+"""The tag of a materialization that Dagster compares with the asset's own version."""
+
+
+def preparation_version(spec: DatasetSpec) -> str:
+    """Return the version of a stage that prepares rows: its code, and the declaration."""
+    return digest_of(code_version(("config", "raw")), spec.digest)
+
+
+def validation_version(spec: DatasetSpec) -> str:
+    """Return the version of the stage that validates rows: the declared checks belong to it."""
+    version = preparation_version(spec)
+    return digest_of(version, spec.checks) if spec.checks else version
+
+
+def ingestion_version(spec: DatasetSpec) -> str:
+    """Return the version of the stage that reads the source: the source belongs to it, wherever the
+    folder of the project lies.
+    """
+    names = [Path(location).name for location in spec.source.locations]
+    source = replace(spec.source, location=names[0], more=tuple(names[1:]))
+    return digest_of(preparation_version(spec), source)
+
+
+def release_version(
+    spec: DatasetSpec, kind: type[Release], name: str, *, drawn_by: str | None = None
+) -> str:
+    """Return the version of a release: the measuring code, the declaration, and the parameters.
+
+    drawn_by   version of the code that a stored release was drawn with; None: the code of today
+    """
+    return digest_of(drawn_by or kind.version(), spec.digest, *_measured(spec, kind, name))
+
+
+def release_tags(
+    spec: DatasetSpec, kind: type[Release], name: str, bundle: Bundle
+) -> dict[str, str]:
+    """Return the tags of a materialization: the version that its release was drawn with."""
+    return {_CODE_TAG: release_version(spec, kind, name, drawn_by=bundle.facts["code"])}
+
+
+def _measured(spec: DatasetSpec, kind: type[Release], name: str) -> Iterator[object]:
+    """Yield the declarations that change the answers of one model or method, or what they cost."""
+    if kind is DomainRelease:
+        yield name
+    elif kind.FOLDER:
+        yield texts_of(declared_method(spec, name), measuring=True)
+        # Other methods, and other K, change nothing.
+        yield replace(declared_k_anonymity(spec), methods={}, partitions=())
+        yield spec.label
+    else:
+        yield spec.evaluation
+        model = build_model(spec, name)
+        yield from (texts_of(model, measuring=is_measuring) for is_measuring in (True, False))
+        yield [attribute.name for attribute in spec.domain if attribute.whole]
+
+
+def data_version(bundle: Bundle) -> dg.DataVersion:
+    """Return the version of a stored release: a replay keeps it, so nothing downstream is stale."""
+    return dg.DataVersion(digest_of(bundle.to_json()))

@@ -1,0 +1,177 @@
+"""Partitions of a data set: ε, K or closed time windows, and what a run over one is asked to do.
+
+One partition is one run: a failed run has charged for one partition at most, and a green one has
+released exactly what it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import dagster as dg
+
+from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.windows import WindowKind, Windows
+from dp_pipeline.orchestration.common import Pipeline, WindowConfig
+from dp_pipeline.releases.outcome import is_prepared
+from dp_pipeline.releases.release import Release
+from dp_pipeline.releases.run_options import RunOptions, require_span
+
+_RANGE = "dagster/asset_partition_range"
+_PARTITION_TAGS = ("dagster/partition", f"{_RANGE}_start", f"{_RANGE}_end")
+
+_CRON: dict[WindowKind, str] = {
+    "hour": "0 * * * *",
+    "day": "0 0 * * *",
+    "week": "0 0 * * 1",
+    "month": "0 0 1 * *",
+    "quarter": "0 0 1 1,4,7,10 *",
+    "year": "0 0 1 1 *",
+}
+_KEY_FORMATS: dict[WindowKind, str] = {
+    "hour": "%Y-%m-%dT%HZ",
+    "day": "%Y-%m-%d",
+    "week": "%G-W%V-%u",
+    "month": "%Y-%m",
+    "quarter": "%Y-%m",
+    "year": "%Y",
+}
+"""Dagster reads a day from each key: a week is called by its Monday, a quarter by its first month.
+"""
+
+
+def window_partitions(windows: Windows) -> dg.TimeWindowPartitionsDefinition:
+    """Return the closed windows as partitions: one more whenever one ends, up to the last."""
+    end = windows.following(windows.last) if windows.last else None
+    return dg.TimeWindowPartitionsDefinition(
+        start=partition_key(windows, windows.first),
+        end=None if end is None else partition_key(windows, end),
+        fmt=_KEY_FORMATS[windows.every],
+        cron_schedule=_CRON[windows.every],
+        timezone=windows.clock.zone,
+    )
+
+
+def partition_key(windows: Windows, name: str) -> str:
+    """Return Dagster's partition key of a window.
+
+    >>> from dp_pipeline.config.clock import Clock
+    >>> partition_key(Windows("at", "week", Clock("timestamp"), "2026-W01"), "2026-W03")
+    '2026-W03-1'
+    """
+    return windows.clock.wall(windows.start(name)).strftime(_KEY_FORMATS[windows.every])
+
+
+def window_of_key(windows: Windows, key: str) -> str | None:
+    """Return the window with this partition key; None where there is none."""
+    try:
+        start = windows.clock.number_of(datetime.strptime(key, _KEY_FORMATS[windows.every]))
+    except ValueError:
+        return None
+    name = windows.name_at(start)
+    return name if partition_key(windows, name) == key else None
+
+
+def release_partitions(spec: DatasetSpec, kind: type[Release]) -> dg.PartitionsDefinition:
+    """Return the windows of a data set, where it declares some; else its levels, ε or K."""
+    return raw_partitions(spec) or dg.StaticPartitionsDefinition(list(kind.levels(spec)))
+
+
+def raw_partitions(spec: DatasetSpec) -> dg.PartitionsDefinition | None:
+    """Return the windows of a data set, where it declares some: its rows have no level."""
+    return None if spec.windows is None else window_partitions(spec.windows)
+
+
+def spec_of_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> DatasetSpec:
+    """Return the declaration of the rows of this run: those of its window, where there are windows.
+
+    Raises DeclarationError for a run over no window, over several, or over an unknown one.
+    """
+    if spec.windows is None:
+        return spec
+    key = _single_key(context.run.tags)
+    name = None if key is None else window_of_key(spec.windows, key)
+    if name is None:
+        raise DeclarationError(
+            f"{spec.name}: expected one window a run, such as "
+            f"{partition_key(spec.windows, spec.windows.first)}, got "
+            f"{_keys_text(context.run.tags)}: launch one run for each"
+        )
+    return spec.at_window(name)
+
+
+def options_of_run(
+    context: dg.AssetExecutionContext,
+    dataset: DatasetSpec,
+    kind: type[Release],
+    pipeline: Pipeline,
+    config: WindowConfig,
+) -> RunOptions:
+    """Return what a run releases: every model or method at its level. Of a window, everything that
+    is published of it, or everything at the ε that its configuration names.
+
+    Raises DeclarationError for a run over no partition, an undeclared one, or a range of them.
+    """
+    spec, names = spec_of_run(context, dataset), kind.names(dataset)
+    if spec.windows is None:
+        levels = [_declared_key(context.run.tags, spec, kind)]
+        return RunOptions(spec, kind, names, levels, pipeline.home, pipeline.noise)
+    levels = list(dict.fromkeys(epsilon_text(entry.epsilon) for entry in spec.publications))
+    if config.epsilon:
+        levels = [epsilon_text(spec.partition(config.epsilon))]
+    return RunOptions(
+        spec,
+        kind,
+        names,
+        levels,
+        pipeline.home,
+        pipeline.noise,
+        published=not config.epsilon,
+        span=require_span(config.span),
+    )
+
+
+def _declared_key(tags: Mapping[str, str], spec: DatasetSpec, kind: type[Release]) -> str:
+    """Return the one partition that the tags of a run name, as it is declared.
+
+    A GraphQL client may name any text, or none. Dagster looks it up only where it is used, and its
+    own errors would take many lines.
+    """
+    levels, key = kind.levels(spec), _single_key(tags)
+    if key in levels:
+        return str(key)
+    raise DeclarationError(
+        f"{spec.name}: expected one {kind.SYMBOL} partition a run, of {', '.join(levels)}, got "
+        f"{_keys_text(tags)}: launch one run for each"
+    )
+
+
+def _tagged_keys(tags: Mapping[str, str]) -> list[str]:
+    return sorted({tags[name] for name in _PARTITION_TAGS if name in tags})
+
+
+def _single_key(tags: Mapping[str, str]) -> str | None:
+    keys = _tagged_keys(tags)
+    return keys[0] if len(keys) == 1 else None
+
+
+def _keys_text(tags: Mapping[str, str]) -> str:
+    return " and ".join(repr(key[:20]) for key in _tagged_keys(tags)) or "none"
+
+
+def is_release_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> bool:
+    """Return whether a run is for an ε or a K: it prepares only rows that are not prepared yet.
+
+    A run without a partition, or for a window, is for the rows, and prepares them anew.
+    """
+    return spec.windows is None and bool(_tagged_keys(context.run.tags))
+
+
+def can_reuse_rows(
+    context: dg.AssetExecutionContext, spec: DatasetSpec, pipeline: Pipeline
+) -> bool:
+    """Return whether a run is for an ε or a K, and its rows are prepared already."""
+    return is_release_run(context, spec) and is_prepared(spec, pipeline.home)
