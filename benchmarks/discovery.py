@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered import DiscoveredAttribute
+from dp_pipeline.config.discovered_domain import DiscoveredAttribute
 from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.errors import NotDiscovered
 from dp_pipeline.config.parser import load_spec

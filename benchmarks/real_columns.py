@@ -131,9 +131,9 @@ class Made:
         """Share of the rows asked about whose income a logistic regression gets wrong."""
         (target,) = (one for one in self.spec.targets if one.attribute == TARGET)
         domain = self.spec.domain
-        seen, answers = target.asked_of(self.codes, domain)
+        seen, answers = target.classification_task(self.codes, domain)
         learned = train("logistic", seen, answers, {one: domain[one].size for one in seen})
-        return misclassification(learned, *target.asked_of(self.asked, domain))
+        return misclassification(learned, *target.classification_task(self.asked, domain))
 
 
 def made(texts: Texts, rows: pa.Table, epsilon: Fraction, seed: int) -> Made:

@@ -52,7 +52,7 @@ def alone(work: Callable[..., Any], *arguments: object) -> Any:
 
 def store(dataset: str, folder: Path) -> None:
     """Ingest and prepare the rows."""
-    from dp_pipeline.config.discovery import find_spec
+    from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.raw.ingest import ingest
     from dp_pipeline.raw.prepare import prepare
     from dp_pipeline.raw.validate import validate
@@ -68,7 +68,7 @@ def fit(dataset: str, folder: Path, model: str, epsilon: str) -> Measured:
     import networkx  # noqa: F401
     import numpy as np
 
-    from dp_pipeline.config.discovery import find_spec
+    from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.gate.curator import Curator
     from dp_pipeline.gate.noise import parse_noise
     from dp_pipeline.models import MODELS

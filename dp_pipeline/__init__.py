@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dp_pipeline.commands import plan, run
-    from dp_pipeline.config.discovery import load_dataset
+    from dp_pipeline.config.catalogue import load_dataset
     from dp_pipeline.estimators import (
         KAnonymousSelector,
         PrivateKMeans,

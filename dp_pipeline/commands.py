@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.catalogue import load_dataset
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import load_dataset
 from dp_pipeline.orchestration.runner import execute
 from dp_pipeline.releases.run_options import RunOptions, requested
 from dp_pipeline.releases.run_plan import RunPlan, plan_run

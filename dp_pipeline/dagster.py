@@ -13,8 +13,8 @@ from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.config.catalogue import Refusals, collect_refusal, load_dataset
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import Refusals, load_dataset, refused_alone
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.noise import parse_noise
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
@@ -59,7 +59,7 @@ def _definitions(datasets: Iterable[str | Path]) -> dg.Definitions:
     refused: Refusals = {}
     specs: dict[str, DatasetSpec] = {}
     for dataset in datasets:
-        with refused_alone(Path(dataset).stem, refused):
+        with collect_refusal(Path(dataset).stem, refused):
             spec = load_dataset(dataset)
             if spec.name in specs:
                 raise DeclarationError(

@@ -4,7 +4,7 @@ takes no other data set away.
 
 import gc
 
-from dp_pipeline.config.discovery import Refusals, discover
+from dp_pipeline.config.catalogue import Refusals, available_datasets
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.instance import keep_files_private
@@ -13,7 +13,7 @@ from dp_pipeline.orchestration.instance import keep_files_private
 keep_files_private()
 
 refused: Refusals = {}
-defs = pipeline_definitions(discover(refused), Pipeline.from_environment(), refused)
+defs = pipeline_definitions(available_datasets(refused), Pipeline.from_environment(), refused)
 
 # The definitions stay as long as this process: garbage collection need not look at them again.
 gc.freeze()

@@ -69,20 +69,23 @@ def private_files() -> Iterator[None]:
         os.umask(before)
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], object], *, over: bool = True) -> None:
+def write_atomically(
+    path: Path, content: bytes | Callable[[BinaryIO], object], *, overwrite: bool = True
+) -> None:
     """Write a 0600 file whole or not at all; it is on disk when this returns.
 
-    over   False: a file that is there stays as it is
+    content     its bytes, or a function that writes them into an open file
+    overwrite   False: an existing file stays as it is
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_ENDING, dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            write(file)
+            file.write(content) if isinstance(content, bytes) else content(file)
             file.flush()
             os.fsync(file.fileno())
-            if over:
+            if overwrite:
                 temporary.replace(path)
             else:
                 # A hard link appears whole or not at all, and never over another file.
@@ -262,19 +265,19 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 Injection)."""
 
 
-def plain_cells(row: Mapping[str, Any]) -> dict[str, Any]:
+def escape_formulas(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row whose texts no spreadsheet computes: those that look like a formula begin with ``'``.
 
-    >>> plain_cells({"reason": "=1+1", "shift": "-0.5", "mean": -0.5})
+    >>> escape_formulas({"reason": "=1+1", "shift": "-0.5", "mean": -0.5})
     {'reason': "'=1+1", 'shift': '-0.5', 'mean': -0.5}
     """
     return {name: _plain(value) for name, value in row.items()}
 
 
-def told_cell(text: str) -> str:
+def unescape_formula(text: str) -> str:
     """What a cell of such a row said before; a text that only looks like one comes back shorter.
 
-    >>> told_cell("'=1+1"), told_cell("'tis"), told_cell("-0.5")
+    >>> unescape_formula("'=1+1"), unescape_formula("'tis"), unescape_formula("-0.5")
     ('=1+1', "'tis", '-0.5')
     """
     return text[1:] if text.startswith("'") and _plain(text[1:]) == text else text

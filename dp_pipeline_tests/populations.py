@@ -83,7 +83,9 @@ class LoopCounter:
     def grouped(self, groupings: Mapping[str, Grouping]) -> GroupedLoopCounter:
         """See Counter."""
         groups = {name: one.of(self.domain[name]) for name, one in groupings.items()}
-        return GroupedLoopCounter(self.rows, self.domain.replaced(groups), self, dict(groupings))
+        return GroupedLoopCounter(
+            self.rows, self.domain.with_attributes(groups), self, dict(groupings)
+        )
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> DerivingLoopCounter:
         """See Counter."""

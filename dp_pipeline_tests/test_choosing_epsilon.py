@@ -47,7 +47,7 @@ def test_the_commands_of_the_page_run_and_print_what_it_shows(project: Project):
     planned, _, refined, _ = outputs
     assert cells(planned) == cells(shown)
     assert len(cells(shown)) == 3
-    assert "asked 0.45, spent 0.15, left 9.85, ceiling 10" in refined
+    assert "requested 0.45, spent 0.15, left 9.85, ceiling 10" in refined
     (account,) = json.loads(project.cli("budget", "census", "--json").out)["accounts"]
     assert account["spent"] == "0.6"
 

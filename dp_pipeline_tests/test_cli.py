@@ -206,7 +206,7 @@ def test_a_plan_in_an_empty_home_makes_nothing(project: Project):
     before = project.paths()
     result = project.cli_here("plan", "rides")
     assert (result.code, result.err) == (0, "")
-    assert "asked 0.7, spent 0, left 3, ceiling 3" in result.out
+    assert "requested 0.7, spent 0, left 3, ceiling 3" in result.out
     assert project.cli_here("budget").code == 0
     assert json.loads(project.cli_here("budget", "--json").out) == {"format": 1, "accounts": []}
     assert project.paths() == before
@@ -284,10 +284,10 @@ def test_the_plan_of_what_was_released_costs_nothing(home_of_rides: Project):
         ["dpqt_kmeans", text, "settled", "0", noise]
         for text, noise in (("0.1", "20.0"), ("0.5", "3.96"))
     ]
-    assert "asked 0, spent 0.7, left 2.3, ceiling 3" in result.out
+    assert "requested 0, spent 0.7, left 2.3, ceiling 3" in result.out
     assert "settled: released before, shown again at no cost\n" in result.out
     anew = home_of_rides.cli_here("plan", "rides", "--new-draw", "--epsilon", "0.50")
-    assert "asked 0.55, spent 0.7, left 2.3, ceiling 3" in anew.out
+    assert "requested 0.55, spent 0.7, left 2.3, ceiling 3" in anew.out
 
 
 def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: Project):
@@ -295,9 +295,9 @@ def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: P
     project.run(spec, epsilons=["0.1"])
     result = project.cli_here("plan", "rides", "--new-draw")
     assert result.code == 3
-    assert "asked 0.7, spent 0.15, left 0.55, ceiling 0.7" in result.out
+    assert "requested 0.7, spent 0.15, left 0.55, ceiling 0.7" in result.out
     assert result.err.count("\n") == 1
-    assert "asked ε=0.7, spent 0.15, left 0.55, ceiling 0.7" in result.err
+    assert "requested ε=0.7, spent 0.15, left 0.55, ceiling 0.7" in result.err
 
 
 def test_the_budget_of_one_data_set_is_that_of_its_population(home_of_rides: Project):

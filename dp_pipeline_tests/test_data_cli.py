@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from dp_pipeline.cli import main
 from dp_pipeline.cli.declaration_check import require_buildable
 from dp_pipeline.config import parameters
-from dp_pipeline.config.discovery import discover
+from dp_pipeline.config.catalogue import available_datasets
 from dp_pipeline.config.draft import SCHEMA_FILE
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parser import load_spec
@@ -128,7 +128,7 @@ def test_a_draft_of_public_rows_is_a_good_declaration_at_once(folder: Path) -> N
     checked = data("check", "rides.yaml")
     assert (checked.exit_code, checked.stderr) == (0, "")
     assert "a good declaration" in checked.stdout
-    assert "rides" in [one.name for one in discover()]
+    assert "rides" in [one.name for one in available_datasets()]
 
 
 def test_the_person_is_protected_and_no_attribute(folder: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_draft_with_its_decisions_made_is_a_chain_in_dagster(folder: Path) -> 
     text = path.read_text().replace("at_most: TODO", "at_most: 5")
     text = text.replace("    # bounds: [TODO, TODO]\n    # bins", "    bounds: [0, 90]\n    bins")
     path.write_text(text)
-    (spec,) = [one for one in discover() if one.name == "rides"]
+    (spec,) = [one for one in available_datasets() if one.name == "rides"]
     graph = definitions_of(spec, Home(folder / "home")).resolve_asset_graph()
     keys = {key.to_user_string() for key in graph.get_all_asset_keys()}
     assert {"rides/ingested", "rides/htree_kmeans", "rides/one_shot", "rides/budget"} <= keys

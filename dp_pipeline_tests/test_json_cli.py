@@ -91,9 +91,9 @@ def test_a_plan_is_a_document_with_exact_amounts(project: Project):
     told = document(project.cli_here("plan", "rides", "--epsilon", "0.5", "--json"))
     (release,) = told["releases"]
     assert (release["state"], release["cost"]) == ("new", "0.550000007")
-    amounts = {name: told[name] for name in ("asked", "spent", "left", "ceiling")}
+    amounts = {name: told[name] for name in ("requested", "spent", "left", "ceiling")}
     limits = {"spent": "0.15", "left": "2.85", "ceiling": "3"}
-    assert amounts == {"asked": "0.550000007", **limits}
+    assert amounts == {"requested": "0.550000007", **limits}
 
 
 def test_a_plan_beyond_the_ceiling_is_a_document_and_a_line_with_exit_code_3(project: Project):
@@ -101,7 +101,7 @@ def test_a_plan_beyond_the_ceiling_is_a_document_and_a_line_with_exit_code_3(pro
     assert document(project.cli_here("plan", "tight", "--epsilon", "0.5", "--json"))
     beyond = project.cli_here("plan", "tight", "--json")
     told = document(beyond, code=3)
-    assert (told["asked"], told["left_this_month"], told["a_month"]) == ("0.7", "0.6", "0.6")
+    assert (told["requested"], told["left_this_month"], told["a_month"]) == ("0.7", "0.6", "0.6")
     assert beyond.err.startswith("dp-pipeline: ")
     assert beyond.err.count("\n") == 1
 
@@ -112,14 +112,14 @@ def test_the_windows_of_a_plan_have_their_own_limits(project: Project):
     assert [one["windows"] for one in told["releases"]] == [["2026-W01"], ["2026-W02"]]
     (one, _) = told["windows"]
     limits = {"spent": "0", "left": "2", "ceiling": "2"}
-    assert one == {"window": "2026-W01", "asked": "0.55", **limits}
-    assert (told["asked"], told["left"], told["ceiling"]) == ("1.1", "9", "9")
+    assert one == {"window": "2026-W01", "requested": "0.55", **limits}
+    assert (told["requested"], told["left"], told["ceiling"]) == ("1.1", "9", "9")
 
 
 def test_a_backfill_says_which_runs_it_is_about_before_it_fails(project: Project):
     result = project.cli_here("backfill", "rides", "--epsilon", "0.5", "--json")
     told = document(result, code=1)
-    assert (told["runs"], told["asked"]) == (["0.5"], "0.55")
+    assert (told["runs"], told["requested"]) == (["0.5"], "0.55")
     assert result.err.startswith("dp-pipeline: backfill: expected a running Dagster daemon")
 
 

@@ -64,7 +64,7 @@ def test_a_plan_says_what_is_asked_and_charges_nothing(home: Path):
         "  model        ε    state  cost\n"
         "  independent  0.5  new    0.55\n"
         "  independent  1    new    1.05\n"
-        "asked 1.6, left 10"
+        "requested 1.6, left 10"
     )
     assert not (home / "home" / "released").exists()
 
@@ -139,7 +139,7 @@ def test_the_blocks_of_the_page_run_one_after_the_other(capsys: pytest.CaptureFi
     assert names["table"].dtypes.astype(str).tolist() == ["category", "Int8", "int64"]
     said = capsys.readouterr().out
     assert "fitted: ε=0.666666666 (rounded down from 0.6666666666666666), protects one row" in said
-    assert "asked 0.55, left 10" in said
+    assert "requested 0.55, left 10" in said
 
 
 def test_the_block_with_polars_runs_where_it_is_installed():

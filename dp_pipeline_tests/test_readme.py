@@ -27,7 +27,7 @@ def test_the_data_set_file_of_the_readme_is_a_good_declaration(
     assert checked.exit_code == 0, checked.output
     planned = CliRunner().invoke(main, ["plan", "rides"])
     assert planned.exit_code == 0, planned.output
-    assert "asked 1.9, spent 0, left 4, ceiling 4" in planned.output
+    assert "requested 1.9, spent 0, left 4, ceiling 4" in planned.output
 
 
 def test_the_estimator_of_the_readme_runs_as_it_stands_there(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from benchmarks.papers.claims import PaperClaim, Verdict
 from benchmarks.papers.results import Factors, Mean, Place, Row, Summary, summary_rows
 from dp_pipeline.config.errors import PipelineError
-from dp_pipeline.files import plain_cells, write_whole
+from dp_pipeline.files import escape_formulas, write_atomically
 from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.figures.lines import Across, Line, Panel, Point, Up, line_chart
 from dp_pipeline.reporting.text import number_text
@@ -141,12 +141,12 @@ def csv_text(columns: Sequence[str], rows: Iterable[Row]) -> bytes:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(map(plain_cells, rows))
+    writer.writerows(map(escape_formulas, rows))
     return text.getvalue().encode()
 
 
 def _write(path: Path, content: bytes) -> None:
-    write_whole(path, lambda file: file.write(content))
+    write_atomically(path, content)
 
 
 _WIDTH = 6.6

@@ -297,11 +297,13 @@ class HeldOut:
         for method in METHODS:
             by_target = {}
             for target in spec.targets:
-                codes, answers = target.asked_of(table, spec.domain)
+                codes, answers = target.classification_task(table, spec.domain)
                 sizes = {attribute: spec.domain[attribute].size for attribute in codes}
                 # Without columns a classifier answers as most rows do.
                 classifier = train(method, codes if has_columns else {}, answers, sizes)
-                share = misclassification(classifier, *target.asked_of(tested, spec.domain))
+                share = misclassification(
+                    classifier, *target.classification_task(tested, spec.domain)
+                )
                 by_target[f"misclassified_{method}/{target.attribute}"] = share
             mean = float(np.mean(list(by_target.values())))
             shares |= {**by_target, f"misclassified_{method}": mean}

@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 import click
 
 from dp_pipeline import __version__
-from dp_pipeline.config.errors import PipelineError, system_error
+from dp_pipeline.config.errors import PipelineError
+from dp_pipeline.config.system_errors import system_error
 
 
 class OrderedGroup(click.Group):

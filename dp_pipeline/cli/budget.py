@@ -198,12 +198,12 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
 
 
 def _write_csv(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
-    from dp_pipeline.files import plain_cells
+    from dp_pipeline.files import escape_formulas
     from dp_pipeline.ledger.export import COLUMNS
 
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(plain_cells(line) for line, _ in lines)
+    writer.writerows(escape_formulas(line) for line, _ in lines)
 
 
 def _write_json(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:

@@ -194,7 +194,7 @@ def data_retire(dataset: str, yes: bool) -> None:
 
 def _declared(dataset: str) -> dict[str, DatasetSpec]:
     """Every good data set file by its name; DeclarationError where this one is none."""
-    from dp_pipeline.config.discovery import dataset_files, file_of
+    from dp_pipeline.config.catalogue import dataset_files, file_of
     from dp_pipeline.config.parser import load_spec
 
     file_of(dataset)
@@ -219,7 +219,7 @@ def data_docs(dataset: str, window: str) -> None:
     folder of the current snapshot, which only its owner can enter, and go when its rows are
     retired. Nothing is charged, and nobody is asked over the network.
     """
-    from dp_pipeline.config.discovery import find_spec
+    from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
     from dp_pipeline.raw.snapshot import preparation_hint
     from dp_pipeline.releases.account import require_snapshot
@@ -296,7 +296,7 @@ def _loaded() -> tuple[list[DatasetSpec], list[str]]:
     """Every declared data set, and one line for each file that is none: a draft is no reason to
     hide the others.
     """
-    from dp_pipeline.config.discovery import BUILT_IN, dataset_files
+    from dp_pipeline.config.catalogue import BUILT_IN, dataset_files
     from dp_pipeline.config.parser import load_spec
 
     specs, refusals = [], []
@@ -310,7 +310,7 @@ def _loaded() -> tuple[list[DatasetSpec], list[str]]:
 
 def _availability(spec: DatasetSpec) -> str:
     """Whether the source is at hand; nothing of it is opened."""
-    from dp_pipeline.config.discovery import is_available
+    from dp_pipeline.config.catalogue import is_available
 
     if not is_available(spec):
         return f"needs {spec.source.needs}"

@@ -14,15 +14,16 @@ from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.config.amounts import LARGEST
-from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import (
+from dp_pipeline.config.catalogue import (
     BUILT_IN,
     DATASETS_VARIABLE,
     require_available,
     require_own_name,
 )
-from dp_pipeline.config.errors import DeclarationError, follow_links, one_of
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.config.parameters import from_text
+from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.yaml_text import Document
 from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.raw.generators import GENERATORS
@@ -128,7 +129,7 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
         options = options_for(spec)
         if spec.windows is not None:
             # One window is like another: none of them has a price of its own.
-            options = options.of_window(spec.first_published)
+            options = options.of_window(spec.first_complete_window)
         plan_run(options).require_budget()
 
 

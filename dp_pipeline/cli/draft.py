@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dp_pipeline.config.errors import EXPECTED_NAME, DeclarationError, follow_links, is_name
+from dp_pipeline.config.errors import EXPECTED_NAME, DeclarationError, is_name
+from dp_pipeline.config.system_errors import follow_links
 
 if TYPE_CHECKING:
-    from dp_pipeline.config.draft import FoundColumn
+    from dp_pipeline.config.draft import SourceColumn
     from dp_pipeline.config.source import Source
     from dp_pipeline.config.yaml_text import Value
 
@@ -43,7 +44,7 @@ def data_init(
     It is to be finished with an editor. It is made from names and types of columns alone, and of
     a CSV file from its first line: no row is read, unless the rows are public.
     """
-    from dp_pipeline.config.discovery import DATASETS_VARIABLE
+    from dp_pipeline.config.catalogue import DATASETS_VARIABLE
     from dp_pipeline.config.source_parser import drafted_source
 
     where = folder or Path(os.environ.get(DATASETS_VARIABLE) or ".")
@@ -129,7 +130,7 @@ def _path(path: Path, folder: Path) -> str:
 
 def _require_new(name: str, path: Path) -> None:
     """DeclarationError for a name that none can have, or another data set has."""
-    from dp_pipeline.config.discovery import dataset_files
+    from dp_pipeline.config.catalogue import dataset_files
 
     if not is_name(name):
         raise DeclarationError(f"data init: expected a name of {EXPECTED_NAME}, got {name[:60]!r}")
@@ -176,7 +177,7 @@ def _draft(
     return public_draft(outline, rows=rows)
 
 
-def _require_person(name: str, columns: Sequence[FoundColumn]) -> None:
+def _require_person(name: str, columns: Sequence[SourceColumn]) -> None:
     """DeclarationError where the source has no such column, or one of a type that is no id's."""
 
     found = next((column for column in columns if column.name == name), None)
@@ -184,7 +185,7 @@ def _require_person(name: str, columns: Sequence[FoundColumn]) -> None:
         raise DeclarationError(
             f"data init: expected a person's column of the source, got {name[:60]!r}"
         )
-    if not (found.whole or found.kind in ("text", "unknown")):
+    if not (found.is_integer or found.kind in ("text", "unknown")):
         raise DeclarationError(
             f"data init: expected text or whole numbers in the person's column {name[:60]!r}, "
             f"got the type {found.type}: write it as int64 or text"
@@ -222,7 +223,7 @@ def data_schema() -> None:
 
 
 def _print_next(path: Path, *, is_open: bool) -> None:
-    from dp_pipeline.config.discovery import DATASETS_VARIABLE
+    from dp_pipeline.config.catalogue import DATASETS_VARIABLE
 
     click.echo(
         f"{path}: written" + ("; every TODO in it is a decision of yours" if is_open else "")

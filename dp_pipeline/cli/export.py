@@ -56,7 +56,7 @@ def export(
     publishes. No row is read and nothing is charged. An earlier export of the same data set and
     model is replaced whole; anything else that is there stays.
     """
-    from dp_pipeline.config.discovery import find_spec
+    from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.releases.export import Asked, find_newest_settled, require_cleared
     from dp_pipeline.releases.export import export as export_found
     from dp_pipeline.releases.home import find_home

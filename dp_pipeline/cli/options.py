@@ -90,7 +90,7 @@ def number_or_none(value: float | None) -> float | None:
 
 def dataset_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Declared data sets."""
-    from dp_pipeline.config.discovery import dataset_files
+    from dp_pipeline.config.catalogue import dataset_files
 
     try:
         return _beginning(dataset_files(), incomplete)
@@ -130,7 +130,7 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 
 def _field(context: click.Context, *path: str) -> list[str]:
     """Texts, or names, of one field of the file of the data set; none where there are none."""
-    from dp_pipeline.config.discovery import dataset_files
+    from dp_pipeline.config.catalogue import dataset_files
     from dp_pipeline.config.yaml_text import Document
 
     try:

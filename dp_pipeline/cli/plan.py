@@ -40,7 +40,7 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     if in_steps is not None and in_steps >= planned.total_cost:
         in_steps = None
     reader.answer(
-        lambda: {**plan_document(planned), "asked_in_steps": amount_text(in_steps)},
+        lambda: {**plan_document(planned), "requested_in_steps": amount_text(in_steps)},
         lambda: _print_whole_plan(planned, in_steps),
     )
     planned.require_budget()
@@ -90,7 +90,7 @@ def _window(planned: RunPlan, name: str) -> dict[str, str]:
     balance = planned.windows[name]
     return {
         "window": name,
-        "asked": amount_text(planned.cost_of(name)),
+        "requested": amount_text(planned.cost_of(name)),
         "spent": amount_text(balance.window_spent),
         "left": amount_text(balance.remaining),
         "ceiling": amount_text(balance.window_ceiling),
@@ -109,10 +109,12 @@ def _print_windows(planned: RunPlan) -> None:
     print_table(f"Plan of {spec.name}, {len(rows)} windows", WINDOW_COLUMNS, rows)
     ceiling = planned.balance.ceiling
     limit = "no total" if ceiling is None else f"a total of {currency.text(ceiling)}"
-    click.echo(f"asked {currency.text(planned.total_cost)} of all windows together, under {limit}")
+    click.echo(
+        f"requested {currency.text(planned.total_cost)} of all windows together, under {limit}"
+    )
 
 
-WINDOW_COLUMNS = ("window", "state", "asked", "left")
+WINDOW_COLUMNS = ("window", "state", "requested", "left")
 
 
 def print_plan(planned: RunPlan) -> None:
@@ -157,8 +159,8 @@ def _print_releases(planned: RunPlan) -> None:
     click.echo(_account_line(planned))
     word = planned.balance.delta_summary
     if planned.delta or word:
-        asked = float_text(planned.delta)
-        click.echo(f"δ of discovered levels: asked {asked}{f', {word}' if word else ''}")
+        requested = float_text(planned.delta)
+        click.echo(f"δ of discovered levels: requested {requested}{f', {word}' if word else ''}")
 
 
 def _account_line(planned: RunPlan) -> str:
@@ -169,7 +171,7 @@ def _account_line(planned: RunPlan) -> str:
     if balance.window_remaining is None or len(planned.windows) > 1:
         return _amounts_line(planned.amounts, currency)
     of_window = {
-        "asked": planned.total_cost,
+        "requested": planned.total_cost,
         f"spent in {balance.window}": balance.window_spent,
         "left": planned.remaining,
         "each_window": balance.window_ceiling,

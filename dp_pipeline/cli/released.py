@@ -81,7 +81,7 @@ def result_document(result: RunResult) -> Document:
 
 def _discovery_words(result: RunResult) -> str:
     """What was discovered, in words; empty where nothing is left to be."""
-    from dp_pipeline.config.discovered import discovery_words
+    from dp_pipeline.config.discovered_domain import discovery_words
 
     discovery = result.options.discovery
     return "" if discovery is None else discovery_words(result.spec.to_discover, discovery.asked)

@@ -78,7 +78,7 @@ def anonymize_options(
     snapshot: str = "",
 ) -> RunOptions:
     """What the words of the command ask for; DeclarationError for what is not declared."""
-    from dp_pipeline.config.discovery import find_spec
+    from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.raw.snapshot import check_snapshot_id
     from dp_pipeline.releases.home import find_home
     from dp_pipeline.releases.k_anonymous_release import (

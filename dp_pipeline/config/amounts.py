@@ -19,7 +19,7 @@ from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
-from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, Refused
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, FieldError
 
 NANO = 10**9
 """The ledger counts in whole nano-ε."""
@@ -45,9 +45,9 @@ def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
         decimal = Decimal(text.strip())
         value = Fraction(decimal) if abs(decimal.adjusted()) < 30 else Fraction(0)
     if not SMALLEST <= value <= LARGEST:
-        raise Refused("a decimal number from 0.000001 to 1000000", got, of=of)
+        raise FieldError("a decimal number from 0.000001 to 1000000", got, of=of)
     if (value * NANO).denominator != 1:
-        raise Refused("at most nine decimals", got, of=of)
+        raise FieldError("at most nine decimals", got, of=of)
     return value
 
 
@@ -60,9 +60,9 @@ def epsilon_text(value: Fraction) -> str:
     nano = value * NANO
     if nano.denominator != 1:
         return str(value)
-    whole, rest = divmod(nano.numerator, NANO)
-    decimals = f"{rest:09d}".rstrip("0")
-    return f"{whole}.{decimals}" if decimals else str(whole)
+    units, decimal_units = divmod(nano.numerator, NANO)
+    decimals = f"{decimal_units:09d}".rstrip("0")
+    return f"{units}.{decimals}" if decimals else str(units)
 
 
 def nano_epsilon(value: Fraction) -> int:
@@ -70,7 +70,7 @@ def nano_epsilon(value: Fraction) -> int:
     return -((-value.numerator * NANO) // value.denominator)
 
 
-LARGEST_DELTA = Fraction(1, 1000)
+MAX_DELTA = Fraction(1, 1000)
 MOST_DECIMALS = 12
 
 _DECIMAL = re.compile(r"(\d{1,3}\.?\d{0,60}|\.\d{1,60})(e-?\d{1,2})?", re.ASCII | re.IGNORECASE)
@@ -93,7 +93,7 @@ class Currency:
     delta: Fraction | None = None
 
     def __post_init__(self) -> None:
-        if self.delta is not None and not 0 < self.delta <= LARGEST_DELTA:
+        if self.delta is not None and not 0 < self.delta <= MAX_DELTA:
             raise DeclarationError(f"delta: expected one in (0, 0.001], got {self.delta}")
 
     @property
@@ -135,9 +135,9 @@ class Currency:
         """
         if self.delta is None:
             return epsilon_text(amount)
-        return self.said(amount)
+        return self.labelled_text(amount)
 
-    def said(self, amount: Fraction) -> str:
+    def labelled_text(self, amount: Fraction) -> str:
         """An amount for a person, with its symbol: ``ε=0.5``, or the ``text`` of ρ."""
         if self.delta is None:
             return f"ε={epsilon_text(amount)}"
@@ -161,8 +161,8 @@ def parse_delta(text: str, *, of: str = "delta") -> Fraction:
     is_plain = isinstance(text, str) and _DECIMAL.fullmatch(text.strip()) is not None
     value = Fraction(Decimal(text.strip())) if is_plain else Fraction(0)
     is_short = (value * 10**MOST_DECIMALS).denominator == 1 or _is_power_of_ten(value)
-    if not 0 < value <= LARGEST_DELTA or not is_short:
-        raise Refused(
+    if not 0 < value <= MAX_DELTA or not is_short:
+        raise FieldError(
             f"a decimal number above 0 and at most 0.001, with at most {MOST_DECIMALS} decimals "
             "or as 1e-9",
             repr(text)[:62],

@@ -1,7 +1,8 @@
 """Section ``attributes`` of a data set file: a category with levels, or a number, a date or a time
 between bounds.
 
-What nobody may declare without looking says ``discover``: a look that is paid for finds it.
+A domain that nobody may declare without looking is declared as ``discover``: a query that is paid
+for finds it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,44 +18,44 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from dp_pipeline.config import fields
-from dp_pipeline.config.clock import Clock, Every, Signs, Spans
-from dp_pipeline.config.domain import MISSING, Attribute, Undeclared
-from dp_pipeline.config.encoding import MOST_CELLS, Bins, Coordinate, Levels, is_interval
-from dp_pipeline.config.errors import Refused, bounded_bytes, reason_of
-from dp_pipeline.config.fields import OneForm, a_mapping, below, not_among, require
+from dp_pipeline.config.clock import Clock, Every, Spans
+from dp_pipeline.config.domain import MISSING, Attribute, OnInvalid, Undeclared
+from dp_pipeline.config.encoding import MAX_CELLS, Bins, Coordinate, Levels, is_interval
+from dp_pipeline.config.errors import FieldError
+from dp_pipeline.config.fields import FormChoice, below, not_among, require, require_mapping
+from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.reading_parser import (
-    AS_IT_IS,
+    DEFAULT_READING,
     ReadingSection,
     SignsSection,
     Zone,
     require_format,
 )
+from dp_pipeline.config.system_errors import bounded_bytes, os_error_reason
 from dp_pipeline.config.yaml_text import TODO
 
 DISCOVER = "discover"
-"""In place of levels or bounds: a look that is paid for finds them."""
+DEFAULT_MAX_LEVELS = 1000
+"""Levels that may be discovered where an attribute does not declare a number."""
 
-AT_MOST = 1000
-"""Levels that are discovered where an attribute does not say how many there may be."""
-
-MOST_QUANTILES = 256
-MOST_BYTES = 1 << 23
+MAX_QUANTILES = 256
+MAX_FILE_BYTES = 1 << 23
 OTHER = "other"
-_SEVERAL = f"2 to {MOST_CELLS} different levels"
-_BOX = "lower < upper, both within ±1e15, wide enough for 2^17 steps"
+_EXPECTED_LEVELS = f"2 to {MAX_CELLS} different levels"
+_EXPECTED_BOUNDS = "lower < upper, both within ±1e15, wide enough for 2^17 steps"
 _UNITS = (1e-9, 1e9)
 
 
-def _levels(value: object) -> object:
-    """A list of texts; ``0..15``: the whole numbers from the first to the last; or discover."""
+def _level_texts(value: object) -> object:
+    """Return the texts of a list or of ``0..15``; none for ``discover``."""
     if value == DISCOVER:
         return []
-    require(value != [], _SEVERAL, "0")
+    require(value != [], _EXPECTED_LEVELS, "0")
     if not isinstance(value, str) or value == TODO:
         return value
     ends = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", value)
     numbers = range(int(ends[1]), int(ends[2]) + 1) if ends else range(0)
-    require(0 < len(numbers) <= MOST_CELLS, "a list, or first..last", repr(value[:60]))
+    require(0 < len(numbers) <= MAX_CELLS, "a list, or first..last", repr(value[:60]))
     return list(map(str, numbers))
 
 
@@ -71,181 +73,176 @@ _LEVELS = {
 
 
 def with_levels_of_files(texts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A data set file's texts with the lines of a file in the place of ``levels: {file: …}``.
+    """Return the texts of a data set file with the lines of a file for ``levels: {file: …}``.
 
     folder   of the data set file
     """
     attributes = texts.get("attributes")
     if not isinstance(attributes, dict):
         return dict(texts)
-    read = dict(attributes)
+    sections = dict(attributes)
     for name, section in attributes.items():
         levels = section.get("levels") if isinstance(section, dict) else None
         if isinstance(levels, dict):
             with below("attributes", name, "levels"):
-                read[name] = {**section, "levels": _lines(levels, folder)}
-    return {**texts, "attributes": read}
+                sections[name] = {**section, "levels": _lines(levels, folder)}
+    return {**texts, "attributes": sections}
 
 
 def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
-    """The levels that a file lists, one a line, without white space around them."""
     name = section.get("file")
     is_file = isinstance(name, str) and name and len(section) == 1
     require(is_file, "a list, first..last, discover, or {file: NAME}", "another mapping")
     try:
-        content = bounded_bytes(folder / str(name), most=MOST_BYTES).decode("utf-8-sig")
+        content = bounded_bytes(folder / str(name), max_bytes=MAX_FILE_BYTES).decode("utf-8-sig")
     except OSError as error:
-        raise Refused("a file that can be read", reason_of(error), field=("file",)) from None
+        reason = os_error_reason(error)
+        raise FieldError("a file that can be read", reason, field=("file",)) from None
     except UnicodeDecodeError:
-        raise Refused("a file of UTF-8 text", "other bytes", field=("file",)) from None
+        raise FieldError("a file of UTF-8 text", "other bytes", field=("file",)) from None
     return [line.strip() for line in content.splitlines() if line.strip()]
 
 
-class _Column(fields.Section):
-    """What all kinds of attributes may say.
+class _ColumnSection(fields.Section):
+    """The fields of all kinds of attributes.
 
     column    How the source calls it, where that is another name.
-    nullable  A missing value is a cell of its own; what has bounds needs cells for it.
+    nullable  A missing value is a cell of its own; a number or date needs cells for it.
     missing   Texts that mean a missing value, beside an empty one.
-    usable    Which share of the rows checks want to be as declared.
+    usable    The share of the rows that checks want to be as declared.
     """
 
     column: fields.Text | None = None
     nullable: fields.Switch = False
-    missing: fields.Listed[fields.Item] | None = None
+    missing: fields.ListOf[fields.Item] | None = None
     usable: fields.Share | None = None
 
     @property
-    def empties(self) -> tuple[str, ...]:
-        """Texts that say that a value is missing, beside an empty one."""
+    def missing_texts(self) -> tuple[str, ...]:
+        """Its own texts of missing values, beside an empty one, sorted."""
         return tuple(sorted({text.strip() for text in self.missing or ()}))
 
-    def _empties(self, reading: ReadingSection) -> tuple[str, ...]:
-        """Its own texts, or those of all columns where it says none."""
-        return reading.empties if self.missing is None else self.empties
-
     def _require_nullable(self) -> None:
-        is_said = self.missing is None or self.nullable
-        require(is_said, "`nullable: true` beside it", "none", "missing")
+        is_nullable = self.missing is None or self.nullable
+        require(is_nullable, "`nullable: true` beside it", "none", "missing")
+
+    def _attribute(
+        self, name: str, on_invalid: OnInvalid, reading: ReadingSection, **values: Any
+    ) -> Attribute:
+        missing = reading.missing_texts if self.missing is None else self.missing_texts
+        column = {"column": self.column or name, "on_invalid": on_invalid, "missing": missing}
+        return Attribute(name, nullable=self.nullable, **{**column, **values})
 
 
-def _add(level: str) -> str:
+def _add_level(level: str) -> str:
     return f": add {level[:60]!r} to `levels`, in their file as a line of its own"
 
 
-class Category(_Column):
+class Category(_ColumnSection):
     """A category: one of so many texts.
 
-    levels      Every text that there can be; 0..15 are the sixteen levels 0 to 15.
-    at_most     Levels that may be discovered.
+    levels      All its texts; 0..15 are the sixteen levels 0 to 15.
+    at_most     The most levels that may be discovered.
     other       The level that stands for any other text.
     on_invalid  What becomes of a text that is no level; drop leaves its row out.
     aliases     Other spellings of levels.
     """
 
-    levels: Annotated[fields.Listed[fields.Item], BeforeValidator(_levels), WithJsonSchema(_LEVELS)]
+    levels: Annotated[
+        fields.ListOf[fields.Item], BeforeValidator(_level_texts), WithJsonSchema(_LEVELS)
+    ]
     at_most: fields.Count | None = None
     other: fields.Item | None = None
     on_invalid: Literal["other", "drop"] | None = None
-    aliases: fields.Named[fields.Item] = Field(default_factory=dict)
-
-    @property
-    def is_to_discover(self) -> bool:
-        """Whether the file says ``discover`` in place of levels."""
-        return not self.levels
+    aliases: fields.MappingOf[fields.Item] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _fits(self) -> Category:
+    def _require_consistent(self) -> Category:
         self._require_nullable()
-        if self.is_to_discover:
-            return self._fit_to_discover()
+        if not self.levels:
+            return self._require_discoverable()
+        levels, count = self.levels, len(self.levels)
         expected = "no at_most beside levels that are declared"
         require(self.at_most is None, expected, "one", "at_most")
-        levels, count = self.levels, len(self.levels)
-        is_several = 2 <= len(set(levels)) == count <= MOST_CELLS
-        require(is_several, _SEVERAL, str(count), "levels")
+        is_several = 2 <= len(set(levels)) == count <= MAX_CELLS
+        require(is_several, _EXPECTED_LEVELS, str(count), "levels")
         if self.other is not None and self.other not in levels:
-            refused = not_among(self.other, levels, field=("other",))
-            refused.hint = refused.hint or _add(self.other)
-            raise refused
+            error = not_among(self.other, levels, field=("other",))
+            error.hint = error.hint or _add_level(self.other)
+            raise error
         has_other = self.on_invalid != "other" or self.other is not None
-        add = f": write `other: {OTHER}` beside it, and{_add(OTHER).removeprefix(':')}"
-        require(has_other, "a level `other` for unknown texts", "none", "on_invalid", hint=add)
+        hint = f": write `other: {OTHER}` beside it, and{_add_level(OTHER).removeprefix(':')}"
+        require(has_other, "a level `other` for unknown texts", "none", "on_invalid", hint=hint)
         expected = f"no level {MISSING!r}, which is the name of missing values here"
         require(not self.nullable or MISSING not in levels, expected, "one", "levels")
         for text, level in self.aliases.items():
             if level not in levels:
                 raise not_among(level, levels, field=("aliases", text))
             expected = "a spelling that is no level, without spaces around it"
-            is_other = text not in levels and text == text.strip()
-            require(is_other, expected, "another", "aliases", text)
-        are_others = {*levels, *self.aliases}.isdisjoint(self.empties)
-        require(are_others, "texts that are neither levels nor aliases", "one that is", "missing")
+            is_spelling = text not in levels and text == text.strip()
+            require(is_spelling, expected, "another", "aliases", text)
+        is_apart = {*levels, *self.aliases}.isdisjoint(self.missing_texts)
+        require(is_apart, "texts that are neither levels nor aliases", "one that is", "missing")
         return self
 
-    def _fit_to_discover(self) -> Category:
-        most = self.at_most is None or self.at_most < MOST_CELLS
-        require(most, f"at most {MOST_CELLS - 1} levels", str(self.at_most), "at_most")
+    def _require_discoverable(self) -> Category:
+        is_few = self.at_most is None or self.at_most < MAX_CELLS
+        require(is_few, f"at most {MAX_CELLS - 1} levels", str(self.at_most), "at_most")
         is_used = self.other is None or self.on_invalid != "drop"
         require(is_used, "no level `other` where rows are dropped", "one", "other")
-        is_text = self.other is None or (self.other and self.other not in {MISSING, *self.empties})
+        is_text = self.other not in {"", MISSING, *self.missing_texts}
         require(is_text, f"a level other than {MISSING!r} and missing texts", "one", "other")
         for text, level in self.aliases.items():
-            is_spelling = text == text.strip() != level
             expected = "another spelling of a level, without spaces around it"
-            require(is_spelling, expected, "another", "aliases", text)
+            require(text == text.strip() != level, expected, "another", "aliases", text)
         return self
 
-    def attribute(self, name: str, default: str, reading: ReadingSection = AS_IT_IS) -> Attribute:
-        """The attribute; ``default`` is the data set's rule for values that are not as declared,
-        ``reading`` says how all columns are read.
-        """
-        if self.is_to_discover:
-            return self._undeclared(name, reading)
-        is_dropped = self.other is None or default == "drop"
-        known = {*self.levels, *self.aliases}
-        return Attribute(
-            name,
-            self.column or name,
-            self.on_invalid or ("drop" if is_dropped else "other"),
-            cells=Levels(self.levels),
-            other=self.other,
-            nullable=self.nullable,
-            missing=tuple(one for one in self._empties(reading) if one not in known),
-            aliases=tuple(sorted(self.aliases.items())),
-        )
+    def attribute(
+        self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
+    ) -> Attribute:
+        """Return the attribute.
 
-    def _undeclared(self, name: str, reading: ReadingSection) -> Attribute:
-        """Rare texts are never discovered, so there is a level for them unless rows are dropped."""
-        is_dropped = self.on_invalid == "drop"
-        return Attribute(
-            name,
-            self.column or name,
-            "drop" if is_dropped else "other",
-            other=None if is_dropped else self.other or OTHER,
-            nullable=self.nullable,
-            missing=self._empties(reading),
-            aliases=tuple(sorted(self.aliases.items())),
-            undeclared=Undeclared(levels=self.at_most or AT_MOST),
+        default   what becomes of invalid values of the data set
+        reading   how all columns are read
+        """
+        aliases = tuple(sorted(self.aliases.items()))
+        if not self.levels:
+            # Rare texts are never discovered, so there is a level for them unless rows are dropped.
+            other = None if self.on_invalid == "drop" else self.other or OTHER
+            undeclared = Undeclared(levels=self.at_most or DEFAULT_MAX_LEVELS)
+            on_invalid: OnInvalid = "drop" if other is None else "other"
+            return self._attribute(
+                name, on_invalid, reading, other=other, aliases=aliases, undeclared=undeclared
+            )
+        is_dropped = self.other is None or default == "drop"
+        on_invalid = self.on_invalid or ("drop" if is_dropped else "other")
+        attribute = self._attribute(
+            name, on_invalid, reading, other=self.other, aliases=aliases, cells=Levels(self.levels)
         )
+        names = {*self.levels, *self.aliases}
+        missing = tuple(text for text in attribute.missing if text not in names)
+        return replace(attribute, missing=missing)
 
 
 class Quantiles(fields.Section):
-    """Bins that hold about as many rows each, found by a look that is paid for.
+    """Bins that hold about as many rows each, found by a query that is paid for.
 
-    quantiles   So many bins at most.
+    quantiles   The most bins.
     """
 
     quantiles: fields.Count
 
 
 def _pair_or_discover(value: object) -> object:
-    require(value != [], _BOX, "[]")
+    require(value != [], _EXPECTED_BOUNDS, "[]")
     return [] if value == DISCOVER else value
 
 
 def _count_or_quantiles(value: object) -> int | Quantiles:
-    return Quantiles.model_validate(value) if isinstance(value, dict) else COUNT.read(value)
+    if isinstance(value, dict):
+        return Quantiles.model_validate(value)
+    count: int = fields.integer(1).read(value)
+    return count
 
 
 def _unit(text: str) -> float | None:
@@ -253,32 +250,35 @@ def _unit(text: str) -> float | None:
     return value if value is not None and _UNITS[0] <= value <= _UNITS[1] else None
 
 
-COUNT = fields.whole(1)
-_PAIR = {"type": "array", "items": fields.NUMBER, "minItems": 2, "maxItems": 2}
-_BOUNDS = {"anyOf": [_PAIR, _DISCOVERED]}
+_BOUNDS = {
+    "anyOf": [
+        {"type": "array", "items": fields.NUMBER, "minItems": 2, "maxItems": 2},
+        _DISCOVERED,
+    ]
+}
 _UNIT = fields.Scalar(_unit, f"a number from {_UNITS[0]:g} to {_UNITS[1]:g}", fields.NUMBER)
 
 
-class Numeric(_Column, SignsSection):
+class Numeric(_ColumnSection, SignsSection):
     """A number between bounds.
 
-    bounds      The lowest and the highest value that there can be, declared without looking.
+    bounds      The lowest and the highest value, declared without looking at rows.
     bins        So many cells of equal width, for tables; or {quantiles: 16}.
     edges       In place of bins: ascending cuts inside the bounds.
-    unit        Bounds and edges that are discovered are whole multiples of it.
-    integer     Synthetic numbers are whole.
+    unit        Bounds and edges that are discovered are multiples of it.
+    integer     Synthetic numbers are integers.
     on_invalid  What becomes of a number outside of its bounds; drop leaves its row out.
     """
 
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["bins", "edges"]}})
 
     bounds: Annotated[
-        fields.Listed[fields.Number], BeforeValidator(_pair_or_discover), WithJsonSchema(_BOUNDS)
+        fields.ListOf[fields.Number], BeforeValidator(_pair_or_discover), WithJsonSchema(_BOUNDS)
     ]
     bins: (
-        Annotated[int | Quantiles, OneForm(fields.Count | Quantiles, _count_or_quantiles)] | None
+        Annotated[int | Quantiles, FormChoice(fields.Count | Quantiles, _count_or_quantiles)] | None
     ) = None
-    edges: fields.Listed[fields.Number] | None = None
+    edges: fields.ListOf[fields.Number] | None = None
     unit: Annotated[float, _UNIT] | None = None
     integer: fields.Switch = False
     on_invalid: Literal["clip", "drop"] | None = None
@@ -298,10 +298,10 @@ class Numeric(_Column, SignsSection):
         return self.bins if isinstance(self.bins, int) else None
 
     @model_validator(mode="after")
-    def _fits(self) -> Numeric:
+    def _require_consistent(self) -> Numeric:
         bounds, has_cells = self.bounds, self.bins is not None or self.edges is not None
         if self.undeclared is not None:
-            self._fit_to_discover(self.undeclared)
+            self._require_discoverable(self.undeclared)
         else:
             expected = "`bounds: discover` or `bins: {quantiles: 16}` beside it"
             require(self.unit is None, expected, "neither", "unit")
@@ -309,24 +309,23 @@ class Numeric(_Column, SignsSection):
         expected = "bins or edges, for missing values to be one more cell"
         require(has_cells or not self.nullable, expected, "none", "nullable")
         require(self.bins is None or self.edges is None, "bins or edges", "both", "bins")
-        if not bounds:
-            return self
-        is_box = len(bounds) == 2 and is_interval(*bounds)
-        require(is_box, _BOX, str(list(bounds)), "bounds")
-        self._cells()
-        has_whole = math.ceil(bounds[0]) <= math.floor(bounds[1])
-        is_whole = has_whole or not self.integer
-        require(is_whole, "a whole number between the bounds", "none", "integer")
+        if bounds:
+            is_box = len(bounds) == 2 and is_interval(*bounds)
+            require(is_box, _EXPECTED_BOUNDS, str(list(bounds)), "bounds")
+            self._cells()
+            has_integer = math.ceil(bounds[0]) <= math.floor(bounds[1])
+            expected = "an integer between the bounds"
+            require(has_integer or not self.integer, expected, "none", "integer")
         return self
 
-    def _fit_to_discover(self, undeclared: Undeclared) -> None:
+    def _require_discoverable(self, undeclared: Undeclared) -> None:
         expected = "bounds that are declared, for cuts inside them"
         require(self.edges is None or self.bounds, expected, DISCOVER, "edges")
-        most = (undeclared.quantiles or 2, MOST_QUANTILES)
-        expected = f"2 to {MOST_QUANTILES} bins between quantiles"
-        require(2 <= most[0] <= most[1], expected, str(most[0]), "bins", "quantiles")
-        few = self._count is None or self._count <= MOST_CELLS
-        require(few, f"at most {MOST_CELLS} bins", str(self._count), "bins")
+        count = 2 if undeclared.quantiles is None else undeclared.quantiles
+        expected = f"2 to {MAX_QUANTILES} bins between quantiles"
+        require(2 <= count <= MAX_QUANTILES, expected, str(count), "bins", "quantiles")
+        is_few = self._count is None or self._count <= MAX_CELLS
+        require(is_few, f"at most {MAX_CELLS} bins", str(self._count), "bins")
 
     def _cells(self) -> Bins | None:
         if not self.bounds:
@@ -341,38 +340,39 @@ class Numeric(_Column, SignsSection):
         count = self._count
         if count is None:
             return None
-        bins = Bins.equal_width(lower, upper, count) if count <= MOST_CELLS else None
+        bins = Bins.equal_width(lower, upper, count) if count <= MAX_CELLS else None
         is_wide = bins is not None and len(set(bins.edges)) == count + 1
-        require(is_wide, f"at most {MOST_CELLS} bins of positive width", str(count), "bins")
+        require(is_wide, f"at most {MAX_CELLS} bins of positive width", str(count), "bins")
         return bins
 
-    def attribute(self, name: str, default: str, reading: ReadingSection = AS_IT_IS) -> Attribute:
-        """The attribute; ``default`` is the data set's rule for values that are not as declared,
-        ``reading`` says how all columns are read.
-        """
-        return Attribute(
+    def attribute(
+        self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
+    ) -> Attribute:
+        """Return the attribute; the arguments are those of ``Category.attribute``."""
+        return self._attribute(
             name,
-            self.column or name,
             self.on_invalid or ("drop" if default == "drop" else "clip"),
+            reading,
             coordinate=Coordinate(*self.bounds) if self.bounds else None,
             cells=self._cells(),
-            nullable=self.nullable,
-            whole=self.integer,
-            missing=self._empties(reading),
+            is_integer=self.integer,
             signs=self.signs(reading.signs(Signs())),
             undeclared=self.undeclared,
         )
 
 
-class Moment(_Column):
+_MOMENT_CELLS = ("every", "bins", "edges")
+
+
+class Moment(_ColumnSection):
     """A date, or a time, between bounds.
 
     type        date, or timestamp: a date with a time of day.
-    bounds      The first and the last that there can be: 2026-10-05, or 2026-10-05T14:30.
+    bounds      The first and the last date or time: 2026-10-05, or 2026-10-05T14:30.
     every       A cell for each year, month, week from Monday, day or hour, for tables.
     bins        In place of every: so many cells of equal width.
     edges       In place of both: ascending cuts inside the bounds, as texts like the bounds.
-    format      How texts say it, where that is not ISO 8601: "%d.%m.%Y %H:%M".
+    format      How texts write it, where that is not ISO 8601: "%d.%m.%Y %H:%M".
     zone        Where clocks show the times that have no offset, and where days begin.
     on_invalid  What becomes of a date outside of its bounds; drop leaves its row out.
     """
@@ -381,32 +381,33 @@ class Moment(_Column):
         json_schema_extra={
             "not": {
                 "anyOf": [
-                    {"required": [one, other]}
-                    for one, other in (("bins", "edges"), ("bins", "every"), ("edges", "every"))
+                    {"required": list(pair)}
+                    for pair in (("bins", "edges"), ("bins", "every"), ("edges", "every"))
                 ]
             }
         }
     )
 
     type: Literal["date", "timestamp"]
-    bounds: Annotated[fields.Listed[fields.Item], fields.pair(fields.TEXT)]
+    bounds: Annotated[fields.ListOf[fields.Item], fields.PAIR]
     every: Every | None = None
     bins: fields.Count | None = None
-    edges: fields.Listed[fields.Item] | None = None
+    edges: fields.ListOf[fields.Item] | None = None
     format: fields.Text | None = None
     zone: Zone | None = None
     on_invalid: Literal["clip", "drop"] | None = None
 
     @model_validator(mode="after")
-    def _fits(self) -> Moment:
-        said = [name for name in ("every", "bins", "edges") if getattr(self, name) is not None]
-        require(len(said) < 2, "one of every, bins and edges", " and ".join(said), *said[:1])
-        is_there = self.type == "timestamp" or self.every != "hour"
-        require(is_there, "year, month, week or day of a date", "hour", "every")
+    def _require_consistent(self) -> Moment:
+        names = [name for name in _MOMENT_CELLS if getattr(self, name) is not None]
+        is_single, got = len(names) < 2, " and ".join(names)
+        require(is_single, "one of every, bins and edges", got, *names[:1])
+        has_hours = self.type == "timestamp" or self.every != "hour"
+        require(has_hours, "year, month, week or day of a date", "hour", "every")
         require_format(self.format, self.type)
         self._require_nullable()
         expected = "every, bins or edges, for missing values to be one more cell"
-        require(said or not self.nullable, expected, "none", "nullable")
+        require(names or not self.nullable, expected, "none", "nullable")
         self._cells(self._clock("UTC"))
         return self
 
@@ -414,58 +415,56 @@ class Moment(_Column):
         return Clock(self.type, self.zone or zone, self.format or "")
 
     def _ends(self, clock: Clock) -> tuple[int, int]:
-        expected = f"[first, last], both {_FORM[self.type]}, the first before the last"
-        ends = [clock.first(self.bounds[0]), clock.last(self.bounds[-1])]
-        if len(self.bounds) != 2 or ends[0] is None or ends[1] is None or ends[0] >= ends[1]:
-            raise Refused(expected, str(list(self.bounds))[:62], field=("bounds",))
-        return ends[0], ends[1]
+        first, last = clock.lower_bound(self.bounds[0]), clock.upper_bound(self.bounds[-1])
+        if len(self.bounds) != 2 or first is None or last is None or first >= last:
+            expected = f"[first, last], both {_FORM[self.type]}, the first before the last"
+            raise FieldError(expected, str(list(self.bounds))[:62], field=("bounds",))
+        return first, last
 
     def _cells(self, clock: Clock) -> Spans | None:
         first, last = self._ends(clock)
-        cells: Spans | None = None
         if self.edges is not None:
-            cuts = [clock.first(text) for text in self.edges]
-            known = [cut for cut in cuts if cut is not None]
-            is_ascending = all(low < high for low, high in pairwise((first, *known, last + 1)))
+            cuts = [clock.lower_bound(text) for text in self.edges]
+            valid_cuts = [cut for cut in cuts if cut is not None]
+            is_ascending = all(low < high for low, high in pairwise((first, *valid_cuts, last + 1)))
             expected = f"ascending cuts inside the bounds, each {_FORM[self.type]}"
-            is_good = is_ascending and len(known) == len(cuts)
+            is_good = is_ascending and len(valid_cuts) == len(cuts)
             require(is_good, expected, str(list(self.edges))[:62], "edges")
-            cells = Spans.cut(clock, first, last, known)
-        elif self.bins is not None:
-            most = min(MOST_CELLS, last - first + 1)
+            return Spans.starting_at(clock, first, last, valid_cuts)
+        if self.bins is not None:
+            most = min(MAX_CELLS, last - first + 1)
             require(self.bins <= most, f"at most {most} bins", str(self.bins), "bins")
-            cells = Spans.equal(clock, first, last, self.bins)
-        elif self.every is not None:
-            cells = Spans.every_one(clock, first, last, self.every)
-            expected = f"at most {MOST_CELLS} cells between the bounds"
-            require(cells is not None, expected, f"one each {self.every}", "every")
+            return Spans.equal(clock, first, last, self.bins)
+        if self.every is None:
+            return None
+        cells = Spans.periods(clock, first, last, self.every)
+        expected = f"at most {MAX_CELLS} cells between the bounds"
+        require(cells is not None, expected, f"one each {self.every}", "every")
         return cells
 
-    def attribute(self, name: str, default: str, reading: ReadingSection = AS_IT_IS) -> Attribute:
-        """The attribute; ``default`` is the data set's rule for values that are not as declared,
-        ``reading`` says how all columns are read.
-        """
+    def attribute(
+        self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
+    ) -> Attribute:
+        """Return the attribute; the arguments are those of ``Category.attribute``."""
         clock = self._clock(reading.zone)
-        return Attribute(
+        return self._attribute(
             name,
-            self.column or name,
             self.on_invalid or ("drop" if default == "drop" else "clip"),
+            reading,
             coordinate=Coordinate(*map(float, self._ends(clock))),
             cells=self._cells(clock),
-            nullable=self.nullable,
-            missing=self._empties(reading),
             clock=clock,
         )
 
 
 _FORM = {"date": "as 2026-10-05", "timestamp": "as 2026-10-05 or 2026-10-05T14:30"}
 
-_Any = Category | Numeric | Moment
+_AttributeSection = Category | Numeric | Moment
 
 
-def attribute_section(value: object) -> _Any:
-    """A category, a number or a date, by what it says."""
-    section = a_mapping(value)
+def attribute_section(value: object) -> _AttributeSection:
+    """Return a category, a number or a date, by the fields of a mapping."""
+    section = require_mapping(value)
     is_known = {"levels", "bounds", "type"} & set(section)
     require(is_known, "levels or bounds", "neither", "levels")
     if "type" in section:
@@ -473,4 +472,4 @@ def attribute_section(value: object) -> _Any:
     return (Category if "levels" in section else Numeric).model_validate(section)
 
 
-AnyAttribute = Annotated[_Any, OneForm(_Any, attribute_section)]
+AnyAttribute = Annotated[_AttributeSection, FormChoice(_AttributeSection, attribute_section)]

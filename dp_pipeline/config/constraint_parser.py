@@ -1,4 +1,5 @@
-"""Section ``constraints`` of a data set file: what of several columns there is together in one row.
+"""Section ``constraints`` of a data set file: which cells of several columns there are together in
+one row.
 
 A constraint is about cells: a set of levels, or an interval that begins and ends where bins do.
 """
@@ -7,23 +8,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
 
 from dp_pipeline.config import fields
-from dp_pipeline.config.constraints import MOST_CONSTRAINED_CELLS, Box, Constraint
+from dp_pipeline.config.constraints import MAX_CONSTRAINT_CELLS, Box, Constraint
 from dp_pipeline.config.domain import MISSING, Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Levels, Names
-from dp_pipeline.config.errors import DeclarationError, Refused
-from dp_pipeline.config.fields import a_mapping, below, not_among, require
+from dp_pipeline.config.errors import DeclarationError, FieldError
+from dp_pipeline.config.fields import below, not_among, require, require_mapping
 
 Combination = dict[str, tuple[str, ...]]
-"""Attribute → texts, each of which says some of its cells."""
+"""Attribute → texts, each of which names some of its cells."""
 
 Codes = tuple[int, ...]
+Given = TypeVar("Given")
+Parsed = TypeVar("Parsed")
 
 _CELLS = {"anyOf": [fields.TEXT, {"type": "array", "items": fields.TEXT, "minItems": 1}]}
 _COMBINATION = {"type": "object", "additionalProperties": _CELLS, "minProperties": 1}
@@ -32,64 +35,64 @@ _MAP = {"type": "object", "additionalProperties": _CELLS}
 _DECIDED = {"anyOf": [fields.TEXT, {"type": "object", "additionalProperties": _MAP}]}
 
 
+def _parse_values(value: object, parse: Callable[[object], Parsed]) -> dict[str, Parsed]:
+    parsed = {}
+    for name, member in require_mapping(value).items():
+        with below(name):
+            parsed[name] = parse(member)
+    return parsed
+
+
+def _parse_items(items: Sequence[Given], parse: Callable[[Given], Parsed]) -> tuple[Parsed, ...]:
+    parsed = []
+    for index, item in enumerate(items):
+        with below(index):
+            parsed.append(parse(item))
+    return tuple(parsed)
+
+
 def _texts(value: object) -> tuple[str, ...]:
-    """One text, or a list of them."""
+    """Return one text, or a list of them."""
     if isinstance(value, str):
         return (value,)
-    texts = fields.a_list(value)
-    is_plain = texts and all(isinstance(one, str) for one in texts)
-    require(is_plain, "a level, an interval, or a list of such", "something else")
+    texts = fields.require_list(value)
+    is_plain = texts and all(isinstance(text, str) for text in texts)
+    require(is_plain, "a level, an interval, or a list of them", "something else")
     return tuple(texts)
 
 
 def _combination(value: object) -> Combination:
-    found = {}
-    for name, texts in a_mapping(value).items():
-        with below(name):
-            found[name] = _texts(texts)
-    return found
+    return _parse_values(value, _texts)
 
 
 def _combinations(value: object) -> tuple[Combination, ...]:
-    """A list of combinations; one by itself is a list of one."""
+    """Return a list of combinations; one by itself is a list of one."""
     if isinstance(value, dict):
         return (_combination(value),)
-    found = []
-    for place, one in enumerate(fields.a_list(value)):
-        with below(place):
-            found.append(_combination(one))
-    return tuple(found)
+    return _parse_items(fields.require_list(value), _combination)
 
 
 def _alternatives(value: object) -> tuple[tuple[Combination, ...], ...]:
-    """A list of lists of combinations; one list of them by itself is a list of one."""
-    lists = fields.a_list(value)
-    if all(isinstance(one, dict) for one in lists):
+    """Return a list of lists of combinations; one list of them by itself is a list of one."""
+    lists = fields.require_list(value)
+    if all(isinstance(item, dict) for item in lists):
         return (_combinations(lists),)
-    found = []
-    for place, one in enumerate(lists):
-        with below(place):
-            found.append(_combinations(fields.a_list(one)))
-    return tuple(found)
+    return _parse_items(lists, lambda item: _combinations(fields.require_list(item)))
 
 
-def _decisions(value: object) -> dict[str, dict[str, Combination | None]]:
-    """Finer attribute → coarser one → its map, or None where the declaration says it."""
-    found: dict[str, dict[str, Combination | None]] = {}
-    for fine, decided in a_mapping(value).items():
-        with below(fine):
-            if isinstance(decided, str):
-                found[fine] = {decided: None}
-            else:
-                found[fine] = {}
-                for coarse, map_ in a_mapping(decided).items():
-                    with below(coarse):
-                        found[fine][coarse] = _combination(map_)
-    return found
+def _coarser(value: object) -> dict[str, Combination | None]:
+    """Return coarser attribute → map of levels, or None where the declaration implies it."""
+    if isinstance(value, str):
+        return {value: None}
+    return dict(_parse_values(value, _combination))
+
+
+def _dependencies(value: object) -> dict[str, dict[str, Combination | None]]:
+    return _parse_values(value, _coarser)
 
 
 class ConstraintsSection(fields.Section):
-    """What of several columns there is together in one row.
+    """Which cells of several columns there are together in one row.
 
     never    Combinations that no row has: [{age: "[0, 16)", marital: [Married, Widowed]}].
     only     Lists of combinations: every row has one of each list.
@@ -108,153 +111,154 @@ class ConstraintsSection(fields.Section):
     ] = ()
     depends: Annotated[
         dict[str, dict[str, Combination | None]],
-        BeforeValidator(_decisions),
+        BeforeValidator(_dependencies),
         WithJsonSchema({"type": "object", "additionalProperties": _DECIDED}),
         Field(default_factory=dict),
     ]
 
     @model_validator(mode="after")
-    def _says_some(self) -> ConstraintsSection:
-        says = self.never or self.only or self.depends
-        require(says, "never, only or depends", "none")
+    def _require_some(self) -> ConstraintsSection:
+        require(self.never or self.only or self.depends, "never, only or depends", "none")
         return self
 
     def declared(self, domain: Domain) -> tuple[Constraint, ...]:
-        """The constraints over the declared cells; Refused for what is about no cells, for one
-        that forbids nothing or everything, and for one over too many cells.
+        """Return the constraints over the declared cells.
+
+        Raises FieldError for a constraint without cells, for one that forbids nothing or
+        everything, and for one over too many cells.
         """
-        found = []
-        for place, one in enumerate(self.never):
-            with below("never", place):
-                found.append(_never(one, domain))
-        for place, several in enumerate(self.only):
-            with below("only", place):
-                found.append(_only(several, domain))
-        for fine, decided in self.depends.items():
+        with below("never"):
+            never = _parse_items(self.never, lambda combination: _never(combination, domain))
+        with below("only"):
+            only = _parse_items(self.only, lambda combinations: _only(combinations, domain))
+        depends = []
+        for fine, maps in self.depends.items():
             with below("depends", fine):
-                found += [_depends(fine, *one, domain) for one in decided.items()]
-        return tuple(found)
+                depends += [_depends(fine, coarse, map_, domain) for coarse, map_ in maps.items()]
+        return (*never, *only, *depends)
 
 
-def _never(one: Combination, domain: Domain) -> Constraint:
-    said = " with ".join(_words(name, texts) for name, texts in one.items())
-    names = _ordered(one, domain)
-    box = _box(one, names, domain)
-    return _checked(Constraint(f"never {said}", names, (box,), is_only=False), domain)
+def _never(combination: Combination, domain: Domain) -> Constraint:
+    names = _require_attributes(combination, domain)
+    box = _box(combination, names, domain)
+    words = f"never {_words(combination)}"
+    return _require_effect(Constraint(words, names, (box,), is_only=False), domain)
 
 
-def _box(one: Combination, names: Names, domain: Domain) -> Box:
-    """Codes of each attribute; all of them where the combination does not name it."""
+def _words(combination: Combination) -> str:
+    return " with ".join(f"{name} {' or '.join(texts)}" for name, texts in combination.items())
+
+
+def _box(combination: Combination, names: Names, domain: Domain) -> Box:
+    """Return the codes of each attribute; all of them where the combination does not name it."""
     codes = []
     for name in names:
         with below(name):
-            every = tuple(range(domain[name].size))
-            codes.append(_codes(domain[name], one[name]) if name in one else every)
+            attribute = domain[name]
+            texts = combination.get(name)
+            codes.append(_all_codes(attribute) if texts is None else _codes(attribute, texts))
     return tuple(codes)
 
 
-def _only(several: Sequence[Combination], domain: Domain) -> Constraint:
-    """An attribute that a combination does not name may be anything there."""
-    names = _ordered({name: () for one in several for name in one}, domain)
-    boxes = []
-    for place, one in enumerate(several):
-        with below(place):
-            boxes.append(_box(one, names, domain))
-    words = f"only {len(several)} combinations of {' and '.join(names)}"
-    if len(several) <= SHORT:
-        words = "only " + " or ".join(
-            " with ".join(_words(name, texts) for name, texts in one.items()) for one in several
-        )
-    return _checked(Constraint(words, names, tuple(boxes), is_only=True), domain)
+MAX_COMBINATIONS_IN_WORDS = 3
 
 
-SHORT = 3
-"""Combinations that are said in words."""
+def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
+    """Return the constraint; an attribute that a combination does not name may be anything."""
+    names = _require_attributes([name for each in combinations for name in each], domain)
+    boxes = _parse_items(combinations, lambda combination: _box(combination, names, domain))
+    words = f"only {len(combinations)} combinations of {' and '.join(names)}"
+    if len(combinations) <= MAX_COMBINATIONS_IN_WORDS:
+        words = f"only {' or '.join(map(_words, combinations))}"
+    return _require_effect(Constraint(words, names, boxes, is_only=True), domain)
 
 
 def _depends(fine: str, coarse: str, map_: Combination | None, domain: Domain) -> Constraint:
-    names = _ordered({fine: (), coarse: ()}, domain)
+    names = _require_attributes([fine, coarse], domain)
     if map_ is None:
-        codes = _declared_map(domain[fine], domain[coarse])
+        coarse_codes = _implied_map(domain[fine], domain[coarse])
     else:
         with below(coarse):
-            codes = _written_map(domain[fine], domain[coarse], map_)
+            coarse_codes = _written_map(domain[fine], domain[coarse], map_)
     boxes: list[Box] = []
-    for decided in sorted(set(codes.values())):
-        from_ = tuple(code for code, to in codes.items() if to == decided)
-        boxes.append((from_, decided) if names[0] == fine else (decided, from_))
-    return _checked(Constraint(f"{fine} decides {coarse}", names, tuple(boxes), True), domain)
+    for decided in sorted(set(coarse_codes.values())):
+        deciding = tuple(code for code, codes in coarse_codes.items() if codes == decided)
+        boxes.append((deciding, decided) if names[0] == fine else (decided, deciding))
+    words = f"{fine} decides {coarse}"
+    return _require_effect(Constraint(words, names, tuple(boxes), is_only=True), domain)
 
 
 def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[int, Codes]:
-    """Codes of the finer attribute → those of the coarser one; what the map does not name of
-    ``other`` and missing values may be with any.
+    """Return code of the finer attribute → codes of the coarser one.
+
+    ``other`` and missing values that the map does not name may be with any.
     """
-    found: dict[int, Codes] = {}
+    coarse_codes: dict[int, Codes] = {}
     for text, texts in map_.items():
         with below(text):
             for code in _codes(fine, (text,)):
-                require(code not in found, "every cell once", "one twice")
-                found[code] = _codes(coarse, texts)
-    free = _free(fine)
-    left = [label for code, label in enumerate(fine.labels()) if code not in {*found, *free}]
-    some = ", ".join(left[:3])
-    require(not left, f"every level of {fine.name}", f"none of {some} in it")
-    return {code: every for code in free for every in [tuple(range(coarse.size))]} | found
+                require(code not in coarse_codes, "every cell once", "one twice")
+                coarse_codes[code] = _codes(coarse, texts)
+    coarse_codes = dict.fromkeys(_free_codes(fine), _all_codes(coarse)) | coarse_codes
+    unmapped = [label for code, label in enumerate(fine.labels()) if code not in coarse_codes]
+    require(not unmapped, f"every level of {fine.name}", f"none of {', '.join(unmapped[:3])} in it")
+    return coarse_codes
 
 
-def _free(fine: Attribute) -> Codes:
-    """The cells of unknown texts and of missing values."""
-    labels = fine.labels()
-    names = [fine.other, MISSING if fine.nullable else None]
+def _all_codes(attribute: Attribute) -> Codes:
+    return tuple(range(attribute.size))
+
+
+def _free_codes(attribute: Attribute) -> Codes:
+    """Return the cells of unknown texts and of missing values."""
+    labels = attribute.labels()
+    names = [attribute.other, MISSING if attribute.nullable else None]
     return tuple(labels.index(name) for name in names if name is not None)
 
 
-def _declared_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """The map that the declaration says: both are bins of one column, or the coarser one is the
-    first letters of the finer one.
+def _implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
+    """Return the map that the declaration implies: both are bins of one column, or the coarser
+    one is the prefix of the finer one.
     """
-    found = _of_one_column(fine, coarse) or _of_first_letters(fine, coarse)
-    expected = f"a map, {{{coarse.name}: {{LEVEL: LEVEL, …}}}}, where the columns do not say it"
-    require(found, expected, coarse.name)
-    every = tuple(range(coarse.size))
-    return dict.fromkeys(_free(fine), every) | found
+    coarse_codes = _map_of_bins(fine, coarse) or _map_of_prefixes(fine, coarse)
+    expected = f"a map, {{{coarse.name}: {{LEVEL: LEVEL, …}}}}, where the columns do not imply it"
+    require(coarse_codes, expected, coarse.name)
+    return dict.fromkeys(_free_codes(fine), _all_codes(coarse)) | coarse_codes
 
 
-def _of_one_column(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    same = (
-        fine.column == coarse.column and fine.signs == coarse.signs and fine.clock == coarse.clock
-    )
-    if not same or not isinstance(fine.cells, Bins) or not isinstance(coarse.cells, Bins):
+def _map_of_bins(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
+    is_same = (fine.column, fine.signs, fine.clock) == (coarse.column, coarse.signs, coarse.clock)
+    if not is_same or not isinstance(fine.cells, Bins) or not isinstance(coarse.cells, Bins):
         return {}
     edges, cuts = fine.cells.edges, coarse.cells.edges
     # A number outside of the coarser one's bounds is in its first or last bin.
     is_nested = set(cuts[1:-1]) <= set(edges) and edges[0] <= cuts[0] and cuts[-1] <= edges[-1]
-    # What the coarser one alone calls missing is in none of its bins.
+    # A text that only the coarser one calls missing is in none of its bins.
     if not is_nested or not set(coarse.missing) <= set(fine.missing):
         return {}
     places = np.searchsorted(cuts[1:-1], edges[:-1], side="right")
     return {code: (int(place),) for code, place in enumerate(places)}
 
 
-def _of_first_letters(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """The cells that the spellings of every level begin with, but for unknown texts; nothing where
-    a level begins with none.
-    """
-    how = coarse.derived
-    is_first = how is not None and how.is_text and how.inputs == (fine.column,)
-    if how is None or not is_first or fine.derived or not isinstance(fine.cells, Levels):
+def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
+    """Return the cells of the prefixes of every level; nothing where a level has no cell."""
+    derived = coarse.derived
+    is_prefix = derived is not None and derived.is_text and derived.inputs == (fine.column,)
+    if derived is None or not is_prefix or fine.derived or not isinstance(fine.cells, Levels):
         return {}
     levels, cells = fine.cells.values, {}
-    for code in set(range(len(levels))) - set(_free(fine)):
-        spellings = {levels[code], *(text for text, to in fine.aliases if to == levels[code])}
-        firsts = {"" if text in how.missing else text[: how.letters] for text in spellings}
-        cells[code] = tuple(sorted({cell for text in firsts for cell in _cell_read(coarse, text)}))
+    for code in set(range(len(levels))) - set(_free_codes(fine)):
+        aliases = (text for text, level in fine.aliases if level == levels[code])
+        spellings = {levels[code], *aliases}
+        prefixes = {
+            "" if text in derived.missing else text[: derived.letters] for text in spellings
+        }
+        cells[code] = tuple(sorted({cell for text in prefixes for cell in _cell_of(coarse, text)}))
     return cells if all(cells.values()) else {}
 
 
-def _cell_read(attribute: Attribute, text: str) -> Codes:
-    """The cell that a text of a row is read into; none where its row is left out."""
+def _cell_of(attribute: Attribute, text: str) -> Codes:
+    """Return the cell that a text of a row is read into; none where its row is left out."""
     if not isinstance(attribute.cells, Levels):
         return ()
     levels, text = attribute.cells.values, text.strip()
@@ -267,68 +271,63 @@ def _cell_read(attribute: Attribute, text: str) -> Codes:
     return (levels.index(str(attribute.other)),) if is_other else ()
 
 
-def _ordered(one: Mapping[str, object], domain: Domain) -> Names:
-    """The attributes in declared order; Refused for fewer than two, and for one without cells that
-    are declared.
-    """
-    cells = [a.name for a in domain if a.cells is not None]
-    for name in one:
-        if name not in cells:
-            raise not_among(name, cells, expected="attributes with declared levels or bins")
-    require(len(one) > 1, "two attributes or more", ", ".join(one) or "none")
-    return tuple(name for name in cells if name in one)
+def _require_attributes(chosen: Iterable[str], domain: Domain) -> Names:
+    """Return the attributes in declared order; FieldError unless two or more have cells."""
+    names = [attribute.name for attribute in domain if attribute.cells is not None]
+    chosen = tuple(dict.fromkeys(chosen))
+    for name in chosen:
+        if name not in names:
+            raise not_among(name, names, expected="attributes with declared levels or bins")
+    require(len(chosen) > 1, "two attributes or more", ", ".join(chosen) or "none")
+    return tuple(name for name in names if name in chosen)
 
 
-def _words(name: str, texts: Iterable[str]) -> str:
-    return f"{name} {' or '.join(texts)}"
-
-
-def _checked(one: Constraint, domain: Domain) -> Constraint:
-    cells, most = domain.cell_count(one.attributes), MOST_CONSTRAINED_CELLS
-    require(cells <= most, f"at most {most} cells over its attributes", str(cells))
-    mask = one.mask(domain.shape(one.attributes))
+def _require_effect(constraint: Constraint, domain: Domain) -> Constraint:
+    count, limit = domain.cell_count(constraint.attributes), MAX_CONSTRAINT_CELLS
+    require(count <= limit, f"at most {limit} cells over its attributes", str(count))
+    mask = constraint.mask(domain.shape(constraint.attributes))
     require(not mask.all(), "a combination that it forbids", "none")
     require(mask.any(), "a combination that is left", "none")
-    return one
+    return constraint
 
 
 def _codes(attribute: Attribute, texts: Sequence[str]) -> Codes:
-    """Cells that texts say."""
-    return tuple(sorted({code for text in texts for code in _cells_of(attribute, text)}))
+    """Return the cells that texts name."""
+    return tuple(sorted({code for text in texts for code in _codes_of_text(attribute, text)}))
 
 
-def _cells_of(attribute: Attribute, text: str) -> Codes:
+def _codes_of_text(attribute: Attribute, text: str) -> Codes:
     labels = attribute.labels()
     if attribute.nullable and text == MISSING:
         return (attribute.missing_code,)
     if isinstance(attribute.cells, Bins):
-        return _bins_of(attribute, attribute.cells, text.strip())
+        return _codes_of_interval(attribute, attribute.cells, text.strip())
     level = dict(attribute.aliases).get(text, text)
     if level not in labels:
         raise not_among(text, labels, expected=f"a level of {attribute.name}")
     return (labels.index(level),)
 
 
-def _bins_of(attribute: Attribute, bins: Bins, text: str) -> Codes:
-    """The bins of an interval, or of a whole number that is alone in its bin."""
-    expected = f'an interval of {attribute.name}, such as "{attribute.labels()[0]}"'
+def _codes_of_interval(attribute: Attribute, bins: Bins, text: str) -> Codes:
+    """Return the bins of an interval, or of an integer that is alone in its bin."""
     ends = re.fullmatch(r"\[([^,]*),([^,]*)([)\]])", text)
     if ends is None:
         number = _number(attribute, text)
-        fits = [code for code in range(bins.size) if _whole_ends(bins, code) == (number, number)]
-        require(_is_whole(attribute) and fits, expected, repr(text[:60]))
-        return tuple(fits)
+        codes = [code for code in range(bins.size) if _integers(bins, code) == (number, number)]
+        expected = f'an interval of {attribute.name}, such as "{attribute.labels()[0]}"'
+        require(_has_integers(attribute) and codes, expected, repr(text[:60]))
+        return tuple(codes)
     is_closed = ends[3] == "]"
     low, high = _end(attribute, ends[1]), _end(attribute, ends[2], is_last=is_closed)
-    return _inside(attribute, bins, low, high, is_closed=is_closed or high is None)
+    return _bins_inside(attribute, bins, low, high, is_closed=is_closed or high is None)
 
 
 def _end(attribute: Attribute, text: str, *, is_last: bool = False) -> float | None:
-    """An end of an interval, None where it is left open; a day that is its last is all of it."""
+    """Return an end of an interval, None where it is open; a day at its end is all of the day."""
     number = _number(attribute, text.strip(), is_last=is_last) if text.strip() else None
-    what = "a number" if attribute.clock is None else "a date"
+    kind = "a number" if attribute.clock is None else "a date"
     is_end = number is not None or not text.strip()
-    require(is_end, f"{what} or nothing as an end", repr(text[:60]))
+    require(is_end, f"{kind} or nothing as an end", repr(text[:60]))
     return number
 
 
@@ -336,70 +335,66 @@ def _number(attribute: Attribute, text: str, *, is_last: bool = False) -> float 
     clock = attribute.clock
     if clock is None:
         return fields.finite(text)
-    return clock.last(text) if is_last else clock.first(text)
+    return clock.upper_bound(text) if is_last else clock.lower_bound(text)
 
 
-def _inside(
+def _bins_inside(
     attribute: Attribute, bins: Bins, low: float | None, high: float | None, *, is_closed: bool
 ) -> Codes:
-    """The bins inside of an interval; Refused where one is inside and outside of it."""
+    """Return the bins inside an interval; FieldError where one is inside and outside of it."""
     low = bins.edges[0] if low is None else low
     high = bins.edges[-1] if high is None else high
-    found = []
+    codes = []
     for code in range(bins.size):
-        if _is_whole(attribute) and _has_whole(bins, code):
-            ends = _whole_ends(bins, code)
+        first, last = _integers(bins, code)
+        if _has_integers(attribute) and first <= last:
+            ends = (first, last)
             inside = [low <= end and (end < high or (is_closed and end == high)) for end in ends]
         else:
-            first, last = bins.edges[code : code + 2]
-            is_upper = code == bins.size - 1
+            lower, upper = bins.edges[code : code + 2]
             # Only the last bin has its upper edge: a closed end is a number of the next one.
-            over = last <= high if is_upper or not is_closed else last < high
-            inside = [low <= first and over, low < last and first < high]
+            has_upper_edge = code == bins.size - 1
+            is_below = upper <= high if has_upper_edge or not is_closed else upper < high
+            inside = [low <= lower and is_below, low < upper and lower < high]
         label = attribute.labels()[code]
-        is_one = inside[0] == inside[1]
-        require(is_one, f"ends where bins of {attribute.name} end", f"one inside of {label}")
-        found += [code] * inside[0]
-    require(found, f"an interval of {attribute.name} with a bin in it", "one with none")
-    return tuple(found)
+        expected = f"ends where bins of {attribute.name} end"
+        require(inside[0] == inside[1], expected, f"one inside of {label}")
+        codes += [code] * inside[0]
+    require(codes, f"an interval of {attribute.name} with a bin in it", "one with none")
+    return tuple(codes)
 
 
-def _is_whole(attribute: Attribute) -> bool:
-    return attribute.whole or attribute.clock is not None
+def _has_integers(attribute: Attribute) -> bool:
+    return attribute.is_integer or attribute.clock is not None
 
 
-def _has_whole(bins: Bins, code: int) -> bool:
-    first, last = _whole_ends(bins, code)
-    return first <= last
-
-
-def _whole_ends(bins: Bins, code: int) -> tuple[int, int]:
-    """The first and the last whole number of a bin; the last below the first where it has none."""
+def _integers(bins: Bins, code: int) -> tuple[int, int]:
+    """Return the first and last integer of a bin; the last is below the first if it has none."""
     low, high = bins.edges[code : code + 2]
     return math.ceil(low), math.floor(high) if code == bins.size - 1 else math.ceil(high) - 1
 
 
 def constraints_of(declared: object, domain: Domain) -> tuple[Constraint, ...]:
-    """The constraints of an estimator's mapping, in the words of a data set file.
+    """Return the constraints of an estimator's mapping, which has the form of the section.
 
-    DeclarationError in one line for what the file's section would refuse.
+    Raises DeclarationError in one line for what the section would refuse.
     """
     try:
         return ConstraintsSection.model_validate(_as_texts(declared)).declared(domain)
-    except ValidationError as error:
-        refused = fields.refusals_of(error)[0]
-    except Refused as one:
-        refused = one
-    place = ".".join(("constraints", *map(str, refused.field)))
+    except ValidationError as errors:
+        error = fields.field_errors(errors)[0]
+    except FieldError as field_error:
+        error = field_error
+    place = ".".join(("constraints", *map(str, error.field)))
     raise DeclarationError(
-        f"{place}: expected {refused.expected}, got {refused.got}{refused.hint}"
+        f"{place}: expected {error.expected}, got {error.got}{error.hint}"
     ) from None
 
 
 def _as_texts(value: object) -> object:
-    """As YAML would give it: every value a text."""
+    """Return a value as YAML would give it: every scalar is a text."""
     if isinstance(value, Mapping):
-        return {str(key): _as_texts(one) for key, one in value.items()}
+        return {str(key): _as_texts(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_texts(one) for one in value]
+        return [_as_texts(member) for member in value]
     return str(value)

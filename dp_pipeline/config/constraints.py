@@ -19,7 +19,7 @@ from dp_pipeline.config.encoding import IntArray, Names
 
 Mask = NDArray[np.bool_]
 
-MOST_CONSTRAINED_CELLS = 1 << 20
+MAX_CONSTRAINT_CELLS = 1 << 20
 """Cells over the attributes of one constraint, at most."""
 
 Box = tuple[tuple[int, ...], ...]
@@ -101,18 +101,19 @@ def allowed_cells(
     >>> [one.names for one in allowed_cells([never], tuple(sizes), sizes)]
     [('age', 'drives')]
     """
-    found: dict[Names, Mask] = {}
-    for one in constraints:
-        kept = tuple(name for name in one.attributes if name in names)
-        if len(kept) < 2:
+    masks: dict[Names, Mask] = {}
+    for constraint in constraints:
+        present = tuple(name for name in constraint.attributes if name in names)
+        if len(present) < 2:
             continue
-        others = tuple(at for at, name in enumerate(one.attributes) if name not in kept)
-        mask = one.mask(tuple(sizes[name] for name in one.attributes)).any(axis=others)
-        found[kept] = found[kept] & mask if kept in found else np.asarray(mask)
-    return tuple(AllowedCells(names, mask) for names, mask in found.items() if not mask.all())
+        names_of_axes = constraint.attributes
+        absent = tuple(axis for axis, name in enumerate(names_of_axes) if name not in present)
+        mask = constraint.mask(tuple(sizes[name] for name in names_of_axes)).any(axis=absent)
+        masks[present] = masks[present] & mask if present in masks else np.asarray(mask)
+    return tuple(AllowedCells(names, mask) for names, mask in masks.items() if not mask.all())
 
 
-def pairs_within(allowed: Iterable[AllowedCells]) -> tuple[tuple[str, str], ...]:
+def constrained_pairs(allowed: Iterable[AllowedCells]) -> tuple[tuple[str, str], ...]:
     """Pairs of attributes that some entry is about, each once, as edges of a graph."""
-    pairs = (pair for one in allowed for pair in combinations(one.names, 2))
+    pairs = (pair for cells in allowed for pair in combinations(cells.names, 2))
     return tuple(dict.fromkeys(pairs))

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dp_pipeline.config.errors import follow_links
+from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.url import canonical_host, host_and_port, host_names, is_host
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def server_names(location: str) -> tuple[str, ...]:
     if parts is None:
         return ()
     host, port, name = parts.groups()
-    servers = (host_and_port(one, int(port)) for one in host_names(host))
+    servers = (host_and_port(name, int(port)) for name in host_names(host))
     return tuple(f"sql:postgresql://{server}/{name.casefold()}" for server in servers)
 
 

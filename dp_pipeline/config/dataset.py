@@ -1,11 +1,4 @@
-"""DatasetSpec: everything that is public about one data set, declared before anyone looks.
-
-KAnonymity: which k-anonymous releases of a data set are made, declared before anyone looks.
-
-Target: a question about a row that a classifier answers from the row's other attributes.
-
-DeclaredExpectation: what rows should be like, in Great Expectations' words.
-"""
+"""DatasetSpec: the declaration of one data set, public and made before anyone sees a row."""
 
 from __future__ import annotations
 
@@ -22,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text, parse_epsilon
-from dp_pipeline.config.clock import Signs
-from dp_pipeline.config.discovered import (
+from dp_pipeline.config.discovered_domain import (
     Discover,
     DiscoveredDomain,
-    declared,
+    declare,
     discovery_words,
-    widest,
+    widest_domain,
 )
 from dp_pipeline.config.domain import Domain, OneRow, Protection, Relation, distance
 from dp_pipeline.config.encoding import COORDINATE_BITS, Point
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.windows import Windows, Within
 
@@ -42,15 +35,14 @@ PARTITIONS = (0, 2, 5, 10, 20, 50)
 
 @dataclass(frozen=True)
 class KAnonymity:
-    """The k-anonymous releases of one data set: a syntactic promise, not a private one.
+    """The k-anonymous releases of one data set: a syntactic guarantee, not a private one.
 
-    methods           method → its parameters, as text; what there is, only ``anonymity`` knows
-    attributes        the quasi-identifiers: what is known of a person from elsewhere
-    partitions        the K that may be asked for, ascending; 0 and 1 promise nothing
-    sensitive_label   whether a row's label is what nobody should learn
-    diversity         different labels that every class must have, whichever the method;
-                      None: the method's own rule
-    suppress          most rows that may be left out of a release to keep the promise, as a share
+    methods           method → its parameters, as text
+    attributes        the quasi-identifiers: attributes of a person that are known from elsewhere
+    partitions        the K that may be requested, ascending; 0 and 1 guarantee nothing
+    sensitive_label   whether a row's label is a secret
+    diversity         different labels of every class; None: the method's own rule
+    suppress          share of the rows that may be left out to keep the guarantee
     seed              of the methods that draw
 
     >>> KAnonymity({"kjig": {}}, ("age", "job")).partition("5")
@@ -71,7 +63,7 @@ class KAnonymity:
         return tuple(map(str, self.partitions))
 
     def partition(self, text: str) -> int:
-        """The listed K that ``text`` names; DeclarationError if it is not listed."""
+        """Return the declared K of a text; DeclarationError for any other."""
         k = parse_k(text)
         if k not in self.partitions:
             raise DeclarationError(f"K: expected one of {', '.join(self.partition_keys)}, got {k}")
@@ -79,23 +71,23 @@ class KAnonymity:
 
 
 def parse_k(text: str) -> int:
-    """Read K; DeclarationError unless ``text`` is a whole number of at most nine digits.
+    """Return the K of a text; DeclarationError unless it is an integer of at most nine digits.
 
     >>> parse_k("20")
     20
     """
     if not re.fullmatch(r"[0-9]{1,9}", text.strip()):
-        raise DeclarationError(f"K: expected a whole number from 0 to 999999999, got {text[:60]!r}")
+        raise DeclarationError(f"K: expected an integer from 0 to 999999999, got {text[:60]!r}")
     return int(text)
 
 
 @dataclass(frozen=True)
 class Target:
-    """Whether a row's level of one attribute is among some of its levels.
+    """A binary class of rows, which a classifier predicts from the other attributes.
 
     attribute   an attribute with levels
     positive    the levels that mean yes: at least one, and not all
-    without     attributes that classifiers must not see, because they say the same in other words
+    without     attributes that classifiers must not see, because they imply the answer
     """
 
     attribute: str
@@ -103,7 +95,7 @@ class Target:
     without: tuple[str, ...] = ()
 
     def codes(self, domain: Domain) -> tuple[int, ...]:
-        """Codes of the positive levels, ascending.
+        """Return the codes of the positive levels, ascending.
 
         >>> from dp_pipeline.config.domain import Attribute
         >>> from dp_pipeline.config.encoding import Levels
@@ -111,24 +103,23 @@ class Target:
         >>> Target("pet", ("dog", "cat")).codes(Domain((pet,)))
         (0, 1)
         """
-        known = domain[self.attribute].labels()
-        if not set(self.positive) <= set(known):
+        levels = domain[self.attribute].labels()
+        if not set(self.positive) <= set(levels):
             raise DeclarationError(
                 f"target {self.attribute!r}: expected levels of the attribute, got another"
             )
-        return tuple(sorted(known.index(level) for level in self.positive))
+        return tuple(sorted(levels.index(level) for level in self.positive))
 
     def inputs(self, attributes: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the attributes that classifiers may see."""
-        hidden = {self.attribute, *self.without}
-        return tuple(name for name in attributes if name not in hidden)
+        """Return the attributes that classifiers may see."""
+        return tuple(name for name in attributes if name not in {self.attribute, *self.without})
 
-    def asked_of(
+    def classification_task(
         self, codes: Mapping[str, NDArray[Any]], domain: Domain
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-        """What a classifier sees of a table of codes, and the right answers (rows,)."""
-        seen = {name: codes[name] for name in self.inputs(tuple(codes))}
-        return seen, np.isin(codes[self.attribute], self.codes(domain))
+        """Return the columns of a table of codes that a classifier sees, and the answers."""
+        inputs = {name: codes[name] for name in self.inputs(tuple(codes))}
+        return inputs, np.isin(codes[self.attribute], self.codes(domain))
 
 
 Argument = float | int | bool | str | tuple[float, ...] | tuple[str, ...]
@@ -136,14 +127,13 @@ Argument = float | int | bool | str | tuple[float, ...] | tuple[str, ...]
 
 @dataclass(frozen=True)
 class DeclaredExpectation:
-    """One expectation of a data set file.
+    """One expectation of a data set file, in Great Expectations' words.
 
-    type         the library's own name
     columns      argument that names a column → attribute, or the person's column
-    arguments    argument → value, beside the columns
+    arguments    argument → value, without the columns
     mostly       share of the values that have to be as expected
     is_critical  whether its failure stops rows of a benchmark; never sensitive ones
-    name         what tells it from another one of the same type and columns; may be empty
+    name         tells it from another one of the same type and columns; may be empty
     """
 
     type: str
@@ -157,14 +147,14 @@ class DeclaredExpectation:
 Purpose = Literal["benchmark", "release"]
 
 WINDOW = "window"
-"""The fact of a bundle, and of a charge, that names the window whose rows it is of."""
+"""The fact of a bundle, and of a charge, that names the window of its rows."""
 
 
 @dataclass(frozen=True)
 class Publication:
-    """What the schedule publishes: one model at one ε.
+    """A model and ε that the schedule publishes.
 
-    span   how many windows each release is of; the last of them is the one that it belongs to
+    span   number of windows of each release, which belongs to the last of them
     """
 
     model: str
@@ -174,50 +164,25 @@ class Publication:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """One data set file, as it was read; what each field of it is for, ``parser.DataSetFile`` says.
+    """One data set file, as it was read. ``parser.DataSetFile`` describes the fields of a file.
 
-    population        the population of persons; one privacy account each
-    purpose        ``benchmark``: public rows, exact metrics are shown;
-                   ``release``: sensitive rows, only private numbers leave
-    protection, relation   what neighbouring data sets differ by
     ceiling        most ε that the population may ever spend, at ``delta`` if there is one;
                    None on benchmarks only
-    source, domain what is read, and as what
     one_hot        whether the codes are also stored as bits
     nominal_rows   a number of rows to plan with: a constant of the file, never counted
-    partitions     the ε that may be asked for, ascending
-    models         model name → its parameters, as text
-    publish        what schedules and sensors publish, or None
+    publish        what schedules and sensors publish, or None; of windows ``publications``
     evaluation     ε of private quality numbers with every release, or None
-    distinct_population   why a source shared with another population is other persons
-    label          the attribute whose level is a row's true class, for evaluation, or None
-    delta          the δ of a population that pays in ρ of zero-concentrated DP; None: in pure ε
-    targets        what classifiers learned from synthetic rows are asked, for evaluation
-    k_anonymity    the k-anonymous releases, or None; they measure nothing that the digest names
-    allow_not_dp   whether sensitive rows may be released under a promise that is no privacy:
-                   k-anonymity
-    per_month      most ε of one calendar month (UTC), under ``ceiling`` and counted as it is; None:
-                   any amount
-    refresh        ``weekly``: the schedule opens a new snapshot each ISO week, whether or not a
-                   row changed, and pays for what it publishes; None: the current one stays
-    updates_public whether the moment at which the rows change may be seen by anyone
-    owners         who answers for the data set, as Dagster writes it: an e-mail address or
-                   ``team:NAME``
-    usable         share of the rows that checks on rows want to have a person's id; of attributes
-                   that say nothing else it is theirs too
-    expectations   those that the user declares in Great Expectations' words
-    point          the attributes that a map draws to the right and upwards, or None: their names
-                   decide. It changes no release
-    discover       what the looks at the rows that discover a domain may cost, or None
+    k_anonymity    the k-anonymous releases, or None; they change no digest
+    per_month      most ε of one calendar month (UTC), under ``ceiling``; None: any amount
+    usable         share of the rows that checks want to have a person's id; also the default of
+                   the attributes
     ceiling_delta  most δ that discoveries of levels may ever cost; None: that of one of them
-    discovered     what they have found and ``domain`` has been given; None before, and where every
-                   attribute was declared
-    as_written     ``digest`` of the file itself, where ``domain`` was discovered; else empty
-    windows        how the rows are cut by their time, each part with a budget of its own, or None
-    window         the name of the one that this declaration is about; empty: all of them
-    within         what is promised of windows: a person's rows of one, or all of hers; None without
+    discovered     the discovered domain, which ``domain`` has been given; None before, and where
+                   every attribute is declared
+    file_digest    ``digest`` of the file itself, where ``domain`` was discovered; else empty
+    window         name of the window that this declaration is about; empty: all of them
+    within         protected are a person's rows of one window, or of all; None without windows
     each_window    most ε of one window, or None
-    publications   what is released of each window
     """
 
     name: str
@@ -252,7 +217,7 @@ class DatasetSpec:
     discover: Discover | None = None
     ceiling_delta: Fraction | None = None
     discovered: DiscoveredDomain | None = None
-    as_written: str = ""
+    file_digest: str = ""
     windows: Windows | None = None
     window: str = ""
     within: Within | None = None
@@ -261,10 +226,9 @@ class DatasetSpec:
 
     @classmethod
     def of_domain(cls, name: str, domain: Domain, **declared: Any) -> DatasetSpec:
-        """The declaration of a table of which nothing but columns is said, for whoever reads one
-        without a file: a first look, an estimator. A row is a person.
+        """Return the declaration of a table of which only columns are known; a row is a person.
 
-        declared   what else is said
+        declared   other fields
         """
         undeclared = ("ceiling", "nominal_rows", "publish", "evaluation", "distinct_population")
         standard: dict[str, Any] = dict.fromkeys(undeclared)
@@ -282,29 +246,28 @@ class DatasetSpec:
         )
 
     def at_window(self, name: str) -> DatasetSpec:
-        """The same declaration about the rows of one window; DeclarationError where rows are not
-        cut so, or for a window that there is not.
+        """Return the declaration about the rows of one window.
+
+        Raises DeclarationError without windows, and for a name that is none of them.
         """
-        cut = self.cut
-        ends = cut.start(cut.require(name)), cut.end(name)
-        source = self.source.whole or self.source
-        return replace(self, window=name, source=source.of_window(name, *ends))
+        windows = self.cut
+        start, end = windows.start(windows.require(name)), windows.end(name)
+        source = self.source.template or self.source
+        return replace(self, window=name, source=source.of_window(name, start, end))
 
     def of_all_windows(self) -> DatasetSpec:
-        """The same declaration about no window in particular."""
-        return replace(self, window="", source=self.source.whole or self.source)
+        """Return the declaration about no window in particular."""
+        return replace(self, window="", source=self.source.template or self.source)
 
     @property
     def cut(self) -> Windows:
-        """How the rows are cut by their time; DeclarationError where they are not."""
+        """The windows; DeclarationError where the file declares none."""
         if self.windows is None:
             raise DeclarationError(f"{self.name}: expected declared `windows`, got none")
         return self.windows
 
     def require_window(self) -> None:
-        """DeclarationError where rows are cut and this is about none of their windows: then there
-        is nothing to be read.
-        """
+        """Raise DeclarationError where there are windows, and this is about none of them."""
         if self.windows is not None and not self.window:
             raise DeclarationError(
                 f"{self.name}: expected one of its windows, such as {self.windows.first}, got none"
@@ -312,96 +275,93 @@ class DatasetSpec:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """The windows that a charge of this declaration is for; none where rows are not cut."""
+        """The windows that a charge of this declaration is for; none without windows."""
         return (self.window,) if self.window else ()
 
     def span_of(self, model: str) -> int:
-        """How many windows a release of a model is of, as it is published."""
-        return next((one.span for one in self.publications if one.model == model), 1)
+        """Return the number of windows of a published release of a model."""
+        return next((each.span for each in self.publications if each.model == model), 1)
 
     @property
-    def most_span(self) -> int:
-        """Windows of the release that is of most of them, as they are published."""
-        return max((one.span for one in self.publications), default=1)
+    def max_span(self) -> int:
+        """The most windows of a published release."""
+        return max((publication.span for publication in self.publications), default=1)
 
     @property
-    def first_published(self) -> str:
-        """The first window of which all that is declared can be published: there are as many before
-        it as a release of several needs.
-        """
+    def first_complete_window(self) -> str:
+        """The first window that has as many windows before it as every publication needs."""
         name = self.cut.first
-        for _ in range(1, self.most_span):
+        for _ in range(1, self.max_span):
             name = self.cut.following(name)
         return name
 
     @property
     def to_discover(self) -> tuple[str, ...]:
-        """Names of attributes of which something is not declared; none once it was discovered."""
-        return tuple(one.name for one in self.domain if one.undeclared is not None)
+        """The attributes of which something is still to be discovered."""
+        return tuple(attribute.name for attribute in self.domain if attribute.undeclared)
 
     def with_domain(self, discovered: DiscoveredDomain) -> DatasetSpec:
-        """The same declaration with what was discovered as if it were declared.
+        """Return the declaration with a discovered domain as if it were declared.
 
         discovered   one entry for each of ``to_discover``, and no other
 
-        DeclarationError for other entries. The digest says what was discovered, so releases
-        over two discovered domains have different keys.
+        Raises DeclarationError for other entries. Releases over two discovered domains have
+        different digests, and so different keys.
         """
         if sorted(discovered.names) != sorted(self.to_discover):
-            wanted, got = ", ".join(self.to_discover), ", ".join(discovered.names)
+            expected, got = ", ".join(self.to_discover), ", ".join(discovered.names)
             raise DeclarationError(
-                f"{self.name}: expected a discovered domain of {wanted or 'no attribute'}, got one "
-                f"of {got or 'none'}"
+                f"{self.name}: expected a discovered domain of {expected or 'no attribute'}, got "
+                f"one of {got or 'none'}"
             )
-        found = {name: declared(self.domain[name], discovered[name]) for name in discovered.names}
-        domain = self.domain.replaced(found)
-        return replace(self, domain=domain, discovered=discovered, as_written=self.digest)
+        attributes = {
+            name: declare(self.domain[name], discovered[name]) for name in discovered.names
+        }
+        domain = self.domain.with_attributes(attributes)
+        return replace(self, domain=domain, discovered=discovered, file_digest=self.digest)
 
     @cached_property
     def widest(self) -> DatasetSpec:
-        """The same declaration where everything to be discovered has the most cells that may be
-        found: for sizes, prices and the build of models before the look. Its names and bounds
-        mean nothing. Where nothing is to be discovered, the declaration itself.
+        """The declaration with the most cells that may be discovered, or itself without any.
+
+        For sizes, prices and the build of models before a discovery: names and bounds of these
+        cells mean nothing.
         """
         if not self.to_discover:
             return self
-        return self.with_domain(widest(self.domain[name] for name in self.to_discover))
+        return self.with_domain(widest_domain(self.domain[name] for name in self.to_discover))
 
     @property
     def delta_ceiling(self) -> Fraction | None:
-        """Most δ that the population's charges may ever have of their own; None where none has."""
+        """The most δ that the population's charges may ever have; None where no charge has any."""
         return self.ceiling_delta or (self.discover.delta if self.discover else None)
 
     @property
     def discovered_fact(self) -> dict[str, str]:
-        """The fact of a release that says what of its domain was discovered, and for how much;
-        nothing where all of it was declared.
-        """
+        """The fact of a release about its discovered attributes and their price; {} without any."""
         if self.discovered is None or self.discover is None:
             return {}
         return {"discovered_for": discovery_words(self.discovered.names, self.discover)}
 
     @property
     def constraints_fact(self) -> dict[str, str]:
-        """The fact of a release that says which constraints its rows keep; nothing without any."""
-        words = "; ".join(one.words for one in self.domain.constraints)
+        """The fact of a release about the constraints that its rows keep; {} without any."""
+        words = "; ".join(constraint.words for constraint in self.domain.constraints)
         return {"constraints": words} if words else {}
 
     @property
     def rows_digest(self) -> str:
-        """The digest under which rows were read and validated: that of the file as written, since
-        nothing was discovered before that.
-        """
-        return self.as_written or self.digest
+        """The digest under which rows were read and validated, before anything was discovered."""
+        return self.file_digest or self.digest
 
     @property
     def currency(self) -> Currency:
-        """What the population pays in."""
+        """The currency that the population pays in."""
         return Currency(self.delta)
 
     @property
     def distance(self) -> int:
-        """Rows that two neighbouring data sets differ by, at most."""
+        """The most rows that two neighbouring data sets differ by."""
         return distance(self.protection, self.relation)
 
     @property
@@ -416,30 +376,28 @@ class DatasetSpec:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Source columns that are read: the attributes', those that they are derived from, and the
-        person's if there is one.
-        """
-        person = self.protection.column
-        attributes = tuple(column for attribute in self.domain for column in attribute.inputs)
+        """The source columns that are read: of attributes, of time, and of the person."""
+        inputs = tuple(column for attribute in self.domain for column in attribute.inputs)
         time = () if self.windows is None else (self.windows.column,)
-        return (*attributes, *time) if person is None else (*attributes, *time, person)
+        person = () if self.protection.column is None else (self.protection.column,)
+        return (*inputs, *time, *person)
 
     def signs_of(self, column: str) -> tuple[Signs, ...]:
-        """How numbers in a column of the source are read, by each attribute that reads them."""
+        """Return the signs of numbers in a column, by each attribute that reads them."""
         return tuple(
-            one.signs if one.derived is None else one.derived.signs
-            for one in self.domain
-            if column in one.inputs and one.reads_numbers
+            (attribute if attribute.derived is None else attribute.derived).signs
+            for attribute in self.domain
+            if column in attribute.inputs and attribute.reads_numbers
         )
 
     @property
     def times(self) -> frozenset[str]:
-        """Columns of the source that are read as dates or times, and as nothing else."""
-        read = {(column, one.reads_times) for one in self.domain for column in one.inputs}
+        """The source columns that are read as dates or times, and as nothing else."""
+        uses = {(column, each.reads_times) for each in self.domain for column in each.inputs}
         if self.windows is not None:
-            read.add((self.windows.column, True))
+            uses.add((self.windows.column, True))
         return frozenset(
-            column for column, is_time in read if is_time and (column, False) not in read
+            column for column, is_time in uses if is_time and (column, False) not in uses
         )
 
     @property
@@ -449,27 +407,28 @@ class DatasetSpec:
 
     @property
     def cost_of_everything(self) -> Fraction:
-        """Σ over models × partitions of the ε of a release and of its evaluation, and the ε of one
-        discovery, where the population pays in pure ε; what a model costs in ρ, only models know.
-        Where rows are cut into windows, of what is published of one: a release of several is one
-        of each of them.
+        """The ε of all releases with their evaluations, over models × partitions, and of one
+        discovery, where the population pays in pure ε; a cost in ρ depends on the model.
+
+        With windows, the ε of all publications of one window: a release of several is paid for in
+        each of them.
         """
         evaluation = self.evaluation or Fraction(0)
         discovery = self.discover.epsilon if self.discover else Fraction(0)
         if self.windows is not None:
-            paid = ((one.epsilon + evaluation) * one.span for one in self.publications)
-            return sum(paid, discovery)
+            costs = ((each.epsilon + evaluation) * each.span for each in self.publications)
+            return sum(costs, discovery)
         once = sum((epsilon + evaluation for epsilon in self.partitions), Fraction(0))
         return once * len(self.models) + discovery
 
     def charge_for(self, amount: Fraction) -> Fraction:
-        """What one release costs in the population's currency: its own amount and its evaluation's,
-        which is paid for in pure ε.
+        """Return the cost of one release in the population's currency, with its evaluation, which
+        is paid for in pure ε.
         """
         return amount + self.currency.cost_of(self.evaluation or Fraction(0), PURE)
 
     def partition(self, text: str) -> Fraction:
-        """The listed ε that ``text`` names; DeclarationError if it is not listed."""
+        """Return the declared ε of a text; DeclarationError for any other."""
         epsilon = parse_epsilon(text, of=f"{self.name}: epsilon")
         if epsilon not in self.partitions:
             raise DeclarationError(
@@ -480,37 +439,39 @@ class DatasetSpec:
 
     @cached_property
     def digest(self) -> str:
-        """Hex digest of every declaration that changes what is measured. Kept: every asset of a
-        chain says it.
+        """Hex digest of every declaration that changes a measurement.
 
-        Two releases with one digest, one snapshot and one question are the same release.
+        Two releases with one digest, one snapshot and one question are the same release. It is
+        cached, because every asset of a chain shows it.
         """
         # Only a private evaluation asks the rows about a label and targets.
         is_evaluated = self.evaluation is not None
-        measured = {
-            "attributes": [attribute.measured for attribute in self.domain],
-            "protection": str(self.protection),
-            "relation": self.relation,
-            "coordinate_bits": COORDINATE_BITS,
-            "label": self.label if is_evaluated else None,
-            "targets": [asdict(target) for target in self.targets if is_evaluated],
-            "delta": None if self.delta is None else delta_text(self.delta),
-            # Rows that break one are left out.
-            "constraints": [one.measured for one in self.domain.constraints],
-            "windows": None if self.windows is None else self.windows.measured,
-            "discover": None if self.discover is None else self.discover.to_facts(),
-            "discovered": None if self.discovered is None else self.discovered.digest,
-        }
-        return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
+        return _digest(
+            {
+                "attributes": [attribute.measured for attribute in self.domain],
+                "protection": str(self.protection),
+                "relation": self.relation,
+                "coordinate_bits": COORDINATE_BITS,
+                "label": self.label if is_evaluated else None,
+                "targets": [asdict(target) for target in self.targets if is_evaluated],
+                "delta": None if self.delta is None else delta_text(self.delta),
+                # Rows that break one are left out.
+                "constraints": [constraint.measured for constraint in self.domain.constraints],
+                "windows": None if self.windows is None else self.windows.measured,
+                "discover": None if self.discover is None else self.discover.to_facts(),
+                "discovered": None if self.discovered is None else self.discovered.digest,
+            }
+        )
 
     @cached_property
     def checks(self) -> str:
-        """Hex digest of what is declared of checks on rows alone, which changes nothing that is
-        measured; empty where nothing is.
-        """
-        shares = {one.name: str(one.usable) for one in self.domain if one.usable != 1}
+        """Hex digest of the declared checks on rows, which change no measurement; empty without."""
+        shares = {each.name: str(each.usable) for each in self.domain if each.usable != 1}
         if not shares and self.usable == 1 and not self.expectations:
             return ""
-        declared = [shares, str(self.usable), [asdict(one) for one in self.expectations]]
-        text = json.dumps(declared, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _digest([shares, str(self.usable), [asdict(each) for each in self.expectations]])
+
+
+def _digest(declared: object) -> str:
+    text = json.dumps(declared, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -11,10 +11,11 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from dp_pipeline.config.clock import Clock, Derived, Signs
+from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.constraints import AllowedCells, Constraint, allowed_cells
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
+from dp_pipeline.config.reading import Derived, Signs
 
 OnInvalid = Literal["clip", "other", "drop"]
 
@@ -69,7 +70,7 @@ class Attribute:
     cells        levels or bins; None for a number that is never discretised
     other        the level that takes unknown texts, or None
     nullable     whether a missing value is a cell of its own, the last one; else it is invalid
-    whole        whether synthetic numbers are whole; changes nothing that is measured
+    is_integer   whether synthetic numbers are integers; changes nothing that is measured
     missing      texts that mean a missing value, beside empty ones
     aliases      (text, level): other spellings of declared levels
     usable       share of the rows that checks on rows want to be as declared; changes nothing
@@ -89,7 +90,7 @@ class Attribute:
     cells: Levels | Bins | None = None
     other: str | None = None
     nullable: bool = False
-    whole: bool = False
+    is_integer: bool = False
     missing: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
     usable: Fraction = Fraction(1)
@@ -169,10 +170,10 @@ class Attribute:
             )
         return self._cells.size
 
-    def not_discovered(self, what: str) -> DeclarationError:
+    def not_discovered(self, parts: str) -> DeclarationError:
         """The refusal of a question whose answer is still to be discovered."""
         return DeclarationError(
-            f"attribute {self.name!r}: expected {what} that are declared or were discovered, got "
+            f"attribute {self.name!r}: expected {parts} that are declared or were discovered, got "
             "some to be discovered: `dp-pipeline run` discovers them first"
         )
 
@@ -180,7 +181,7 @@ class Attribute:
     def measured(self) -> dict[str, Any]:
         """Every field that changes what is measured."""
         fields = asdict(self)
-        del fields["whole"], fields["usable"], fields["pieces"]
+        del fields["is_integer"], fields["usable"], fields["pieces"]
         return fields
 
     @property
@@ -231,15 +232,17 @@ class Domain:
         """Attributes with cells, discovered ones or those to be discovered too."""
         return tuple(a.name for a in self.attributes if a.has_cells)
 
-    def replaced(self, attributes: Mapping[str, Attribute]) -> Domain:
+    def with_attributes(self, attributes: Mapping[str, Attribute]) -> Domain:
         """The domain with other attributes under the names given."""
-        kept = tuple(attributes.get(one.name, one) for one in self.attributes)
-        return Domain(kept, self.constraints)
+        replaced = tuple(attributes.get(attribute.name, attribute) for attribute in self.attributes)
+        return Domain(replaced, self.constraints)
 
     def allowed(self, names: tuple[str, ...]) -> tuple[AllowedCells, ...]:
         """What the constraints say about some attributes, one entry a set of them."""
-        about = {name for one in self.constraints for name in one.attributes}
-        return allowed_cells(self.constraints, names, {name: self[name].size for name in about})
+        constrained = {name for constraint in self.constraints for name in constraint.attributes}
+        return allowed_cells(
+            self.constraints, names, {name: self[name].size for name in constrained}
+        )
 
     def shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
         """Shape of the marginal over ``names``; () for no attribute."""

@@ -1,15 +1,7 @@
-"""The text of a data set file that a person finishes with an editor.
+"""The draft of a data set file, which a person finishes with an editor.
 
 For sensitive rows it is a function of names and types alone, and every decision that they cannot
 make is a ``TODO``, which the parser refuses. For public rows nothing is left open.
-
-What a drafted data set file says to the person who finishes it.
-
-The attributes of a drafted data set file: open decisions, or proposals of public rows.
-
-Which models a drafted data set file proposes, and what the schedule would publish.
-
-A column of a source that nobody has declared yet: its name and its declared type.
 """
 
 from __future__ import annotations
@@ -35,7 +27,7 @@ DRAFT = """\
 PROPOSED = """\
 #
 # A draft of `dp-pipeline data init --public`: levels and bounds were proposed by looking at all
-# rows. That is good for rows that anyone may see, and for no others.
+# rows. That is right for rows that anyone may see, and for no others.
 """
 
 POPULATION = """\
@@ -62,8 +54,8 @@ CEILING = """\
 # The most ε that these persons may ever cost, over all models, partitions and snapshots together.
 # `per_month: 1` beside it would be a limit of each month. It is a limit for ever: rows that go on
 # week by week want `windows: {column: TIME, every: week, first: 2026-W01}` (and `last: 2026-W20`
-# where they end) and `ceiling: {each_window: 2}` before the first release, since no account is cut
-# later.
+# where they end) and `ceiling: {each_window: 2}` before the first release: an account gets no
+# windows later.
 ceiling: {total: 4}
 """
 
@@ -83,23 +75,24 @@ on_invalid: clip
 #   integer: true               synthetic numbers are whole
 #   levels: [red, blue, other]  a category: all texts that there can be; `0..15` for codes
 #   other: other                the level that stands for any other text
-#   levels: discover            nobody knows them: texts of enough persons are found
-#   bounds: discover            nobody knows them; `bins: {quantiles: 16}` finds bins, too
-#   nullable: true              missing values have a cell; `missing: ["?", NA]` says what they are
+#   levels: discover            unknown: texts of enough persons are discovered
+#   bounds: discover            unknown; `bins: {quantiles: 16}` discovers bins, too
+#   nullable: true              missing values have a cell; `missing: ["?", NA]` lists their texts
 #   decimal: ","                numbers are texts such as 6,38; `thousands: "."` of 1.234,56
 #   type: date                  a date, or `timestamp`; its bounds are [2026-01-01, 2026-12-31]
 #   every: month                a cell for each year, month, week, day or hour of a date
 #   format: "%d.%m.%Y"          how texts say a date that is not as 2026-10-05T14:30
-# Of all columns: `reading: {decimal: ",", missing: [N/A], zone: Europe/Zurich}` above `attributes`.
+# For all columns: `reading: {decimal: ",", missing: [N/A], zone: Europe/Zurich}` goes above
+# `attributes`.
 # `derive: {start_hour: {hour: START}}` makes one more column, of each row's own cells.
-# `constraints: {never: [{age: "[0, 16)", state: married}]}` says which rows do not exist.
-# Where an attribute says `discover`, `discover: {epsilon: 0.1, delta: 0.000000001}` says what
-# finding it may cost, once a snapshot, on top of all releases; levels need the delta.
+# `constraints: {never: [{age: "[0, 16)", state: married}]}` excludes rows that cannot exist.
+# An attribute with `discover` needs `discover: {epsilon: 0.1, delta: 0.000000001}`: the cost of its
+# discovery, once a snapshot, beside all releases; levels need the delta.
 attributes:
 """
 
 PARTITIONS = """\
-# The ε that may be asked for. Each is a partition in Dagster.
+# The ε that may be requested. Each is a partition in Dagster.
 partitions: [0.5, 1]
 """
 
@@ -136,48 +129,46 @@ LABEL = """\
 """
 
 
-FoundKind = Literal["number", "text", "boolean", "date", "timestamp", "unknown", "unusable"]
+ColumnKind = Literal["number", "text", "boolean", "date", "timestamp", "unknown", "unusable"]
 
 _LONGEST = 64
 
 
 @dataclass(frozen=True)
-class FoundColumn:
-    """One column as its source declares it.
+class SourceColumn:
+    """A column of a source that no data set file declares yet.
 
-    name      how the source calls it
-    kind      what the declared type is to us: ``unknown`` where there is none, as in CSV, and
-              ``unusable`` where it is neither text nor number
-    type      the source's own word for the type; empty where there is none
-    whole     whether the type holds whole numbers alone
-    proposal  fields of an attribute, found by looking at public rows; empty where nobody looked
-              or nothing fits
-    remark    why a column of public rows was left out
+    kind        of the declared type: ``unknown`` where there is none, as in CSV, and ``unusable``
+                where it is neither text nor number
+    type        the source's own word for the type; empty where there is none
+    is_integer  whether the type holds integers alone
+    proposal    fields of an attribute, proposed from public rows; empty without a proposal
+    remark      why a column of public rows was left out
     """
 
     name: str
-    kind: FoundKind
+    kind: ColumnKind
     type: str = ""
-    whole: bool = False
+    is_integer: bool = False
     proposal: Mapping[str, Value] = field(default_factory=dict)
     remark: str = ""
 
 
-def attribute_names(columns: Sequence[FoundColumn]) -> dict[str, FoundColumn]:
-    """Attribute name → column, in order: a-z, 0-9 and _, each once.
+def attribute_names(columns: Sequence[SourceColumn]) -> dict[str, SourceColumn]:
+    """Return attribute name → column, in order; names have a-z, 0-9 and _.
 
-    >>> list(attribute_names([FoundColumn("Trip (km)", "number"), FoundColumn("2nd", "text")]))
+    >>> list(attribute_names([SourceColumn("Trip (km)", "number"), SourceColumn("2nd", "text")]))
     ['trip_km', 'c_2nd']
     """
-    named: dict[str, FoundColumn] = {}
+    columns_by_name: dict[str, SourceColumn] = {}
     for column in columns:
         base, place = _plain(column.name), 1
         name = base
-        while name in named:
+        while name in columns_by_name:
             place += 1
             name = f"{base[: _LONGEST - 6]}_{place}"
-        named[name] = column
-    return named
+        columns_by_name[name] = column
+    return columns_by_name
 
 
 def _plain(text: str) -> str:
@@ -188,7 +179,7 @@ def _plain(text: str) -> str:
     return name[:_LONGEST]
 
 
-Attributes = Mapping[str, FoundColumn]
+Attributes = Mapping[str, SourceColumn]
 """Attribute name → column."""
 
 _NUMBER: Mapping[str, Value] = {"bounds": [TODO, TODO], "bins": "10"}
@@ -199,27 +190,27 @@ _TIMESTAMP: Mapping[str, Value] = {"type": "timestamp", "bounds": [TODO, TODO], 
 _BOOLEAN: Mapping[str, Value] = {"levels": ["true", "false"]}
 
 _LABELS = ("label", "class", "target", "diagnosis", "outcome", "income")
-"""Names that usually mean the true class of a row."""
+"""Names of the true class of a row."""
 
 
-def may_be_axis(column: FoundColumn) -> bool:
-    """Whether it is, or may become, a number that is never missing."""
+def may_be_axis(column: SourceColumn) -> bool:
+    """Return whether a column is, or may become, a number that is never missing."""
     if column.proposal:
         return "bounds" in column.proposal and {"nullable", "type"}.isdisjoint(column.proposal)
     return column.kind in ("number", "unknown") and not column.remark
 
 
-def may_have_cells(column: FoundColumn) -> bool:
-    """Whether it has, or may get, levels or bins."""
+def may_have_cells(column: SourceColumn) -> bool:
+    """Return whether a column has, or may get, levels or bins."""
     return bool(column.proposal) or (column.kind != "unusable" and not column.remark)
 
 
 def open_columns(attributes: Attributes) -> str:
-    """One block of lines a column, in which what the type does not say is open."""
+    """Return a block of lines for each column, with its open decisions."""
     return _text(line for name, column in attributes.items() for line in _open(name, column))
 
 
-def _open(name: str, column: FoundColumn) -> Iterator[str]:
+def _open(name: str, column: SourceColumn) -> Iterator[str]:
     if column.kind == "unusable":
         yield f"  # {scalar(column.name)}: {column.type}, neither text nor number: left out"
         return
@@ -229,7 +220,7 @@ def _open(name: str, column: FoundColumn) -> Iterator[str]:
     yield from (f"    {line}" for line in _choices(column))
 
 
-def _choices(column: FoundColumn) -> Iterator[str]:
+def _choices(column: SourceColumn) -> Iterator[str]:
     if column.kind == "unknown":
         if _words(column.name) & _TIME_WORDS:
             yield "# From its name it may be a time, or `date`:"
@@ -239,17 +230,17 @@ def _choices(column: FoundColumn) -> Iterator[str]:
             yield from _fields({"decimal": ","}, sign="# ")
         yield from _fields(_CATEGORY, sign="# ")
     elif column.kind == "number":
-        yield from _fields({**_NUMBER, **(_WHOLE if column.whole else {})})
+        yield from _fields({**_NUMBER, **(_WHOLE if column.is_integer else {})})
     else:
-        known = {"boolean": _BOOLEAN, "date": _DATE, "timestamp": _TIMESTAMP}
-        yield from _fields(known.get(column.kind, _CATEGORY))
+        fields_of_kind = {"boolean": _BOOLEAN, "date": _DATE, "timestamp": _TIMESTAMP}
+        yield from _fields(fields_of_kind.get(column.kind, _CATEGORY))
 
 
 _TIME_WORDS = {"date", "datum", "time", "timestamp", "datetime", "day", "birthday", "birthdate"}
 _TIME_WORDS |= {"born", "dob", "created", "updated", "zeit"}
 _MONEY_WORDS = {"fare", "price", "amount", "cost", "fee", "salary", "income", "revenue", "tip"}
 _MONEY_WORDS |= {"preis", "betrag", "chf", "eur", "usd"}
-"""Words of names that usually mean a time, or money, which is often written with a comma."""
+"""Words of names of times, and of money, which is often written with a comma."""
 
 
 def _words(name: str) -> frozenset[str]:
@@ -261,11 +252,11 @@ def _fields(fields: Mapping[str, Value], *, sign: str = "") -> Iterator[str]:
 
 
 def proposed_columns(attributes: Attributes) -> str:
-    """One field a column, or a comment that says why there is none."""
+    """Return a field for each column, or a comment why there is none."""
     return _text(line for name, column in attributes.items() for line in _proposed(name, column))
 
 
-def _proposed(name: str, column: FoundColumn) -> list[str]:
+def _proposed(name: str, column: SourceColumn) -> list[str]:
     if not column.proposal:
         why = column.remark or f"{column.type}, neither text nor number"
         return [f"  # {scalar(column.name)}: {why}: left out"]
@@ -278,7 +269,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 def proposed_label(attributes: Attributes) -> str | None:
-    """An attribute with levels whose name says that it is the true class, or None."""
+    """Return an attribute with levels that is the true class by its name, or None."""
     return next(
         (name for name in _LABELS if name in attributes and "levels" in attributes[name].proposal),
         None,
@@ -286,35 +277,24 @@ def proposed_label(attributes: Attributes) -> str | None:
 
 
 _PLACES = (("lat", "lon"), ("lat", "lng"), ("latitude", "longitude"), ("x", "y"))
-"""Names of two numbers that are a place."""
+"""Names of the coordinates of a place."""
 
 
 def models(attributes: Attributes, *, is_open: bool) -> str:
-    """The lines of ``models`` and ``publish``.
+    """Return the lines of ``models`` and ``publish``.
 
     is_open   whether kinds of columns are still to be decided: then a model may not fit later
     """
     axes = [name for name, column in attributes.items() if may_be_axis(column)]
-    has_map = len(axes) > 1
-    has_table = any(may_have_cells(column) for column in attributes.values())
-    published = "one_shot" if has_table else "htree_kmeans"
-    return (
-        "models:\n"
-        + (_map(axes, is_open=is_open) if has_map else "")
-        + (_table(is_open=is_open) if has_table else "")
-        + f"{PUBLISH}publish: {{model: {published}, epsilon: 0.5}}\n"
-    )
-
-
-def _map(axes: list[str], *, is_open: bool) -> str:
-    chosen = next((pair for pair in _PLACES if set(pair) <= set(axes)), None)
-    columns = f", columns: {' '.join(chosen)}" if chosen else ""
-    hint = MAYBE_MAP if is_open else ""
-    return f"{MAP}{hint}  htree_kmeans: {{k: 8{columns}}}\n"
-
-
-def _table(*, is_open: bool) -> str:
-    return f"{TABLE}{MAYBE_TABLE if is_open else ''}  one_shot:\n"
+    lines, published = "models:\n", "htree_kmeans"
+    if len(axes) > 1:
+        place = next((pair for pair in _PLACES if set(pair) <= set(axes)), None)
+        columns = f", columns: {' '.join(place)}" if place else ""
+        lines += f"{MAP}{MAYBE_MAP if is_open else ''}  htree_kmeans: {{k: 8{columns}}}\n"
+    if any(may_have_cells(column) for column in attributes.values()):
+        lines += f"{TABLE}{MAYBE_TABLE if is_open else ''}  one_shot:\n"
+        published = "one_shot"
+    return f"{lines}{PUBLISH}publish: {{model: {published}, epsilon: 0.5}}\n"
 
 
 SCHEMA_FILE = "dataset.schema.json"
@@ -322,10 +302,10 @@ SCHEMA_FILE = "dataset.schema.json"
 
 @dataclass(frozen=True)
 class Outline:
-    """What a draft is made of.
+    """The parts of a draft.
 
     name     of the data set
-    origin   what a person calls the source: the name of a file
+    origin   the name of the source for people, such as that of a file
     source   the fields of the section ``source``
     columns  attribute name → column, without the person's
     person   the column that names the person, or None
@@ -345,11 +325,11 @@ class Outline:
 
 
 def sensitive_draft(outline: Outline) -> str:
-    """A release with open decisions: of names and types, and of nothing else."""
+    """Return the draft of a release with open decisions, made of names and types alone."""
     return (
         _head(outline, DRAFT, f"The rows of {outline.origin}: sensitive.")
         + "purpose: release\n"
-        + _open_protection(outline.person)
+        + _protection(outline.person, at_most=TODO, without_person=UNIT)
         + CEILING
         + f"source: {flow_mapping(outline.source)}\n"
         + ATTRIBUTES
@@ -361,12 +341,12 @@ def sensitive_draft(outline: Outline) -> str:
 
 
 def public_draft(outline: Outline, *, rows: int) -> str:
-    """A benchmark with everything proposed, from ``rows`` rows that anyone may see."""
+    """Return the draft of a benchmark without open decisions, from ``rows`` public rows."""
     label = proposed_label(outline.columns)
     return (
         _head(outline, PROPOSED, f"The {rows:,} rows of {outline.origin}: public.")
         + "purpose: benchmark\n"
-        + _public_protection(outline.person)
+        + _protection(outline.person, at_most="20", without_person="protection: {unit: one_row}\n")
         + f"source: {flow_mapping(outline.source)}\n"
         + "attributes:\n"
         + proposed_columns(outline.columns)
@@ -387,15 +367,8 @@ def _head(outline: Outline, draft: str, description: str) -> str:
     )
 
 
-def _open_protection(person: str | None) -> str:
+def _protection(person: str | None, *, at_most: str, without_person: str) -> str:
     if person is None:
-        return UNIT
-    fields = {"unit": "rows_of_person", "column": person, "at_most": TODO}
-    return f"{PERSON}protection: {flow_mapping(fields)}\n"
-
-
-def _public_protection(person: str | None) -> str:
-    if person is None:
-        return "protection: {unit: one_row}\n"
-    fields = {"unit": "rows_of_person", "column": person, "at_most": "20"}
+        return without_person
+    fields = {"unit": "rows_of_person", "column": person, "at_most": at_most}
     return f"{PERSON}protection: {flow_mapping(fields)}\n"

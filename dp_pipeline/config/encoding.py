@@ -30,9 +30,9 @@ Names = tuple[str, ...]
 COORDINATE_BITS = 16
 """Coordinates are integers in [−2^16, 2^16]; one unit is half-width / 2^16."""
 
-LARGEST_BOUND = 1e15
+MAX_BOUND = 1e15
 SMALLEST_WIDTH = 1e-100
-MOST_CELLS = 65_536
+MAX_CELLS = 65_536
 
 INVALID = -1
 """The code of a value that the declaration does not know."""
@@ -41,7 +41,7 @@ INVALID = -1
 def code_type(sizes: Iterable[int]) -> np.dtype[np.signedinteger]:
     """The smallest type of codes below every one of these sizes; signed, as ``INVALID`` is.
 
-    >>> [code_type([2, size]).name for size in (128, 129, MOST_CELLS)]
+    >>> [code_type([2, size]).name for size in (128, 129, MAX_CELLS)]
     ['int8', 'int16', 'int32']
     """
     return np.min_scalar_type(-max(sizes, default=1))
@@ -69,8 +69,8 @@ class Levels:
     def encode(self, texts: NDArray[np.object_]) -> IntArray:
         """Codes of ``texts`` (n,), ``INVALID`` where a text is not a declared level."""
         # Looked up for no text too: whether it was is in a pickle, which must not say so of rows.
-        known = self._codes
-        codes = (known.get(text, INVALID) for text in texts)
+        codes_of_levels = self._codes
+        codes = (codes_of_levels.get(text, INVALID) for text in texts)
         return np.fromiter(codes, dtype=np.int64, count=len(texts))
 
     def labels(self) -> tuple[str, ...]:
@@ -120,8 +120,17 @@ class Bins:
         edges = [f"{edge:g}" for edge in self.edges]
         if len(set(edges)) < len(edges):
             edges = [repr(float(edge)) for edge in self.edges]
-        cells = [f"[{low}, {high})" for low, high in pairwise(edges)]
-        return (*cells[:-1], cells[-1][:-1] + "]")
+        return interval_labels(edges)
+
+
+def interval_labels(edges: Sequence[str]) -> tuple[str, ...]:
+    """Return the half-open intervals between edges; the last one is closed.
+
+    >>> interval_labels(["0", "1", "2"])
+    ('[0, 1)', '[1, 2]')
+    """
+    cells = [f"[{low}, {high})" for low, high in pairwise(edges)]
+    return (*cells[:-1], f"{cells[-1][:-1]}]")
 
 
 @dataclass(frozen=True)
@@ -150,10 +159,10 @@ class Coordinate:
         >>> Coordinate(0.0, 10.0).encode(np.array([0.0, 5.0, 7.5, 99.0]))
         array([-65536,      0,  32768,  65536])
         """
-        one = float(1 << COORDINATE_BITS)
+        unit = float(1 << COORDINATE_BITS)
         clipped = np.clip(values, self.lower, self.upper)
-        scaled = np.rint((clipped - self.middle) / self.half_width * one)
-        return np.clip(scaled, -one, one).astype(np.int64)
+        scaled = np.rint((clipped - self.middle) / self.half_width * unit)
+        return np.clip(scaled, -unit, unit).astype(np.int64)
 
     def decode(self, coordinates: NDArray[np.float64] | IntArray) -> FloatArray:
         """Data units of fixed-point ``coordinates``, inside the declared interval."""
@@ -171,7 +180,7 @@ def is_interval(lower: float, upper: float) -> bool:
     (True, False, False)
     """
     largest = max(abs(lower), abs(upper))
-    if not largest <= LARGEST_BOUND:
+    if not largest <= MAX_BOUND:
         return False
     finest = float(np.spacing(largest)) * (1 << (COORDINATE_BITS + 1))
     return upper - lower >= max(finest, SMALLEST_WIDTH)
@@ -200,7 +209,7 @@ _METRES = frozenset({"m", "metre", "metres", "meter", "meters"})
 feet.
 """
 
-METRES_A_DEGREE = 111_195.0
+METRES_PER_DEGREE = 111_195.0
 """One degree of latitude on a sphere of the Earth's mean radius, 6,371,009 m."""
 
 TOLERANCE = 0.1
@@ -244,11 +253,11 @@ def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | N
     """
     if declared is not None and set(declared) <= set(columns):
         return declared
-    upward = {rest: name for name in reversed(columns) if (rest := _rest(name, _UP)) is not None}
+    upward = {stem: name for name in reversed(columns) if (stem := _rest(name, _UP)) is not None}
     for name in columns:
-        rest = _rest(name, _RIGHT)
-        if rest is not None and rest in upward:
-            return name, upward[rest]
+        stem = _rest(name, _RIGHT)
+        if stem is not None and stem in upward:
+            return name, upward[stem]
     return None
 
 
@@ -270,7 +279,7 @@ def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresP
     )
     if max(abs(lower - middle), abs(upper - middle)) > TOLERANCE * middle:
         return None
-    return MetresPerUnit(METRES_A_DEGREE * middle, METRES_A_DEGREE)
+    return MetresPerUnit(METRES_PER_DEGREE * middle, METRES_PER_DEGREE)
 
 
 def is_metres(point: Point) -> bool:
@@ -280,19 +289,19 @@ def is_metres(point: Point) -> bool:
 
 def is_degrees(point: Point, box: tuple[Coordinate, Coordinate]) -> bool:
     """Whether names say longitude and latitude, and the bounds may be theirs."""
-    named = _rest(point[0], LONGITUDE) is not None and _rest(point[1], LATITUDE) is not None
-    return named and all(
+    has_names = _rest(point[0], LONGITUDE) is not None and _rest(point[1], LATITUDE) is not None
+    return has_names and all(
         -most <= interval.lower and interval.upper <= most
         for interval, most in zip(box, (360.0, 90.0), strict=True)
     )
 
 
 def _words(name: str) -> list[str]:
-    return [one.lower() for one in re.split(r"[\W_]+", name) if one]
+    return [word.lower() for word in re.split(r"[\W_]+", name) if word]
 
 
 def _rest(name: str, words: frozenset[str]) -> tuple[str, ...] | None:
     """What is left of a name without the word for its coordinate; None where it has not one."""
     parts = _words(name)
-    found = [at for at, part in enumerate(parts) if part in words]
-    return None if len(found) != 1 else (*parts[: found[0]], *parts[found[0] + 1 :])
+    positions = [index for index, part in enumerate(parts) if part in words]
+    return None if len(positions) != 1 else (*parts[: positions[0]], *parts[positions[0] + 1 :])

@@ -1,10 +1,10 @@
-"""What sections of a data set file are made of: values that are read from text, lists, mappings,
-and the refusals of all of them.
+"""The parts of sections of a data set file: values that are read from text, lists, mappings, and
+their errors.
 
-Each type says once what the parser reads and what a JSON Schema tells an editor. An editor gives a
+Each type is stated once, for the parser and for the JSON Schema of editors. An editor gives a
 value a type of YAML, which is text to the parser, so ``0.5`` and ``"0.5"`` are both let through;
 and it knows shapes alone: whether a ceiling holds, only the parser says. ``TODO``, alone or twice
-in a list, is a decision that nobody has made yet, and is refused.
+in a list, is an open decision, and is refused.
 """
 
 from __future__ import annotations
@@ -32,53 +32,57 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, core_schema
 
 from dp_pipeline.config.amounts import parse_epsilon
-from dp_pipeline.config.errors import EXPECTED_NAME, NAME, Refused, did_you_mean, is_name, nearest
-from dp_pipeline.config.yaml_text import TODO, Document
+from dp_pipeline.config.errors import (
+    EXPECTED_NAME,
+    NAME,
+    FieldError,
+    did_you_mean,
+    is_name,
+    nearest,
+)
+from dp_pipeline.config.yaml_text import TODO, Document, Place
 
-_DECIDE = ": write it there, and `dp-pipeline data check` says what is still open"
+_DECIDE = ": write it there, and `dp-pipeline data check` names the next open one"
 _DIGITS = r"(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][-+]?\d+)?"
 
 Member = TypeVar("Member")
 
 
-def undecided() -> Refused:
-    """The refusal of ``TODO``."""
-    return Refused("a decision of yours", TODO, hint=_DECIDE)
+def open_decision() -> FieldError:
+    """Return the error of a ``TODO``."""
+    return FieldError("a decision of yours", TODO, hint=_DECIDE)
 
 
 def require(holds: object, expected: str, got: str, *field: str | int, hint: str = "") -> None:
-    """Refuse a field unless something holds of it."""
+    """Raise the error of a field unless ``holds`` is true."""
     if not holds:
-        raise Refused(expected, got, field=field, hint=hint)
+        raise FieldError(expected, got, field=field, hint=hint)
 
 
 def not_among(
-    value: object, known: Collection[str], *, expected: str = "", field: tuple[str | int, ...] = ()
-) -> Refused:
-    """The refusal of what is none of some words.
+    value: object, words: Collection[str], *, expected: str = "", field: Place = ()
+) -> FieldError:
+    """Return the error of a value that is none of some words.
 
-    value      as the file has it; None where it has nothing
-    expected   what to say of the words; else they are listed as they are
+    value      as the file has it; None where the field is missing
+    expected   what the words are; empty: they are listed as they are
     """
     if value is None:
-        return Refused("a value", "nothing", field=field)
+        return FieldError("a value", "nothing", field=field)
     if not isinstance(value, str):
-        return Refused("one value", "a list or mapping", field=field)
-    expected = (
-        f"{expected}: {', '.join(known) or 'there is none'}" if expected else " | ".join(known)
-    )
+        return FieldError("one value", "a list or mapping", field=field)
+    listed = f"{expected}: {', '.join(words) or 'there is none'}" if expected else " | ".join(words)
     if value == TODO:
-        return Refused(expected, TODO, field=field, hint=_DECIDE)
-    return Refused(expected, repr(value[:60]), field=field, hint=did_you_mean(value, known))
+        return FieldError(listed, TODO, field=field, hint=_DECIDE)
+    return FieldError(listed, repr(value[:60]), field=field, hint=did_you_mean(value, words))
 
 
 @dataclass(frozen=True, eq=False)
 class Scalar:
-    """One value: how it is read from its text, and what an editor is told.
+    """A type of one value: how it is read from its text, and its JSON Schema.
 
-    parse  the value, or None where the text is none
-    got    what a message says of a text that it must not repeat, because there may be a password
-           in it
+    parse  return the value, or None for a text that is wrong
+    got    what a message shows in place of a text that may hold a password
     """
 
     parse: Callable[[str], Any]
@@ -87,14 +91,14 @@ class Scalar:
     got: str = ""
 
     def read(self, text: object) -> Any:
-        """The value; Refused where the file says none."""
+        """Return the value of a text; FieldError for anything else."""
         if not isinstance(text, str):
-            raise Refused("one value", "a list or mapping")
+            raise FieldError("one value", "a list or mapping")
         if text == TODO:
-            raise undecided()
+            raise open_decision()
         value = self.parse(text)
         if value is None:
-            raise Refused(self.expected, self.got or repr(text[:60]))
+            raise FieldError(self.expected, self.got or repr(text[:60]))
         return value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
@@ -105,22 +109,28 @@ class Scalar:
 
 
 TEXT = {"type": ["string", "number", "boolean"], "minLength": 1}
-_WORDS = {"true": True, "false": False}
-
-Text = Annotated[str, Scalar(lambda text: text or None, "a value", TEXT)]
-Switch = Annotated[bool, Scalar(_WORDS.get, "true | false", {"enum": [True, False, *_WORDS]})]
-Name = Annotated[
-    str,
-    Scalar(
-        lambda text: text if is_name(text) else None,
-        EXPECTED_NAME,
-        {"type": "string", "pattern": f"^{NAME}$"},
-    ),
-]
 
 
-def whole(at_least: int) -> Scalar:
-    """A whole number, not below ``at_least``."""
+def text_that(
+    is_good: Callable[[str], object],
+    expected: str,
+    schema: Mapping[str, Any] = TEXT,
+    *,
+    got: str = "",
+) -> Scalar:
+    """Return the type of texts that are good."""
+    return Scalar(lambda text: text if is_good(text) else None, expected, schema, got)
+
+
+_SWITCH = {"true": True, "false": False}
+
+Text = Annotated[str, text_that(bool, "a value")]
+Switch = Annotated[bool, Scalar(_SWITCH.get, "true | false", {"enum": [True, False, *_SWITCH]})]
+Name = Annotated[str, text_that(is_name, EXPECTED_NAME, {"type": "string", "pattern": f"^{NAME}$"})]
+
+
+def integer(at_least: int) -> Scalar:
+    """Return the type of integers that are not below ``at_least``."""
 
     def parse(text: str) -> int | None:
         value = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else None
@@ -128,11 +138,11 @@ def whole(at_least: int) -> Scalar:
 
     number = {"type": "integer", "minimum": at_least}
     text = {"type": "string", "pattern": r"^[+-]?\d{1,18}$"}
-    return Scalar(parse, f"a whole number of at least {at_least}", {"anyOf": [number, text]})
+    return Scalar(parse, f"an integer of at least {at_least}", {"anyOf": [number, text]})
 
 
 def finite(text: str) -> float | None:
-    """The finite number that ``text`` says, or None."""
+    """Return the finite number of a text, or None."""
     try:
         value = float(text)
     except ValueError:
@@ -145,81 +155,71 @@ def _share(text: str) -> Fraction | None:
     return value if 0 < value <= 1 else None
 
 
-NUMBER = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": rf"^\s*[-+]?{_DIGITS}\s*$"}]}
-_SHARE = {
-    "anyOf": [
-        {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-        {"type": "string", "pattern": r"^([01]?\.\d{1,9}|1)$"},
-    ]
-}
-_EPSILON = {
-    "anyOf": [
-        {"type": "number", "minimum": 1e-6, "maximum": 1e6},
-        {"type": "string", "pattern": rf"^\s*\+?{_DIGITS}\s*$"},
-    ]
-}
+def _number_schema(pattern: str, **limits: float) -> dict[str, Any]:
+    return {"anyOf": [{"type": "number", **limits}, {"type": "string", "pattern": pattern}]}
 
-Index = Annotated[int, whole(0)]
-Count = Annotated[int, whole(1)]
-A_NUMBER = Scalar(finite, "a finite number", NUMBER)
-Number = Annotated[float, A_NUMBER]
+
+NUMBER = _number_schema(rf"^\s*[-+]?{_DIGITS}\s*$")
+_SHARE = _number_schema(r"^([01]?\.\d{1,9}|1)$", exclusiveMinimum=0, maximum=1)
+_EPSILON = _number_schema(rf"^\s*\+?{_DIGITS}\s*$", minimum=1e-6, maximum=1e6)
+
+Index = Annotated[int, integer(0)]
+Count = Annotated[int, integer(1)]
+FINITE = Scalar(finite, "a finite number", NUMBER)
+Number = Annotated[float, FINITE]
 Share = Annotated[Fraction, Scalar(_share, "a decimal number above 0, at most 1", _SHARE)]
 Epsilon = Annotated[Fraction, Scalar(parse_epsilon, "ε", _EPSILON)]
 """Exact: no float stands between the text and the fraction."""
 
 
-def a_list(value: object) -> list[Any]:
-    """What the file has as a list; Refused for anything else."""
+def require_list(value: object) -> list[Any]:
+    """Return a list of the file; FieldError for anything else."""
     if value == TODO:
-        raise undecided()
+        raise open_decision()
     if not isinstance(value, list):
-        raise Refused("a list", "something else")
+        raise FieldError("a list", "something else")
     if value.count(TODO) > 1:
         # Once it may be a level like any other.
-        raise undecided()
+        raise open_decision()
     return value
 
 
-def _of_values(value: object) -> list[Any]:
-    items = a_list(value)
-    for place, item in enumerate(items):
+def _require_values(value: object) -> list[Any]:
+    items = require_list(value)
+    for index, item in enumerate(items):
         if not isinstance(item, str):
-            raise Refused("a list of values", "a nested list or mapping", field=(place,))
+            raise FieldError("a list of values", "a nested list or mapping", field=(index,))
     return items
 
 
-def a_mapping(value: object) -> dict[str, Any]:
-    """What the file has as a mapping, empty where nothing stands behind the name."""
+def require_mapping(value: object) -> dict[str, Any]:
+    """Return a mapping of the file, empty where nothing stands behind the name of the field."""
     if value == "":
         return {}
     if not isinstance(value, dict):
-        raise Refused("a mapping", "something else")
+        raise FieldError("a mapping", "something else")
     return value
 
 
-def array(items: Mapping[str, Any], **ends: int) -> WithJsonSchema:
-    """What an editor is told of a list."""
-    return WithJsonSchema({"type": "array", "items": items, **ends})
+def array(items: Mapping[str, Any], **limits: int) -> WithJsonSchema:
+    """Return the JSON Schema of a list."""
+    return WithJsonSchema({"type": "array", "items": items, **limits})
 
 
-def pair(items: Mapping[str, Any]) -> WithJsonSchema:
-    """What an editor is told of a list of two."""
-    return array(items, minItems=2, maxItems=2)
-
-
+PAIR = array(TEXT, minItems=2, maxItems=2)
 Item = Annotated[str, WithJsonSchema(TEXT)]
-"""In a list: any text, one that is empty too."""
-Listed = Annotated[tuple[Member, ...], BeforeValidator(_of_values)]
-Several = Annotated[tuple[Member, ...], Field(min_length=1), BeforeValidator(_of_values)]
-Named = Annotated[dict[str, Member], BeforeValidator(a_mapping)]
+"""In a list: any text, also an empty one."""
+ListOf = Annotated[tuple[Member, ...], BeforeValidator(_require_values)]
+NonEmpty = Annotated[tuple[Member, ...], Field(min_length=1), BeforeValidator(_require_values)]
+MappingOf = Annotated[dict[str, Member], BeforeValidator(require_mapping)]
 
 
 @dataclass(frozen=True, eq=False)
-class OneForm:
+class FormChoice:
     """A section of several forms.
 
     forms    their union, for the JSON Schema
-    choose   the section that a mapping makes, by what it says
+    choose   return the section of a mapping, in the form that its fields say
     """
 
     forms: Any
@@ -236,98 +236,100 @@ class OneForm:
 class Section(BaseModel):
     """A mapping of the file with these fields and no others.
 
-    What a class's docstring says of a field, on one line, is what an editor shows of it, and what
-    is said where it is missing.
+    A line of a class's docstring about a field is what an editor shows of it, and the hint where
+    it is missing.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @classmethod
     def helps(cls) -> dict[str, str]:
-        """Field → what it is for."""
-        lines = [line for one in cls.__mro__ for line in (one.__doc__ or "").splitlines()]
-        found = [re.fullmatch(r"    (\w+)  +(\S.*)", line) for line in lines]
-        return {one[1]: one[2] for one in reversed(found) if one and one[1] in cls.model_fields}
+        """Return what each field is for, by its name."""
+        lines = [line for base in cls.__mro__ for line in (base.__doc__ or "").splitlines()]
+        matches = [re.fullmatch(r"    (\w+)  +(\S.*)", line) for line in lines]
+        fields = ((match[1], match[2]) for match in reversed(matches) if match)
+        return {name: text for name, text in fields if name in cls.model_fields}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
         reference = handler(core)
         schema = handler.resolve_ref_schema(reference)
-        about = next(one.__doc__ for one in cls.__mro__ if one.__doc__)
-        schema["description"] = about.partition("\n")[0]
+        summary = next(base.__doc__ for base in cls.__mro__ if base.__doc__)
+        schema["description"] = summary.partition("\n")[0]
         for name, text in cls.helps().items():
             schema["properties"][name]["description"] = text
         return reference
 
     @model_validator(mode="before")
     @classmethod
-    def _fields(cls, value: object) -> dict[str, Any]:
-        """Refuse what is missing or misspelt: neither must be dropped in silence."""
-        said, known = a_mapping(value), cls.model_fields
-        unknown = [name for name in said if name not in known]
-        for name, field in known.items():
-            if field.is_required() and name not in said:
-                near, about = nearest(name, unknown), cls.helps().get(name)
-                hint = f"is {near!r} meant for it?" if near else about
+    def _require_fields(cls, value: object) -> dict[str, Any]:
+        """Refuse missing and misspelt fields: neither must be dropped in silence."""
+        section, fields = require_mapping(value), cls.model_fields
+        unknown = [name for name in section if name not in fields]
+        for name, field in fields.items():
+            if field.is_required() and name not in section:
+                near, purpose = nearest(name, unknown), cls.helps().get(name)
+                hint = f"is {near!r} meant for it?" if near else purpose
                 ending = f": {hint}" if hint else ""
-                raise Refused(_shape(field), "nothing", field=(name,), hint=ending)
+                raise FieldError(_shape(field), "nothing", field=(name,), hint=ending)
         for name in unknown:
-            expected, near = f"one of {', '.join(sorted(known))}", did_you_mean(name, known)
-            raise Refused(expected, "a field that is not known", field=(name,), hint=near)
-        return said
+            expected, near = f"one of {', '.join(sorted(fields))}", did_you_mean(name, fields)
+            raise FieldError(expected, "a field that is not known", field=(name,), hint=near)
+        return section
 
 
 def _shape(field: FieldInfo) -> str:
-    """What a file has to have where a field is missing."""
+    """Return what a file has to have where a field is missing."""
     kind = get_origin(field.annotation) or field.annotation
     if kind is tuple:
         return "a list"
     # A section of several forms is a union.
-    kinds = get_args(field.annotation) if kind is UnionType else (kind,)
-    is_mapping = any(isinstance(one, type) and issubclass(one, Section | dict) for one in kinds)
+    types = get_args(field.annotation) if kind is UnionType else (kind,)
+    is_mapping = any(
+        isinstance(type_, type) and issubclass(type_, Section | dict) for type_ in types
+    )
     return "a mapping" if is_mapping else "a value"
 
 
 @contextmanager
 def below(*field: str | int) -> Iterator[None]:
-    """What is refused inside is refused of a field of this one."""
+    """Put ``field`` in front of the field of an error of the block."""
     try:
         yield
-    except Refused as refused:
-        refused.field = (*field, *refused.field)
+    except FieldError as error:
+        error.field = (*field, *error.field)
         raise
 
 
 @contextmanager
-def placed(document: Document) -> Iterator[None]:
-    """What is refused inside becomes one line with file, line and field: the first of the file."""
+def locate_errors(document: Document) -> Iterator[None]:
+    """Turn the first error of the file into one line with file, line and field."""
     try:
         yield
     except ValidationError as error:
-        first = min(refusals_of(error), key=lambda one: document.line(one.field))
-    except Refused as refused:
-        first = refused
+        first = min(field_errors(error), key=lambda mistake: document.line(mistake.field))
+    except FieldError as error:
+        first = error
     else:
         return
     raise document.refusal(first) from None
 
 
-def refusals_of(error: ValidationError) -> list[Refused]:
-    """Everything that pydantic has found, in our words."""
-    return [_refused(one) for one in error.errors(include_url=False)]
+def field_errors(error: ValidationError) -> list[FieldError]:
+    """Return all errors that pydantic has found, in our words."""
+    return [_field_error(details) for details in error.errors(include_url=False)]
 
 
-def _refused(error: ErrorDetails) -> Refused:
-    """One of pydantic's errors in our words."""
-    place = tuple(one for one in error["loc"] if one != "[key]")
-    if error["type"] == "literal_error":
-        words = re.findall("'([^']*)'", str(error["ctx"]["expected"]))
-        return not_among(error["input"], words, field=place)
-    if error["type"] == "too_short":
-        least, got = error["ctx"]["min_length"], error["ctx"]["actual_length"]
+def _field_error(details: ErrorDetails) -> FieldError:
+    place = tuple(part for part in details["loc"] if part != "[key]")
+    if details["type"] == "literal_error":
+        words = re.findall("'([^']*)'", str(details["ctx"]["expected"]))
+        return not_among(details["input"], words, field=place)
+    if details["type"] == "too_short":
+        least, got = details["ctx"]["min_length"], details["ctx"]["actual_length"]
         expected = f"at least {'one value' if least == 1 else f'{least} values'}"
-        return Refused(expected, str(got or "none"), field=place)
-    refused = error.get("ctx", {}).get("error")
-    if not isinstance(refused, Refused):
-        return Refused("another value", error["type"], field=place)
-    return Refused(refused.expected, refused.got, field=(*place, *refused.field), hint=refused.hint)
+        return FieldError(expected, str(got or "none"), field=place)
+    error = details.get("ctx", {}).get("error")
+    if not isinstance(error, FieldError):
+        return FieldError("another value", details["type"], field=place)
+    return FieldError(error.expected, error.got, field=(*place, *error.field), hint=error.hint)

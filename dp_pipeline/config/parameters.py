@@ -44,8 +44,8 @@ class Registry(UserDict[str, Entry]):
     def __getitem__(self, name: str) -> Entry:
         if isinstance(self.data[name], str):
             module, _, entry = self.data[name].partition(":")
-            found = import_module(f"{self._package}.{module}".rstrip("."))
-            self.data[name] = getattr(found, entry)
+            loaded = import_module(f"{self._package}.{module}".rstrip("."))
+            self.data[name] = getattr(loaded, entry)
         return self.data[name]  # type: ignore[no-any-return]
 
 
@@ -58,7 +58,7 @@ def integer(
         value = int(text) if re.fullmatch(r"\d{1,18}", text) else -1
         return value if at_least <= value <= at_most else None
 
-    return _parameter(default, parse, f"a whole number in {at_least}..{at_most}", measuring)
+    return _parameter(default, parse, f"an integer in {at_least}..{at_most}", measuring)
 
 
 def share(default: Fraction, *, measuring: bool = True) -> Any:
@@ -107,15 +107,15 @@ def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuri
 
 def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> ModelType:
     """A model with its parameters read from text; DeclarationError names the wrong one."""
-    known = {one.name: one for one in fields(model)}  # type: ignore[arg-type]
+    parameters = {parameter.name: parameter for parameter in fields(model)}  # type: ignore[arg-type]
     values = {}
     for name, text in texts.items():
-        if name not in known:
+        if name not in parameters:
             raise DeclarationError(
-                f"{of}: expected parameters {', '.join(known) or 'none'}, got {name[:60]!r}"
-                f"{did_you_mean(name, known)}"
+                f"{of}: expected parameters {', '.join(parameters) or 'none'}, got {name[:60]!r}"
+                f"{did_you_mean(name, parameters)}"
             )
-        values[name] = _parsed(known[name], text, of)
+        values[name] = _parsed(parameters[name], text, of)
     return model(**values)
 
 
@@ -131,8 +131,12 @@ def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
     """The measuring parameters of a model, or the others, as canonical text in the order of their
     names.
     """
-    chosen = (one.name for one in fields(model) if one.metadata["measuring"] is measuring)
-    return {name: str(getattr(model, name)) for name in sorted(chosen)}
+    names = (
+        parameter.name
+        for parameter in fields(model)
+        if parameter.metadata["measuring"] is measuring
+    )
+    return {name: str(getattr(model, name)) for name in sorted(names)}
 
 
 Parameter = str | list[str] | None
@@ -167,4 +171,4 @@ def _value(text: str) -> Parameter:
         members = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
-    return [str(one) for one in members] if isinstance(members, tuple) else text
+    return [str(member) for member in members] if isinstance(members, tuple) else text

@@ -1,14 +1,11 @@
-"""Where the rows of a data set come from, as declared: never opened here.
-
-Identities: whether two sources may be of the same rows, as far as can be told without a look.
+"""The declared source of the rows of a data set, which is never opened here, and its identity.
 
 A source has many spellings: of a host, of a path in a URL, of a place in the file system. Its
 identity is a *set* of canonical names (``Source.identities``), and two sources overlap where any
-name of the one overlaps with any of the other. Files are compared twice: by their paths, which are
-there in any order of claims, and where both are still there by what the file system says of them.
-That finds hard links, bind mounts and a file system that does not tell capital letters apart.
-The number of a file is a name only where the file has another hard link: that of any other file is
-used again when the file is gone.
+name of the one overlaps with any of the other. Files are compared by their paths, and where both
+still exist by their numbers in the file system. That finds hard links, bind mounts and a file
+system that ignores capital letters. The number of a file is a name only where the file has another
+hard link: any other number is used again when its file is gone.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from stat import S_ISREG
 from typing import Literal
 
 from dp_pipeline.config.database import SQLITE, server_names
-from dp_pipeline.config.url import is_url, shown_url, url_names
+from dp_pipeline.config.url import is_url, redact_url, url_names
 from dp_pipeline.config.windows import TEMPLATE
 
 SourceKind = Literal["csv", "parquet", "sql", "sklearn", "generator"]
@@ -33,7 +30,7 @@ SourceKind = Literal["csv", "parquet", "sql", "sklearn", "generator"]
 DATA_FOLDER_VARIABLE = "DP_PIPELINE_DATA"
 
 _ENDS = re.compile(r"(?<![:\w]):(start|end)\b")
-"""What stands for the seconds of a window in a query; not the type of a cast, ``::end``."""
+"""The placeholders of a window's ends in a query; not the type of a cast, ``::end``."""
 
 WHITESPACE = "whitespace"
 """As a delimiter: any spaces and tabs between two cells, as many as there are."""
@@ -41,10 +38,10 @@ WHITESPACE = "whitespace"
 
 @dataclass(frozen=True)
 class Sample:
-    """So many rows of a source, as many of each class as its share of all rows asks for.
+    """A sample of the rows of a source, each class in proportion.
 
     by     the attribute whose levels are the classes
-    seed   decides by chance which rows of a class
+    seed   of the draw of rows
     """
 
     rows: int
@@ -69,13 +66,13 @@ class Source:
     needs       the environment variable that must be set for this source, or None
     more        locations of further CSV files of the same form, whose rows follow
     comment     lines of a CSV file that begin with this character are no rows; none when empty
-    sample      which of the rows are read, on benchmarks only; None: all
+    sample      the rows that are read, on benchmarks only; None: all
     query       of a database: one SELECT
-    sha256      URL → hex digest of the file behind it, where it is declared
-    at_most_mb  the most that one URL may give, in 10^6 bytes; 0 where nothing is downloaded
-    download    what is read instead where a file is absent, or None
-    in_place    whether snapshots are the files where they are, by their fingerprints, and no copy
-    whole       where this is the part of one window: the source of all of them; else None
+    sha256      URL → declared hex digest of the file behind it
+    at_most_mb  the most that one URL may give, in 10^6 bytes; 0 without a download
+    download    the source that is read where a file is absent, or None
+    in_place    whether a snapshot is the files themselves, by their fingerprints, and no copy
+    template    where this is the part of one window: the source of all windows; else None
     """
 
     kind: SourceKind
@@ -92,15 +89,17 @@ class Source:
     at_most_mb: int = 0
     download: Source | None = None
     in_place: bool = False
-    whole: Source | None = None
+    template: Source | None = None
 
     @property
     def is_template(self) -> bool:
         """Whether a path or the query names a window."""
-        return any(TEMPLATE in one for one in self.locations) or bool(_ENDS.search(self.query))
+        return any(TEMPLATE in location for location in self.locations) or bool(
+            _ENDS.search(self.query)
+        )
 
     def of_window(self, name: str, start: int, end: int) -> Source:
-        """What is read of one window: a file of its own, a query of its own, or the same as of all.
+        """Return the source of one window: its own file or query, or the source of all windows.
 
         name         of the window
         start, end   its first second and the first one after it, since 1970 in UTC
@@ -112,9 +111,9 @@ class Source:
         return replace(
             self,
             location=self.location.replace(TEMPLATE, name),
-            more=tuple(one.replace(TEMPLATE, name) for one in self.more),
-            query=_ENDS.sub(lambda found: ends[found[0]], self.query),
-            whole=self,
+            more=tuple(location.replace(TEMPLATE, name) for location in self.more),
+            query=_ENDS.sub(lambda match: ends[match[0]], self.query),
+            template=self,
         )
 
     @property
@@ -128,28 +127,29 @@ class Source:
         return is_url(self.location)
 
     @property
-    def is_named(self) -> bool:
-        """Whether every variable in it is set: a path that begins with one is none."""
+    def is_resolved(self) -> bool:
+        """Whether no path begins with a variable that is not set."""
         return not any(location.startswith("$") for location in self.locations)
 
     def only(self, location: str) -> Source:
-        """The same source, were this its one file, with all rows."""
+        """Return the source of one of its files, with all rows."""
         return replace(self, location=location, more=(), sample=None, download=None)
 
     @property
     def alternatives(self) -> tuple[Source, ...]:
-        """What may be read: the source itself, and the download in its place."""
-        alone = replace(self, download=None)
+        """The sources that may be read: itself, and the download in its place."""
+        without_download = replace(self, download=None)
         if self.download is None:
-            return (alone,)
-        return (alone, replace(self.download, sample=self.sample))
+            return (without_download,)
+        return (without_download, replace(self.download, sample=self.sample))
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """Its canonical names, however it was spelled: one or more for every file, URL, declared
-        hash, database, bundled set or generator, the download in its place included. The ledger
-        keeps two populations from sharing any of them. A sample is of the same persons, and so
-        may be the rows of another query: neither is told here.
+        """The canonical names of every file, URL, declared hash, database, bundled set, generator
+        and download of the source, however they were spelled.
+
+        The ledger keeps two populations from sharing any of them. A sample is of the same persons,
+        and so may be the rows of another query: neither has a name here.
 
         >>> Source("generator", "trips_like", options={"seed": 7}).identities
         ('generator:trips_like?seed=7',)
@@ -157,11 +157,11 @@ class Source:
         >>> file.identities
         ('file:/d/a.csv', 'https://x.org/a.csv')
         """
-        if self.whole is not None:
-            return self.whole.identities
+        if self.template is not None:
+            return self.template.identities
         if self.download is None:
             return self._own_identities
-        own = self._own_identities if self.is_named else ()
+        own = self._own_identities if self.is_resolved else ()
         return tuple(dict.fromkeys((*own, *self.download.identities)))
 
     @property
@@ -179,32 +179,31 @@ class Source:
             # All windows are of the same persons: the folder that they lie in is theirs.
             before, template, _ = location.partition(TEMPLATE)
             location = str(Path(f"{before}-").parent) if template else location
-            return (file_name(location),) if self.is_named else (self._described(location),)
+            return (file_name(location),) if self.is_resolved else (self._described(location),)
         return (self._described(location),)
 
     @property
     def current_identities(self) -> tuple[str, ...]:
-        """Its identities, and those of the files that would be read now: where a link leads, and
-        the number of a file that has another hard link, by which it is known again while any of its
-        links is there. Whoever reads rows asks for these, before and after.
+        """Its identities, and those of the files that would be read now: the end of a link, and
+        the number of a file that has another hard link. They are compared before and after a read.
         """
-        places = [one.removeprefix(SQLITE) for one in self.locations if not self.is_remote]
-        places = [one for one in places if Path(one).is_absolute()]
-        linked = (file_name(one) for place in places for one in (place, *_linked_parts(place)))
+        places = [path.removeprefix(SQLITE) for path in self.locations if not self.is_remote]
+        places = [path for path in places if Path(path).is_absolute()]
+        linked = (file_name(path) for place in places for path in (place, *_linked_parts(place)))
         states = (state for place in places for state in _states(Path(place)))
-        numbers = [_number(one) for one in states if S_ISREG(one.st_mode) and one.st_nlink > 1]
+        numbers = [_number(path) for path in states if S_ISREG(path.st_mode) and path.st_nlink > 1]
         inodes = (f"{_INODE}{device}:{file}" for device, file in numbers)
         return _without_contents((*self.identities, *linked, *inodes))
 
     def _described(self, location: str) -> str:
         if self.is_remote:
-            return shown_url(location)
+            return redact_url(location)
         options = "&".join(f"{name}={value}" for name, value in sorted(self.options.items()))
         return f"{self.kind}:{location}" + (f"?{options}" if options else "")
 
     @property
     def identity(self) -> str:
-        """One text for all of it, and for what is read of it; not of the download in its place.
+        """One text for its locations and the rows that are read of them; without the download.
 
         >>> Source("csv", "a.csv", more=("b.csv",)).identity
         'csv:a.csv + csv:b.csv'
@@ -220,8 +219,8 @@ class Source:
 
 
 def database_names(location: str) -> tuple[str, ...]:
-    """The canonical names of what ``database_name`` gives: a file by its path, a server's
-    database by each name of its host. The variable of one that is not known yet is its only name.
+    """Return the canonical names of a location of ``database_name``: a file by its path, a
+    server's database by each name of its host. A variable that is not set is its only name.
 
     >>> database_names("sqlite:////data/../rides.db"), database_names("$RIDES")
     (('file:/rides.db',), ('sql:$RIDES',))
@@ -244,7 +243,7 @@ Number = tuple[int, int]
 
 
 def file_name(path: str) -> str:
-    """The name of a file or folder: where it is, whatever links lead there.
+    """Return the name of a file or folder: its real path.
 
     >>> file_name("/data//x/../rides.csv")
     'file:/data/rides.csv'
@@ -253,59 +252,59 @@ def file_name(path: str) -> str:
 
 
 def sha256_name(digest: str) -> str:
-    """The name of a file whose hash is declared, wherever it lies."""
+    """Return the name of a file with a declared hash, wherever it lies."""
     return f"sha256:{digest.lower()}"
 
 
 def dataset_name(name: str) -> str:
-    """The name by which a population holds what a data set is called: a file that comes to name
-    another population is noticed, wherever its rows lie.
-    """
+    """Return the name of a data set: a file that comes to name another population is noticed."""
     return f"{_DATASET}{name}"
 
 
-def shown_name(name: str) -> str:
-    """A name of a source in a message.
+def source_label(name: str) -> str:
+    """Return a name of a source as a message shows it.
 
-    >>> shown_name("file:/d/a.csv"), shown_name(dataset_name("rides"))
+    >>> source_label("file:/d/a.csv"), source_label(dataset_name("rides"))
     ("source 'file:/d/a.csv'", 'data set rides')
     """
     own = name.removeprefix(_DATASET)
     return f"source {name!r}" if own == name else f"data set {own}"
 
 
-def first_overlap(names: Sequence[str], others: Iterable[str]) -> tuple[str, str] | None:
-    """The first of the others that may be of the same rows as a name, behind the first such name;
-    None where there is none. Two names may where they are equal in their canonical form, are a
-    folder and what lies in it, or one file of the file system under two paths.
+def first_overlap(names: Sequence[str], other_names: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first pair of a name and an other name that may be of the same rows, or None.
+
+    They may where they are equal in their canonical form, are a folder and a path in it, or one
+    file of the file system under two paths.
 
     >>> first_overlap(["file:/a"], ["file:/ab", "file:/a/may.parquet"])
     ('file:/a', 'file:/a/may.parquet')
     >>> first_overlap(["https://x.org/a.csv"], ["https://X.org:443/d/../a.csv"])
     ('https://x.org/a.csv', 'https://X.org:443/d/../a.csv')
     """
-    others = tuple(others)
-    # Texts decide first: files are looked at only where nothing else tells.
+    other_names = tuple(other_names)
+    # Texts decide first: the file system is asked only where they do not.
     for keys_of in (_text_keys, _number_keys):
-        own: dict[Key, str] = {}
-        above: dict[Key, str] = {}
+        names_of_keys: dict[Key, str] = {}
+        names_below: dict[Key, str] = {}
         for name in reversed(names):
-            at, over = keys_of(name)
-            own.update(dict.fromkeys(at, name))
-            above.update(dict.fromkeys(over, name))
-        for other in others if own else ():
-            at, over = keys_of(other)
-            same = [own.get(key) or above.get(key) for key in at]
-            names_alike = list(filter(None, [*same, *map(own.get, over)]))
-            if names_alike:
-                return names_alike[0], other
+            keys, parents = keys_of(name)
+            names_of_keys.update(dict.fromkeys(keys, name))
+            names_below.update(dict.fromkeys(parents, name))
+        for other in other_names if names_of_keys else ():
+            keys, parents = keys_of(other)
+            overlaps = [names_of_keys.get(key) or names_below.get(key) for key in keys]
+            overlaps += map(names_of_keys.get, parents)
+            first = next(filter(None, overlaps), None)
+            if first is not None:
+                return first, other
     return None
 
 
 Key = Path | str | Number
 Keys = tuple[frozenset[Key], frozenset[Key]]
-"""What a name is of, and what lies above that: two names overlap where they share one of the first,
-or one of the first is above the other.
+"""The keys of a name, and of the folders above it: two names overlap where they share one of their
+own keys, or a key of one is above the other.
 """
 
 
@@ -326,9 +325,7 @@ def _text_keys(name: str) -> Keys:
 
 
 def _number_keys(name: str) -> Keys:
-    """Of a file or a folder the numbers of it and of every file below, and of every folder above,
-    as far as they are there and may be seen.
-    """
+    """Return the numbers of a file or folder and of every file below, and of the folders above."""
     path = _path_of(name)
     if path is not None:
         own, above = _states(path), _existing(path.parents)
@@ -339,31 +336,30 @@ def _number_keys(name: str) -> Keys:
 
 
 def _path_of(name: str) -> Path | None:
-    """Of a file or folder; None where the name is of anything else."""
     if not name.startswith(f"{_FILE}/"):
         return None
     return Path(os.path.normpath(name.removeprefix(_FILE)))
 
 
 def _without_contents(names: Iterable[str]) -> tuple[str, ...]:
-    """Each name once, without files that lie in a folder that is named too."""
-    named = dict.fromkeys(names)
-    folders = {_path_of(name) for name in named}
-    paths = ((name, _path_of(name)) for name in named)
+    """Return each name once, without files in a folder that has a name too."""
+    unique = dict.fromkeys(names)
+    folders = {_path_of(name) for name in unique}
+    paths = ((name, _path_of(name)) for name in unique)
     return tuple(name for name, path in paths if path is None or folders.isdisjoint(path.parents))
 
 
 def _linked_parts(folder: str) -> Iterator[str]:
-    """Those Parquet files below a folder that are links."""
-    for at, _, files in os.walk(folder):
-        paths = (Path(at, name) for name in files if name.endswith(".parquet"))
+    """Yield the Parquet files below a folder that are links."""
+    for parent, _, files in os.walk(folder):
+        paths = (Path(parent, name) for name in files if name.endswith(".parquet"))
         yield from (str(path) for path in paths if path.is_symlink())
 
 
 def _states(path: Path) -> Iterator[os.stat_result]:
-    """Of a file, or of a folder and every file below it."""
-    below = (Path(at, name) for at, _, files in os.walk(path) for name in files)
-    return _existing(chain([path], below))
+    """Yield the states of a file, or of a folder and every file below it."""
+    files_below = (Path(parent, name) for parent, _, files in os.walk(path) for name in files)
+    return _existing(chain([path], files_below))
 
 
 def _existing(paths: Iterable[Path]) -> Iterator[os.stat_result]:

@@ -1,14 +1,14 @@
 """Section ``source`` of a data set file: paths, URLs, a database, or a name.
 
-What it declares is never opened, no file and no network. A password has no place in it: a URL of
-PostgreSQL is refused, and of the variable that holds one only the database's name is kept.
+No declared file or network address is ever opened here. A password has no place in the file: a URL
+of PostgreSQL is refused, and of the variable that holds one only the database's name is stored.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -23,44 +23,51 @@ from dp_pipeline.config.database import (
     database_url,
     is_one_query,
 )
-from dp_pipeline.config.errors import Refused, follow_links
-from dp_pipeline.config.fields import OneForm, a_mapping, below, not_among, placed, require
+from dp_pipeline.config.errors import FieldError
+from dp_pipeline.config.fields import (
+    FormChoice,
+    below,
+    locate_errors,
+    not_among,
+    require,
+    require_mapping,
+)
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, WHITESPACE, Source
-from dp_pipeline.config.url import EXPECTED_URL, is_allowed_url, shown_url, url_names
+from dp_pipeline.config.system_errors import follow_links
+from dp_pipeline.config.url import EXPECTED_URL, is_allowed_url, redact_url, url_names
 from dp_pipeline.config.yaml_text import Document, Value, flow_mapping
 
+_ANOTHER = "another text"
+"""What a message shows of a text that it must not repeat."""
 
-def _judged(
-    is_good: Callable[[str], object], expected: str, *, got: str = "another text", **schema: object
-) -> fields.Scalar:
-    """A text that is good or not, and that no message repeats."""
-    told = schema or fields.TEXT
-    return fields.Scalar(lambda text: text if is_good(text) else None, expected, told, got=got)
+_EXPECTED_HASH = "64 hexadecimal digits (0-9, a-f)"
+_HASH = "^[0-9a-f]{64}$"
 
-
-_HASH = "64 hexadecimal digits (0-9, a-f)"
-_IS_HASH = re.compile("[0-9a-f]{64}").fullmatch
-
-Url = Annotated[str, _judged(is_allowed_url, EXPECTED_URL, type="string", pattern="^https?://")]
-Hash = Annotated[str, _judged(_IS_HASH, _HASH, type=["string", "number"], pattern="^[0-9a-f]{64}$")]
+Url = Annotated[
+    str,
+    fields.text_that(
+        is_allowed_url, EXPECTED_URL, {"type": "string", "pattern": "^https?://"}, got=_ANOTHER
+    ),
+]
+Hash = Annotated[
+    str,
+    fields.text_that(
+        re.compile(_HASH.strip("^$")).fullmatch,
+        _EXPECTED_HASH,
+        {"type": ["string", "number"], "pattern": _HASH},
+        got=_ANOTHER,
+    ),
+]
 Query = Annotated[
     str,
-    _judged(
+    fields.text_that(
         is_one_query,
         "one SELECT without a semicolon, or WITH … SELECT",
         got="another statement, or more than one",
     ),
 ]
-
-_DELIMITER = fields.Scalar(
-    lambda text: text if re.fullmatch(rf'[^"\r\n\x80-\U0010ffff]|{WHITESPACE}', text) else None,
-    f"one character or {WHITESPACE}",
-    fields.TEXT,
-)
+_IS_DELIMITER = re.compile(rf'[^"\r\n\x80-\U0010ffff]|{WHITESPACE}').fullmatch
 _EXPECTED_COMMENT = "one character, neither delimiter nor quote"
-_COMMENT = fields.Scalar(
-    lambda text: text if re.fullmatch("[ !#-~]", text) else None, _EXPECTED_COMMENT, fields.TEXT
-)
 
 
 class SampleSection(fields.Section):
@@ -74,7 +81,7 @@ class SampleSection(fields.Section):
     seed: fields.Index
 
 
-class Sampled(fields.Section):
+class _Sampled(fields.Section):
     """A source of which a benchmark may read a part.
 
     sample  Some of the rows, each class in proportion: of benchmarks only.
@@ -84,42 +91,51 @@ class Sampled(fields.Section):
 
 
 class CsvForm(fields.Section):
-    """What CSV files are like.
+    """The form of CSV files.
 
     delimiter  One character, or whitespace.
     header     Names of columns, where the first line has none.
     comment    The character that begins a line which is no row.
     """
 
-    delimiter: Annotated[str, _DELIMITER] | None = None
-    header: fields.Listed[fields.Item] | None = None
-    comment: Annotated[str, _COMMENT] | None = None
+    delimiter: (
+        Annotated[str, fields.text_that(_IS_DELIMITER, f"one character or {WHITESPACE}")] | None
+    ) = None
+    header: fields.ListOf[fields.Item] | None = None
+    comment: (
+        Annotated[str, fields.text_that(re.compile("[ !#-~]").fullmatch, _EXPECTED_COMMENT)] | None
+    ) = None
 
 
-class OneUrl(fields.Section):
+class _Downloaded(fields.Section):
+    """Files that are downloaded.
+
+    at_most_mb  The most that one URL may give, in megabytes.
+    """
+
+    at_most_mb: fields.Count
+
+
+class OneUrl(_Downloaded):
     """A file that is downloaded.
 
     url         Where it is downloaded from.
     sha256      Its SHA-256; required of sensitive rows.
-    at_most_mb  The most that one URL may give, in megabytes.
     """
 
     url: Url
     sha256: Hash | None = None
-    at_most_mb: fields.Count
 
 
-class SeveralUrls(fields.Section):
+class SeveralUrls(_Downloaded):
     """Files of one form that are downloaded.
 
     urls        Several files of one form.
     sha256      The SHA-256 of each; required of sensitive rows.
-    at_most_mb  The most that one URL may give, in megabytes.
     """
 
-    urls: fields.Several[Url]
-    sha256: fields.Listed[Hash] | None = None
-    at_most_mb: fields.Count
+    urls: fields.NonEmpty[Url]
+    sha256: fields.ListOf[Hash] | None = None
 
 
 class CsvDownload(CsvForm, OneUrl):
@@ -130,53 +146,55 @@ class CsvDownloads(CsvForm, SeveralUrls):
     """CSV files that are read where a declared one is absent."""
 
 
-def _csv_download(value: object) -> CsvDownload | CsvDownloads:
-    is_one = "urls" not in a_mapping(value)
-    return (CsvDownload if is_one else CsvDownloads).model_validate(value)
+_AnyDownload = CsvDownload | CsvDownloads
 
 
-_Download = CsvDownload | CsvDownloads
+def _csv_download(value: object) -> _AnyDownload:
+    form = CsvDownloads if "urls" in require_mapping(value) else CsvDownload
+    return form.model_validate(value)
 
 
-class _Csv(CsvForm, Sampled):
-    kind: Literal["csv"]
+class _CsvFiles(CsvForm, _Sampled):
+    """CSV files.
 
-
-class _Parquet(Sampled):
-    kind: Literal["parquet"]
-
-
-class CsvFile(_Csv):
-    """A CSV file.
-
-    path      Beside this file, or $DP_PIPELINE_DATA/…
-    download  What is downloaded where the file is absent.
-    """
-
-    path: fields.Text
-    download: Annotated[_Download, OneForm(_Download, _csv_download)] | None = None
-
-
-class CsvFiles(_Csv):
-    """Several CSV files of one form.
-
-    paths     Each beside this file, or $DP_PIPELINE_DATA/…
     download  What is downloaded where a file is absent.
     """
 
-    paths: fields.Several[fields.Item]
-    download: Annotated[_Download, OneForm(_Download, _csv_download)] | None = None
+    kind: Literal["csv"]
+    download: Annotated[_AnyDownload, FormChoice(_AnyDownload, _csv_download)] | None = None
 
 
-class CsvAtUrl(_Csv, OneUrl):
+class CsvFile(_CsvFiles):
+    """A CSV file.
+
+    path      Beside this file, or $DP_PIPELINE_DATA/…
+    """
+
+    path: fields.Text
+
+
+class CsvFiles(_CsvFiles):
+    """Several CSV files of one form.
+
+    paths     Each beside this file, or $DP_PIPELINE_DATA/…
+    """
+
+    paths: fields.NonEmpty[fields.Item]
+
+
+class CsvAtUrl(CsvForm, OneUrl, _Sampled):
     """A CSV file behind a URL."""
 
+    kind: Literal["csv"]
 
-class CsvAtUrls(_Csv, SeveralUrls):
+
+class CsvAtUrls(CsvForm, SeveralUrls, _Sampled):
     """CSV files behind URLs."""
 
+    kind: Literal["csv"]
 
-class ParquetFile(_Parquet):
+
+class ParquetFile(_Sampled):
     """A Parquet file, or a folder of them.
 
     path      Beside this file, or $DP_PIPELINE_DATA/…
@@ -184,21 +202,24 @@ class ParquetFile(_Parquet):
     snapshot  copy, or in_place: the files are read where they are, and must not change.
     """
 
+    kind: Literal["parquet"]
     path: fields.Text
     download: OneUrl | None = None
     snapshot: Literal["copy", "in_place"] = "copy"
 
     @model_validator(mode="after")
-    def _is_there(self) -> Self:
-        """Files that stay where they are are there, and all of their rows are read."""
-        if self.snapshot == "in_place" and (self.download or self.sample):
-            expected = "copy, where rows are downloaded or sampled"
-            raise Refused(expected, "in_place", field=("snapshot",))
+    def _require_copy(self) -> Self:
+        """Files that are read in place are there, and all of their rows are read."""
+        is_whole = self.download is None and self.sample is None
+        is_good = self.snapshot == "copy" or is_whole
+        require(is_good, "copy, where rows are downloaded or sampled", "in_place", "snapshot")
         return self
 
 
-class ParquetAtUrl(_Parquet, OneUrl):
+class ParquetAtUrl(OneUrl, _Sampled):
     """A Parquet file behind a URL."""
+
+    kind: Literal["parquet"]
 
 
 class Database(fields.Section):
@@ -214,68 +235,65 @@ class Database(fields.Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _every_row(cls, value: object) -> object:
+    def _require_every_row(cls, value: object) -> object:
         """A sample is drawn by the places of rows, and the rows of a query have none."""
-        is_whole = "sample" not in a_mapping(value)
+        is_whole = "sample" not in require_mapping(value)
         require(is_whole, "every row of a query", "a sample of them", "sample")
         return value
 
 
-class _Made(Sampled):
-    """Rows that a name means.
+class _Named(_Sampled):
+    """Rows that have a name.
 
-    options  Whole numbers: rows and seed.
+    options  Integers: rows and seed.
     """
 
-    options: fields.Named[fields.Index] = Field(default_factory=dict)
+    name: fields.Text
+    options: fields.MappingOf[fields.Index] = Field(default_factory=dict)
 
 
-class Bundled(_Made):
-    """A set that scikit-learn brings along."""
+class Bundled(_Named):
+    """A data set that scikit-learn brings along."""
 
     kind: Literal["sklearn"]
-    name: fields.Text
 
 
-class Generated(_Made):
+class Generated(_Named):
     """Rows that a generator makes."""
 
     kind: Literal["generator"]
-    name: fields.Text
 
 
 _Files = CsvFile | CsvFiles | ParquetFile
 _AtUrls = CsvAtUrl | CsvAtUrls | ParquetAtUrl
-_Any = _Files | _AtUrls | Database | Bundled | Generated
-_FORMS: dict[str, dict[str, type[_Any]]] = {
+_SourceSection = _Files | _AtUrls | Database | Bundled | Generated
+_FORMS: dict[str, dict[str, type[_SourceSection]]] = {
     "csv": {"url": CsvAtUrl, "urls": CsvAtUrls, "paths": CsvFiles, "": CsvFile},
     "parquet": {"url": ParquetAtUrl, "urls": ParquetAtUrl, "": ParquetFile},
     "sql": {"": Database},
     "sklearn": {"": Bundled},
     "generator": {"": Generated},
 }
-"""Kind → a field that tells its form → the form; the last one is that of none of these."""
+"""Kind → a field that decides the form → the form; the last one is that of all other fields."""
 
 
-def _form(value: object) -> _Any:
-    section = a_mapping(value)
+def _source_section(value: object) -> _SourceSection:
+    section = require_mapping(value)
     kind = section.get("kind")
     if not isinstance(kind, str) or kind not in _FORMS:
         raise not_among(kind, _FORMS, field=("kind",))
-    forms = _FORMS[kind]
-    return next(form for field, form in forms.items() if field in (*section, "")).model_validate(
-        section
-    )
+    form = next(form for field, form in _FORMS[kind].items() if field in (*section, ""))
+    return form.model_validate(section)
 
 
-AnySource = Annotated[_Any, OneForm(_Any, _form)]
+AnySource = Annotated[_SourceSection, FormChoice(_SourceSection, _source_section)]
 
 
-def source_of(section: _Any, folder: Path, *, is_release: bool) -> Source:
-    """The source that is declared, without its sample; Refused where it cannot be.
+def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Source:
+    """Return the declared source, without its sample; FieldError for one that cannot be.
 
     folder       the data set file's, where its paths begin
-    is_release   whether rows are sensitive: then a download is known by its hash
+    is_release   whether rows are sensitive: then a download needs a hash
     """
     match section:
         case Database():
@@ -285,14 +303,14 @@ def source_of(section: _Any, folder: Path, *, is_release: bool) -> Source:
         case CsvAtUrl() | CsvAtUrls() | ParquetAtUrl():
             return _downloaded(section, Source(section.kind, ""), is_release=is_release)
         case CsvFiles():
-            named = [_path(text, folder, "paths") for text in section.paths]
+            paths = [_path(text, folder, "paths") for text in section.paths]
         case _:
-            named = [_path(section.path, folder, "path")]
-    locations = tuple(location for location, _ in named)
-    if len(set(locations)) < len(locations):
-        raise Refused("one or more different files", str(len(locations)), field=("paths",))
-    needs = next((needs for _, needs in named if needs), None)
-    source = Source(section.kind, locations[0], more=locations[1:], needs=needs)
+            paths = [_path(section.path, folder, "path")]
+    locations = tuple(location for location, _ in paths)
+    is_unique = len(set(locations)) == len(locations)
+    require(is_unique, "one or more different files", str(len(locations)), "paths")
+    variable = next((variable for _, variable in paths if variable), None)
+    source = Source(section.kind, locations[0], more=locations[1:], needs=variable)
     source = _with_form(source, section)
     if isinstance(section, ParquetFile):
         source = replace(source, in_place=section.snapshot == "in_place")
@@ -300,43 +318,42 @@ def source_of(section: _Any, folder: Path, *, is_release: bool) -> Source:
         return source
     with below("download"):
         download = _downloaded(section.download, source, is_release=is_release)
-    # Nothing has to be set where a download stands in.
+    # No variable has to be set where a download stands in.
     return replace(source, needs=None, download=download)
 
 
 def _with_form(source: Source, section: fields.Section) -> Source:
-    """The source with the form of CSV files that a section declares; what it does not, stays."""
+    """Return the source with the form of CSV files that a section declares."""
     if not isinstance(section, CsvForm):
         return source
     form = {name: getattr(section, name) for name in CsvForm.model_fields}
-    source = replace(source, **{name: one for name, one in form.items() if one is not None})
-    if section.comment is not None and source.comment == source.delimiter:
-        raise Refused(_EXPECTED_COMMENT, repr(source.comment), field=("comment",))
+    source = replace(source, **{name: value for name, value in form.items() if value is not None})
+    is_apart = section.comment is None or source.comment != source.delimiter
+    require(is_apart, _EXPECTED_COMMENT, repr(source.comment), "comment")
     return source
 
 
 def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool) -> Source:
-    """What a URL or several give.
+    """Return the source behind one URL or several.
 
-    form         what its files are like
-    is_release   whether rows are sensitive: then the hash is required, because whoever answers
-                 for a URL must not choose whose rows are released
+    form         a source with the form of its files
+    is_release   whether rows are sensitive: then the hash is required, because the owner of a
+                 URL must not choose whose rows are released
     """
     urls = (section.url,) if isinstance(section, OneUrl) else section.urls
     hashes = (section.sha256,) if isinstance(section.sha256, str) else section.sha256
-    known: set[str] = set()
+    names: set[str] = set()
     for url in urls:
         # No file twice: its rows would count twice.
-        names = url_names(url)
-        if not known.isdisjoint(names):
-            expected = "URLs that differ in more than a query, capital letters or slashes"
-            raise Refused(expected, f"{shown_url(url)} for a second time", field=("urls",))
-        known.update(names)
-    if hashes is None and is_release:
-        expected = "the hash of sensitive data that is downloaded"
-        raise Refused(expected, "nothing", field=("sha256",))
+        expected = "URLs that differ in more than a query, capital letters or slashes"
+        is_new = names.isdisjoint(url_names(url))
+        require(is_new, expected, f"{redact_url(url)} for a second time", "urls")
+        names.update(url_names(url))
+    expected = "the hash of sensitive data that is downloaded"
+    require(hashes is not None or not is_release, expected, "nothing", "sha256")
     if hashes is not None and len(hashes) != len(urls):
-        raise Refused(f"{_HASH}, {len(urls)} times", str(len(hashes)), field=("sha256",))
+        expected = f"{_EXPECTED_HASH}, {len(urls)} times"
+        raise FieldError(expected, str(len(hashes)), field=("sha256",))
     return replace(
         _with_form(form, section),
         location=urls[0],
@@ -348,55 +365,48 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
 
 
 def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
-    """The path that ``text``, of one field, means, and the variable that it needs.
-
-    folder   the data set file's, where its paths begin
-    """
-    head, _, rest = text.partition("/")
-    if head != f"${DATA_FOLDER_VARIABLE}":
-        if "$" in text:
-            expected = f"no variable but ${DATA_FOLDER_VARIABLE}"
-            raise Refused(expected, repr(text[:60]), field=(field,))
+    """Return the path that the text of a field means, and the variable that it needs."""
+    variable, _, below_data = text.partition("/")
+    if variable != f"${DATA_FOLDER_VARIABLE}":
+        require("$" not in text, f"no variable but ${DATA_FOLDER_VARIABLE}", repr(text[:60]), field)
         return str(follow_links(folder / text)), None
     data = os.environ.get(DATA_FOLDER_VARIABLE)
-    return (str(follow_links(Path(data, rest))) if data else text), DATA_FOLDER_VARIABLE
+    return (str(follow_links(Path(data, below_data))) if data else text), DATA_FOLDER_VARIABLE
 
 
 def _database(section: Database, folder: Path) -> Source:
-    """The database of a variable, or a file of SQLite, and its query.
+    """Return the database of a variable, or a file of SQLite, with its query.
 
-    A password never stands in a data set file: a URL of PostgreSQL in it is refused. The
-    variable's text is in no message, and of it only the database's name is kept.
+    The variable's text is in no message.
     """
-    variable = re.fullmatch(r"\$([A-Z_][A-Z0-9_]*)", section.database)
-    if variable is None:
+    match = re.fullmatch(r"\$([A-Z_][A-Z0-9_]*)", section.database)
+    if match is None:
         path = section.database.removeprefix(SQLITE)
         is_odd = path in ("", section.database, ":memory:") or path.startswith("file:")
-        if is_odd or "?" in path:
-            expected = f"{SQLITE}path, or $NAME of a variable with the URL of a database"
-            raise Refused(expected, "another text", field=("database",))
-        location, needs = _path(path, folder, "database")
-        return Source("sql", f"{SQLITE}{location}", needs=needs, query=section.query)
-    name, text = variable[1], os.environ.get(variable[1])
-    location = f"${name}"
+        expected = f"{SQLITE}path, or $NAME of a variable with the URL of a database"
+        require(not is_odd and "?" not in path, expected, _ANOTHER, "database")
+        location, data_variable = _path(path, folder, "database")
+        return Source("sql", f"{SQLITE}{location}", needs=data_variable, query=section.query)
+    variable = match[1]
+    location, text = f"${variable}", os.environ.get(variable)
     if text:
         url = database_url(text)
         if url is None:
-            expected = f"{EXPECTED_DATABASE} in {name}"
-            raise Refused(expected, "another text", field=("database",))
+            expected = f"{EXPECTED_DATABASE} in {variable}"
+            raise FieldError(expected, _ANOTHER, field=("database",))
         location = database_name(url)
-    return Source("sql", location, needs=name, query=section.query)
+    return Source("sql", location, needs=variable, query=section.query)
 
 
 class _Draft(fields.Section):
-    """A file of which nothing but the source is there."""
+    """The source of a drafted file."""
 
     source: AnySource
 
 
-def drafted_source(fields: Mapping[str, Value], path: Path) -> Source:
-    """The source that a data set file ``path`` with this section will declare."""
-    document = Document.of_text(f"source: {flow_mapping(fields)}", path)
-    with placed(document), below("source"):
-        section = _Draft.model_validate(document.texts).source
-        return source_of(section, path.parent, is_release=False)
+def drafted_source(section: Mapping[str, Value], path: Path) -> Source:
+    """Return the source that a data set file ``path`` with this section will declare."""
+    document = Document.of_text(f"source: {flow_mapping(section)}", path)
+    with locate_errors(document), below("source"):
+        drafted = _Draft.model_validate(document.texts).source
+        return source_of(drafted, path.parent, is_release=False)

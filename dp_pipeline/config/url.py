@@ -122,8 +122,8 @@ def _hosts_file() -> dict[str, list[str]]:
 
 def host_and_port(host: str, port: int | None) -> str:
     """A canonical host with its port, as a URL says them; without one, the host alone."""
-    named = f"[{host}]" if ":" in host else host
-    return named if port is None else f"{named}:{port}"
+    bracketed = f"[{host}]" if ":" in host else host
+    return bracketed if port is None else f"{bracketed}:{port}"
 
 
 EXPECTED_URL = "https://… without a user or password (http:// on this machine alone)"
@@ -165,10 +165,10 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def shown_url(url: str) -> str:
+def redact_url(url: str) -> str:
     """``url`` without what may be secret: user, password, query and fragment.
 
-    >>> shown_url("https://me:word@example.org:8443/a.csv?token=1")
+    >>> redact_url("https://me:word@example.org:8443/a.csv?token=1")
     'https://example.org:8443/a.csv'
     """
     parts = urlsplit(url)

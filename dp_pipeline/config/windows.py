@@ -1,31 +1,32 @@
-"""Windows: the rows of a data set cut by their time, each part with a budget of its own.
+"""Windows: the rows of a data set, partitioned by their time, each part with its own budget.
 
-Windows are public: which there are, what they are called, and when each is read, the calendar and
-the declaration say. A row belongs to the one half-open interval that its time lies in.
+Windows are public: the calendar and the declaration alone say which there are, what they are
+called, and when each is read. A row belongs to the one half-open interval that its time lies in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, get_args
 
+from dp_pipeline.config.calendar import Period, next_period, period_name, period_start
 from dp_pipeline.config.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp_pipeline.config.clock import Clock
 
-WindowKind = Literal["hour", "day", "week", "month", "quarter", "year"]
-KINDS: tuple[WindowKind, ...] = get_args(WindowKind)
+PERIODS: tuple[Period, ...] = get_args(Period)
 Within = Literal["window", "ever"]
 """What the protected unit is a person's rows of: one window, or all of them."""
 
 TEMPLATE = "{window}"
 """What stands for the window's name in the path of a source."""
 
-_FORMS: dict[WindowKind, str] = {
+_FORMS: dict[Period, str] = {
     "hour": r"(\d{4})-(\d\d)-(\d\d)T(\d\d)Z",
     "day": r"(\d{4})-(\d\d)-(\d\d)",
     "week": r"(\d{4})-W(\d\d)",
@@ -33,40 +34,26 @@ _FORMS: dict[WindowKind, str] = {
     "quarter": r"(\d{4})-Q([1-4])",
     "year": r"(\d{4})",
 }
-_EXAMPLES: dict[WindowKind, str] = {
-    "hour": "2026-10-05T14Z",
-    "day": "2026-10-05",
-    "week": "2026-W41",
-    "month": "2026-10",
-    "quarter": "2026-Q4",
-    "year": "2026",
-}
-_NAMES: dict[WindowKind, Callable[[datetime], str]] = {
-    "hour": lambda wall: f"{wall:%Y-%m-%dT%HZ}",
-    "day": lambda wall: f"{wall:%Y-%m-%d}",
-    "week": lambda wall: f"{wall:%G-W%V}",
-    "month": lambda wall: f"{wall:%Y-%m}",
-    "quarter": lambda wall: f"{wall:%Y}-Q{(wall.month + 2) // 3}",
-    "year": lambda wall: f"{wall:%Y}",
-}
+_EXAMPLE = datetime(2026, 10, 5, 14)
+_MAX_PER_YEAR = {"hour": 8784, "day": 366, "week": 53, "month": 12, "quarter": 4, "year": 1}
 _YEARS = range(1900, 9990)
-MOST_WINDOWS = 100_000
-"""Of one range: eleven years of hours."""
+MAX_WINDOWS = 100_000
+"""Windows of one range: eleven years of hours."""
 
-MOST_TOGETHER = 400
-"""That one release is of: a year of days."""
+MAX_SPAN = 400
+"""Windows of one release: a year of days."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """How the rows of a data set are cut by their time.
+    """How the rows of a data set are partitioned into time windows.
 
     column   of the source, which says when a row is from
     every    how long a window is, by the calendar
-    clock    how the column says its times, and in whose zone the calendar's days begin
-    first    the name of the first window that there is
-    grace    seconds after its end before a window is read: what comes later is never looked at
-    last     the name of the last one that there is; empty: they go on
+    clock    how the column writes its times, and in whose zone the calendar's days begin
+    first    the name of the first window
+    grace    seconds after its end before a window is read: later rows are never read
+    last     the name of the last window; empty: they go on
 
     Hours are those of UTC: elsewhere a clock shows one of them twice a year.
 
@@ -77,7 +64,7 @@ class Windows:
     """
 
     column: str
-    every: WindowKind
+    every: Period
     clock: Clock
     first: str
     grace: int = 0
@@ -85,8 +72,9 @@ class Windows:
 
     @property
     def words(self) -> str:
-        """How time is cut, in words that two data sets of one population must share: a row that is
-        of one week by one column and of another by another would be paid for in neither.
+        """The partition in words, which all data sets of one population must share.
+
+        A row of one week by one column and of another by another would be paid for in neither.
 
         >>> from dp_pipeline.config.clock import Clock
         >>> Windows("at", "week", Clock("timestamp", "Europe/Zurich"), "2026-W01").words
@@ -96,73 +84,66 @@ class Windows:
         return f"every {self.every} by {self.column}, {self.clock.zone}{form}"
 
     @property
-    def in_a_year(self) -> int:
-        """How many there are in a year, at most."""
-        many = {"hour": 8784, "day": 366, "week": 53, "month": 12, "quarter": 4, "year": 1}
-        return many[self.every]
+    def max_per_year(self) -> int:
+        """The most windows that there are in a year."""
+        return _MAX_PER_YEAR[self.every]
 
     @property
     def measured(self) -> dict[str, str]:
-        """What decides which rows are in a window, as text."""
+        """The fields that decide which rows are in a window, as text."""
         clock = self.clock
-        return {
-            "column": self.column,
-            "every": self.every,
-            "zone": clock.zone,
-            "format": clock.format,
-        }
+        fields = {"column": self.column, "every": self.every}
+        return fields | {"zone": clock.zone, "format": clock.format}
 
     def require(self, name: str) -> str:
-        """``name`` itself; DeclarationError unless it is called so by the calendar, not before the
-        first and not behind the last.
-        """
-        wall = self._wall(name)
+        """Return ``name``; DeclarationError unless it names a window from the first to the last."""
+        wall = self._parse(name)
         if wall is None:
+            example = _window_name(_EXAMPLE, self.every)
             raise DeclarationError(
-                f"window: expected a {self.every} such as {_EXAMPLES[self.every]}, "
-                f"got {name[:30]!r}"
+                f"window: expected a {self.every} such as {example}, got {name[:30]!r}"
             )
-        if name != self.first and wall < self._walls(self.first):
+        if wall < self._wall(self.first):
             raise DeclarationError(
                 f"window: expected none before the first, {self.first}, got {name}"
             )
-        if self.last and name != self.last and wall > self._walls(self.last):
+        if self.last and wall > self._wall(self.last):
             raise DeclarationError(
                 f"window: expected none behind the last, {self.last}, got {name}"
             )
         return name
 
     def start(self, name: str) -> int:
-        """Its first second, since 1970 in UTC."""
-        return self.clock.number_of(self._walls(name))
+        """Return the first second of a window, since 1970 in UTC."""
+        return self.clock.number_of(self._wall(name))
 
     def end(self, name: str) -> int:
-        """The first second after it."""
-        return self.clock.number_of(_following(self._walls(name), self.every))
+        """Return the first second after a window."""
+        return self.clock.number_of(next_period(self._wall(name), self.every))
 
-    def closes(self, name: str) -> int:
-        """The second at which it may be read: its end, and the grace."""
+    def closing_time(self, name: str) -> int:
+        """Return the second at which a window may be read: its end, and the grace."""
         return self.end(name) + self.grace
 
     def name_at(self, seconds: int) -> str:
-        """The window of a moment, in seconds since 1970 in UTC."""
-        wall = _beginning(self.clock.wall(seconds), self.every)
-        return _NAMES[self.every](wall)
+        """Return the window of a moment, in seconds since 1970 in UTC."""
+        return _window_name(period_start(self.clock.wall_time(seconds), self.every), self.every)
 
     def following(self, name: str) -> str:
-        """The name of the next one."""
-        return _NAMES[self.every](_following(self._walls(name), self.every))
+        """Return the name of the next window."""
+        return _window_name(next_period(self._wall(name), self.every), self.every)
 
     def preceding(self, name: str) -> str | None:
-        """The name of the one before; None of the first."""
+        """Return the name of the window before; None for the first."""
         if name == self.first:
             return None
-        wall = _beginning(self._walls(name) - timedelta(hours=1), self.every)
-        return _NAMES[self.every](wall)
+        before = period_start(self._wall(name) - timedelta(hours=1), self.every)
+        return _window_name(before, self.every)
 
     def between(self, first: str, last: str) -> tuple[str, ...]:
-        """All from ``first`` to ``last``, both of them too; DeclarationError for names that are
-        none, for an empty range and for one that is too long.
+        """Return all windows from ``first`` to ``last``, both included.
+
+        Raises DeclarationError for unknown names, an empty range and one that is too long.
 
         >>> from dp_pipeline.config.clock import Clock
         >>> Windows("at", "quarter", Clock("timestamp"), "2026-Q1").between("2026-Q3", "2027-Q1")
@@ -173,85 +154,84 @@ class Windows:
             raise DeclarationError(
                 f"windows: expected a range that ends where it begins or later, got {first}..{last}"
             )
-        found = []
-        for name in self._from(first):
-            found.append(name)
+        names = []
+        for name in islice(self._from(first), MAX_WINDOWS):
+            names.append(name)
             if name == last:
-                return tuple(found)
-            if len(found) == MOST_WINDOWS:
-                break
-        raise DeclarationError(f"windows: expected at most {MOST_WINDOWS:,}, got {first}..{last}")
+                return tuple(names)
+        raise DeclarationError(f"windows: expected at most {MAX_WINDOWS:,}, got {first}..{last}")
 
-    def ending_with(self, last: str, many: int) -> tuple[str, ...]:
-        """So many windows, oldest first, the last of them named; DeclarationError where there are
-        not so many.
+    def ending_with(self, last: str, count: int) -> tuple[str, ...]:
+        """Return ``count`` windows, oldest first; DeclarationError where there are fewer.
 
         >>> from dp_pipeline.config.clock import Clock
         >>> Windows("at", "quarter", Clock("timestamp"), "2026-Q1").ending_with("2026-Q3", 2)
         ('2026-Q2', '2026-Q3')
         """
-        found = [self.require(last)]
-        while len(found) < many:
-            before = self.preceding(found[-1])
+        names = [self.require(last)]
+        while len(names) < count:
+            before = self.preceding(names[-1])
             if before is None:
                 raise DeclarationError(
-                    f"expected {many} windows that end with {last}, got {len(found)}: the first "
+                    f"expected {count} windows that end with {last}, got {len(names)}: the first "
                     f"is {self.first}"
                 )
-            found.append(before)
-        return tuple(reversed(found))
+            names.append(before)
+        return tuple(reversed(names))
 
-    def ranged(self, text: str) -> tuple[str, ...]:
-        """The windows that a text names: ``2026-W01``, or ``2026-W01..2026-W52``; DeclarationError
-        for any other.
-        """
+    def parse_range(self, text: str) -> tuple[str, ...]:
+        """Return the windows of ``2026-W01`` or ``2026-W01..2026-W52``; DeclarationError else."""
         first, dots, last = text.partition("..")
         return self.between(first, last if dots else first)
 
     def closed(self, now: int, *, after: str | None = None) -> tuple[str, ...]:
-        """All that may be read at a moment, oldest first.
+        """Return all windows that may be read at a moment, oldest first.
 
         now     seconds since 1970 in UTC
-        after   those behind this one alone; None: from the first
+        after   only windows behind this one; None: from the first
         """
         first = self.first if after is None else self.following(after)
-        newest = self.name_at(now - self.grace)
-        # The one that the moment lies in has not ended.
-        if self.start(newest) <= self.start(first):
+        # The window that the moment lies in has not ended.
+        if self.start(self.name_at(now - self.grace)) <= self.start(first):
             return ()
-        found: list[str] = []
+        names: list[str] = []
         for name in self._from(first):
-            is_behind = self.last and self._walls(name) > self._walls(self.last)
-            if is_behind or self.closes(name) > now:
+            is_behind = self.last and self._wall(name) > self._wall(self.last)
+            if is_behind or self.closing_time(name) > now:
                 break
-            found.append(name)
-        return tuple(found)
+            names.append(name)
+        return tuple(names)
 
     def _from(self, name: str) -> Iterator[str]:
-        wall = self._walls(name)
-        while True:
-            yield _NAMES[self.every](wall)
-            wall = _following(wall, self.every)
-
-    def _walls(self, name: str) -> datetime:
-        """What clocks of the zone show when it begins."""
         wall = self._wall(name)
+        while True:
+            yield _window_name(wall, self.every)
+            wall = next_period(wall, self.every)
+
+    def _wall(self, name: str) -> datetime:
+        """Return the time that clocks of the zone show when a window begins."""
+        wall = self._parse(name)
         assert wall is not None, f"{name} is no {self.every}"
         return wall
 
-    def _wall(self, name: str) -> datetime | None:
-        found = re.fullmatch(_FORMS[self.every], name, re.ASCII)
-        numbers = [int(one) for one in found.groups()] if found else [0]
+    def _parse(self, name: str) -> datetime | None:
+        match = re.fullmatch(_FORMS[self.every], name, re.ASCII)
+        numbers = [int(digits) for digits in match.groups()] if match else [0]
         if numbers[0] not in _YEARS:
             return None
         try:
-            wall = _named(numbers, self.every)
+            wall = _wall_of(numbers, self.every)
         except ValueError:
             return None
-        return wall if _NAMES[self.every](wall) == name else None
+        return wall if _window_name(wall, self.every) == name else None
 
 
-def _named(numbers: list[int], every: WindowKind) -> datetime:
+def _window_name(wall: datetime, every: Period) -> str:
+    return period_name(wall, every) + ("Z" if every == "hour" else "")
+
+
+def _wall_of(numbers: list[int], every: Period) -> datetime:
+    """Return the first moment of the window whose name has these numbers."""
     if every == "week":
         return datetime.fromisocalendar(numbers[0], numbers[1], 1)
     if every == "quarter":
@@ -260,32 +240,8 @@ def _named(numbers: list[int], every: WindowKind) -> datetime:
     return datetime(year, month, day, hour)
 
 
-def _beginning(wall: datetime, every: WindowKind) -> datetime:
-    """What clocks show at the beginning of the window around ``wall``."""
-    wall = wall.replace(minute=0, second=0, microsecond=0)
-    if every == "hour":
-        return wall
-    wall = wall.replace(hour=0)
-    if every == "week":
-        return wall - timedelta(days=wall.weekday())
-    if every == "day":
-        return wall
-    month = {"month": wall.month, "quarter": (wall.month - 1) // 3 * 3 + 1, "year": 1}[every]
-    return wall.replace(day=1, month=month)
-
-
-def _following(wall: datetime, every: WindowKind) -> datetime:
-    steps = {"hour": timedelta(hours=1), "day": timedelta(1), "week": timedelta(7)}
-    if every in steps:
-        return wall + steps[every]
-    months = {"month": 1, "quarter": 3, "year": 12}[every]
-    later = wall.month - 1 + months
-    return wall.replace(year=wall.year + later // 12, month=later % 12 + 1)
-
-
 def range_text(windows: Sequence[str]) -> str:
-    """One window by its name, several that follow each other by the first and the last; empty for
-    none.
+    """Return one window by its name, consecutive ones by the first and the last; empty for none.
 
     >>> range_text(("2026-W01", "2026-W02", "2026-W03"))
     '2026-W01..2026-W03'
@@ -294,5 +250,5 @@ def range_text(windows: Sequence[str]) -> str:
 
 
 def now() -> int:
-    """This moment, in seconds since 1970 in UTC."""
+    """Return this moment, in seconds since 1970 in UTC."""
     return int(datetime.now(UTC).timestamp())

@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from dp_pipeline.config.errors import DeclarationError, Refused, bounded_bytes
+from dp_pipeline.config.errors import DeclarationError, FieldError
+from dp_pipeline.config.system_errors import bounded_bytes
 
 _MOST_BYTES = 1 << 22
 """Of a data set file: far more than anybody writes."""
@@ -55,7 +56,7 @@ class Document:
     def read(cls, path: Path) -> Document:
         """The file's; DeclarationError unless it is YAML with a mapping at the top."""
         try:
-            text = bounded_bytes(path, most=_MOST_BYTES).decode("utf-8")
+            text = bounded_bytes(path, max_bytes=_MOST_BYTES).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             if isinstance(error, FileNotFoundError):
@@ -86,7 +87,7 @@ class Document:
         self.values[place] = node.start_mark.line + 1
         self.keys.setdefault(place, node.start_mark.line + 1)
         if isinstance(node, yaml.SequenceNode):
-            return [self._noted(item, (*place, at)) for at, item in enumerate(node.value)]
+            return [self._noted(item, (*place, index)) for index, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
             return str(node.value)
         texts: dict[str, Any] = {}
@@ -94,11 +95,13 @@ class Document:
             if not isinstance(key, yaml.ScalarNode):
                 odd = (*place, "a field's name")
                 self.values[odd] = key.start_mark.line + 1
-                raise self.refusal(Refused("one value", "a list or mapping", field=odd))
+                raise self.refusal(FieldError("one value", "a list or mapping", field=odd))
             below = (*place, str(key.value))
             if below in self.values:
                 self.values[below] = key.start_mark.line + 1
-                raise self.refusal(Refused("each field once", "the same field twice", field=below))
+                raise self.refusal(
+                    FieldError("each field once", "the same field twice", field=below)
+                )
             self.keys[below] = key.start_mark.line + 1
             texts[str(key.value)] = self._noted(value, below)
         return texts
@@ -107,22 +110,24 @@ class Document:
         """The same error with file and line of a field, or of the nearest one around it; the file
         has the name of the data set, which the error need not say again.
         """
-        line, said = _nearest_line(self.keys, names), str(error)
-        return DeclarationError(f"{self.path}:{line}: {said.removeprefix(f'{self.path.stem}: ')}")
+        line, message = _nearest_line(self.keys, names), str(error)
+        return DeclarationError(
+            f"{self.path}:{line}: {message.removeprefix(f'{self.path.stem}: ')}"
+        )
 
     def line(self, place: Place) -> int:
         """On which what a field says begins, or what the one around it says."""
         return _nearest_line(self.values, place)
 
-    def refusal(self, refused: Refused) -> DeclarationError:
+    def refusal(self, refused: FieldError) -> DeclarationError:
         """What is wrong with one field, with file and line."""
         names = list(refused.field)
         if names and isinstance(names[-1], int):
             # The line says which item of the list.
             names.pop()
-        shown = ".".join(str(one + 1) if isinstance(one, int) else _short(one) for one in names)
+        path = ".".join(str(part + 1) if isinstance(part, int) else _short(part) for part in names)
         return DeclarationError(
-            f"{self.path}:{self.line(refused.field)}: {shown or 'the file'}: expected "
+            f"{self.path}:{self.line(refused.field)}: {path or 'the file'}: expected "
             f"{_short(refused.expected, 200)}, got {_short(refused.got)}{refused.hint}"
         )
 
@@ -185,8 +190,8 @@ def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> li
     line = f"{margin}{name}: {flow_mapping(fields)}"
     if len(line) <= _WIDTH:
         return [line]
-    inside = [line for one, value in fields.items() for line in _wrapped(one, value, indent + 2)]
-    return [f"{margin}{name}:", *inside]
+    lines = [line for field, value in fields.items() for line in _wrapped(field, value, indent + 2)]
+    return [f"{margin}{name}:", *lines]
 
 
 def _wrapped(name: str, value: Value, indent: int) -> list[str]:
@@ -196,9 +201,9 @@ def _wrapped(name: str, value: Value, indent: int) -> list[str]:
     if isinstance(value, str) or len(line) <= _WIDTH:
         return [line]
     lines = [f"{margin}  ["]
-    for place, item in enumerate(map(scalar, value)):
-        text = item + (", " if place < len(value) - 1 else "]")
+    for index, item in enumerate(map(scalar, value)):
+        text = item + (", " if index < len(value) - 1 else "]")
         if len(lines[-1]) + len(text) > _WIDTH:
             lines.append(f"{margin}   ")
         lines[-1] += text
-    return [f"{margin}{name}:", *(one.rstrip() for one in lines)]
+    return [f"{margin}{name}:", *(line.rstrip() for line in lines)]

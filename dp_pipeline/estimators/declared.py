@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from dp_pipeline.config.attribute_parser import DISCOVER, Category, Moment, Numeric
 from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.domain import Attribute, Domain, Undeclared
-from dp_pipeline.config.encoding import MOST_CELLS, Levels
+from dp_pipeline.config.encoding import MAX_CELLS, Levels
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.fields import refusals_of
+from dp_pipeline.config.fields import field_errors
 from dp_pipeline.estimators.frames import UNKNOWN, Features, is_whole_label, numbered, text_of
 
 Form = Mapping[str, Any]
@@ -221,8 +221,8 @@ def _nominal(name: str, form: Form) -> DeclaredColumn:
 
 def _size(name: str, size: object) -> int:
     whole = int(size) if isinstance(size, Integral) and not isinstance(size, bool) else 0
-    if not 1 <= whole <= MOST_CELLS:
-        _refuse(name, f"a size of 1 to {MOST_CELLS}", repr(size)[:62])
+    if not 1 <= whole <= MAX_CELLS:
+        _refuse(name, f"a size of 1 to {MAX_CELLS}", repr(size)[:62])
     return whole
 
 
@@ -232,8 +232,8 @@ def _values(name: str, listed: Any) -> list[Any]:
     if is_unordered or not hasattr(listed, "__iter__"):
         _refuse(name, "levels in their order, or a size", type(listed).__name__)
     values = list(listed.tolist() if hasattr(listed, "tolist") else listed)
-    if not 1 <= len(values) <= MOST_CELLS:
-        _refuse(name, f"1 to {MOST_CELLS} levels", str(len(values)))
+    if not 1 <= len(values) <= MAX_CELLS:
+        _refuse(name, f"1 to {MAX_CELLS} levels", str(len(values)))
     return values
 
 
@@ -266,7 +266,7 @@ def attribute_of(
         said = {str(field): _as_text(name, value) for field, value in form.items()}
         return section.model_validate(said).attribute(name, "clip")
     except ValidationError as error:
-        first = refusals_of(error)[0]
+        first = field_errors(error)[0]
     field = f" as `{'.'.join(map(str, first.field))}`" if first.field else ""
     expected, got = f"{first.expected}{field}", f"{first.got}{first.hint}"
     raise DeclarationError(f"{of}: column {name!r}: expected {expected}, got {got}")

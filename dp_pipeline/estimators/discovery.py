@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from dp_pipeline.config.amounts import epsilon_text
-from dp_pipeline.config.attribute_parser import AT_MOST
+from dp_pipeline.config.attribute_parser import DEFAULT_MAX_LEVELS
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered import Discover
+from dp_pipeline.config.discovered_domain import Discover
 from dp_pipeline.config.domain import Attribute, Domain, Undeclared
 from dp_pipeline.config.encoding import Bins, Levels
 from dp_pipeline.config.errors import DeclarationError
@@ -34,7 +34,7 @@ FINE = 0.01
 """The unit of numbers of which nobody knows whether they are whole."""
 
 OPEN: Mapping[Kind, Undeclared] = {
-    "text": Undeclared(levels=AT_MOST),
+    "text": Undeclared(levels=DEFAULT_MAX_LEVELS),
     "whole": Undeclared(bounds=True, quantiles=QUANTILES),
     "number": Undeclared(bounds=True, quantiles=QUANTILES, unit=FINE),
 }
@@ -152,11 +152,11 @@ def _with_kinds(spec: DatasetSpec, kinds: Mapping[str, Kind]) -> DatasetSpec:
         for one in spec.domain
         if is_unknown(one)
     }
-    return replace(spec, domain=spec.domain.replaced(known))
+    return replace(spec, domain=spec.domain.with_attributes(known))
 
 
 def _of_kind(attribute: Attribute, kind: Kind) -> Attribute:
-    made = replace(attribute, undeclared=OPEN[kind], whole=kind == "whole")
+    made = replace(attribute, undeclared=OPEN[kind], is_integer=kind == "whole")
     return replace(made, on_invalid="other", other="other") if kind == "text" else made
 
 

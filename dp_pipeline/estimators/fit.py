@@ -17,7 +17,7 @@ import numpy as np
 from dp_pipeline import __version__
 from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text, nano_epsilon
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered import discovery_price
+from dp_pipeline.config.discovered_domain import discovery_price
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError
 from dp_pipeline.config.parameters import fact_text, texts_of
 from dp_pipeline.estimators.discovery import widest

@@ -116,5 +116,5 @@ def whole_number(value: object, *, of: str, least: int, most: int | None = None)
     whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
     if whole is None or whole < least or (most is not None and whole > most):
         where = f"of at least {least}" if most is None else f"in {least}..{most}"
-        raise DeclarationError(f"{of}: expected a whole number {where}, got {value!r:.60}")
+        raise DeclarationError(f"{of}: expected an integer {where}, got {value!r:.60}")
     return whole

@@ -66,7 +66,7 @@ def synthetic_frame(table: SyntheticTable, columns: Columns, kind: FrameKind = "
         if attribute.clock is not None:
             frame[column.name] = _moments_as_given(numbers, column)
             continue
-        dtype = ("Int64" if attribute.nullable else "int64") if attribute.whole else "float64"
+        dtype = ("Int64" if attribute.nullable else "int64") if attribute.is_integer else "float64"
         frame[column.name] = _as_given(pd.Series(numbers, dtype=dtype), column)
     return _of_kind(pd.DataFrame(frame), columns, kind)
 
@@ -166,7 +166,7 @@ def _family(column: DeclaredColumn) -> Family:
     import pandas as pd
 
     if column.levels is None:
-        return "whole" if column.attribute.whole else "real"
+        return "whole" if column.attribute.is_integer else "real"
     found = _FAMILIES.get(pd.Series(list(column.levels)).dtype.kind)
     are_texts = all(isinstance(level, str) for level in column.levels)
     return found or ("texts" if are_texts else "mixed")

@@ -21,7 +21,7 @@ import numpy as np
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import Point, is_degrees, point_of
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.files import plain_cells, told_cell
+from dp_pipeline.files import escape_formulas, unescape_formula
 from dp_pipeline.results.clusters import (
     ROWS_A_BATCH,
     Columns,
@@ -245,8 +245,8 @@ def _texts(path: Path, values: np.ndarray, type_: str) -> list[str]:
 
 def _plain_texts(path: Path, texts: list[str]) -> list[str]:
     different = dict.fromkeys(texts)
-    plain = plain_cells({one: one for one in different})
-    if any(told_cell(plain[one]) != one for one in different):
+    plain = escape_formulas({one: one for one in different})
+    if any(unescape_formula(plain[one]) != one for one in different):
         raise _unsayable(path)
     return [plain[one] for one in texts]
 
@@ -276,7 +276,7 @@ def _read_csv(path: Path, types: Types, *, missing: bool) -> dict[str, np.ndarra
             for column, name, found in zip(parts, names, zip(*cells, strict=True), strict=True):
                 column.append(_column(found, types[name], missing=missing))
     return {
-        told_cell(name): np.concatenate(column[1:] or column)
+        unescape_formula(name): np.concatenate(column[1:] or column)
         for name, column in zip(names, parts, strict=True)
     }
 
@@ -293,7 +293,7 @@ def _column(cells: Sequence[str], type_: str, *, missing: bool = False) -> np.nd
 
 
 _READ: Mapping[str, Callable[[str], Any]] = {
-    "string": told_cell,
+    "string": unescape_formula,
     "integer": int,
     "number": lambda text: float(_STRANGE.get(text, text)),
     "date": str,

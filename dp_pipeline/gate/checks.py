@@ -12,7 +12,7 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.counter import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.gate.samplers import MOST_CELLS, MOST_SCALES, expected_above_threshold
+from dp_pipeline.gate.samplers import MAX_CELLS, MOST_SCALES, expected_above_threshold
 from dp_pipeline.results.derived_attribute import MOST_DERIVED_CELLS, DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
@@ -65,7 +65,7 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
 def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
     """Cells of a table that is too large for an array; BoundaryViolation if no key holds them."""
     cells = domain.cell_count(attributes)
-    if not attributes or len(set(attributes)) < len(attributes) or cells > MOST_CELLS:
+    if not attributes or len(set(attributes)) < len(attributes) or cells > MAX_CELLS:
         raise BoundaryViolation(
             f"cells: expected different attributes and at most 2^62 cells, "
             f"got {', '.join(attributes) or 'none'} with {cells}"
@@ -82,7 +82,7 @@ def require_sparse(
     cells = require_cells(domain, attributes)
     if type(threshold) is not int or not 1 <= threshold <= MOST_SCALES * scale:
         raise BoundaryViolation(
-            f"threshold: expected a whole number of 1 to 2^32 scales, got {threshold!r:.30}"
+            f"threshold: expected an integer of 1 to 2^32 scales, got {threshold!r:.30}"
         )
     if expected_above_threshold(cells, threshold, scale) > MOST_EMPTY_CELLS:
         raise BoundaryViolation(

@@ -144,7 +144,7 @@ class Curator:
         checks.require_groupings(self._domain, groupings)
         grouped = {name: one.of(self._domain[name]) for name, one in groupings.items()}
         # Constraints are about levels, and none of these attributes has them any more.
-        domain = Domain(self._domain.replaced(grouped).attributes)
+        domain = Domain(self._domain.with_attributes(grouped).attributes)
         rows = self._executor.counter
         counter = None if rows is None else rows.grouped(groupings)
         return self._recoded(counter, domain, ("groups", groupings))

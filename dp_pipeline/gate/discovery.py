@@ -18,14 +18,14 @@ from typing import Literal
 
 import numpy as np
 
-from dp_pipeline.config.discovered import (
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered_domain import (
     Discover,
     DiscoveredAttribute,
     DiscoveredDomain,
-    Undiscovered,
 )
 from dp_pipeline.config.domain import Attribute, Undeclared
-from dp_pipeline.config.encoding import LARGEST_BOUND, Coordinate, IntArray
+from dp_pipeline.config.encoding import MAX_BOUND, Coordinate, IntArray
 from dp_pipeline.config.errors import DeclarationError, NotDiscovered
 from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor, digest_of
 from dp_pipeline.gate.counter import UndeclaredCounter
@@ -57,7 +57,7 @@ class Look:
         return self.attribute.undeclared or Undeclared()
 
 
-def looks_of(spec: Undiscovered) -> tuple[Look, ...]:
+def looks_of(spec: DatasetSpec) -> tuple[Look, ...]:
     """Every look that discovers the domain, in order, with its price: they add up to the declared
     ε and δ. DeclarationError where nothing is to be discovered.
     """
@@ -74,7 +74,7 @@ def looks_of(spec: Undiscovered) -> tuple[Look, ...]:
     )
 
 
-def _kinds(spec: Undiscovered, name: str) -> Iterator[str]:
+def _kinds(spec: DatasetSpec, name: str) -> Iterator[str]:
     wanted = spec.domain[name].undeclared or Undeclared()
     if wanted.levels is not None:
         yield "levels"
@@ -85,7 +85,7 @@ def _kinds(spec: Undiscovered, name: str) -> Iterator[str]:
 
 
 def _look(
-    spec: Undiscovered, attribute: Attribute, kind: str, epsilon: Fraction, delta: Fraction
+    spec: DatasetSpec, attribute: Attribute, kind: str, epsilon: Fraction, delta: Fraction
 ) -> Look:
     what = f"{kind} of {attribute.name}"
     if kind == "levels":
@@ -102,7 +102,7 @@ def _look(
 
 
 def discover(
-    spec: Undiscovered,
+    spec: DatasetSpec,
     counter: UndeclaredCounter | None,
     accountant: Accountant,
     transcript: Transcript,
@@ -175,7 +175,7 @@ def discover_kinds(
 class _Discovery:
     """The looks of one discovery, one after the other."""
 
-    spec: Undiscovered
+    spec: DatasetSpec
     executor: QueryExecutor[UndeclaredCounter]
 
     def after(self, look: Look, found: DiscoveredAttribute) -> DiscoveredAttribute:
@@ -254,7 +254,7 @@ class _Discovery:
         return noisy
 
 
-def _cost(spec: Undiscovered) -> Discover:
+def _cost(spec: DatasetSpec) -> Discover:
     assert spec.discover is not None
     return spec.discover
 
@@ -268,7 +268,7 @@ def bucket_edges(unit: float) -> tuple[float, ...]:
     [-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0]
     """
     ends = [unit]
-    while ends[-1] * 2 <= LARGEST_BOUND:
+    while ends[-1] * 2 <= MAX_BOUND:
         ends.append(ends[-1] * 2)
     return (*(-end for end in reversed(ends)), 0.0, *ends)
 

@@ -267,7 +267,7 @@ def _vector(scores: IntArray) -> IntArray:
 
 
 def _distance(value: int, *, of: str) -> Fraction:
-    """A sensitivity: a whole number of at least 1."""
+    """A sensitivity: an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise BoundaryViolation(f"{of}: expected an int of at least 1, got {value!r}")
     return Fraction(value)

@@ -352,7 +352,7 @@ class SeededNoise(_SampledNoise):
 
     def __post_init__(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise DeclarationError(f"seed: expected a whole number from 0, got {seed!r}")
+            raise DeclarationError(f"seed: expected an integer from 0, got {seed!r}")
         words = np.random.PCG64(seed)
 
         def entropy(size: int) -> bytes:

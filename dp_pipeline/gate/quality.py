@@ -157,7 +157,7 @@ def _without_noise(table: FloatArray | IntArray) -> FloatArray:
 PRIVATE_WAYS = (2, 3)
 """Sizes of the marginals whose average distance is paid for; larger ones have too many cells."""
 
-MOST_CELLS = 1 << 22
+MAX_CELLS = 1 << 22
 """Cells of all marginals of one size together; of the sampled ones, those that fit count."""
 
 ROWS_WEIGHT = Fraction(1, 4)
@@ -201,8 +201,8 @@ def private_table_quality(
 
 
 def _fitting(domain: Domain, ways: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Those that are counted together with the ones before them in at most ``MOST_CELLS``."""
-    chosen, left = [], MOST_CELLS
+    """Those that are counted together with the ones before them in at most ``MAX_CELLS``."""
+    chosen, left = [], MAX_CELLS
     for way in ways:
         cells = domain.cell_count(way)
         if cells <= left:
@@ -222,7 +222,7 @@ def _private_mistakes(
     """
     domain = curator.domain
     codes = dict(zip(table.attributes, table.codes.T, strict=True))
-    seen, answers = target.asked_of(codes, domain)
+    seen, answers = target.classification_task(codes, domain)
     sizes = {name: domain[name].size for name in seen}
     classifier = train("logistic", seen, answers, sizes)
     rule = PredictedLabel.of(classifier, target=target.attribute, positive=target.codes(domain))

@@ -434,7 +434,7 @@ def _gaps(scores: IntArray, scale: Fraction) -> WholeNumbers:
     return np.asarray((top - scores) * scale.denominator)
 
 
-MOST_CELLS = 1 << 62
+MAX_CELLS = 1 << 62
 """Keys of cells are int64."""
 
 MOST_SCALES = 1 << 32

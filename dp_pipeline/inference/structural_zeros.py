@@ -12,7 +12,7 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from dp_pipeline.config.constraints import AllowedCells, Mask, pairs_within
+from dp_pipeline.config.constraints import AllowedCells, Mask, constrained_pairs
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.consistency import NoisyTable, TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel
@@ -51,7 +51,7 @@ class StructuralZeros:
     @cached_property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """Edges that a graph has to have, for every entry to be inside a clique."""
-        return pairs_within(self.allowed)
+        return constrained_pairs(self.allowed)
 
     def holds(self, codes: Mapping[str, IntArray]) -> Mask:
         """Which rows (n,) are in cells that there may be."""

@@ -17,7 +17,7 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.shared_noise import SharedNoise, Telling
 from dp_pipeline.inference.table_sets import TableSearch
 
-MOST_CELLS = 256
+MAX_CELLS = 256
 """Of a table."""
 
 MOST_PAIRS = 512
@@ -135,7 +135,7 @@ class TableGrowth:
         return sorted(filter(self._is_small, pairs), key=worth)[:MOST_PAIRS]
 
     def _is_small(self, table: Names) -> bool:
-        return self.search.cells(table) <= MOST_CELLS
+        return self.search.cells(table) <= MAX_CELLS
 
     def _is_inside(self, table: Names, tables: Sequence[Names]) -> bool:
         return any(set(table) <= set(one) for one in tables)

@@ -112,7 +112,7 @@ class Balance:
             if limit is not None and spent + more > limit:
                 raise BudgetExceeded(
                     what,
-                    asked=more,
+                    requested=more,
                     spent=spent,
                     ceiling=limit,
                     where=where,
@@ -123,7 +123,7 @@ class Balance:
         if most is not None and self.delta_spent + delta > most and delta:
             raise BudgetExceeded(
                 what,
-                asked=delta,
+                requested=delta,
                 spent=self.delta_spent,
                 ceiling=most,
                 where=where,

@@ -138,7 +138,7 @@ class Book:
 
         tip = self._tip()
         with self._store.transaction(writing=False) as connection:
-            self.require_whole(tip, connection)
+            self.require_intact(tip, connection)
             yield View(connection, head=tip, of=str(self))
 
     @contextmanager
@@ -159,7 +159,7 @@ class Book:
     @contextmanager
     def auditing(self) -> Iterator[tuple[Connection, Tip]]:
         """The rows as they are, with what the head names. Whoever asks for this compares the two
-        with ``require_whole`` after the rows, so that what is wrong with a row is said first.
+        with ``require_intact`` after the rows, so that what is wrong with a row is said first.
         """
         tip = self._tip()
         with self._store.transaction(writing=False) as connection:
@@ -175,7 +175,7 @@ class Book:
         with self._store.alone():
             tip = self._tip()
             with self._store.transaction(writing=True) as connection:
-                self.require_whole(tip, connection)
+                self.require_intact(tip, connection)
                 page = Page(connection, head=tip, of=str(self))
                 yield page
             if page.tip != tip:
@@ -191,7 +191,7 @@ class Book:
         with self._store.alone():
             tip = self._tip()
             with self._store.transaction(writing=True) as connection:
-                self.require_whole(tip, connection)
+                self.require_intact(tip, connection)
                 yield connection, tip
                 moved = newest(connection)
             if moved != tip:
@@ -223,7 +223,7 @@ class Book:
                 raise Damaged(f"{self._both}: expected the head of this ledger, got none")
         return tip
 
-    def require_whole(self, tip: Tip, connection: Connection) -> None:
+    def require_intact(self, tip: Tip, connection: Connection) -> None:
         """Damaged where the ledger does not have the row that its head names."""
         from dp_pipeline.ledger.journal import require_known
 

@@ -30,13 +30,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dp_pipeline import files
-from dp_pipeline.config.errors import (
-    Damaged,
-    PipelineError,
-    bounded_bytes,
-    follow_links,
-    system_line,
-)
+from dp_pipeline.config.errors import Damaged, PipelineError
+from dp_pipeline.config.system_errors import bounded_bytes, follow_links, system_line
 from dp_pipeline.ledger.entries import Charge, SpendRow
 
 GENESIS: Final = "0" * 64
@@ -203,7 +198,7 @@ class Head:
         """The tip that was written last; None where there is no head, Damaged where it is none."""
         with file_errors(self.path):
             try:
-                content = bounded_bytes(self.path, most=_MOST_BYTES)
+                content = bounded_bytes(self.path, max_bytes=_MOST_BYTES)
             except (FileNotFoundError, NotADirectoryError):
                 return None
         try:
@@ -232,7 +227,7 @@ class Head:
     def _write(self, tip: Tip, *, over: bool = True) -> None:
         files.make_private(self.path.parent)
         content = tip.to_text().encode()
-        files.write_whole(self.path, lambda file: file.write(content), over=over)
+        files.write_atomically(self.path, content, overwrite=over)
 
 
 KEY_BYTES = 32
@@ -244,7 +239,7 @@ def ensure_key(folder: Path, *, population: str) -> bytes:
     with file_errors(path):
         if not path.exists():
             # Of many processes one wins, and the others read its key.
-            files.write_whole(path, lambda file: file.write(os.urandom(KEY_BYTES)), over=False)
+            files.write_atomically(path, os.urandom(KEY_BYTES), overwrite=False)
     return _read(path, population=population)
 
 

@@ -367,7 +367,7 @@ class Ledger:
 
         with self._book.auditing() as (connection, head):
             found = verified(connection, head=head)
-            self._book.require_whole(head, connection)
+            self._book.require_intact(head, connection)
             if found.state != read_state(connection):
                 raise Damaged(
                     f"ledger {self._book}: the table `state` is not what its rows add up to: "

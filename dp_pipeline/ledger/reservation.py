@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dp_pipeline.config.amounts import NANO, Currency, delta_text, epsilon_text
 from dp_pipeline.config.errors import Damaged, DeclarationError
-from dp_pipeline.config.source import first_overlap, shown_name
+from dp_pipeline.config.source import first_overlap, source_label
 from dp_pipeline.ledger import entries
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.audit import balances
@@ -302,4 +302,4 @@ def _overlap(sources: Sequence[str], claims: Claims) -> tuple[str, str] | None:
     overlap = first_overlap(sources, [source for source, _ in claims])
     if overlap is None:
         return None
-    return shown_name(overlap[0]), next(who for source, who in claims if source == overlap[1])
+    return source_label(overlap[0]), next(who for source, who in claims if source == overlap[1])

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from dp_pipeline.config.errors import Damaged, PipelineError, with_remedy
+from dp_pipeline.config.errors import Damaged, PipelineError
+from dp_pipeline.config.system_errors import with_remedy
 from dp_pipeline.files import sync, temporary_folder
 from dp_pipeline.ledger.book import StillHeld, require_format
 from dp_pipeline.ledger.head import (

@@ -167,7 +167,7 @@ def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
 
 def _has_file_each(spec: DatasetSpec) -> bool:
     """Return whether each window is declared to have a local file or folder of its own."""
-    source = spec.source.whole or spec.source
+    source = spec.source.template or spec.source
     is_local = not source.is_remote and source.download is None
     return is_local and all(TEMPLATE in location for location in source.locations)
 
@@ -223,7 +223,7 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     if not published:
         newest_first = reversed(spec.cut.closed(moment))
         newest = next((window for window in newest_first if _may_have_rows(spec, window)), None)
-        if newest is None or spec.cut.start(newest) < spec.cut.start(spec.first_published):
+        if newest is None or spec.cut.start(newest) < spec.cut.start(spec.first_complete_window):
             return ()  # Releases of several windows cannot end with it.
         return (newest,)
     later: list[str] = []
@@ -286,7 +286,7 @@ def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[s
     """Return the earlier windows that releases of several read too and whose rows were never read,
     oldest first.
     """
-    span = spec.most_span
+    span = spec.max_span
     earlier = {name for window in due for name in spec.cut.ending_with(window, span)} - {*due}
     is_open = home.ledger.account(spec.population) is not None
     return [

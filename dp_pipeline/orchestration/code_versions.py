@@ -75,7 +75,7 @@ def _measured(spec: DatasetSpec, kind: type[Release], name: str) -> Iterator[obj
         yield spec.evaluation
         model = build_model(spec, name)
         yield from (texts_of(model, measuring=is_measuring) for is_measuring in (True, False))
-        yield [attribute.name for attribute in spec.domain if attribute.whole]
+        yield [attribute.name for attribute in spec.domain if attribute.is_integer]
 
 
 def data_version(bundle: Bundle) -> dg.DataVersion:

@@ -16,7 +16,8 @@ import dagster as dg
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import BudgetExceeded, PipelineError, system_error
+from dp_pipeline.config.errors import BudgetExceeded, PipelineError
+from dp_pipeline.config.system_errors import system_error
 from dp_pipeline.files import private_files
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home, find_home, noise_name
@@ -149,7 +150,7 @@ def _failure_of(error: PipelineError) -> dg.Failure:
     if isinstance(error, BudgetExceeded):
         records = [
             dg.TableRecord({error.symbol: name, "amount": epsilon_text(getattr(error, name))})
-            for name in ("asked", "spent", "left", "ceiling")
+            for name in ("requested", "spent", "left", "ceiling")
         ]
         metadata["budget"] = dg.MetadataValue.table(records)
     return dg.Failure(str(error), metadata=metadata, allow_retries=False)

@@ -14,8 +14,8 @@ from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.config.catalogue import Refusals, collect_refusal
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import Refusals, refused_alone
 from dp_pipeline.orchestration import code_versions, common, partitions
 from dp_pipeline.orchestration.automation import schedules_of, sensors_of
 from dp_pipeline.orchestration.checks import domain_check_specs, domain_checks, repeated_checks
@@ -266,7 +266,7 @@ def chains_of(
     """
     chains = []
     for spec in specs:
-        with refused_alone(spec.name, refused):
+        with collect_refusal(spec.name, refused):
             chains.append((spec, dataset_assets(spec)))
     placeholders = [_refused_asset(name, line) for name, line in (refused or {}).items()]
     return chains, dg.Definitions(assets=placeholders)

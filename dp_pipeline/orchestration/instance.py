@@ -12,13 +12,8 @@ import yaml
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 
-from dp_pipeline.config.errors import (
-    DeclarationError,
-    PipelineError,
-    bounded_bytes,
-    follow_links,
-    system_line,
-)
+from dp_pipeline.config.errors import DeclarationError, PipelineError
+from dp_pipeline.config.system_errors import bounded_bytes, follow_links, system_line
 from dp_pipeline.files import close_folders, locked, make_private
 from dp_pipeline.ledger.postgres import place, postgres_url
 from dp_pipeline.releases.home import Home, find_workspace
@@ -74,7 +69,7 @@ def make_dagster_home(home: Home) -> Path:
             if not file.exists():
                 text = _new_settings(home, on_server=server is not None)
                 file.write_text(text, encoding="utf-8")
-            settings = bounded_bytes(file, most=_MAX_SETTINGS_BYTES).decode()
+            settings = bounded_bytes(file, max_bytes=_MAX_SETTINGS_BYTES).decode()
     except OSError as error:
         raise PipelineError(f"{_FOLDER_VARIABLE}: {system_line(error, folder)}") from None
     except UnicodeDecodeError:

@@ -88,7 +88,7 @@ def level_assets(spec: DatasetSpec) -> tuple[str, ...]:
 def publication_text(spec: DatasetSpec, publication: Publication) -> str:
     """Return model, ε and price of a publication, in words."""
     guarantee = declared_guarantee(spec, build_model(spec, publication.model), publication.epsilon)
-    cost = spec.currency.said(price(spec, guarantee))
+    cost = spec.currency.labelled_text(price(spec, guarantee))
     text = f"{publication.model} of {spec.name} at ε={epsilon_text(publication.epsilon)}"
     if publication.span == 1:
         return f"{text} for {cost}"
@@ -130,7 +130,7 @@ def _discovery_text(spec: DatasetSpec) -> str:
 
 
 def _epsilon_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
-    total = spec.currency.said(price_of_everything(spec))
+    total = spec.currency.labelled_text(price_of_everything(spec))
     description = (
         f"Release {spec.name} with every model at one ε; backfill it over all ε. "
         f"{_preparation_text(spec)} All partitions together cost {total} {_limits_text(spec)}; "

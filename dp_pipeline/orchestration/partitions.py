@@ -12,9 +12,10 @@ from datetime import datetime
 import dagster as dg
 
 from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.calendar import Period
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.windows import WindowKind, Windows
+from dp_pipeline.config.windows import Windows
 from dp_pipeline.orchestration.common import Pipeline, WindowConfig
 from dp_pipeline.releases.outcome import is_prepared
 from dp_pipeline.releases.release import Release
@@ -23,7 +24,7 @@ from dp_pipeline.releases.run_options import RunOptions, require_span
 _RANGE = "dagster/asset_partition_range"
 _PARTITION_TAGS = ("dagster/partition", f"{_RANGE}_start", f"{_RANGE}_end")
 
-_CRON: dict[WindowKind, str] = {
+_CRON: dict[Period, str] = {
     "hour": "0 * * * *",
     "day": "0 0 * * *",
     "week": "0 0 * * 1",
@@ -31,7 +32,7 @@ _CRON: dict[WindowKind, str] = {
     "quarter": "0 0 1 1,4,7,10 *",
     "year": "0 0 1 1 *",
 }
-_KEY_FORMATS: dict[WindowKind, str] = {
+_KEY_FORMATS: dict[Period, str] = {
     "hour": "%Y-%m-%dT%HZ",
     "day": "%Y-%m-%d",
     "week": "%G-W%V-%u",
@@ -62,7 +63,7 @@ def partition_key(windows: Windows, name: str) -> str:
     >>> partition_key(Windows("at", "week", Clock("timestamp"), "2026-W01"), "2026-W03")
     '2026-W03-1'
     """
-    return windows.clock.wall(windows.start(name)).strftime(_KEY_FORMATS[windows.every])
+    return windows.clock.wall_time(windows.start(name)).strftime(_KEY_FORMATS[windows.every])
 
 
 def window_of_key(windows: Windows, key: str) -> str | None:

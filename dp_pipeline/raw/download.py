@@ -24,11 +24,11 @@ from urllib.parse import urljoin, urlsplit
 from urllib3 import BaseHTTPResponse, PoolManager
 from urllib3.exceptions import HTTPError, NewConnectionError, SSLError, TimeoutError
 
+from dp_pipeline.config.catalogue import dataset_files
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import dataset_files
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, Source
-from dp_pipeline.config.url import EXPECTED_URL, is_allowed_url, shown_url
+from dp_pipeline.config.url import EXPECTED_URL, is_allowed_url, redact_url
 from dp_pipeline.files import make_private
 from dp_pipeline.raw.snapshot import write_private
 
@@ -141,7 +141,7 @@ class Download:
             raise self._refusal("a whole file", "one that was cut short") from None
 
     def _refusal(self, expected: str, got: str) -> SourceError:
-        return SourceError(f"{self.of}: {shown_url(self.url)}: expected {expected}, got {got}")
+        return SourceError(f"{self.of}: {redact_url(self.url)}: expected {expected}, got {got}")
 
 
 def _reason(error: HTTPError) -> str:
@@ -196,7 +196,7 @@ def located(spec: DatasetSpec, folder: Path, known: Mapping[str, str]) -> Iterat
         with _said_what_else(spec):
             for url in source.locations:
                 files.append(_place(folder, url))
-                found[shown_url(url)] = _fetched(spec, source, url, files[-1], known)
+                found[redact_url(url)] = _fetched(spec, source, url, files[-1], known)
         yield Located(source, tuple(files), found)
     finally:
         for path in files if spec.is_release else ():
@@ -210,7 +210,7 @@ def _said_what_else(spec: DatasetSpec) -> Iterator[None]:
         yield
     except SourceError as error:
         also, like, own = [], f"{spec.name}_like", spec.source.locations
-        if not spec.source.is_named:
+        if not spec.source.is_resolved:
             names = ", ".join(Path(one).name for one in own)
             also.append(f"`export {DATA_FOLDER_VARIABLE}=FOLDER` names a folder with {names}")
         elif spec.source.download is not None:
@@ -253,7 +253,7 @@ def _fetched(
     spec: DatasetSpec, source: Source, url: str, path: Path, known: Mapping[str, str]
 ) -> str:
     """Download the file unless it is there; its hash."""
-    declared, before = source.sha256.get(url), known.get(shown_url(url))
+    declared, before = source.sha256.get(url), known.get(redact_url(url))
     expected = declared or before
     if path.is_file() and not spec.is_release:
         found = _sha256(path)
@@ -263,7 +263,7 @@ def _fetched(
     if declared is None and before not in (None, found):
         path.unlink()
         raise SourceError(
-            f"{spec.name}: {shown_url(url)}: expected the file of SHA-256 {before}, as in an "
+            f"{spec.name}: {redact_url(url)}: expected the file of SHA-256 {before}, as in an "
             f"earlier snapshot, got {found}; declare sha256 to say which"
         )
     return found

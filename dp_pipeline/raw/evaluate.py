@@ -103,9 +103,9 @@ def _misclassified(
     method: Method, target: Target, domain: Domain, real: Codes, released: Codes
 ) -> float:
     """Share of the real rows that a classifier learned from released ones gets wrong."""
-    seen, answers = target.asked_of(released, domain)
+    seen, answers = target.classification_task(released, domain)
     classifier = train(method, seen, answers, {name: domain[name].size for name in seen})
-    return misclassification(classifier, *target.asked_of(real, domain))
+    return misclassification(classifier, *target.classification_task(real, domain))
 
 
 def _require_codes(domain: Domain, released: Codes) -> None:

@@ -119,8 +119,8 @@ def require_closed(spec: DatasetSpec, moment: int) -> None:
 
     moment   seconds since 1970 in UTC
     """
-    if spec.window and spec.cut.closes(spec.window) > moment:
-        closes = datetime.fromtimestamp(spec.cut.closes(spec.window), UTC)
+    if spec.window and spec.cut.closing_time(spec.window) > moment:
+        closes = datetime.fromtimestamp(spec.cut.closing_time(spec.window), UTC)
         raise NotPrepared(
             f"{spec.name}: expected a window that is over, got {spec.window}, which is read from "
             f"{closes:%Y-%m-%d %H:%M} UTC on: `dp-pipeline run {spec.name}` takes the newest one "
@@ -417,7 +417,7 @@ def _declared(source: Source) -> str:
 
 def _files(source: Source) -> list[Path]:
     """Every file of a local source; none where one is missing."""
-    if source.is_remote or not source.is_named:
+    if source.is_remote or not source.is_resolved:
         return []
     found: list[Path] = []
     for path in map(Path, source.locations):

@@ -26,12 +26,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from dp_pipeline.config.clock import DAY, Clock, Signs
+from dp_pipeline.config.clock import DAY, Clock
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import MISSING, Attribute, Domain
-from dp_pipeline.config.draft import FoundColumn, FoundKind
+from dp_pipeline.config.draft import ColumnKind, SourceColumn
 from dp_pipeline.config.encoding import Coordinate, FloatArray, is_interval
 from dp_pipeline.config.errors import SourceError
+from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.yaml_text import Value
 from dp_pipeline.raw.sources import parquet_parts, read_source
@@ -45,7 +46,7 @@ _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _LONGEST_NAME = 200
 
 
-def first_look(source: Source) -> tuple[FoundColumn, ...]:
+def first_look(source: Source) -> tuple[SourceColumn, ...]:
     """Every column of a source, in its order.
 
     Raises SourceError, one line that quotes nothing of the source, where it cannot be read,
@@ -66,7 +67,7 @@ def likely_delimiter(path: Path) -> str:
     return max(DELIMITERS, key=lambda one: cells[one])
 
 
-def _csv(source: Source) -> tuple[FoundColumn, ...]:
+def _csv(source: Source) -> tuple[SourceColumn, ...]:
     names = _header(source)
     if not source.header and not all(map(_may_be_name, names)):
         # Of a file without names the first line is a row: a person's values must not be written
@@ -76,7 +77,7 @@ def _csv(source: Source) -> tuple[FoundColumn, ...]:
             "names of columns in the first line, or --header with the names",
             "a cell that is empty, a number, very long or of several lines",
         )
-    return tuple(FoundColumn(name, "unknown") for name in names)
+    return tuple(SourceColumn(name, "unknown") for name in names)
 
 
 def _header(source: Source) -> list[str]:
@@ -89,7 +90,7 @@ def _may_be_name(text: str) -> bool:
     return is_line and not _NUMBER.fullmatch(text)
 
 
-def _parquet(source: Source) -> tuple[FoundColumn, ...]:
+def _parquet(source: Source) -> tuple[SourceColumn, ...]:
     """The columns of a file, or of the first file of a folder: the others have to have them."""
     path = Path(source.location)
     schema = _read(
@@ -98,9 +99,9 @@ def _parquet(source: Source) -> tuple[FoundColumn, ...]:
     return tuple(map(_typed, schema))
 
 
-def _typed(column: pa.Field) -> FoundColumn:
+def _typed(column: pa.Field) -> SourceColumn:
     type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    kind: FoundKind = "unusable"
+    kind: ColumnKind = "unusable"
     if pa.types.is_boolean(type_):
         kind = "boolean"
     elif pa.types.is_null(type_):
@@ -112,7 +113,7 @@ def _typed(column: pa.Field) -> FoundColumn:
     elif known != "other":
         kind = known
     word = type_word(type_).partition("(")[0]
-    return FoundColumn(column.name, kind, word, whole=pa.types.is_integer(type_))
+    return SourceColumn(column.name, kind, word, is_integer=pa.types.is_integer(type_))
 
 
 def _read(source: Source, read: Callable[[], Result]) -> Result:
@@ -133,14 +134,14 @@ def _refusal(source: Source, expected: str, got: str) -> SourceError:
     return SourceError(f"{source.identity}: expected {expected}, got {got}")
 
 
-def _query(source: Source) -> tuple[FoundColumn, ...]:
+def _query(source: Source) -> tuple[SourceColumn, ...]:
     # SQLAlchemy takes a third of a second to import, and most sources are files.
     from dp_pipeline.raw.sources.sql import query_columns
 
     return query_columns(source)
 
 
-_READERS: dict[str, Callable[[Source], tuple[FoundColumn, ...]]] = {
+_READERS: dict[str, Callable[[Source], tuple[SourceColumn, ...]]] = {
     "csv": _csv,
     "parquet": _parquet,
     "sql": _query,
@@ -155,7 +156,7 @@ BINS = 10
 _MISSING_WORDS = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "#N/A"})
 
 
-def proposed(found: FoundColumn, column: pa.ChunkedArray) -> FoundColumn:
+def proposed(found: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
     """The column with the fields of an attribute that all of its values fit, or with a remark
     that says why there are none.
 
@@ -223,7 +224,7 @@ def _texts(values: Sequence[str]) -> tuple[dict[str, Value], str]:
     return {"levels": list(values)}, ""
 
 
-def _proposed_times(found: FoundColumn, column: pa.ChunkedArray) -> FoundColumn:
+def _proposed_times(found: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
     """The same of a column that is stored as dates or times."""
     clock = Clock("date" if found.kind == "date" else "timestamp")
     values = times(column, clock)
@@ -242,7 +243,7 @@ def _spans(clock: Clock, first: int, last: int) -> dict[str, Value]:
     every = next((one for one, long in spans.items() if days / long <= MOST_SPANS), "year")
     if clock.kind == "timestamp" and days < 3:
         every = "hour"
-    bounds: Value = [f"{clock.wall(one):%Y-%m-%d}" for one in (first, last)]
+    bounds: Value = [f"{clock.wall_time(one):%Y-%m-%d}" for one in (first, last)]
     form: dict[str, Value] = {"format": clock.format} if clock.format else {}
     return {"type": clock.kind, "bounds": bounds, "every": every, **form}
 
@@ -281,8 +282,8 @@ def _plain(number: Decimal) -> str:
 
 
 def public_look(
-    source: Source, columns: Sequence[FoundColumn], *, name: str
-) -> tuple[int, tuple[FoundColumn, ...]]:
+    source: Source, columns: Sequence[SourceColumn], *, name: str
+) -> tuple[int, tuple[SourceColumn, ...]]:
     """The number of rows, and every column with a proposal or a remark why there is none.
 
     name   of the data set, for messages
@@ -295,7 +296,7 @@ def public_look(
     return table.num_rows, tuple(looked.get(one.name, one) for one in columns)
 
 
-def _readable(source: Source, columns: Sequence[FoundColumn], *, name: str) -> DatasetSpec:
+def _readable(source: Source, columns: Sequence[SourceColumn], *, name: str) -> DatasetSpec:
     """A declaration of nothing but columns, which is what reading asks for."""
     unbounded = Attribute("", "", "drop", coordinate=Coordinate(0.0, 1.0))
     clocks = {"date": Clock("date"), "timestamp": Clock("timestamp")}

@@ -37,7 +37,7 @@ from typing import Any, BinaryIO
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.config.formats import FORMAT, require_format
-from dp_pipeline.files import locked, make_private, sync, write_whole
+from dp_pipeline.files import locked, make_private, sync, write_atomically
 from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -59,7 +59,7 @@ def check_snapshot_id(text: str) -> str:
 def write_private(path: Path, write: Callable[[BinaryIO], None]) -> None:
     """Write a 0600 file whole or not at all, in a folder for its owner only."""
     make_private(path.parent)
-    write_whole(path, write)
+    write_atomically(path, write)
 
 
 def one_at_a_time(folder: Path) -> AbstractContextManager[None]:
@@ -71,7 +71,7 @@ def one_at_a_time(folder: Path) -> AbstractContextManager[None]:
 def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
     """What a snapshot is called: as asked, else by the calendar; of a window always by that first.
 
-    >>> from dp_pipeline.config.discovery import find_spec
+    >>> from dp_pipeline.config.catalogue import find_spec
     >>> snapshot_name(find_spec("trips"), "", date(2026, 11, 23))
     '2026-11-23'
     """

@@ -63,7 +63,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
 def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
     """One line that names the blocking expectations that failed, or None when none did.
 
-    >>> from dp_pipeline.config.discovery import find_spec
+    >>> from dp_pipeline.config.catalogue import find_spec
     >>> refusal(find_spec("trips"), ())
     """
     failed = [

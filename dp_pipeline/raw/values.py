@@ -20,19 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dp_pipeline.config.clock import (
-    DAY,
-    FIRST_SECOND,
-    LAST_SECOND,
-    SPACES,
-    UNITS,
-    Clock,
-    Derived,
-    Function,
-    Signs,
-)
+from dp_pipeline.config.clock import DAY, FIRST_SECOND, LAST_SECOND, Clock
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import INVALID, Bins, FloatArray, IntArray, Levels
+from dp_pipeline.config.reading import SPACES, UNITS, Derived, Function, Signs
 from dp_pipeline.config.windows import Windows
 
 Kind = Literal["text", "number", "time", "other"]
@@ -168,7 +159,7 @@ def _at(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntArray:
     if clock.kind == "timestamp" and (is_placed or clock.zone == "UTC"):
         return seconds
     different, places = np.unique(seconds, return_inverse=True)
-    found = [clock.number_at(one, is_placed=is_placed) for one in different.tolist()]
+    found = [clock.number_at(one, is_utc=is_placed) for one in different.tolist()]
     return np.array(found, dtype=np.int64)[places]
 
 
@@ -367,7 +358,9 @@ def _value(function: Derived, inputs: list[FloatArray]) -> FloatArray:
         return (first - inputs[1]) / UNITS.get(function.unit, 1)
     is_there = ~np.isnan(first)
     assert function.clock is not None
-    parts = _part_of_time(function.function, function.clock.walls(np.where(is_there, first, 0)))
+    parts = _part_of_time(
+        function.function, function.clock.wall_times(np.where(is_there, first, 0))
+    )
     return np.where(is_there, parts, np.nan)
 
 

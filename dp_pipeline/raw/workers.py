@@ -18,7 +18,7 @@ from typing import BinaryIO, Protocol, TypeVar
 import pyarrow as pa
 
 from dp_pipeline.config.errors import DeclarationError, one_of
-from dp_pipeline.files import write_whole
+from dp_pipeline.files import write_atomically
 
 ENGINES = ("memory", "stream", "dask", "spark")
 
@@ -108,4 +108,4 @@ def write_tables(path: Path, tables: Iterable[pa.Table]) -> None:
             for table in parts:
                 writer.write_table(table)
 
-    write_whole(path, write)
+    write_atomically(path, write)

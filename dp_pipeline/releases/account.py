@@ -20,8 +20,9 @@ from pathlib import Path
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import Damaged, NotPrepared, PipelineError, system_line
+from dp_pipeline.config.errors import Damaged, NotPrepared, PipelineError
 from dp_pipeline.config.source import dataset_name
+from dp_pipeline.config.system_errors import system_line
 from dp_pipeline.export.folder import RELEASE
 from dp_pipeline.files import close_folders
 from dp_pipeline.ledger import Account, Balance, Ledger
@@ -117,7 +118,7 @@ def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
 
 def population_of(dataset: str) -> str:
     """The population of a declared data set; DeclarationError where none is called so."""
-    from dp_pipeline.config.discovery import file_of
+    from dp_pipeline.config.catalogue import file_of
     from dp_pipeline.config.parser import load_spec
 
     return load_spec(file_of(dataset)).population

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from dp_pipeline.config.amounts import PURE, delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered import Discover, DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.config.errors import NotDiscovered, NotPrepared
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models.base import PrivacyGuarantee
@@ -27,7 +27,7 @@ from dp_pipeline.releases.noisy_release import NoisyRelease
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.release import ReleaseSpec
 from dp_pipeline.releases.replay import document, pointed_bundle, read_document
-from dp_pipeline.releases.store import write_atomically
+from dp_pipeline.releases.store import store_file
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.transcript import Transcript
@@ -192,7 +192,7 @@ def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Publish
     published = publish(release, new_draw=new_draw)
     pointer = {"folder": str(published.folder.relative_to(release.store.root))}
     path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
-    write_atomically(path, document(pointer))
+    store_file(path, document(pointer))
     _domain_of(published.bundle)
     return published
 

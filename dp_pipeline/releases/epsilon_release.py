@@ -166,7 +166,7 @@ class EpsilonRelease(NoisyRelease):
     @property
     def postprocessing(self) -> dict[str, str]:
         """Parameters, and declarations of numbers that are whole, that need no further look."""
-        whole = ", ".join(attribute.name for attribute in self.spec.domain if attribute.whole)
+        whole = ", ".join(attribute.name for attribute in self.spec.domain if attribute.is_integer)
         declared = {"integer": whole} if whole else {}
         return {**texts_of(self.model, measuring=False), **declared}
 

@@ -192,7 +192,7 @@ def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> li
 
 
 def _of_bundle(spec: DatasetSpec, home: Home, bundle: Bundle) -> list[QualityRow]:
-    windows = spec.cut.ranged(bundle.facts[WINDOW]) if spec.window else ()
+    windows = spec.cut.parse_range(bundle.facts[WINDOW]) if spec.window else ()
     snapshot = require_snapshot(spec, home, windows)
     if bundle.is_k_anonymous:
         return _k_anonymous_rows(spec, home, snapshot, bundle)
@@ -235,7 +235,7 @@ def compared_tables(
         if "codes" not in bundle.tables or bundle.is_k_anonymous:
             continue
         _require_same_purpose(spec, bundle)
-        windows = spec.cut.ranged(bundle.facts[WINDOW]) if spec.window else ()
+        windows = spec.cut.parse_range(bundle.facts[WINDOW]) if spec.window else ()
         snapshot = require_snapshot(spec, home, windows)
         is_gone = any(one.is_retired() for one in snapshot.all)
         if bundle.facts["snapshot"] == snapshot.names and not is_gone:

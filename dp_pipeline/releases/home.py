@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dp_pipeline.config.errors import DeclarationError, follow_links
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.ledger.book import LEDGER_VARIABLE
 from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.ledger.sqlite import MOVED

@@ -42,7 +42,7 @@ from dp_pipeline.releases.report import (
     page_path,
 )
 from dp_pipeline.releases.run_options import RunOptions
-from dp_pipeline.releases.store import write_atomically
+from dp_pipeline.releases.store import store_file
 from dp_pipeline.reporting.metrics import QualityRow, to_documents
 from dp_pipeline.reporting.plausibility import NoisyTotal, noisy_total
 from dp_pipeline.results.bundle import Bundle
@@ -54,7 +54,7 @@ def write_pointer(release: Release, published: PublishedBundle) -> None:
     """
     folder = published.folder.relative_to(release.store.root)
     pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
-    write_atomically(pointer_path(release), document(pointer))
+    store_file(pointer_path(release), document(pointer))
 
 
 def write_evaluation(options: RunOptions) -> list[QualityRow]:
@@ -73,7 +73,7 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
     if spec.window:
         # Kept here, so that a report over years reads no bundle of them.
         value["totals"] = _noisy_totals(spec, bundles)
-    write_atomically(evaluation_path(releases[0]), document(value))
+    store_file(evaluation_path(releases[0]), document(value))
     for one in releases:
         if one.name in bundles and not spec.is_release:
             # Its card shows these numbers.
@@ -89,7 +89,7 @@ def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> Comp
         comparing = compare_windows
     compared = comparing(spec, home, evaluations(spec, home, kind))
     value = {"rows": to_documents(compared.rows), "of": report_made_of(spec, home, kind)}
-    write_atomically(_comparison_path(spec, home, kind), document(value))
+    store_file(_comparison_path(spec, home, kind), document(value))
     return compared
 
 
@@ -114,7 +114,7 @@ def _noisy_totals(spec: DatasetSpec, bundles: Mapping[str, Bundle]) -> dict[str,
 
 def _named_by_windows(spec: DatasetSpec, bundle: Bundle) -> str:
     """The model; with how many windows it has counted together, where that is more than one."""
-    many, name = len(spec.cut.ranged(bundle.facts[WINDOW])), bundle.facts["model"]
+    many, name = len(spec.cut.parse_range(bundle.facts[WINDOW])), bundle.facts["model"]
     return name if many == 1 else f"{name} over {many} {spec.cut.every}s"
 
 

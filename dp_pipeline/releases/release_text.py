@@ -19,7 +19,7 @@ from dp_pipeline.releases.k_anonymous_release import (
 )
 from dp_pipeline.releases.release import Release, other_non_dp_releases
 from dp_pipeline.releases.replay import exact_rows
-from dp_pipeline.releases.store import write_atomically
+from dp_pipeline.releases.store import store_file
 from dp_pipeline.reporting.pages import card
 from dp_pipeline.reporting.releases import PrivateRelease, ReportedRelease
 from dp_pipeline.results.bundle import Bundle
@@ -98,5 +98,5 @@ def write_card(release: Release, bundle: Bundle, folder: Path) -> Path:
         return folder / CARD
     name = ".".join((release.name, *release.partition))
     path = release.home.reports / f"{release.spec.name}.cards" / f"{name}.md"
-    write_atomically(path, card(reported(release, bundle)).encode())
+    store_file(path, card(reported(release, bundle)).encode())
     return path

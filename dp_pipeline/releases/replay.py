@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
-from dp_pipeline.config.errors import Damaged, PipelineError, system_line
+from dp_pipeline.config.errors import Damaged, PipelineError
 from dp_pipeline.config.formats import FORMAT, require_format
+from dp_pipeline.config.system_errors import system_line
 from dp_pipeline.ledger import Entry, Ledger, SpendRow
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.home import Home

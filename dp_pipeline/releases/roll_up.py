@@ -38,7 +38,7 @@ from dp_pipeline.releases.replay import (
     pointer_path,
     read_document,
 )
-from dp_pipeline.releases.store import write_atomically
+from dp_pipeline.releases.store import store_file
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.derived_attribute import Grouping
@@ -245,5 +245,5 @@ def write_roll_up(releases: Sequence[EpsilonRelease]) -> Path:
     one, last = releases[0], releases[-1]
     name = f"{one.name}.{one.spec.window}..{last.spec.window}.{one.level}.csv"
     path = one.home.reports / f"{one.spec.name}.roll_ups" / name
-    write_atomically(path, text.getvalue().encode())
+    store_file(path, text.getvalue().encode())
     return path

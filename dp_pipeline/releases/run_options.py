@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.catalogue import find_spec, require_available
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import find_spec, require_available
 from dp_pipeline.config.errors import DeclarationError, NotPrepared, one_of
-from dp_pipeline.config.windows import MOST_TOGETHER, now
+from dp_pipeline.config.windows import MAX_SPAN, now
 from dp_pipeline.models import build_model
 from dp_pipeline.raw.snapshot import check_snapshot_id
 from dp_pipeline.releases.domain_release import DomainRelease, with_discovered
@@ -132,8 +132,8 @@ def require_span(many: int) -> int:
     """How many windows a release is asked to be of, 0 for as many as are published together;
     DeclarationError for what is neither.
     """
-    if not 0 <= many <= MOST_TOGETHER:
-        raise DeclarationError(f"span: expected 1 to {MOST_TOGETHER} windows, got {many}")
+    if not 0 <= many <= MAX_SPAN:
+        raise DeclarationError(f"span: expected 1 to {MAX_SPAN} windows, got {many}")
     return many
 
 
@@ -180,7 +180,7 @@ def _windows(spec: DatasetSpec, text: str) -> tuple[str, ...]:
     """The windows that are asked for; the newest that is over where nothing is said."""
 
     if text:
-        return spec.cut.ranged(text)
+        return spec.cut.parse_range(text)
     newest = spec.cut.closed(now())[-1:]
     if not newest:
         raise DeclarationError(

@@ -124,7 +124,7 @@ class RunPlan:
     def amounts(self) -> dict[str, Fraction | None]:
         """What is asked, spent, left and allowed, for ever and in this month; None for no limit."""
         amounts = {
-            "asked": self.total_cost,
+            "requested": self.total_cost,
             "spent": self.spent,
             "left": self.remaining,
             "ceiling": self.ceiling,
@@ -160,7 +160,7 @@ class RunPlan:
     def __repr__(self) -> str:
         currency = self.spec.currency
         left = "no limit" if self.remaining is None else currency.text(self.remaining)
-        end = f"asked {currency.text(self.total_cost)}, left {left}"
+        end = f"requested {currency.text(self.total_cost)}, left {left}"
         rows = [
             [one.model, epsilon_text(one.epsilon), one.state, currency.text(one.cost)]
             for one in self.releases

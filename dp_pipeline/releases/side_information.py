@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import find_spec
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.config.parameters import fact_text
 from dp_pipeline.inference.earlier import PublicTable

@@ -15,7 +15,7 @@ import numpy as np
 
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.export.tables import read_parquet, write_parquet
-from dp_pipeline.files import make_private, sync, temporary_folder, write_whole
+from dp_pipeline.files import make_private, sync, temporary_folder, write_atomically
 from dp_pipeline.results.bundle import Bundle, Key, table_names
 from dp_pipeline.results.clusters import Tables
 
@@ -31,10 +31,10 @@ _NOT_STORED = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a folder that does not hold the files of a bundle, and nothing else."""
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def store_file(path: Path, content: bytes) -> None:
     """Write a 0600 file whole or not at all, in a folder for its owner only."""
     make_private(path.parent)
-    write_whole(path, lambda file: file.write(content))
+    write_atomically(path, content)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class BundleStore:
         """
         make_private(folder)
         if not (folder / POPULATION).exists():
-            write_atomically(folder / POPULATION, f"{population}\n".encode())
+            store_file(folder / POPULATION, f"{population}\n".encode())
 
     def write(
         self, path: Path, bundle: Bundle, *, key: bytes, texts: Mapping[str, str] | None = None
@@ -88,10 +88,10 @@ class BundleStore:
             for name, table in bundle.tables.items():
                 _write_table(temporary / f"{name}.parquet", table)
             for name, text in (texts or {}).items():
-                write_atomically(temporary / name, text.encode())
-            write_atomically(temporary / BUNDLE_FILE, bundle.to_json().encode())
+                store_file(temporary / name, text.encode())
+            store_file(temporary / BUNDLE_FILE, bundle.to_json().encode())
             seal = self._seal(path, _contents(temporary), key)
-            write_atomically(temporary / _SEAL, seal.encode())
+            store_file(temporary / _SEAL, seal.encode())
             try:
                 temporary.rename(path)
             except OSError as error:

@@ -175,7 +175,7 @@ class PrivateRelease(ReportedRelease):
     @property
     def span(self) -> int:
         """How many windows it is of together."""
-        return len(self.spec.cut.ranged(self.windows)) if self.windows else 1
+        return len(self.spec.cut.parse_range(self.windows)) if self.windows else 1
 
     @property
     def standing(self) -> Standing:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
-from dp_pipeline.files import make_private, write_whole
+from dp_pipeline.files import make_private, write_atomically
 from dp_pipeline.reporting.metrics import measure_text, share_text
 from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain, times_text
 
@@ -48,7 +48,7 @@ def write_page(path: Path, template: str, **facts: Any) -> Path:
     """
     content = render(template, **facts)
     make_private(path.parent)
-    write_whole(path, lambda file: file.write(f"{content}\n".encode()))
+    write_atomically(path, f"{content}\n".encode())
     return path
 
 

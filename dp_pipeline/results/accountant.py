@@ -191,7 +191,7 @@ class Accountant:
             if spent + cost > self.epsilon:
                 raise BudgetExceeded(
                     spend.what,
-                    asked=cost,
+                    requested=cost,
                     spent=spent,
                     ceiling=self.epsilon,
                     where="this release",

@@ -103,9 +103,9 @@ def _column(
 
 def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> np.ndarray:
     if isinstance(attribute.cells, Bins):
-        draw = _whole_numbers if attribute.whole or attribute.clock else _numbers
+        draw = _whole_numbers if attribute.is_integer or attribute.clock else _numbers
         drawn = draw(attribute.cells, codes, rng, attribute.pieces)
-        return drawn if attribute.clock is None else attribute.clock.written(drawn)
+        return drawn if attribute.clock is None else attribute.clock.release_values(drawn)
     return np.array(attribute.labels(), dtype=np.str_)[codes]
 
 

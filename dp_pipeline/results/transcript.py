@@ -25,7 +25,7 @@ import numpy as np
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import Damaged, OtherQuestion
 from dp_pipeline.config.formats import FORMAT, require_format
-from dp_pipeline.files import make_private, write_whole
+from dp_pipeline.files import make_private, write_atomically
 
 _DIGITS = re.compile(rb"(\d{20})\n")
 
@@ -58,7 +58,7 @@ class AnswerCount:
     def begin(self) -> None:
         """Count no answer yet, before the release is charged; a count that is there stays."""
         make_private(self.path.parent)
-        write_whole(self.path, lambda file: file.write(_text(0)), over=False)
+        write_atomically(self.path, _text(0), overwrite=False)
 
     def read(self) -> int:
         """How many answers were counted; AnswersLost where that is not known."""
@@ -136,7 +136,7 @@ class Transcript:
         make_private(path.parent)
         header = AnswerRecord(_HEADER + key, np.frombuffer(salt, dtype="<i8"))
         line, _ = _encode(header, "", format=FORMAT)
-        write_whole(path, lambda file: file.write(line), over=False)
+        write_atomically(path, line, overwrite=False)
 
     @classmethod
     def read(cls, path: Path) -> Transcript:

@@ -111,7 +111,7 @@ def test_less_rows_than_a_leaf_has_are_one_box_and_no_error():
 
 def test_the_least_rows_are_read_from_text_and_refused_below_one():
     assert from_text(Tree, {"least": "40"}, of="clinic.yaml: tree") == Tree(least=40)
-    with pytest.raises(DeclarationError, match="tree: least: expected a whole number"):
+    with pytest.raises(DeclarationError, match="tree: least: expected an integer"):
         from_text(Tree, {"least": "0"}, of="clinic.yaml: tree")
 
 

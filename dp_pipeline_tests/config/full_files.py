@@ -49,7 +49,7 @@ derive:
   year: {year: Left}
   took: {difference: [Back, Left], unit: hours}
   net: {product: [fare, 0.9], decimal: ",", thousands: "."}
-  land: {first: [zip, 2]}
+  land: {prefix: [zip, 2]}
 constraints:
   never: [{colour: red, code: [1, 2]}, {age: "[0, 25)", colour: missing, weekday: 7}]
   only: [[{month: [1, 2], weekday: 1}, {month: 3}], [{land: CH, colour: green}, {land: DE}]]

@@ -101,7 +101,7 @@ def test_bins_of_one_column_and_first_letters_need_no_map(tmp_path: Path) -> Non
         "{years: {column: age, bounds: [0, 8], bins: 8}, decade: {column: age, bounds: [0, 8], "
         "bins: 2}, zip: {levels: [A1, A2, B1]}, land: {levels: [A, B]}}"
     )
-    derive = "derive: {land: {first: [zip, 1]}}\n"
+    derive = "derive: {land: {prefix: [zip, 1]}}\n"
     spec = written_spec(
         tmp_path, attributes, more=f"{derive}constraints: {{depends: {{years: decade, zip: land}}}}"
     )
@@ -136,7 +136,7 @@ LETTERS = "levels: [A1, A2, B1, C1, other]"
 ])  # fmt: skip
 def test_no_row_breaks_what_first_letters_decide(fine: str, coarse: str, tmp_path: Path) -> None:
     attributes = f"{{zip: {{{fine}}}, land: {{{coarse}}}}}"
-    more = "derive: {land: {first: [zip, 1]}}\n"
+    more = "derive: {land: {prefix: [zip, 1]}}\n"
     plain = written_spec(tmp_path, attributes, more=more)
     spec = written_spec(tmp_path, attributes, more=f"{more}constraints: {{depends: {{zip: land}}}}")
     rows = [*("A1", "A2", "B1", "C1", "other", "A9", "B9", "C2", "D1", "", " A1 "), None]

@@ -128,7 +128,7 @@ def test_two_gaussian_releases_cost_less_together_than_their_epsilons_add_up_to(
 
 def test_an_amount_is_written_with_what_it_means_rounded_up() -> None:
     assert Currency(BILLIONTH).text(Fraction("0.1")) == "ρ=0.1 (ε=2.715482 at δ=1e-9)"
-    assert (PURE.text(Fraction("0.1")), PURE.said(Fraction("0.1"))) == ("0.1", "ε=0.1")
+    assert (PURE.text(Fraction("0.1")), PURE.labelled_text(Fraction("0.1"))) == ("0.1", "ε=0.1")
 
 
 GOOD_DELTAS = {

@@ -19,8 +19,8 @@ from dp_pipeline.cli.declaration_check import require_buildable
 from dp_pipeline.cli.json_schema import schema_text
 from dp_pipeline.config.draft import (
     SCHEMA_FILE,
-    FoundColumn,
     Outline,
+    SourceColumn,
     attribute_names,
     public_draft,
     sensitive_draft,
@@ -92,8 +92,8 @@ def test_a_file_with_every_field_validates_and_is_parsed(
 
 def test_a_draft_of_public_rows_validates_and_an_open_one_does_not() -> None:
     columns = (
-        FoundColumn("Age", "number", proposal={"bounds": ["0", "99"], "bins": "10"}),
-        FoundColumn("kind", "text", proposal={"levels": ["fern", "1"], "nullable": "true"}),
+        SourceColumn("Age", "number", proposal={"bounds": ["0", "99"], "bins": "10"}),
+        SourceColumn("kind", "text", proposal={"levels": ["fern", "1"], "nullable": "true"}),
     )
     outline = Outline(
         "toy", "toy.csv", {"kind": "csv", "path": "toy.csv"}, attribute_names(columns)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dp_pipeline.config.encoding import (
     COORDINATE_BITS,
     INVALID,
-    LARGEST_BOUND,
+    MAX_BOUND,
     Bins,
     Coordinate,
     Levels,
@@ -25,7 +25,7 @@ fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 @st.composite
 def intervals(draw: st.DrawFn) -> tuple[float, float]:
     """Bounds that a declaration may have."""
-    numbers = st.floats(-LARGEST_BOUND, LARGEST_BOUND) | st.integers(-100, 100).map(float)
+    numbers = st.floats(-MAX_BOUND, MAX_BOUND) | st.integers(-100, 100).map(float)
     low, high = sorted((draw(numbers), draw(numbers)))
     assume(is_interval(low, high))
     return low, high

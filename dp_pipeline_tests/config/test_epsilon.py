@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.amounts import NANO, epsilon_text, nano_epsilon, parse_epsilon
-from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, Refused
+from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, FieldError
 
 exactly = settings(derandomize=True, deadline=None, max_examples=100)
 nanos = st.integers(1000, 10**6 * NANO)
@@ -66,9 +66,9 @@ def test_the_ends_of_the_range_and_common_spellings_are_read(text: str) -> None:
 
 def test_a_refusal_says_asked_spent_left_and_ceiling_and_rounds_what_is_left_down() -> None:
     refusal = BudgetExceeded(
-        "grid", asked=Fraction(1, 2), spent=Fraction(2, 3), ceiling=Fraction(1), where="toy"
+        "grid", requested=Fraction(1, 2), spent=Fraction(2, 3), ceiling=Fraction(1), where="toy"
     )
-    line = "grid refused by toy: asked ε=0.5, spent 0.666666666, left 0.333333333, ceiling 1"
+    line = "grid refused by toy: requested ε=0.5, spent 0.666666666, left 0.333333333, ceiling 1"
     assert str(refusal) == (
         f"{line}; more, for ever: `dp-pipeline budget raise grid --total … --reason …`"
     )
@@ -77,9 +77,9 @@ def test_a_refusal_says_asked_spent_left_and_ceiling_and_rounds_what_is_left_dow
 
 def test_errors_of_another_process_arrive_as_they_were() -> None:
     refused = BudgetExceeded(
-        "grid", asked=Fraction(1, 2), spent=Fraction(2, 3), ceiling=Fraction(1), where="toy"
+        "grid", requested=Fraction(1, 2), spent=Fraction(2, 3), ceiling=Fraction(1), where="toy"
     )
-    wrong = Refused("a number", "a text", of="epsilon", field=("epsilon",), hint=": say 0.5")
+    wrong = FieldError("a number", "a text", of="epsilon", field=("epsilon",), hint=": say 0.5")
     for error in (refused, wrong, DeclarationError("no")):
         got = pickle.loads(pickle.dumps(error))
         assert (type(got), str(got), vars(got)) == (type(error), str(error), vars(error))

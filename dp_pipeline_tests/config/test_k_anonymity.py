@@ -235,7 +235,7 @@ def test_a_partition_is_found_by_its_key(k: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "2.0", "1e1", "two", "0x5", "٣", "1" * 10])
 def test_what_is_no_whole_number_is_no_k(text: str) -> None:
-    with pytest.raises(DeclarationError, match="K: expected a whole number from 0 to 999999999"):
+    with pytest.raises(DeclarationError, match="K: expected an integer from 0 to 999999999"):
         KAnonymity({"kjig": {}}, ("age",)).partition(text)
 
 

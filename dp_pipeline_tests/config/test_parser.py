@@ -522,8 +522,8 @@ def test_missing_values_aliases_and_whole_numbers_are_loaded_as_declared(tmp_pat
   x: {bounds: [0, 9], nullable: false, integer: false}"""
     job, age, x = loaded(tmp_path, attributes=attributes).domain
     assert (job.nullable, job.missing, job.aliases) == (True, ("-", "?"), (("Paid", "paid"),))
-    assert (age.nullable, age.whole, age.missing) == (True, True, ())
-    assert (x.nullable, x.whole, x.missing, x.aliases) == (False, False, (), ())
+    assert (age.nullable, age.is_integer, age.missing) == (True, True, ())
+    assert (x.nullable, x.is_integer, x.missing, x.aliases) == (False, False, (), ())
 
 
 def test_only_a_listed_partition_can_be_asked_for(tmp_path: Path) -> None:

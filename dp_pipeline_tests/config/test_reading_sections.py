@@ -92,7 +92,7 @@ MISTAKES = {
         "derive.x.zone",
     ),
     "a factor that is none": ("x: {bounds: [0, 1]}", "derive: {x: {product: [y, z]}}", "derive.x"),
-    "no letters": ("x: {levels: [a, b]}", "derive: {x: {first: [y, 0]}}", "derive.x"),
+    "no letters": ("x: {levels: [a, b]}", "derive: {x: {prefix: [y, 0]}}", "derive.x"),
     "one column": ("x: {bounds: [0, 1]}", "derive: {x: {difference: [y]}}", "derive.x.difference"),
 }
 
@@ -109,7 +109,7 @@ def test_a_mistake_is_refused_in_one_line_with_its_field(case: str, tmp_path: Pa
 
 
 def test_the_persons_column_cannot_be_derived_from(tmp_path: Path) -> None:
-    more = "derive: {x: {first: [rider, 2]}}"
+    more = "derive: {x: {prefix: [rider, 2]}}"
     persons = "{unit: rows_of_person, column: rider, at_most: 2}"
     with pytest.raises(DeclarationError, match="no attribute on the person's column 'rider'"):
         written_spec(tmp_path, "{x: {levels: [a, b]}}", more=more, protection=persons)
@@ -137,7 +137,7 @@ def test_how_cells_are_read_is_part_of_what_is_measured(tmp_path: Path) -> None:
         (f'{PLAIN}, s: {{{OCTOBER}, format: "%d.%m.%Y"}}', ""),
         (PLAIN, "derive: {x: {product: [y, 2]}}"),
         (PLAIN, "derive: {x: {product: [y, 3]}}"),
-        (PLAIN, "derive: {t: {first: [y, 3]}}"),
+        (PLAIN, "derive: {t: {prefix: [y, 3]}}"),
     ]
     assert len({digest(tmp_path, *one) for one in said}) == len(said)
 
@@ -189,7 +189,7 @@ def test_a_cell_begins_with_the_first_day_of_what_it_is_called(every: Every) -> 
     days = [first + timedelta(days=at) for at in range((last - first).days + 1)]
     begin = [day for day in days if day == first or BEGINS[every](day)]
     epoch = date(1970, 1, 1)
-    spans = Spans.every_one(Clock("date"), (first - epoch).days, (last - epoch).days, every)
+    spans = Spans.periods(Clock("date"), (first - epoch).days, (last - epoch).days, every)
     assert spans is not None
     assert spans.edges[:-1] == tuple((day - epoch).days for day in begin)
     assert (last - epoch).days < spans.edges[-1] < (last - epoch).days + 1

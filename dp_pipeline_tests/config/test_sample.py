@@ -25,12 +25,12 @@ def test_a_sample_is_read(tmp_path: Path) -> None:
 
 
 MISTAKES = {
-    "{rows: 0, by: colour, seed: 7}": "sample.rows: expected a whole number of at least 1",
-    "{rows: many, by: colour, seed: 7}": "sample.rows: expected a whole number of at least 1",
+    "{rows: 0, by: colour, seed: 7}": "sample.rows: expected an integer of at least 1",
+    "{rows: many, by: colour, seed: 7}": "sample.rows: expected an integer of at least 1",
     "{by: colour, seed: 7}": "sample.rows: expected a value, got nothing",
     "{rows: 20, seed: 7}": "sample.by: expected a value, got nothing",
     "{rows: 20, by: colour}": "sample.seed: expected a value, got nothing",
-    "{rows: 20, by: colour, seed: -1}": "sample.seed: expected a whole number of at least 0",
+    "{rows: 20, by: colour, seed: -1}": "sample.seed: expected an integer of at least 0",
     "{rows: 20, by: age, seed: 7}": "sample.by: expected an attribute with levels: colour, got",
     "{rows: 20, by: shoe, seed: 7}": "sample.by: expected an attribute with levels: colour, got",
     "{rows: 20, by: colour, seed: 7, n: 1}": "sample.n: expected one of by, rows, seed, got a",

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.draft import (
-    FoundColumn,
     Outline,
+    SourceColumn,
     attribute_names,
     public_draft,
     sensitive_draft,
@@ -26,25 +26,25 @@ SOURCE = {"kind": "csv", "path": "rides.csv"}
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1)
 KINDS = st.sampled_from(["number", "text", "boolean", "unknown"])
 COLUMNS = st.lists(
-    st.builds(FoundColumn, NAMES, KINDS, st.just("")),
+    st.builds(SourceColumn, NAMES, KINDS, st.just("")),
     min_size=1,
     max_size=8,
     unique_by=lambda c: c.name,
 )
 
-LAT = FoundColumn("lat", "number", "double", proposal={"bounds": ["47", "48"], "bins": "10"})
-LON = FoundColumn("lon", "number", "double", proposal={"bounds": ["8", "9"], "bins": "10"})
-BIKE = FoundColumn("Bike type", "text", "string", proposal={"levels": ["city", "cargo"]})
-AGE = FoundColumn(
+LAT = SourceColumn("lat", "number", "double", proposal={"bounds": ["47", "48"], "bins": "10"})
+LON = SourceColumn("lon", "number", "double", proposal={"bounds": ["8", "9"], "bins": "10"})
+BIKE = SourceColumn("Bike type", "text", "string", proposal={"levels": ["city", "cargo"]})
+AGE = SourceColumn(
     "age",
     "unknown",
     proposal={"bounds": ["0", "99"], "bins": "10", "nullable": "true", "missing": ["?"]},
 )
-NOTE = FoundColumn("note", "text", "string", remark="812 different texts")
-START = FoundColumn("start", "unusable", "timestamp")
+NOTE = SourceColumn("note", "text", "string", remark="812 different texts")
+START = SourceColumn("start", "unusable", "timestamp")
 
 
-def outline(columns: Sequence[FoundColumn], person: str | None = None) -> Outline:
+def outline(columns: Sequence[SourceColumn], person: str | None = None) -> Outline:
     return Outline("rides", "rides.csv", SOURCE, attribute_names(columns), person)
 
 
@@ -67,17 +67,17 @@ def decided(text: str, bounds: str = "[0, 9]", levels: str = "[a, b, other]") ->
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(columns=COLUMNS)
-def test_every_column_gets_a_name_of_its_own(columns: list[FoundColumn]) -> None:
+def test_every_column_gets_a_name_of_its_own(columns: list[SourceColumn]) -> None:
     named = attribute_names(columns)
     assert list(named.values()) == columns
     assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) for name in named)
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
-@example(columns=[FoundColumn("Datum", "unknown", "")], with_person=True)
+@example(columns=[SourceColumn("Datum", "unknown", "")], with_person=True)
 @given(columns=COLUMNS, with_person=st.booleans())
 def test_a_sensitive_draft_is_refused_until_it_is_decided_and_good_afterwards(
-    columns: list[FoundColumn], with_person: bool, tmp_path_factory: pytest.TempPathFactory
+    columns: list[SourceColumn], with_person: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     person = "who is it?" if with_person else None
     if any(column.name == person for column in columns):
@@ -99,7 +99,7 @@ def test_a_sensitive_draft_is_refused_until_it_is_decided_and_good_afterwards(
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(columns=COLUMNS, place=st.integers(0, 7))
 def test_one_column_left_open_is_named_with_its_line(
-    columns: list[FoundColumn], place: int, tmp_path_factory: pytest.TempPathFactory
+    columns: list[SourceColumn], place: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Booleans have nothing to decide."""
     named = attribute_names(columns)
@@ -124,10 +124,10 @@ def test_one_column_left_open_is_named_with_its_line(
 
 def test_what_a_type_says_is_not_asked_again() -> None:
     columns = (
-        FoundColumn("rooms", "number", "int64", whole=True),
-        FoundColumn("rent", "number", "double"),
-        FoundColumn("let", "boolean", "bool"),
-        FoundColumn("town", "text", "string"),
+        SourceColumn("rooms", "number", "int64", is_integer=True),
+        SourceColumn("rent", "number", "double"),
+        SourceColumn("let", "boolean", "bool"),
+        SourceColumn("town", "text", "string"),
         START,
     )
     text = sensitive_draft(outline(columns))
@@ -148,12 +148,12 @@ def test_what_a_type_says_is_not_asked_again() -> None:
         ((LAT, AGE, BIKE), "one_shot:"),
         ((BIKE,), "one_shot:"),
         ((AGE, LAT, LON, BIKE), "htree_kmeans: {k: 8, columns: lat lon}"),
-        ((LAT, FoundColumn("height", "number", proposal=LON.proposal)), "htree_kmeans: {k: 8}"),
+        ((LAT, SourceColumn("height", "number", proposal=LON.proposal)), "htree_kmeans: {k: 8}"),
     ],
     ids=["a place", "one number", "a table", "both", "two numbers"],
 )
 def test_the_models_fit_the_columns(
-    columns: tuple[FoundColumn, ...], models: str, tmp_path: Path
+    columns: tuple[SourceColumn, ...], models: str, tmp_path: Path
 ) -> None:
     spec = load_spec(draft(tmp_path, public_draft(outline(columns), rows=40)))
     assert f"  {models}\n" in (tmp_path / "rides.yaml").read_text()
@@ -164,7 +164,7 @@ def test_the_models_fit_the_columns(
 
 
 def test_a_public_draft_is_good_as_it_is_and_says_what_it_left_out(tmp_path: Path) -> None:
-    label = FoundColumn("class", "text", proposal={"levels": ["ill", "well"]})
+    label = SourceColumn("class", "text", proposal={"levels": ["ill", "well"]})
     columns = (LAT, BIKE, AGE, NOTE, START, label)
     text = public_draft(outline(columns, "user"), rows=40)
     spec = load_spec(draft(tmp_path, text))
@@ -183,14 +183,14 @@ def test_a_draft_without_a_column_is_refused() -> None:
 
 
 def test_the_draft_says_what_each_choice_for_invalid_rows_costs() -> None:
-    draft = sensitive_draft(outline([FoundColumn("a", "number")]))
+    draft = sensitive_draft(outline([SourceColumn("a", "number")]))
     said = draft[: draft.index("\non_invalid: clip\n")].rpartition("\nsource:")[2]
     for choice in ("clip: ", "drop: ", "`other`", "nothing says how many"):
         assert choice in said
 
 
 def test_a_name_alone_says_that_a_column_may_be_a_time_or_money() -> None:
-    columns = [FoundColumn(one, "unknown") for one in ("Start Time", "Fare (CHF)", "bike")]
+    columns = [SourceColumn(one, "unknown") for one in ("Start Time", "Fare (CHF)", "bike")]
     text = sensitive_draft(outline(columns))
     assert text.count("    # type: timestamp") == text.count('    # decimal: ","') == 1
     assert text.index("start_time:") < text.index("    # type: timestamp") < text.index("fare_chf:")
@@ -198,7 +198,7 @@ def test_a_name_alone_says_that_a_column_may_be_a_time_or_money() -> None:
 
 
 def test_a_type_of_dates_is_not_asked_again() -> None:
-    columns = [FoundColumn("born", "date", "date32"), FoundColumn("at", "timestamp", "timestamp")]
+    columns = [SourceColumn("born", "date", "date32"), SourceColumn("at", "timestamp", "timestamp")]
     text = sensitive_draft(outline(columns))
     assert "    type: date\n    bounds: [TODO, TODO]\n    every: month\n" in text
     assert "    type: timestamp\n    bounds: [TODO, TODO]\n    every: day\n" in text

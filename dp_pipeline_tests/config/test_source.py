@@ -9,7 +9,7 @@ import pytest
 
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.source import Source
-from dp_pipeline.config.url import is_allowed_url, shown_url
+from dp_pipeline.config.url import is_allowed_url, redact_url
 from dp_pipeline_tests.config.declarations import loaded
 
 SHA256 = "0123456789abcdef" * 4
@@ -129,7 +129,7 @@ def test_only_https_and_this_machine_may_be_asked(url: str, allowed: bool) -> No
 
 
 def test_a_url_is_shown_without_what_may_be_secret() -> None:
-    assert shown_url("https://Me:w@Example.org:1/A?k=s#t") == "https://example.org:1/A"
+    assert redact_url("https://Me:w@Example.org:1/A?k=s#t") == "https://example.org:1/A"
 
 
 # Downloads in place of absent files

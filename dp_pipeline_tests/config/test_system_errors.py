@@ -16,7 +16,8 @@ from sqlalchemy.exc import DBAPIError
 
 import dp_pipeline
 from dp_pipeline.cli import OneLineErrors, main
-from dp_pipeline.config.errors import PipelineError, bounded_bytes, follow_links, system_error
+from dp_pipeline.config.errors import PipelineError
+from dp_pipeline.config.system_errors import bounded_bytes, follow_links, system_error
 from dp_pipeline.ledger.head import Head
 
 PACKAGE = Path(dp_pipeline.__file__).parent
@@ -184,12 +185,12 @@ def test_a_fault_of_ours_keeps_its_traceback():
 def test_no_more_is_read_of_an_odd_file_than_of_a_good_one(make: Callable[[Path], None], tmp_path):
     make(tmp_path / "odd")
     with pytest.raises(OSError, match=ODD[make]):
-        bounded_bytes(tmp_path / "odd", most=100)
+        bounded_bytes(tmp_path / "odd", max_bytes=100)
 
 
 def test_a_file_of_just_the_size_is_read(tmp_path: Path):
     (tmp_path / "file").write_bytes(b"x" * 100)
-    assert bounded_bytes(tmp_path / "file", most=100) == b"x" * 100
+    assert bounded_bytes(tmp_path / "file", max_bytes=100) == b"x" * 100
 
 
 @pytest.mark.parametrize("make", [*ODD, binary])

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.calendar import Period
 from dp_pipeline.config.clock import DAY, Clock
 from dp_pipeline.config.dataset import Publication
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.windows import KINDS, WindowKind, Windows
+from dp_pipeline.config.windows import PERIODS, Windows
 from dp_pipeline_tests.config.declarations import loaded
 
 # With an hour left out or shown twice at midnight, and a day that never was.
 ZONES = ("UTC", "Europe/Zurich", "America/Havana", "America/Santiago", "Pacific/Apia", "Asia/Kabul")
-FIRSTS: dict[WindowKind, str] = {
+FIRSTS: dict[Period, str] = {
     "hour": "1990-01-01T00Z",
     "day": "1990-01-01",
     "week": "1990-W01",
@@ -29,7 +30,7 @@ FIRSTS: dict[WindowKind, str] = {
 }
 
 
-def cut(every: WindowKind, zone: str = "UTC", first: str = "", grace: int = 0) -> Windows:
+def cut(every: Period, zone: str = "UTC", first: str = "", grace: int = 0) -> Windows:
     return Windows("at", every, Clock("timestamp", zone), first or FIRSTS[every], grace)
 
 
@@ -41,12 +42,12 @@ moments = st.integers(at("1990-02-01"), at("2049-12-01"))
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
-@given(every=st.sampled_from(KINDS), zone=st.sampled_from(ZONES), moment=moments)
+@given(every=st.sampled_from(PERIODS), zone=st.sampled_from(ZONES), moment=moments)
 @example(every="day", zone="Pacific/Apia", moment=at("2011-12-30T11:00"))
 @example(every="day", zone="America/Santiago", moment=at("2026-09-06T04:00"))
 @example(every="week", zone="America/Havana", moment=at("2026-11-01T05:30"))
 def test_every_moment_lies_in_one_window_and_windows_touch(
-    every: WindowKind, zone: str, moment: int
+    every: Period, zone: str, moment: int
 ) -> None:
     windows = cut(every, "UTC" if every == "hour" else zone)
     name = windows.name_at(moment)
@@ -69,7 +70,7 @@ def test_every_moment_lies_in_one_window_and_windows_touch(
     ],
 )
 def test_a_window_is_half_open_between_two_dates_of_the_calendar(
-    every: WindowKind, name: str, start: str, end: str
+    every: Period, name: str, start: str, end: str
 ) -> None:
     assert (cut(every).start(name), cut(every).end(name)) == (at(start), at(end))
 
@@ -100,7 +101,7 @@ def test_days_of_a_zone_have_23_or_25_hours_when_its_clocks_are_changed() -> Non
         ("year", "../etc"),
     ],
 )
-def test_what_the_calendar_does_not_have_is_no_window(every: WindowKind, name: str) -> None:
+def test_what_the_calendar_does_not_have_is_no_window(every: Period, name: str) -> None:
     with pytest.raises(DeclarationError, match=f"window: expected a {every} such as"):
         cut(every).require(name)
 
@@ -110,7 +111,7 @@ def test_no_window_is_before_the_first() -> None:
     assert weeks.require("2026-W05") == "2026-W05"
     assert weeks.preceding("2026-W05") is None
     with pytest.raises(DeclarationError, match="none before the first, 2026-W05, got 2026-W04"):
-        weeks.ranged("2026-W04..2026-W06")
+        weeks.parse_range("2026-W04..2026-W06")
 
 
 def test_no_window_is_behind_the_last() -> None:
@@ -119,23 +120,23 @@ def test_no_window_is_behind_the_last() -> None:
     assert weeks.closed(at("2027-01-01"), after="2026-W02") == ("2026-W03",)
     assert weeks.closed(at("2027-01-01"), after="2026-W03") == ()
     assert weeks.closed(at("2026-01-06")) == ("2026-W01",)
-    assert weeks.ranged("2026-W02..2026-W03") == ("2026-W02", "2026-W03")
+    assert weeks.parse_range("2026-W02..2026-W03") == ("2026-W02", "2026-W03")
     with pytest.raises(DeclarationError, match="none behind the last, 2026-W03, got 2026-W04"):
-        weeks.ranged("2026-W02..2026-W04")
+        weeks.parse_range("2026-W02..2026-W04")
 
 
 def test_a_range_has_both_of_its_ends() -> None:
-    assert cut("week").ranged("2026-W52..2027-W01") == ("2026-W52", "2026-W53", "2027-W01")
-    assert cut("week").ranged("2026-W52") == ("2026-W52",)
+    assert cut("week").parse_range("2026-W52..2027-W01") == ("2026-W52", "2026-W53", "2027-W01")
+    assert cut("week").parse_range("2026-W52") == ("2026-W52",)
     with pytest.raises(DeclarationError, match="ends where it begins or later"):
-        cut("week").ranged("2026-W10..2026-W09")
+        cut("week").parse_range("2026-W10..2026-W09")
     with pytest.raises(DeclarationError, match="at most 100,000"):
-        cut("hour").ranged("1990-01-01T00Z..2010-01-01T00Z")
+        cut("hour").parse_range("1990-01-01T00Z..2010-01-01T00Z")
 
 
 def test_a_window_is_closed_once_it_has_ended_and_its_grace_too() -> None:
     weeks = cut("week", first="2026-W01", grace=2 * DAY)
-    closes = weeks.closes("2026-W02")
+    closes = weeks.closing_time("2026-W02")
     assert closes == at("2026-01-14T00:00")
     assert weeks.closed(closes - 1) == ("2026-W01",)
     assert weeks.closed(closes) == ("2026-W01", "2026-W02")
@@ -144,15 +145,15 @@ def test_a_window_is_closed_once_it_has_ended_and_its_grace_too() -> None:
     assert weeks.closed(at("2020-01-01")) == ()
 
 
-@pytest.mark.parametrize("every", KINDS)
-def test_no_year_has_more_windows_than_a_person_is_told(every: WindowKind) -> None:
+@pytest.mark.parametrize("every", PERIODS)
+def test_no_year_has_more_windows_than_a_person_is_told(every: Period) -> None:
     """2026 has 53 weeks that begin in it or are counted to it, 2028 a leap day."""
     windows, many = cut(every), []
     for year in ("2026", "2027", "2028"):
         ends = [at(f"{one}-01-01") for one in (year, int(year) + 1)]
         names = windows.between(windows.name_at(ends[0]), windows.name_at(ends[1] - 1))
         many.append(sum(name.startswith(year) for name in names))
-    assert max(many) == windows.in_a_year
+    assert max(many) == windows.max_per_year
 
 
 WINDOWS = (
@@ -189,9 +190,9 @@ def test_a_release_of_several_windows_costs_each_of_them(tmp_path: Path) -> None
     several = PUBLISH.replace("1}", "1, span: 3}")
     spec = loaded(tmp_path, **{**WHOLE, "publish": several, "ceiling": "ceiling: {each_window: 4}"})
     assert [one.span for one in spec.publications] == [1, 3]
-    assert (spec.span_of("independent"), spec.span_of("dpqt_kmeans"), spec.most_span) == (3, 1, 3)
+    assert (spec.span_of("independent"), spec.span_of("dpqt_kmeans"), spec.max_span) == (3, 1, 3)
     assert spec.cost_of_everything == Fraction(1, 2) + 3
-    assert spec.first_published == "2026-W03"
+    assert spec.first_complete_window == "2026-W03"
     assert spec.digest == loaded(tmp_path, **WHOLE).digest
 
 

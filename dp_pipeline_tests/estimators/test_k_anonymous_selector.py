@@ -250,10 +250,10 @@ def test_an_error_leaves_an_earlier_fit_as_it_was():
 
 
 BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
-    ({"k": -1}, "k: expected a whole number of at least 0, got -1"),
+    ({"k": -1}, "k: expected an integer of at least 0, got -1"),
     ({"k": True}, "k: expected"),
     ({"k": 2.0}, "k: expected"),
-    ({"diversity": 0}, "diversity: expected a whole number of at least 1, got 0"),
+    ({"diversity": 0}, "diversity: expected an integer of at least 1, got 0"),
     ({"suppress": 1}, "suppress: expected a share from 0 to below 1, got 1"),
     ({"suppress": float("nan")}, "suppress: expected"),
     ({"suppress": "0.1"}, "suppress: expected"),

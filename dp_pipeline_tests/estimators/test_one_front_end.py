@@ -21,7 +21,7 @@ from dp_pipeline.config.attribute_parser import attribute_section
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.fields import refusals_of
+from dp_pipeline.config.fields import field_errors
 from dp_pipeline.config.source import Source
 from dp_pipeline.estimators.declared import declared_columns, domain_of
 from dp_pipeline.estimators.frames import features_of
@@ -115,7 +115,7 @@ def test_a_wrong_declaration_is_refused_as_in_a_file(case: str) -> None:
     of_frame, of_file = WRONG[case]
     with pytest.raises(ValidationError) as refused:
         attribute_section(of_file)
-    (first, *_) = refusals_of(refused.value)
+    (first, *_) = field_errors(refused.value)
     with pytest.raises(DeclarationError) as caught:
         declared_columns({"x": of_frame})
     said = str(caught.value)

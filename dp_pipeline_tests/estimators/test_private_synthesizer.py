@@ -130,7 +130,7 @@ def test_parameters_set_after_a_fit_change_nothing_that_was_fitted():
 
 @pytest.mark.parametrize("n", [-1, 2.5, True, "5", 10**10])
 def test_no_number_of_rows_is_refused(n: Any):
-    with pytest.raises(InvalidParameter, match=r"^n: expected a whole number in 0\.\.1000000000"):
+    with pytest.raises(InvalidParameter, match=r"^n: expected an integer in 0\.\.1000000000"):
         copier(method="independent").fit(VILLAGE).sample(n)
 
 

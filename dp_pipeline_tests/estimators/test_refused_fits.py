@@ -25,10 +25,10 @@ def changed(make: Make, **standard: Any) -> Make:
 
 CENTRES: Cases = [
     ({"epsilon": None}, "epsilon: expected"),
-    ({"n_clusters": 0}, "n_clusters: expected a whole number in 1..10000, got 0"),
+    ({"n_clusters": 0}, "n_clusters: expected an integer in 1..10000, got 0"),
     ({"n_clusters": 2.5}, "n_clusters"),
     ({"n_clusters": True}, "n_clusters"),
-    ({"n_clusters": 10**6}, "n_clusters: expected a whole number"),
+    ({"n_clusters": 10**6}, "n_clusters: expected an integer"),
     ({"method": "lloyd"}, "method: expected one of"),
     ({"method": None}, "method: expected one of"),
     ({"method": "independent"}, "method: expected one of"),

@@ -30,7 +30,9 @@ STRANGE = ("=1+1", "two, or\nmore", 'a "b"')
 
 PEOPLE = Domain(
     (
-        Attribute("age", "Age", "clip", Coordinate(0.0, 90.0), Bins((0.0, 30.0, 90.0)), whole=True),
+        Attribute(
+            "age", "Age", "clip", Coordinate(0.0, 90.0), Bins((0.0, 30.0, 90.0)), is_integer=True
+        ),
         Attribute("kind", "Kind", "drop", cells=Levels(STRANGE)),
         Attribute(
             "income", "Income", "clip", Coordinate(0.0, 9.0), Bins((0.0, 1.5, 9.0)), nullable=True

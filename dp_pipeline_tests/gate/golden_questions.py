@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dp_pipeline.config.discovered import Discover
+from dp_pipeline.config.discovered_domain import Discover
 from dp_pipeline.config.domain import Attribute, Domain, OneRow, Undeclared
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.gate.discovery import discover, discover_kinds

@@ -83,7 +83,7 @@ def test_a_charge_above_what_is_left_looks_at_nothing(kind: str) -> None:
     curator = curator_over(
         TEN_PEOPLE, epsilon=ONE * 999 / 1000, currency=ZCDP, transcript=transcript, noise=noise
     )
-    with pytest.raises(BudgetExceeded, match="asked ρ="):
+    with pytest.raises(BudgetExceeded, match="requested ρ="):
         ASKED[kind](curator)
     assert (noise.draws, len(transcript), curator.accountant.spends) == ([], 0, ())
 

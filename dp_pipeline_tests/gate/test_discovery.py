@@ -14,7 +14,12 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered import BETA, Discover, DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.discovered_domain import (
+    BETA,
+    Discover,
+    DiscoveredAttribute,
+    DiscoveredDomain,
+)
 from dp_pipeline.config.domain import Attribute, Domain, OneRow, Undeclared
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, NoAnswer, NotDiscovered

@@ -122,8 +122,8 @@ def test_without_noise_it_says_what_the_exact_metrics_say(people: str) -> None:
         exact = average_distance(real, released, SIZES, ways_of(TOWN.discrete, k))
         assert numbers[f"avd_{k}"].value == pytest.approx(exact, abs=1e-4)
     for target in TARGETS:
-        classifier = train("logistic", *target.asked_of(released, TOWN), SIZES)
-        exact = misclassification(classifier, *target.asked_of(real, TOWN))
+        classifier = train("logistic", *target.classification_task(released, TOWN), SIZES)
+        exact = misclassification(classifier, *target.classification_task(real, TOWN))
         number = numbers[f"misclassified_logistic/{target.attribute}"]
         assert number.value == pytest.approx(exact)
 
@@ -172,7 +172,7 @@ def test_a_table_of_few_attributes_has_the_numbers_that_it_can_have(names, expec
 def test_marginals_too_large_to_count_together_are_left_out(monkeypatch) -> None:
     # y × colour has 9 cells, y × smokes 6, colour × smokes 6, all three 18.
     for most, avd_2 in {15: 2, 12: 1, 5: 3}.items():
-        monkeypatch.setattr(quality, "MOST_CELLS", most)
+        monkeypatch.setattr(quality, "MAX_CELLS", most)
         curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1))
         numbers = private_quality(curator, SOME, epsilon=Fraction(1))
         assert tuple(numbers) == ("avd_2",)

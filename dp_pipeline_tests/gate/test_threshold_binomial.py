@@ -16,7 +16,7 @@ from scipy import stats
 
 from dp_pipeline.gate import samplers
 from dp_pipeline.gate.samplers import (
-    MOST_CELLS,
+    MAX_CELLS,
     MOST_SCALES,
     UniformIntegers,
     expected_above_threshold,
@@ -30,7 +30,7 @@ CASES = {
     "two cells": (2, 1, Fraction(1)),
     "a few cells": (18, 2, Fraction(7, 3)),
     "many cells": (10**6, 25, Fraction(2)),
-    "as many cells as keys": (MOST_CELLS, 400, Fraction(10)),
+    "as many cells as keys": (MAX_CELLS, 400, Fraction(10)),
     "half the noise": (40, 1, Fraction(1000)),
 }
 
@@ -139,8 +139,8 @@ def test_a_draw_that_is_not_told_is_drawn_on(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_ends_of_what_may_be_asked_are_answered() -> None:
     tiny = Fraction(1, 10**6)
-    assert threshold_binomial(MOST_CELLS, MOST_SCALES, Fraction(1), words(1)) == 0
-    assert threshold_binomial(MOST_CELLS, 1, tiny, words(1)) == 0
+    assert threshold_binomial(MAX_CELLS, MOST_SCALES, Fraction(1), words(1)) == 0
+    assert threshold_binomial(MAX_CELLS, 1, tiny, words(1)) == 0
     assert threshold_binomial(1, 1, Fraction(2**55), words(1)) in (0, 1)
     # All digits of U are 1: F never gets there in 80 digits, and the last cell ends it.
     assert inverted(3, 1, Fraction(9), drawn=(1 << 128) - 1, bits=128, digits=80) == 3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.shared_noise import SharedNoise
-from dp_pipeline.inference.table_growth import FIRST_STEPS, MOST_CELLS, TableGrowth
+from dp_pipeline.inference.table_growth import FIRST_STEPS, MAX_CELLS, TableGrowth
 from dp_pipeline.inference.table_sets import TableSearch
 from dp_pipeline.results.measurement import NoiseRate
 from dp_pipeline_tests.inference.test_shared_noise import error as error_of
@@ -101,7 +101,7 @@ def test_no_table_is_worth_taking_away(
     names = dict(zip("abcde", sizes, strict=False))
     grown = growth(names, dict(zip(combinations(names, 2), gaps, strict=False)), rate=rate)
     tables = grown.run()
-    assert all(grown.search.cells(table) <= MOST_CELLS for table in tables)
+    assert all(grown.search.cells(table) <= MAX_CELLS for table in tables)
     # The error of ``SharedNoise``, which is that of the tables of a release.
     alone = grown.noise.error((), grown.amount)
     assert grown.noise.error(tables, grown.amount) <= alone * 1.001

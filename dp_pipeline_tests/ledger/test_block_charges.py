@@ -94,7 +94,7 @@ def test_a_delta_binds_in_each_window_where_one_is_promised(opens: Opens):
     assert (balance.delta_spent, balance.delta_window) == (2 * NANO, "W01")
     assert ledger.balance("rides", ["W02", "W03"]).delta_spent == NANO
     assert ledger.balance("rides", ["W00", "W01"]).delta_window == "W01"
-    with pytest.raises(BudgetExceeded, match=r"asked δ=2e-09, spent in W02 1e-09.*--delta"):
+    with pytest.raises(BudgetExceeded, match=r"requested δ=2e-09, spent in W02 1e-09.*--delta"):
         release(ledger, in_windows("c", "W02", "W03", delta=2 * NANO))
     assert release(ledger, in_windows("d", "W02", "W03", delta=NANO), "0.1") == "new"
     ledger.verify()
@@ -103,7 +103,7 @@ def test_a_delta_binds_in_each_window_where_one_is_promised(opens: Opens):
 def test_a_delta_binds_for_all_windows_together_where_all_rows_are_promised(opens: Opens):
     ledger = opens(weekly(within="ever", ceiling="9", delta_ceiling=2 * NANO))
     release(ledger, in_windows("a", "W01", delta=2 * NANO), "0.1")
-    with pytest.raises(BudgetExceeded, match="asked δ=1e-09, spent 2e-09, left 0"):
+    with pytest.raises(BudgetExceeded, match="requested δ=1e-09, spent 2e-09, left 0"):
         release(ledger, in_windows("b", "W02", delta=NANO))
     assert ledger.balance("rides", ["W02"]).delta_window == ""
 

@@ -55,7 +55,7 @@ def test_charges_in_rho_add_up_to_the_last_nano_and_no_further(riders: Ledger):
     release_rho(riders, "a", half)
     release_rho(riders, "b", LIMIT - half)
     assert riders.balance("riders").remaining == 0
-    with pytest.raises(BudgetExceeded, match=r"asked ρ=0\.000000001, spent 0\.\d+, left 0,"):
+    with pytest.raises(BudgetExceeded, match=r"requested ρ=0\.000000001, spent 0\.\d+, left 0,"):
         release_rho(riders, "c", Fraction(1, NANO))
     riders.verify()
 

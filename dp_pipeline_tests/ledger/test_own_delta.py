@@ -43,7 +43,7 @@ def test_charges_with_a_delta_fit_until_their_sum_passes_the_ceiling_of_delta(le
         assert release(ledger, discovery(name), "0.1") == "new"
     assert ledger.balance("trips").delta_spent == 2 * NANO
     rows = len(ledger.entries())
-    with pytest.raises(BudgetExceeded, match="asked δ=1e-09, spent 2e-09, left 0, ceiling 2e-09"):
+    with pytest.raises(BudgetExceeded, match="requested δ=1e-09, spent 2e-09, left 0, ceiling"):
         release(ledger, discovery("c"), "0.1")
     assert len(ledger.entries()) == rows
     assert release(ledger, charge("d"), "0.1") == "new"
@@ -51,9 +51,9 @@ def test_charges_with_a_delta_fit_until_their_sum_passes_the_ceiling_of_delta(le
 
 
 def test_epsilon_is_refused_with_room_for_delta_and_the_other_way_round(ledger: Ledger):
-    with pytest.raises(BudgetExceeded, match=r"asked ε=1\.1"):
+    with pytest.raises(BudgetExceeded, match=r"requested ε=1\.1"):
         release(ledger, discovery("a", epsilon="1.1"), "1.1")
-    with pytest.raises(BudgetExceeded, match=r"asked δ=3e-09.*budget raise trips --delta"):
+    with pytest.raises(BudgetExceeded, match=r"requested δ=3e-09.*budget raise trips --delta"):
         release(ledger, discovery("a", 3 * NANO), "0.1")
     assert ledger.balance("trips").spent == 0
 

@@ -116,7 +116,7 @@ def test_a_month_has_its_own_limit_under_the_ceiling(ledger: Ledger, monkeypatch
     release(ledger, charge(1, epsilon="0.2", population="rides"), "0.2")
     with pytest.raises(BudgetExceeded) as refusal:
         release(ledger, charge(2, epsilon="0.2", population="rides"), "0.2")
-    assert "asked ε=0.2, spent in 2026-11 0.2, left 0.1, per_month 0.3; " in str(refusal.value)
+    assert "requested ε=0.2, spent in 2026-11 0.2, left 0.1, per_month 0.3; " in str(refusal.value)
     assert ledger.balance("rides").month_remaining == Fraction(1, 10)
     in_month(monkeypatch, "2026-12")
     assert release(ledger, charge(2, epsilon="0.2", population="rides"), "0.2") == "new"

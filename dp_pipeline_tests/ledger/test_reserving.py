@@ -59,7 +59,7 @@ def test_over_the_ceiling_says_asked_spent_left_ceiling_and_writes_nothing(ledge
     with pytest.raises(BudgetExceeded) as refusal:
         release(ledger, charge(2, epsilon="0.300000001"))
     assert str(refusal.value).startswith(
-        "trips/grid 2 refused by trips: asked ε=0.300000001, spent 0.7, left 0.3, ceiling 1; "
+        "trips/grid 2 refused by trips: requested ε=0.300000001, spent 0.7, left 0.3, ceiling 1; "
     )
     assert ledger.state(charge(2).key) is None
     assert events(ledger) == ["reserve", "settled"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.config.discovery import discover
+from dp_pipeline.config.catalogue import available_datasets
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text, texts_of
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
@@ -28,17 +28,17 @@ from dp_pipeline_tests.models.contract import Constant, LargeAnswers, built, run
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
 
 WRONG = {
-    "endless k": ("eug_kmeans", {"k": "9" * 500}, "k: expected a whole number"),
+    "endless k": ("eug_kmeans", {"k": "9" * 500}, "k: expected an integer"),
     "gamma above 1": ("dpqt_kmeans", {"gamma": "1.5"}, "gamma: expected a decimal number"),
     "gamma of 0": ("dpqt_kmeans", {"gamma": "0.0"}, "gamma: expected"),
     "gamma of 1": ("dpqt_kmeans", {"gamma": "1"}, "gamma: expected"),
     "gamma as a fraction": ("dpqt_kmeans", {"gamma": "1/3"}, "gamma: expected"),
     "parameter of another model": ("independent", {"k": "3"}, "expected parameters attributes"),
-    "no K": ("dp_kjig", {"label": "colour", "k": "0"}, "k: expected a whole number in 1"),
+    "no K": ("dp_kjig", {"label": "colour", "k": "0"}, "k: expected an integer in 1"),
     "too many bits": (
         "dp_kjig",
         {"label": "colour", "bits": "17"},
-        "bits: expected a whole number",
+        "bits: expected an integer",
     ),
     "a certain beta": ("dp_kjig", {"label": "colour", "beta": "1"}, "beta: expected a decimal"),
     "another score": ("dp_kjig", {"score": "entropy"}, "score: expected one of purity, indep"),
@@ -86,7 +86,7 @@ def test_every_model_of_every_built_in_data_set_can_be_built(
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     monkeypatch.delenv("DP_PIPELINE_DATASETS", raising=False)
-    built = [build_model(spec, name) for spec in discover() for name in spec.models]
+    built = [build_model(spec, name) for spec in available_datasets() for name in spec.models]
     assert {type(model) for model in built} == set(MODELS.values())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline.inference.junction_tree import JunctionTree

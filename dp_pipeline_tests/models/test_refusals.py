@@ -20,22 +20,22 @@ CASES = clustering_cases()
 every_model = pytest.mark.parametrize("name", NAMES)
 
 WRONG = {
-    "no centres": ({"k": "0"}, "k: expected a whole number in 1..10000, got '0'"),
-    "fewer than no centres": ({"k": "-3"}, "k: expected a whole number"),
-    "half a centre": ({"k": "2.5"}, "k: expected a whole number"),
-    "more centres than anybody wants": ({"k": "10001"}, "k: expected a whole number"),
+    "no centres": ({"k": "0"}, "k: expected an integer in 1..10000, got '0'"),
+    "fewer than no centres": ({"k": "-3"}, "k: expected an integer"),
+    "half a centre": ({"k": "2.5"}, "k: expected an integer"),
+    "more centres than anybody wants": ({"k": "10001"}, "k: expected an integer"),
     "a column that is not there": ({"columns": "x depth"}, "'depth': expected one of"),
     "a column of levels": ({"columns": "x colour"}, "'colour': expected bounds, got levels"),
     "a column twice": ({"columns": "x x"}, "expected each column once, got one twice"),
     "an unknown parameter": ({"speed": "1"}, "expected parameters .*, got 'speed'"),
-    "no declared rows": ({"nominal_rows": "0"}, "nominal_rows: expected a whole number"),
-    "no rounds": ({"rounds": "0"}, "rounds: expected a whole number"),
-    "no starts": ({"starts": "0"}, "starts: expected a whole number"),
-    "another number of no centres": ({"recluster": "0"}, "recluster: expected a whole number"),
-    "no levels": ({"levels": "0"}, "levels: expected a whole number"),
+    "no declared rows": ({"nominal_rows": "0"}, "nominal_rows: expected an integer"),
+    "no rounds": ({"rounds": "0"}, "rounds: expected an integer"),
+    "no starts": ({"starts": "0"}, "starts: expected an integer"),
+    "another number of no centres": ({"recluster": "0"}, "recluster: expected an integer"),
+    "no levels": ({"levels": "0"}, "levels: expected an integer"),
     "other budgets": ({"budgets": "thirds"}, "budgets: expected one of"),
     "another start": ({"start": "records"}, "start: expected one of"),
-    "one subset": ({"subsets": "1"}, "subsets: expected a whole number"),
+    "one subset": ({"subsets": "1"}, "subsets: expected an integer"),
     "a variant of its own": ({"variant": "improved"}, "variant: expected one of sound, published"),
 }
 ATTRIBUTES = "attributes:\n  x: {{bounds: {0}}}\n  y: {{bounds: [0, 1]}}"

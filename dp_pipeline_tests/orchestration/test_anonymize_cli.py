@@ -106,7 +106,7 @@ WRONG: dict[str, tuple[Sequence[str], str]] = {
     "an unknown data set": (["ward"], "data set: expected one of"),
     "no such section": (["rides"], "rides: expected a section `k_anonymity`, got none"),
     "an undeclared K": (["patients", "--k", "3"], "K: expected one of 2, 5, got 3"),
-    "no K": (["patients", "--k", "few"], "K: expected a whole number"),
+    "no K": (["patients", "--k", "few"], "K: expected an integer"),
     "an undeclared method": (["patients", "--method", "rfka"], "expected one of kjig"),
     "all methods and one": (["patients", "--all", "--method", "kjig"], "--all: expected no"),
     "an unsafe snapshot": (["patients", "--k", "2", "--snapshot", "../x"], "snapshot: expected"),

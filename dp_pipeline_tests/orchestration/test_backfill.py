@@ -173,7 +173,7 @@ def test_the_command_shows_the_plan_and_says_that_no_daemon_answers(rides: Proje
     rides.declare("rides", RIDES)
     told = rides.cli("backfill", "rides", "--epsilon", "0.5")
     assert told.code == 1
-    assert "asked 0.55, spent 0, left 3, ceiling 3" in told.out
+    assert "requested 0.55, spent 0, left 3, ceiling 3" in told.out
     assert told.err.startswith("dp-pipeline: backfill: expected a running Dagster daemon")
     assert rides.ledger.balance("riders").spent == 0
 
@@ -184,7 +184,7 @@ def test_the_command_refuses_what_does_not_fit_before_it_asks_for_a_daemon(rides
         pass
     told = rides.cli("backfill", "rides", "--epsilon", "0.5")
     assert told.code == 3
-    assert "asked ε=0.55, spent 2.5, left 0.5, ceiling 3" in told.err
+    assert "requested ε=0.55, spent 2.5, left 0.5, ceiling 3" in told.err
 
 
 def test_the_plan_says_what_a_month_may_cost(rides: Project):

@@ -29,7 +29,7 @@ def test_more_than_is_left_is_refused_in_one_line_with_exit_code_3(project: Proj
     refused = project.cli_here("run", "rides", "--new-draw", "--epsilon", "0.5")
     assert (refused.code, refused.out) == (3, "")
     assert refused.err.count("\n") == 1
-    assert "asked ε=0.55, spent 0.7, left 0, ceiling 0.7" in refused.err
+    assert "requested ε=0.55, spent 0.7, left 0, ceiling 0.7" in refused.err
     assert project.files("released", "raw", "internal", "reports") == before
     assert project.spent(spec) == Fraction("0.7")
 
@@ -37,7 +37,7 @@ def test_more_than_is_left_is_refused_in_one_line_with_exit_code_3(project: Proj
 def test_a_request_that_fits_in_part_only_is_not_begun(project: Project):
     spec = project.declare("rides", RIDES, **TIGHT)
     project.run(spec, epsilons=["0.1"])
-    with pytest.raises(BudgetExceeded, match=r"asked ε=0\.7, spent 0\.15, left 0\.55"):
+    with pytest.raises(BudgetExceeded, match=r"requested ε=0\.7, spent 0\.15, left 0\.55"):
         project.run(spec, new_draw=True)
     assert project.spent(spec) == Fraction("0.15")
 
@@ -59,13 +59,13 @@ def test_in_dagster_the_refusal_is_one_red_line_a_small_table_and_no_retry(rides
         rides.publish(spec, new_draw=True)
     before = rides.files("released")
     refused = rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"new_draw": True})
-    line = "rides/dpqt_kmeans at ε=0.5 refused by riders: asked ε=0.55, spent 2.75, left 0.25, "
+    line = "rides/dpqt_kmeans at ε=0.5 refused by riders: requested ε=0.55, spent 2.75, left 0.25, "
     assert refusal(refused).startswith(line + "ceiling 3; ")
     (failed,) = failures(refused)
     metadata = failed.user_failure_data.metadata
     assert metadata["exit_code"].value == 3
     assert [(row.data["ε"], row.data["amount"]) for row in metadata["budget"].records] == [
-        ("asked", "0.55"), ("spent", "2.75"), ("left", "0.25"), ("ceiling", "3"),
+        ("requested", "0.55"), ("spent", "2.75"), ("left", "0.25"), ("ceiling", "3"),
     ]  # fmt: skip
     assert rides.files("released") == before, "a transcript was begun"
     assert rides.spent(spec) == Fraction("2.75")
@@ -74,7 +74,7 @@ def test_in_dagster_the_refusal_is_one_red_line_a_small_table_and_no_retry(rides
 def test_a_refused_step_is_never_retried(project: Project):
     spec = project.declare("rides", RIDES)
     error = BudgetExceeded(
-        "rides", asked=Fraction(2), spent=Fraction(0), ceiling=Fraction(1), where="riders"
+        "rides", requested=Fraction(2), spent=Fraction(0), ceiling=Fraction(1), where="riders"
     )
     with pytest.raises(dg.Failure) as refused, one_line_failures(spec):
         raise error

@@ -202,7 +202,7 @@ def test_of_two_models_that_are_drawn_at_once_the_ledger_lets_through_what_fits(
         pass
     done = released(city, "dpqt_kmeans", "eug_kmeans")
     assert done.returncode != 0
-    assert "refused by city_riders: asked ε=0.5" in done.stderr
+    assert "refused by city_riders: requested ε=0.5" in done.stderr
     assert len(list(home.released.rglob("bundle.json"))) == 1, done.stderr
     assert home.ledger.balance("city_riders").spent == Fraction("1.9")
     home.ledger.verify()

@@ -12,8 +12,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from dp_pipeline.config.catalogue import available_datasets
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import discover
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.models import MODELS
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
@@ -47,7 +47,7 @@ def specs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DatasetSpe
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DP_PIPELINE_DATA", str(project.folder))
         patch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
-        yield discover()
+        yield available_datasets()
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_a_data_set_that_publishes_nothing_has_no_schedule(project: Project):
 
 def test_a_wrong_parameter_is_refused_when_the_chain_is_declared(project: Project):
     spec = project.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "0"}})
-    with pytest.raises(DeclarationError, match="rides: dpqt_kmeans: k: expected a whole number"):
+    with pytest.raises(DeclarationError, match="rides: dpqt_kmeans: k: expected an integer"):
         dataset_assets(spec)
 
 
@@ -266,11 +266,11 @@ def test_a_data_set_file_that_is_refused_takes_no_other_away(
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
     monkeypatch.setenv("DP_PIPELINE_SHOWN", "rides plants homes")
     refused: dict[str, str] = {}
-    definitions = pipeline_definitions(discover(refused), Pipeline(project.home), refused)
+    definitions = pipeline_definitions(available_datasets(refused), Pipeline(project.home), refused)
     dg.Definitions.validate_loadable(definitions)
     shown = {spec.key.path[0]: spec for spec in definitions.resolve_all_asset_specs()}
     assert set(shown) == {"plants", "rides", "homes"}
     assert "expected a total of at least 0.7" in (shown["rides"].description or "")
     assert "homes: independent: " in (shown["homes"].description or "")
     with pytest.raises(DeclarationError, match=r"rides\.yaml"):
-        discover()
+        available_datasets()

@@ -200,7 +200,7 @@ def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran) -> None:
     planned = plan_run(project.request(spec, new_draw=True))
     assert planned.total_cost == planned.spent == project.spent(spec)
     assert planned.ceiling == LIMIT
-    with pytest.raises(BudgetExceeded, match=r"rides refused by population riders: asked ρ=0\.\d+"):
+    with pytest.raises(BudgetExceeded, match=r"refused by population riders: requested ρ=0\.\d+"):
         for _ in range(3):
             balance = replace(planned.balance, spent=planned.spent * 2)
             planned = replace(planned, balance=balance)
@@ -229,7 +229,7 @@ def test_in_dagster_a_refusal_says_rho(project: Project) -> None:
         project.publish(spec, model="eug_kmeans", new_draw=True)
     refused = project.launch(spec, "eug_kmeans", partition="0.5", config={"new_draw": True})
     assert refusal(refused).startswith(
-        "rides/eug_kmeans at ε=0.5 refused by riders: asked ρ=0.12625, spent "
+        "rides/eug_kmeans at ε=0.5 refused by riders: requested ρ=0.12625, spent "
     )
 
 
@@ -241,7 +241,7 @@ def test_a_command_shows_rho_and_what_it_means(project: Project) -> None:
     assert planned.code == 0, planned
     assert "cost (ρ)" in planned.out
     assert planned.out.splitlines()[-1] == (
-        f"asked {RHO.text(Fraction('0.12625'))}, spent ρ=0 (ε=0 at δ=1e-9), "
+        f"requested {RHO.text(Fraction('0.12625'))}, spent ρ=0 (ε=0 at δ=1e-9), "
         f"left {RHO.text(LIMIT)}, ceiling {RHO.text(LIMIT)}"
     )
     project.run(spec, epsilons=["0.5"])
@@ -340,14 +340,14 @@ class ClaimsLess(Counted):
 @pytest.mark.parametrize(
     ("mutant", "error", "line"),
     [
-        (SpendsTheEpsilon, BudgetExceeded, "asked ρ="),
+        (SpendsTheEpsilon, BudgetExceeded, "requested ρ="),
         (LeavesSome, BoundaryViolation, "expected charges of exactly ρ="),
         (
             GaussianInPure,
             BoundaryViolation,
             "expected a question that costs ε, got one that costs ρ",
         ),
-        (ClaimsLess, BudgetExceeded, "asked ρ="),
+        (ClaimsLess, BudgetExceeded, "requested ρ="),
     ],
 )
 def test_a_release_that_does_not_spend_its_rho_is_refused_before_the_charge(

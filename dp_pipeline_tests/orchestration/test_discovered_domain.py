@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered import DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.discovered_domain import DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.config.errors import (
     BoundaryViolation,
     BudgetExceeded,
@@ -32,7 +32,7 @@ from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.release import OTHER_NON_DP
 from dp_pipeline.releases.replay import document, require_intact, require_reproducible
 from dp_pipeline.releases.run_plan import plan_run
-from dp_pipeline.releases.store import write_atomically
+from dp_pipeline.releases.store import store_file
 from dp_pipeline.results.transcript import AnswerRecord, Transcript
 from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.events import failures, refusal
@@ -160,7 +160,7 @@ def test_partitions_alone_replay_the_domain_and_charge_their_own_epsilon(
 def test_a_new_snapshot_is_another_discovery_and_needs_room_for_its_delta(project: Project):
     spec = project.declare("shops", SHOPS)
     project.run(spec, epsilons=["0.5"])
-    with pytest.raises(BudgetExceeded, match="asked δ=1e-06, spent 1e-06, left 0"):
+    with pytest.raises(BudgetExceeded, match="requested δ=1e-06, spent 1e-06, left 0"):
         project.run(spec, epsilons=["0.5"], snapshot="next")
     project.ledger.raise_ceiling(
         "members", total=Fraction(9), per_month=None, delta_ceiling=2 * DELTA, reason="x", by="ana"
@@ -182,10 +182,10 @@ def test_the_plan_prices_the_domain_before_and_after_it_is_discovered(
 ):
     before = plan_run(project.request(spec))
     assert [one.model for one in before.releases] == [NAME, "independent", "independent"]
-    assert before.asked == spec.cost_of_everything
+    assert before.requested == spec.cost_of_everything
     publish_domain(of(project, spec))
     after = plan_run(project.request(spec))
-    assert (after.releases[0].state, after.asked) == ("settled", Fraction("1.5"))
+    assert (after.releases[0].state, after.requested) == ("settled", Fraction("1.5"))
 
 
 def test_nothing_is_prepared_or_released_before_the_domain_is_there(
@@ -412,7 +412,7 @@ def test_a_bundle_that_was_not_settled_is_no_domain(
     snapshot = next((project.home.raw / "shops").glob("*/manifest.json")).parent.name
     pointer = project.home.released / "shops" / NAME / f"snapshot-{snapshot}.json"
     folder = str(stored.parent.relative_to(project.home.released))
-    write_atomically(pointer, document({"folder": folder}))
+    store_file(pointer, document({"folder": folder}))
     with pytest.raises(PipelineError):
         with_discovered(spec, project.home)
 

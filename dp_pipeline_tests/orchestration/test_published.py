@@ -330,7 +330,7 @@ def test_a_sound_variant_is_another_release(project: Project) -> None:
 def test_a_composed_epsilon_above_what_is_left_is_refused(project: Project) -> None:
     models = {"idp_kmeans": MODELS["idp_kmeans"]}
     spec = project.declare("plants", GARDEN, models=models, ceiling={"total": "0.18"})
-    with pytest.raises(BudgetExceeded, match=r"asked ε=0\.183333334"):
+    with pytest.raises(BudgetExceeded, match=r"requested ε=0\.183333334"):
         project.run(spec)
     assert project.spent(spec) == 0
 
@@ -376,7 +376,7 @@ class ClaimsLess(EugKMeans):
     [
         (DisclosesInSilence, BoundaryViolation, "expected a dp release as claimed, got a not-dp"),
         (ClaimsNoEpsilon, BoundaryViolation, "expected a not-dp release as claimed, got a dp one"),
-        (ClaimsLess, BudgetExceeded, "asked ε="),
+        (ClaimsLess, BudgetExceeded, "requested ε="),
     ],
 )
 def test_a_release_that_is_not_what_it_claims_is_refused_before_the_charge(

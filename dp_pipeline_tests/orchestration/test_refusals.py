@@ -21,7 +21,7 @@ ONE_COLUMN_MORE = {**RIDES["attributes"], "z": {"bounds": ["0", "1"]}}
 RANGE = {"dagster/asset_partition_range_start": "0.1", "dagster/asset_partition_range_end": "0.5"}
 
 
-def refused_alone(project: Project, spec: DatasetSpec, expected: str) -> None:
+def collect_refusal(project: Project, spec: DatasetSpec, expected: str) -> None:
     """The model by itself, as another run would start it: refused, and nothing is charged."""
     spent, before = project.spent(spec), project.files("released")
     assert expected in refusal(project.launch(spec, "dpqt_kmeans", partition="0.5"))
@@ -42,7 +42,7 @@ def failed_validation(project: Project, spec: DatasetSpec, *checks: str) -> None
 def test_after_a_column_was_found_missing_the_model_alone_is_refused(rides: Project):
     spec = rides.declare("rides", RIDES, attributes=ONE_COLUMN_MORE)
     failed_validation(rides, spec, "column__z", "type__z")
-    refused_alone(rides, spec, "expected a valid snapshot, got a refused one")
+    collect_refusal(rides, spec, "expected a valid snapshot, got a refused one")
 
 
 def test_after_a_wrong_type_was_found_the_model_alone_is_refused(rides: Project):
@@ -52,7 +52,7 @@ def test_after_a_wrong_type_was_found_the_model_alone_is_refused(rides: Project)
     flags = pa.array([True] * table.num_rows)
     store(snapshot, "ingested", table.set_column(table.column_names.index("x"), "x", flags))
     failed_validation(rides, spec, "type__x")
-    refused_alone(rides, spec, "expected a valid snapshot, got a refused one")
+    collect_refusal(rides, spec, "expected a valid snapshot, got a refused one")
     assert not rides.launch(spec, "normalized").success
 
 
@@ -62,7 +62,7 @@ def test_rows_that_break_a_benchmark_refuse_its_model_too(project: Project):
     project.write_rows("rides.csv", ["rider,x,y", "ann,1,1", "bob,900,1"])
     assert project.launch(spec, "ingested").success
     failed_validation(project, spec, "bounds__x")
-    refused_alone(project, spec, "expected a valid snapshot, got a refused one")
+    collect_refusal(project, spec, "expected a valid snapshot, got a refused one")
 
 
 def test_rows_that_break_a_release_are_warned_of_and_stop_nothing(project: Project):
@@ -95,15 +95,15 @@ def test_an_expectation_of_the_user_is_an_asset_check_like_the_others(project: P
 
 def test_before_the_first_snapshot_the_model_is_refused(project: Project):
     spec = project.declare("rides", RIDES)
-    refused_alone(project, spec, "rides: expected a prepared snapshot, got none")
+    collect_refusal(project, spec, "rides: expected a prepared snapshot, got none")
 
 
 def test_a_snapshot_that_was_validated_and_not_prepared_is_refused(project: Project):
     spec = project.declare("rides", RIDES)
     assert project.launch(spec, "ingested").success
-    refused_alone(project, spec, "expected a snapshot validated as rides is declared now")
+    collect_refusal(project, spec, "expected a snapshot validated as rides is declared now")
     assert project.launch(spec, "validated").success
-    refused_alone(project, spec, "expected a snapshot prepared as rides is declared now")
+    collect_refusal(project, spec, "expected a snapshot prepared as rides is declared now")
 
 
 def test_a_declaration_changed_after_preparation_is_refused_by_the_model_and_prepared_by_a_run(
@@ -112,7 +112,7 @@ def test_a_declaration_changed_after_preparation_is_refused_by_the_model_and_pre
     old = project.declare("rides", RIDES)
     project.run(old, epsilons=["0.5"])
     new = project.declare("rides", RIDES, attributes=WIDER)
-    refused_alone(project, new, "expected a snapshot validated as rides is declared now")
+    collect_refusal(project, new, "expected a snapshot validated as rides is declared now")
     (outcome,) = project.run(new, epsilons=["0.5"])
     assert outcome.state == "charged"
     assert project.spent(new) == Fraction("1.1")
@@ -131,9 +131,9 @@ def test_a_damaged_stage_is_refused_before_the_charge(
     path.write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
     with pytest.raises(Damaged):
         rides.publish(spec)
-    refused_alone(rides, spec, "expected the table 'normalized' as it was stored, got another")
+    collect_refusal(rides, spec, "expected the table 'normalized' as it was stored, got another")
     path.unlink()
-    refused_alone(rides, spec, "expected the table 'normalized' as it was stored, got another")
+    collect_refusal(rides, spec, "expected the table 'normalized' as it was stored, got another")
 
 
 def test_a_snapshot_that_is_only_a_name_is_refused(rides: Project):

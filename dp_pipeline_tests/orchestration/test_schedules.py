@@ -121,7 +121,7 @@ def test_a_week_that_the_total_does_not_allow_is_one_line_and_nothing_is_written
     told = answer(rides, spec)
     assert isinstance(told, dg.SkipReason)
     assert str(told.skip_message).startswith(
-        "rides refused by population riders: asked ε=0.55, spent 2.5, left 0.5, ceiling 3; "
+        "rides refused by population riders: requested ε=0.55, spent 2.5, left 0.5, ceiling 3; "
     )
     assert rides.files() == before
 
@@ -144,7 +144,7 @@ def test_a_week_that_the_month_does_not_allow_is_one_line_and_nothing_is_written
     before = project.files()
     told = answer(project, spec, MONDAY.replace(day=23))
     assert isinstance(told, dg.SkipReason)
-    line = r"asked ε=0\.55, spent in \d{4}-\d\d 0\.55, left 0\.05, per_month 0\.6; "
+    line = r"requested ε=0\.55, spent in \d{4}-\d\d 0\.55, left 0\.05, per_month 0\.6; "
     assert re.search(line, told.skip_message or "")
     assert project.files() == before
 
@@ -154,7 +154,7 @@ def test_the_first_publication_of_the_current_snapshot_is_refused_in_the_same_wa
     spend(rides, "2.5")
     told = answer(rides, spec)
     assert isinstance(told, dg.SkipReason)
-    assert "asked ε=0.55" in (told.skip_message or "")
+    assert "requested ε=0.55" in (told.skip_message or "")
 
 
 def test_a_publication_that_was_paid_is_replayed_however_little_is_left(released_rides: Project):

@@ -196,7 +196,7 @@ def test_public_changes_that_the_ceiling_does_not_allow_are_refused_and_not_forg
     rides.write_rows("rides.csv", ["rider,x,y", "zoe,8,4"])
     spend(rides, "2.5")
     before = rides.files("raw", "released", "ledger")
-    refusal = "rides refused by population riders: asked ε=0.55, spent 2.5, left 0.5, ceiling 3"
+    refusal = "rides refused by population riders: requested ε=0.55, spent 2.5, left 0.5, ceiling 3"
     assert all(str(sensor.tick()).startswith(refusal) for _ in range(2))
     assert rides.files("raw", "released", "ledger") == before
     rides.ledger.raise_ceiling(

@@ -258,10 +258,10 @@ def test_a_plan_shows_what_every_window_would_pay(project: Project) -> None:
     assert ["2026-W01", "new", "0.55", "2"] in lines
     assert ["2026-W02", "new", "0.7", "2"] in lines
     assert "cost of each window" in one.out
-    assert "asked 1.25 of all windows together, under no total" in one.out
+    assert "requested 1.25 of all windows together, under no total" in one.out
     two = project.cli_here("plan", "stream", "--window", "2026-W02..2026-W03")
     assert ["2026-W02", "new", "1.25", "2"] in [line.split() for line in two.out.splitlines()]
-    assert "asked 2.5 of all windows together" in two.out
+    assert "requested 2.5 of all windows together" in two.out
     assert project.ledger.populations() == ()
 
 
@@ -329,7 +329,7 @@ def test_where_all_rows_are_protected_a_release_of_two_windows_costs_twice(
     spec = stream(project, **{**SPANS, "protection": protection, "ceiling": {"total": "1.6"}})
     run(project, requests(project, spec, "2026-W02"))
     assert project.spent(spec) == 2 * TREE + TABLE
-    with pytest.raises(BudgetExceeded, match=r"asked ε=1\.25, spent 1\.25, left 0\.35, ceiling"):
+    with pytest.raises(BudgetExceeded, match=r"requested ε=1\.25, spent 1\.25, left 0\.35"):
         run(project, requests(project, spec, "2026-W03"))
     with pytest.raises(DeclarationError, match=r"expected a total of at least 1\.25"):
         stream(project, **{**SPANS, "protection": protection, "ceiling": {"total": "1.2"}})
@@ -391,7 +391,7 @@ def test_a_release_of_two_windows_is_in_the_partition_of_its_last(project: Proje
 
 def test_a_tick_reads_the_windows_before_first(project: Project) -> None:
     spec = stream(project, **SPANS)
-    assert due_windows(spec, project.home, spec.cut.closes("2026-W01")) == ()
+    assert due_windows(spec, project.home, spec.cut.closing_time("2026-W01")) == ()
     asked = ticked(project, spec, "2026-01-14T06:00").run_requests
     assert [(one.partition_key, bool(one.asset_selection)) for one in asked] == [
         ("2026-W01-1", True),

@@ -86,7 +86,7 @@ def test_a_run_that_the_ceiling_refuses_leaves_them_too(rides: Project, spec: Da
         ("FAILED", True),
     }
     result = rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"new_draw": True})
-    assert "asked ε=0.55, spent 2.9, left 0.1" in refusal(result)
+    assert "requested ε=0.55, spent 2.9, left 0.1" in refusal(result)
     assert verdicts(rides, spec, MODEL) == before
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.config.errors import PipelineError, system_error
+from dp_pipeline.config.errors import PipelineError
+from dp_pipeline.config.system_errors import system_error
 from dp_pipeline.orchestration.instance import dagster_instance
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.config.test_system_errors import a_folder, endless, fifo

@@ -255,7 +255,7 @@ def test_a_window_that_is_not_over_is_not_read(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = stream(project)
-    moment = spec.cut.closes("2026-W02") - 1
+    moment = spec.cut.closing_time("2026-W02") - 1
     monkeypatch.setattr(ingest, "now", lambda: moment)
     with pytest.raises(RunFailed, match="got 2026-W02, which is read from 2026-01-14 00:00 UTC on"):
         run(project, requests(project, spec, "2026-W02"))
@@ -528,7 +528,7 @@ def test_a_tick_asks_for_the_windows_that_are_over_and_behind_the_newest(project
         "2026-W03-1",
         "2026-W04-1",
     ]
-    assert due_windows(spec, project.home, spec.cut.closes("2026-W02")) == ("2026-W02",)
+    assert due_windows(spec, project.home, spec.cut.closing_time("2026-W02")) == ("2026-W02",)
 
 
 def test_a_tick_asks_for_nothing_behind_the_last_window(project: Project) -> None:
@@ -623,10 +623,10 @@ def test_windows_are_asked_for_by_name_on_the_command_line(project: Project) -> 
     planned = project.cli_here("plan", "stream", "--window", "2026-W01..2026-W02")
     assert planned.code == 0
     assert "Plan of stream, 2 windows" in planned.out
-    assert "asked 1.4 of all windows together, under no total" in planned.out
+    assert "requested 1.4 of all windows together, under no total" in planned.out
     one = project.cli_here("plan", "stream", "--window", "2026-W02")
     assert "Plan of stream 2026-W02" in one.out
-    assert "asked 0.7, spent in 2026-W02 0, left 1.4, each_window 1.4" in one.out
+    assert "requested 0.7, spent in 2026-W02 0, left 1.4, each_window 1.4" in one.out
     assert "; all windows together: spent 0, ceiling no limit" in one.out
     wrong = project.cli_here("plan", "stream", "--window", "2026-02")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)

@@ -79,9 +79,9 @@ def test_a_window_that_failed_is_asked_for_again_when_a_later_one_is_published(
 ) -> None:
     spec = stream(project)
     run(project, requests(project, spec, "2026-W01", "2026-W03"))
-    moment = spec.cut.closes("2026-W04")
+    moment = spec.cut.closing_time("2026-W04")
     assert due_windows(spec, project.home, moment) == ("2026-W02", "2026-W04")
-    much_later = spec.cut.closes("2027-W30")
+    much_later = spec.cut.closing_time("2027-W30")
     due = due_windows(spec, project.home, much_later)
     assert (due[0], due[-1], len(due)) == ("2026-W04", "2027-W10", MAX_WINDOWS_PER_TICK)
 
@@ -90,7 +90,7 @@ def test_windows_before_the_first_that_is_published_are_not_asked_for(project: P
     """They are public and charged only when somebody publishes them by a backfill."""
     spec = stream(project)
     run(project, requests(project, spec, "2026-W03"))
-    moment = spec.cut.closes("2026-W04")
+    moment = spec.cut.closing_time("2026-W04")
     assert due_windows(spec, project.home, moment) == ("2026-W04",)
     run(project, requests(project, spec, "2026-W01"))
     assert due_windows(spec, project.home, moment) == ("2026-W02", "2026-W04")
@@ -104,11 +104,11 @@ def test_a_gap_of_long_ago_is_not_asked_for_for_ever(project: Project) -> None:
         name = "partition-{}." + f"{epsilon}.json"
         text = (folder / name.format("2026-W01")).read_text()
         (folder / name.format("2028-W01")).write_text(text)
-    due = due_windows(spec, project.home, spec.cut.closes("2028-W02"))
+    due = due_windows(spec, project.home, spec.cut.closing_time("2028-W02"))
     assert (due[0], due[-1]) == ("2026-W47", "2028-W02")
     assert "2028-W01" not in due
     assert len(due) == MAX_WINDOWS_PER_TICK
-    later = due_windows(spec, project.home, spec.cut.closes("2028-W30"))
+    later = due_windows(spec, project.home, spec.cut.closing_time("2028-W30"))
     assert (later[0], later[30], later[31]) == ("2027-W22", "2027-W52", "2028-W02")
 
 
@@ -122,7 +122,7 @@ def test_a_sweep_over_epsilon_publishes_no_window_of_another_name(project: Proje
     )
     run(project, requests(project, spec, "2026-W01", epsilon="0.5"))
     assert published_windows(spec, project.home) == ()
-    assert due_windows(spec, project.home, spec.cut.closes("2026-W02")) == ("2026-W02",)
+    assert due_windows(spec, project.home, spec.cut.closing_time("2026-W02")) == ("2026-W02",)
 
 
 def test_the_check_of_a_budget_asks_the_window_too(project: Project) -> None:

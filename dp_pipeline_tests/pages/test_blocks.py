@@ -194,9 +194,9 @@ def unprinted(shown: str, printed: str) -> list[str]:
 
 
 def test_a_line_that_was_not_printed_is_found():
-    printed = "asked 1.9,  spent 0\ncharged by this run: 0.6\n"
-    assert unprinted("asked 1.9, spent 0\n…\ncharged by …: 0.6", printed) == []
-    assert unprinted("asked 2, spent 0", printed) == ["asked 2, spent 0"]
+    printed = "requested 1.9,  spent 0\ncharged by this run: 0.6\n"
+    assert unprinted("requested 1.9, spent 0\n…\ncharged by …: 0.6", printed) == []
+    assert unprinted("requested 2, spent 0", printed) == ["requested 2, spent 0"]
 
 
 def test_a_command_that_fails_fails_the_page(reader: Reader):

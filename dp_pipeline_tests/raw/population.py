@@ -85,7 +85,7 @@ class Population:
         groups = {name: one.of(self.domain[name]) for name, one in groupings.items()}
         axes = [at for at, name in enumerate(self.domain.numeric) if name not in groupings]
         cells = np.array(codes, dtype=np.int64).reshape(self.cells.shape)
-        return Population(self.points[:, axes], cells, self.domain.replaced(groups))
+        return Population(self.points[:, axes], cells, self.domain.with_attributes(groups))
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Population:
         """The same rows with attributes more."""

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import find_spec
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.sources import read_source

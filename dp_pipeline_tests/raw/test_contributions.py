@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 from dp_pipeline.raw import contributions

@@ -11,7 +11,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.reading_parser import TYPES
+from dp_pipeline.config.expectation_parser import TYPES
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.great_expectations_session import _class_name, _library
 from dp_pipeline.raw.validate import Verdict, refusal, validate

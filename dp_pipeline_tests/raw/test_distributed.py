@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import find_spec
 from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
@@ -192,7 +192,7 @@ class DiesOnce(StoredRows):
         return super().answered(batches, questions)
 
 
-MOST_CELLS = 1 << 12
+MAX_CELLS = 1 << 12
 """Of an answer that workers are asked for: larger ones say the same and only take longer."""
 
 
@@ -209,7 +209,7 @@ def every_question(population: Population) -> list[BatchQuery]:
 
     def fold(questions: Sequence[BatchQuery]) -> Partial:
         found = answered(batch, questions)
-        small = (sum(table.size for table in one or ()) <= MOST_CELLS for one in found)
+        small = (sum(table.size for table in one or ()) <= MAX_CELLS for one in found)
         asked.extend(one for one, is_small in zip(questions, small, strict=True) if is_small)
         return found
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.config.draft import FoundColumn
+from dp_pipeline.config.draft import SourceColumn
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw.proposals import first_look, likely_delimiter
@@ -40,13 +40,13 @@ def csv(path: Path, text: str | bytes, **options: object) -> Source:
     return Source("csv", str(path), **options)  # type: ignore[arg-type]
 
 
-def names(found: Sequence[FoundColumn]) -> list[str]:
+def names(found: Sequence[SourceColumn]) -> list[str]:
     return [column.name for column in found]
 
 
 def test_of_a_csv_file_the_first_line_gives_names_and_nothing_gives_types(tmp_path: Path) -> None:
     found = first_look(csv(tmp_path / "a.csv", f"\ufeffage,home town\n1,{SECRET}\n"))
-    assert found == (FoundColumn("age", "unknown"), FoundColumn("home town", "unknown"))
+    assert found == (SourceColumn("age", "unknown"), SourceColumn("home town", "unknown"))
 
 
 ROWS = st.lists(st.binary(max_size=40), max_size=20)
@@ -123,7 +123,7 @@ def test_of_parquet_the_types_say_what_a_column_is_whatever_the_rows(
     table = pa.table({one.name: pa.nulls(rows, one.type) for one in TYPES}, TYPES)
     pq.write_table(table, tmp_path / "a.parquet")
     found = first_look(Source("parquet", str(tmp_path / "a.parquet")))
-    assert {one.name: (one.kind, one.whole) for one in found} == {
+    assert {one.name: (one.kind, one.is_integer) for one in found} == {
         "n": ("number", True),
         "x": ("number", False),
         "town": ("text", False),
@@ -164,7 +164,7 @@ def database(tmp_path: Path) -> Path:
 
 def test_of_sqlite_a_query_has_names_and_no_types(database: Path) -> None:
     source = Source("sql", f"sqlite:///{database}", query="SELECT age, town AS place FROM rides")
-    assert first_look(source) == (FoundColumn("age", "unknown"), FoundColumn("place", "unknown"))
+    assert first_look(source) == (SourceColumn("age", "unknown"), SourceColumn("place", "unknown"))
 
 
 @pytest.mark.parametrize("query", ["SELECT nowhere FROM rides", "SELECT * FROM walks"])
@@ -185,7 +185,7 @@ def test_of_postgresql_the_types_of_a_query_are_found(
         "now() AS start, '{1}'::int[] AS tags, '3'::money AS price"
     )
     found = first_look(Source("sql", "$RIDES_DATABASE", needs="RIDES_DATABASE", query=query))
-    assert {one.name: (one.kind, one.whole) for one in found} == {
+    assert {one.name: (one.kind, one.is_integer) for one in found} == {
         "age": ("number", True),
         "fare": ("number", False),
         "town": ("text", False),

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.attribute_parser import attribute_section
 from dp_pipeline.config.domain import Attribute
-from dp_pipeline.config.draft import FoundColumn
+from dp_pipeline.config.draft import SourceColumn
 from dp_pipeline.config.encoding import INVALID
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.yaml_text import Document, field_text
 from dp_pipeline.raw.proposals import MOST_CODES, MOST_LEVELS, neat_bounds, proposed, public_look
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
 
-X = FoundColumn("x", "unknown")
+X = SourceColumn("x", "unknown")
 
 
-def proposal(values: list[str | None]) -> FoundColumn:
+def proposal(values: list[str | None]) -> SourceColumn:
     return proposed(X, pa.chunked_array([pa.array(values, pa.string())]))
 
 
-def attribute(found: FoundColumn) -> Attribute:
+def attribute(found: SourceColumn) -> Attribute:
     """The attribute that the proposal declares, by way of its text."""
     lines = "\n".join(field_text("x", found.proposal))
     section = Document.of_text(lines, Path("a.yaml")).texts["x"]
@@ -169,9 +169,9 @@ def test_a_look_at_public_rows_counts_them_and_looks_at_every_column(tmp_path: P
     path = tmp_path / "a.csv"
     path.write_text("age,town\n1,a\n2,b\n30.5,a\n")
     columns = (
-        FoundColumn("age", "unknown"),
-        FoundColumn("odd", "unusable"),
-        FoundColumn("town", "unknown"),
+        SourceColumn("age", "unknown"),
+        SourceColumn("odd", "unusable"),
+        SourceColumn("town", "unknown"),
     )
     rows, looked = public_look(Source("csv", str(path)), columns, name="toy")
     assert rows == 3

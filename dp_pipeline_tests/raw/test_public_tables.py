@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import find_spec
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare, stages_of

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.config.clock import Clock, Signs
+from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import SourceError
+from dp_pipeline.config.reading import Signs
 from dp_pipeline.export.tables import read_parquet
 from dp_pipeline.raw.great_expectations_session import row_frame
 from dp_pipeline.raw.prepare import discretized, normalized
@@ -80,7 +81,7 @@ def test_endless_numbers_are_numbers_and_very_long_ones_too() -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_what_is_written_by_the_signs_is_read_by_them(number: float) -> None:
     signs = Signs(",")
-    assert read(signs, signs.written(repr(number))) == [number]
+    assert read(signs, signs.localise(repr(number))) == [number]
 
 
 def test_a_stored_number_is_one_whatever_sign_is_declared(tmp_path: Path) -> None:
@@ -232,7 +233,7 @@ DERIVED = {
     "{difference: [at, since], unit: hours}": [14.5, None, None],
     "{difference: [x, y]}": [5.5, None, None],
     '{product: [x, "0.5"]}': [3.25, -4.0, None],
-    "{first: [code, 2]}": ["CH", "D", None],
+    "{prefix: [code, 2]}": ["CH", "D", None],
 }
 ROWS = {
     "at": ["2026-10-05T14:30Z", "2026-10-32", ""],
@@ -258,7 +259,7 @@ def test_a_derived_column_is_a_function_of_one_row(function: str, tmp_path: Path
     ("function", "form", "made"),
     [
         ("{product: [x, 2]}", "{bounds: [-99, 99]}", [13.0, None, None]),
-        ("{first: [x, 1]}", "{levels: [6, h], nullable: true}", ["6", None, None]),
+        ("{prefix: [x, 1]}", "{levels: [6, h], nullable: true}", ["6", None, None]),
     ],
 )
 def test_of_a_word_for_nothing_nothing_is_derived(
@@ -277,7 +278,7 @@ def test_derived_columns_are_levels_or_numbers_and_keep_missing_cells(tmp_path: 
         "{hour: {levels: 0..23, nullable: true}, late: {column: hour, bounds: [0, 23], bins: 2, "
         "nullable: true}, land: {levels: [CH, D], nullable: true}}"
     )
-    more = "derive: {hour: {hour: at}, land: {first: [code, 2]}}"
+    more = "derive: {hour: {hour: at}, land: {prefix: [code, 2]}}"
     spec = written_spec(tmp_path, attributes, more=more)
     assert spec.columns == ("at", "at", "code")
     assert codes(spec, ROWS) == {"hour": [14, 24, 24], "late": [1, 2, 2], "land": [0, 1, 2]}

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import Purpose
-from dp_pipeline.config.discovery import find_spec
 from dp_pipeline.config.errors import DeclarationError, PipelineError, SourceError
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, Source, SourceKind
 from dp_pipeline.raw.sources import BUNDLED, read_source

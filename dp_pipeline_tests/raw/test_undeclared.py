@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered import DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.discovered_domain import DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.errors import BoundaryViolation, NotPrepared
 from dp_pipeline.gate.discovery import bucket_edges, discover

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import find_spec
 from dp_pipeline.config.domain import Attribute, Domain, RowsOfPerson
 from dp_pipeline.config.encoding import Bins, Coordinate, IntArray, Levels
 from dp_pipeline.gate.curator import Curator

@@ -105,7 +105,7 @@ def test_shares_of_a_budget_spend_it_all(epsilon: Fraction, weights: list[int | 
 def test_a_refused_charge_says_what_is_left_and_records_nothing() -> None:
     accountant = Accountant(Fraction(1))
     accountant.charge(laplace(Fraction(2, 3)))
-    with pytest.raises(BudgetExceeded, match=r"cells .* asked ε=0\.5, spent 0\.6.*, left 0\.3"):
+    with pytest.raises(BudgetExceeded, match=r"cells .* requested ε=0\.5, spent 0\.6.*, left 0\.3"):
         accountant.charge(laplace(Fraction(1, 2)))
     assert accountant.spent == Fraction(2, 3)
     accountant.charge(laplace(Fraction(1, 3)))
@@ -150,7 +150,7 @@ def test_a_charge_that_its_scale_does_not_prove_is_refused(name: str) -> None:
 def test_charges_made_together_are_recorded_all_or_none() -> None:
     accountant = Accountant(Fraction(1))
     half, rest = laplace(Fraction(1, 2)), laplace(Fraction(2, 3))
-    with pytest.raises(BudgetExceeded, match=r"asked ε=0\.6.*, spent 0\.5, left 0\.5"):
+    with pytest.raises(BudgetExceeded, match=r"requested ε=0\.6.*, spent 0\.5, left 0\.5"):
         accountant.charge(half, rest)
     with pytest.raises(BoundaryViolation):
         accountant.charge(half, UNPROVEN["scale too small"])

@@ -51,9 +51,9 @@ def test_rho_adds_up_and_epsilon_enters_as_half_its_square(
     accountant.charge(*map(pure, epsilons))
     accountant.require_all_spent()
     assert (accountant.spent, accountant.remaining) == (budget, 0)
-    with pytest.raises(BudgetExceeded, match="asked ρ="):
+    with pytest.raises(BudgetExceeded, match="requested ρ="):
         accountant.charge(gaussian(Fraction(1, 10**30)))
-    with pytest.raises(BudgetExceeded, match="asked ρ="):
+    with pytest.raises(BudgetExceeded, match="requested ρ="):
         accountant.charge(pure(Fraction(1, 10**30)))
 
 

@@ -26,9 +26,9 @@ def numeric(name: str, *edges: float, column: str = "", **fields: bool) -> Attri
     return Attribute(name, column or name, "clip", coordinate=box, cells=Bins(edges), **fields)
 
 
-AGE = numeric("age", 0.0, 18.0, 100.0, whole=True)
+AGE = numeric("age", 0.0, 18.0, 100.0, is_integer=True)
 RENT = numeric("rent", 0.0, 0.5, 800.0)
-SPELL = numeric("spell", 0.0, 6.0, 12.0, whole=True, nullable=True)
+SPELL = numeric("spell", 0.0, 6.0, 12.0, is_integer=True, nullable=True)
 HOMES = Domain((SEX, WORK, AGE, RENT, SPELL))
 
 
@@ -107,7 +107,7 @@ def test_whole_numbers_of_a_bin_are_drawn_equally_often() -> None:
     """13,000 draws from 13 numbers: each is within 6 standard deviations, a false alarm rate below
     4e-8 over all.
     """
-    months = numeric("months", -0.5, 3.0, 15.5, 19.0, whole=True)
+    months = numeric("months", -0.5, 3.0, 15.5, 19.0, is_integer=True)
     drawn = columns(Domain((months,)), *[(1,)] * 13_000)["months"]
     counts = np.bincount(drawn, minlength=16)
     assert counts[:3].sum() == 0
@@ -115,7 +115,7 @@ def test_whole_numbers_of_a_bin_are_drawn_equally_often() -> None:
 
 
 def test_the_last_bin_alone_reaches_its_upper_edge() -> None:
-    dice = numeric("dice", 0.0, 3.0, 6.0, whole=True)
+    dice = numeric("dice", 0.0, 3.0, 6.0, is_integer=True)
     drawn = columns(Domain((dice,)), *[(0,), (1,)] * 200)["dice"]
     assert set(drawn[::2].tolist()) == {0, 1, 2}
     assert set(drawn[1::2].tolist()) == {3, 4, 5, 6}
@@ -131,7 +131,7 @@ def test_a_bin_without_a_whole_number_takes_the_nearest(edges, nearest) -> None:
         for code, (low, high) in enumerate(pairwise(edges))
         if math.ceil(low) > math.floor(high)
     )
-    attribute = numeric("odd", *edges, whole=True)
+    attribute = numeric("odd", *edges, is_integer=True)
     assert columns(Domain((attribute,)), *[(empty,)] * 9)["odd"].tolist() == [nearest] * 9
 
 
@@ -161,7 +161,7 @@ def test_numbers_are_encoded_to_the_codes_they_came_from(edges, nullable, seed) 
 @given(edges=bins(), nullable=st.booleans(), seed=st.integers(0, 99))
 def test_whole_numbers_are_encoded_to_their_codes(edges, nullable, seed) -> None:
     assume(math.ceil(edges[0]) <= math.floor(edges[-1]))
-    attribute = numeric("x", *edges, whole=True, nullable=nullable)
+    attribute = numeric("x", *edges, is_integer=True, nullable=nullable)
     codes = [(code,) for code in range(attribute.size)] * 5
     values = columns(Domain((attribute,)), *codes, seed=seed)["x"]
     back = encoded(attribute, values)

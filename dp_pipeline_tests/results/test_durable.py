@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline import files
-from dp_pipeline.files import leftovers, sweep, temporary_folder, write_whole
+from dp_pipeline.files import leftovers, sweep, temporary_folder, write_atomically
 
 
 def aged(folder: Path) -> None:
@@ -39,21 +39,23 @@ def die(*_: object) -> None:
 
 
 def write_half(folder: Path) -> None:
-    write_whole(folder / "rows.parquet", lambda file: (file.write(b"half"), file.flush(), die()))
+    write_atomically(
+        folder / "rows.parquet", lambda file: (file.write(b"half"), file.flush(), die())
+    )
 
 
 def write_half_a_folder(folder: Path) -> None:
     with temporary_folder(folder / "bundle-1") as temporary:
         (temporary / "table.parquet").write_bytes(b"half")
-        write_whole(temporary / "bundle.json", die)
+        write_atomically(temporary / "bundle.json", die)
 
 
 WRITERS = [write_half, write_half_a_folder]
 
 
 def test_a_file_is_private_and_has_no_other_name(tmp_path: Path) -> None:
-    write_whole(tmp_path / "a", lambda file: file.write(b"one"))
-    write_whole(tmp_path / "a", lambda file: file.write(b"two"))
+    write_atomically(tmp_path / "a", b"one")
+    write_atomically(tmp_path / "a", b"two")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"two"
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
@@ -61,7 +63,7 @@ def test_a_file_is_private_and_has_no_other_name(tmp_path: Path) -> None:
 
 def test_what_must_not_be_replaced_stays(tmp_path: Path) -> None:
     for content in (b"one", b"two"):
-        write_whole(tmp_path / "a", lambda file, it=content: file.write(it), over=False)
+        write_atomically(tmp_path / "a", lambda file, it=content: file.write(it), overwrite=False)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"one"
 
@@ -88,9 +90,9 @@ def test_what_a_living_writer_holds_is_never_swept_however_old(tmp_path: Path) -
         aged(tmp_path)
         assert sweep(tmp_path, below=True) == []
 
-    write_whole(tmp_path / "a", meanwhile)
+    write_atomically(tmp_path / "a", meanwhile)
     with temporary_folder(tmp_path / "b") as temporary:
-        write_whole(temporary / "c", meanwhile)
+        write_atomically(temporary / "c", meanwhile)
         (temporary / "d").write_bytes(b"half")
         meanwhile(temporary)
         temporary.rename(tmp_path / "b")

@@ -44,11 +44,11 @@ FORM = Domain(
             "clip",
             Coordinate(0.0, 90.0),
             Bins((0.0, 30.0, 90.0)),
-            whole=True,
+            is_integer=True,
             nullable=True,
         ),
         Attribute(
-            "shoe", "shoe", "clip", Coordinate(0.0, 50.0), Bins((0.0, 30.0, 50.0)), whole=True
+            "shoe", "shoe", "clip", Coordinate(0.0, 50.0), Bins((0.0, 30.0, 50.0)), is_integer=True
         ),
         Attribute(
             "born",

@@ -122,7 +122,7 @@ def test_the_seed_alone_decides_the_numbers_inside_the_bins() -> None:
 
 def test_nullable_and_whole_attributes_come_back() -> None:
     age = Attribute(
-        "age", "Age", "clip", Coordinate(0.0, 90.0), Bins((0.0, 30.0, 90.0)), whole=True
+        "age", "Age", "clip", Coordinate(0.0, 90.0), Bins((0.0, 30.0, 90.0)), is_integer=True
     )
     work = Attribute("work", "Work", "drop", cells=Levels(("paid", "none")), nullable=True)
     domain = Domain((age, work))

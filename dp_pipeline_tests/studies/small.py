@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.papers import anonymity, clustering, tables
 from benchmarks.papers.study import Study, select_systems
-from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.catalogue import find_spec
 
 KINDS = ("clustering", "release", "anonymity")
 

@@ -21,7 +21,7 @@ from dp_pipeline.anonymity.hamdist import HamdistForward
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Recoded, Unchanged
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, PipelineError
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS

@@ -28,7 +28,7 @@ from benchmarks.papers.shown import REPORTS
 from benchmarks.papers.study import Study, select_systems
 from benchmarks.papers.tables import SYSTEMS as TABLES
 from benchmarks.papers.tables import ReleaseStudy
-from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 from dp_pipeline.ledger import Ledger
 

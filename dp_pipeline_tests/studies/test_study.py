@@ -22,7 +22,7 @@ from benchmarks.papers.report import lines_of
 from benchmarks.papers.results import Summary
 from benchmarks.papers.shown import REPORTS, run_study
 from benchmarks.papers.study import map_cells
-from dp_pipeline.config.discovery import find_spec
+from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline.config.source import Source
 from dp_pipeline.ledger import Account, Ledger
@@ -358,7 +358,7 @@ def test_a_download_that_the_ledger_protects_by_its_hash_is_not_studied(
             "birch3_like: expected attributes with cells, got none",
         ),
         ("anonymity", ["--method", "alpha_beta"], "method: expected one of rfka, "),
-        ("anonymity", ["--k", "five"], "K: expected a whole number"),
+        ("anonymity", ["--k", "five"], "K: expected an integer"),
         (
             "anonymity",
             ["--dataset", "silent"],

@@ -21,10 +21,10 @@ def test_a_click_too_many_is_refused_with_one_red_line_and_a_small_table(ui: Dag
     ui.materialize(["0.5"], config=NEW_DRAW)
     ui.follow()
     ui.ends("Failure")
-    ui.sees("rides/eug_kmeans at ε=0.5 refused by riders: asked ε=0.55, spent 1.75, left 0.25")
+    ui.sees("rides/eug_kmeans at ε=0.5 refused by riders: requested ε=0.55, spent 1.75, left 0.25")
     table = ui.metadata("budget").inner_text().split()
-    assert table[table.index("asked") :] == (
-        ["asked", "0.55", "spent", "1.75", "left", "0.25", "ceiling", "2"]
+    assert table[table.index("requested") :] == (
+        ["requested", "0.55", "spent", "1.75", "left", "0.25", "ceiling", "2"]
     )
     assert ui.spent == Fraction("1.75")
     # The release of before stands, and so does what was found of it.

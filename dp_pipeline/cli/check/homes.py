@@ -16,10 +16,10 @@ from typing import Any
 
 from dp_pipeline import __version__, files
 from dp_pipeline.cli.check.findings import Finding, collect_error
-from dp_pipeline.config.discovery import dataset_files
-from dp_pipeline.config.errors import follow_links
+from dp_pipeline.config.catalogue import dataset_files
 from dp_pipeline.config.formats import FORMAT, require_format
 from dp_pipeline.config.parser import load_spec
+from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.ledger.head import Head
 from dp_pipeline.orchestration.instance import dagster_folder
 from dp_pipeline.releases.home import HEAD_VARIABLE, Home

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from dp_pipeline.cli.check.findings import Finding, collect_error
 from dp_pipeline.config.amounts import epsilon_text
+from dp_pipeline.config.catalogue import dataset_files
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovery import dataset_files
 from dp_pipeline.config.errors import DeclarationError, NoAnswer, NotPrepared, PipelineError
 from dp_pipeline.config.parameters import fact_text, fact_values, texts_of
 from dp_pipeline.config.parser import load_spec

@@ -17,7 +17,7 @@ from dp_pipeline.models.base import Model
 from dp_pipeline.results.bit_classes import CLASS, BitClasses, DeclaredBit, bit_count, declared_bits
 from dp_pipeline.results.class_table import ClassPromise, ClassTable
 
-MOST_CELLS = 1 << 22
+MAX_CELLS = 1 << 22
 """Cells of the largest table: labels times classes."""
 
 MOST_LABELS = 256
@@ -108,7 +108,7 @@ class DpKjig(Model):
                 f"DpKjig: attributes: expected at most {MOST_BITS} bits to choose from, "
                 f"got {offered}"
             )
-        if labels > MOST_LABELS or labels << self.bits > MOST_CELLS:
+        if labels > MOST_LABELS or labels << self.bits > MAX_CELLS:
             raise DeclarationError(
                 f"DpKjig: expected a label of at most {MOST_LABELS} levels and 2^22 counts, got "
                 f"{self.label[0]} with {labels} levels in 2^{self.bits} classes"

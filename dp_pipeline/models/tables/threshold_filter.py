@@ -14,7 +14,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.mechanisms import laplace_scale
-from dp_pipeline.gate.samplers import MOST_CELLS
+from dp_pipeline.gate.samplers import MAX_CELLS
 from dp_pipeline.models.base import ROWS_SHARE
 from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
 from dp_pipeline.results.derived_attribute import rounded_counts
@@ -54,7 +54,7 @@ class ThresholdFilter(TableModel):
         super().check(domain)
         names = self.chosen(domain)
         cells = domain.cell_count(names)
-        if cells > MOST_CELLS:
+        if cells > MAX_CELLS:
             raise DeclarationError(
                 f"ThresholdFilter: expected attributes with at most 2^62 cells together, "
                 f"got {', '.join(names)} with {cells:.3g}"

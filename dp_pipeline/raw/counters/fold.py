@@ -121,7 +121,9 @@ class FoldCounter:
         """
         checks.require_groupings(self._domain, groupings)
         grouped = {name: one.of(self._domain[name]) for name, one in groupings.items()}
-        return self._recoded(self._domain.replaced(grouped), BatchRecoding(groupings=groupings))
+        return self._recoded(
+            self._domain.with_attributes(grouped), BatchRecoding(groupings=groupings)
+        )
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> FoldCounter:
         """The same rows with attributes more; see ``Counter``. A byte or more a row for each.

@@ -30,11 +30,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered import Undiscovered
 from dp_pipeline.config.domain import MISSING, Attribute, Domain
 from dp_pipeline.config.encoding import Coordinate, IntArray
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.files import temporary_folder, write_whole
+from dp_pipeline.files import temporary_folder, write_atomically
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.texts import packed
 from dp_pipeline.raw.contributions import (
@@ -68,17 +67,17 @@ class UndeclaredRows:
     parts         the rows that are looked at
     fingerprint   of the stored table, and of its reading; empty where there is none
 
-    >>> from dp_pipeline.config.discovery import find_spec
+    >>> from dp_pipeline.config.catalogue import find_spec
     >>> UndeclaredRows.empty(find_spec("trips"))
     UndeclaredRows(trips)
     """
 
-    def __init__(self, spec: Undiscovered, parts: Parts, *, fingerprint: str = "") -> None:
+    def __init__(self, spec: DatasetSpec, parts: Parts, *, fingerprint: str = "") -> None:
         self._spec, self._parts, self.fingerprint = spec, parts, fingerprint
 
     @classmethod
     def of_table(
-        cls, spec: Undiscovered, table: pa.Table, key: bytes, *, fingerprint: str = ""
+        cls, spec: DatasetSpec, table: pa.Table, key: bytes, *, fingerprint: str = ""
     ) -> UndeclaredRows:
         """The engine over rows in memory.
 
@@ -89,7 +88,7 @@ class UndeclaredRows:
         return cls(spec, lambda: iter([kept]), fingerprint=fingerprint)
 
     @classmethod
-    def empty(cls, spec: Undiscovered) -> UndeclaredRows:
+    def empty(cls, spec: DatasetSpec) -> UndeclaredRows:
         """The engine over no rows at all."""
         columns = {name: pa.array([], pa.string()) for name in spec.columns}
         return cls.of_table(spec, pa.table(columns), b"no rows")
@@ -183,19 +182,19 @@ class UndeclaredRows:
         return person_codes(table, column)
 
 
-def _as_declared(spec: Undiscovered, table: pa.Table) -> pa.Table:
+def _as_declared(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     """The rows that keep what is declared of the attributes that leave nothing open."""
     table = table.select(list(dict.fromkeys(spec.columns)))
     declared = tuple(one for one in spec.domain if one.undeclared is None)
     return table.filter(pa.array(kept_rows(Domain(declared, spec.domain.constraints), table)))
 
 
-def _person_keys(spec: Undiscovered, key: bytes) -> PersonKeys | None:
+def _person_keys(spec: DatasetSpec, key: bytes) -> PersonKeys | None:
     person = spec.protection.column
     return None if person is None else PersonKeys.of(dict.fromkeys(spec.columns), person, key)
 
 
-def _bounded(spec: Undiscovered, table: pa.Table, keys: PersonKeys | None) -> pa.Table:
+def _bounded(spec: DatasetSpec, table: pa.Table, keys: PersonKeys | None) -> pa.Table:
     """Of every person, the rows that are kept; all rows where they are not of persons."""
     return table if keys is None else kept_at_most(table, at_most=spec.protection.rows, keys=keys)
 
@@ -238,7 +237,7 @@ def _written(tables: Iterator[pa.Table], path: Path) -> Parts:
             for table in chain([first], tables):
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
 
-    write_whole(path, write)
+    write_atomically(path, write)
     file = pq.ParquetFile(pa.OSFile(str(path)))
 
     def parts() -> Iterator[pa.Table]:

@@ -30,8 +30,9 @@ import pyarrow.csv
 
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import SourceError, require_regular
+from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.source import WHITESPACE, Source
+from dp_pipeline.config.system_errors import require_regular
 from dp_pipeline.raw.values import PLAIN, REAL, TEXT, WHOLE, kind_of, texts, times, type_word
 
 _MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
@@ -470,7 +471,7 @@ def _converted(
         places, words = texts(column)
         signs = next(iter(spec.signs_of(name)), PLAIN)
         # Each text will be read by the declared signs.
-        words[:] = [None if word is None else signs.written(word) for word in words]
+        words[:] = [None if word is None else signs.localise(word) for word in words]
         written = [words[place] if place >= 0 else None for place in places]
         return pa.chunked_array([pa.array(written, pa.string())])
     if kind_of(column.type) == "time":

@@ -30,7 +30,6 @@ from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from dp_pipeline.config.clock import Signs
 from dp_pipeline.config.database import (
     EXPECTED_DATABASE,
     EXPECTED_DRIVER,
@@ -39,8 +38,9 @@ from dp_pipeline.config.database import (
     has_driver,
 )
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.draft import FoundColumn, FoundKind
+from dp_pipeline.config.draft import ColumnKind, SourceColumn
 from dp_pipeline.config.errors import DeclarationError, SourceError
+from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw.sources.reading import (
     LONGEST_CELL,
@@ -94,7 +94,7 @@ def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
     if isinstance(cell, memoryview):
         return bytes(cell)
     is_whole = isinstance(cell, float) and cell.is_integer()
-    return signs.written(str(int(cell) if is_whole else cell)).encode()
+    return signs.localise(str(int(cell) if is_whole else cell)).encode()
 
 
 def person_as_bytes(cell: Cell) -> bytes | None:
@@ -399,7 +399,7 @@ def _column(cells: tuple[Cell, ...], field: pa.Field, selection: SelectStatement
     return pa.array([as_bytes(cell, signs) for cell in cells], field.type)
 
 
-_KINDS: dict[str, FoundKind] = {
+_KINDS: dict[str, ColumnKind] = {
     "B": "boolean",
     "N": "number",
     "D": "text",
@@ -412,7 +412,7 @@ _KINDS: dict[str, FoundKind] = {
 _WHOLE = ("int2", "int4", "int8")
 
 
-def query_columns(source: Source) -> tuple[FoundColumn, ...]:
+def query_columns(source: Source) -> tuple[SourceColumn, ...]:
     """The columns of one query, in its order. Columns of SQLite have no types.
 
     Raises SourceError, without the driver's words, where the database does not answer, and
@@ -441,13 +441,13 @@ def _named(source: Source) -> str:
     return text
 
 
-def _untyped(connection: Connection, source: Source) -> tuple[FoundColumn, ...]:
+def _untyped(connection: Connection, source: Source) -> tuple[SourceColumn, ...]:
     connection.exec_driver_sql("PRAGMA query_only = ON")
     described = connection.exec_driver_sql(f"{around(source.query, '*')} LIMIT 0")
-    return tuple(FoundColumn(str(name), "unknown") for name in described.keys())  # noqa: SIM118
+    return tuple(SourceColumn(str(name), "unknown") for name in described.keys())  # noqa: SIM118
 
 
-def _typed(connection: Connection, source: Source) -> tuple[FoundColumn, ...]:
+def _typed(connection: Connection, source: Source) -> tuple[SourceColumn, ...]:
     connection.exec_driver_sql("SET TRANSACTION READ ONLY")
     statement = f"{around(source.query, '*')} LIMIT 0"
     described = connection.exec_driver_sql(statement, None, {"no_parameters": True}).cursor
@@ -461,8 +461,8 @@ def _typed(connection: Connection, source: Source) -> tuple[FoundColumn, ...]:
     return tuple(_found(name, *types[oid]) for name, oid in columns)
 
 
-def _found(name: str, type_: str, category: str) -> FoundColumn:
-    kind: FoundKind = "text" if type_ == "uuid" else _KINDS.get(category, "unusable")
+def _found(name: str, type_: str, category: str) -> SourceColumn:
+    kind: ColumnKind = "text" if type_ == "uuid" else _KINDS.get(category, "unusable")
     if type_ in _TIMES:
         kind = "date" if type_ == "date" else "timestamp"
-    return FoundColumn(name, "unusable" if type_ == "money" else kind, type_, type_ in _WHOLE)
+    return SourceColumn(name, "unusable" if type_ == "money" else kind, type_, type_ in _WHOLE)

@@ -143,4 +143,4 @@ def over_windows(
 
 def first_day(windows: Windows, name: str) -> float:
     """Return when a window begins, as axes count days."""
-    return day_of(windows.clock.wall(windows.start(name)))
+    return day_of(windows.clock.wall_time(windows.start(name)))

@@ -53,7 +53,7 @@ Refusals = dict[str, str]
 """Name of a data set → the line that says what its file declares wrongly."""
 
 
-def discover(refused: Refusals | None = None) -> tuple[DatasetSpec, ...]:
+def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ...]:
     """Every data set that is to be shown and whose source is available here; no source is opened.
 
     refused   to be filled with the files that declare something wrongly, which are then left out;
@@ -66,13 +66,13 @@ def discover(refused: Refusals | None = None) -> tuple[DatasetSpec, ...]:
 
     specs = []
     for path in _shown(dataset_files()):
-        with refused_alone(path.stem, refused):
+        with collect_refusal(path.stem, refused):
             specs.append(load_spec(path))
     return tuple(spec for spec in specs if is_available(spec))
 
 
 @contextmanager
-def refused_alone(name: str, refused: Refusals | None) -> Iterator[None]:
+def collect_refusal(name: str, refused: Refusals | None) -> Iterator[None]:
     """Note what one data set is refused for, so that all others stand; None: raise it."""
     try:
         yield
@@ -83,11 +83,11 @@ def refused_alone(name: str, refused: Refusals | None) -> Iterator[None]:
 
 
 def _shown(files: Mapping[str, Path]) -> list[Path]:
-    named = os.environ.get(SHOWN_VARIABLE, "").split() or list(files)
-    unknown = [name for name in named if name not in files]
+    names = os.environ.get(SHOWN_VARIABLE, "").split() or list(files)
+    unknown = [name for name in names if name not in files]
     if unknown:
         raise DeclarationError(f"{SHOWN_VARIABLE}: expected {one_of(files, unknown[0])}")
-    return [path for name, path in files.items() if name in named]
+    return [path for name, path in files.items() if name in names]
 
 
 def is_available(spec: DatasetSpec) -> bool:
@@ -153,8 +153,8 @@ def require_available(spec: DatasetSpec) -> None:
     """DeclarationError where the environment does not name what the source needs."""
     needs = spec.source.needs
     if not is_available(spec):
-        what = "FOLDER" if needs == DATA_FOLDER_VARIABLE else "URL"
+        value = "FOLDER" if needs == DATA_FOLDER_VARIABLE else "URL"
         raise DeclarationError(
             f"{spec.name}: expected the variable {needs}, which says where its rows are, got none: "
-            f"`export {needs}={what}`"
+            f"`export {needs}={value}`"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.config.discovery import dataset_files, discover, find_spec
+from dp_pipeline.config.catalogue import available_datasets, dataset_files, find_spec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline_tests.config.declarations import declaration, written
@@ -49,7 +49,7 @@ def test_the_built_in_data_sets_are_the_ones_we_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
-    assert tuple(spec.name for spec in discover()) == tuple(dataset_files()) == BUILT_IN
+    assert tuple(spec.name for spec in available_datasets()) == tuple(dataset_files()) == BUILT_IN
 
 
 @pytest.mark.parametrize("name", ["adult_2000", "breast_cancer_wisconsin", "wdbc"])
@@ -69,7 +69,7 @@ def test_without_a_data_folder_the_sets_that_need_it_are_left_out(
 ) -> None:
     if value is not None:
         monkeypatch.setenv("DP_PIPELINE_DATA", value)
-    assert tuple(spec.name for spec in discover()) == WITHOUT_DATA
+    assert tuple(spec.name for spec in available_datasets()) == WITHOUT_DATA
     with pytest.raises(DeclarationError, match="nltcs: expected the variable DP_PIPELINE_DATA"):
         find_spec("nltcs")
     for path in dataset_files().values():
@@ -94,12 +94,12 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", DOWNLOADED)
 def test_what_can_be_downloaded_is_available_and_nothing_is_opened_to_know_it(name: str) -> None:
     spec = find_spec(name)
-    assert spec in discover()
+    assert spec in available_datasets()
     assert spec.source.needs is None
     # A path that nothing names is no source that the ledger could know.
     assert {one.partition(":")[0] for one in spec.source.identities} <= {"https", "sha256"}
     own, download = spec.source.alternatives
-    assert (own.is_named, download.is_remote, download.at_most_mb > 0) == (False, True, True)
+    assert (own.is_resolved, download.is_remote, download.at_most_mb > 0) == (False, True, True)
     assert set(spec.columns) <= set(download.header)
 
 
@@ -108,7 +108,7 @@ def test_a_folder_of_the_users_is_discovered_too(
 ) -> None:
     written(tmp_path, declaration())
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
-    assert tuple(spec.name for spec in discover()) == (*WITHOUT_DATA, "toy")
+    assert tuple(spec.name for spec in available_datasets()) == (*WITHOUT_DATA, "toy")
     assert find_spec("toy").title == "toy"
 
 
@@ -118,7 +118,7 @@ def test_a_name_that_stands_twice_is_refused(
     written(tmp_path, declaration(name="name: trips"), name="trips")
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
     with pytest.raises(DeclarationError, match="expected a name of its own, got the name of"):
-        discover()
+        available_datasets()
 
 
 def test_a_folder_that_is_not_there_is_refused(
@@ -126,7 +126,7 @@ def test_a_folder_that_is_not_there_is_refused(
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path / "absent"))
     with pytest.raises(DeclarationError, match="DP_PIPELINE_DATASETS: expected a folder"):
-        discover()
+        available_datasets()
 
 
 def test_an_empty_variable_names_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_dagster_shows_the_named_data_sets_alone_and_reads_no_other(
     (tmp_path / "draft.yaml").write_text("name: TODO\n", encoding="utf-8")
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
     monkeypatch.setenv("DP_PIPELINE_SHOWN", "trips  census")
-    assert [spec.name for spec in discover()] == ["census", "trips"]
+    assert [spec.name for spec in available_datasets()] == ["census", "trips"]
     monkeypatch.setenv("DP_PIPELINE_SHOWN", "trips strips")
     with pytest.raises(DeclarationError, match=r"DP_PIPELINE_SHOWN: expected .*, got 'strips'"):
-        discover()
+        available_datasets()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered import Discover, DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.config.domain import Undeclared
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.config.errors import Damaged, DeclarationError
@@ -91,7 +91,7 @@ def test_what_is_left_open_without_a_price_is_refused(tmp_path: Path) -> None:
         ("{bounds: discover, bins: {equal: 3}}", PURE, "bins.quantiles: expected a value"),
         ("{bounds: discover, bins: {quantiles: 4}, edges: [1]}", PURE, "edges: expected bounds"),
         ("{bounds: discover, nullable: true}", PURE, "nullable: expected bins or edges"),
-        ("{levels: discover, at_most: 0}", COST, "at_most: expected a whole number of at least 1"),
+        ("{levels: discover, at_most: 0}", COST, "at_most: expected an integer of at least 1"),
         ("{levels: discover, at_most: 65536}", COST, "at_most: expected at most 65535 levels"),
         ("{levels: [a, b], at_most: 2}", PURE, "at_most: expected no at_most beside levels"),
         ("{levels: discover, other: x, on_invalid: drop}", COST, "no level `other` where rows"),

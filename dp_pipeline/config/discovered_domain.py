@@ -1,0 +1,225 @@
+"""DiscoveredDomain: the domain of attributes that was discovered by queries that were paid for.
+
+Discover: the budget of these queries, declared before anybody sees a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+from dp_pipeline.config.amounts import delta_text, epsilon_text
+from dp_pipeline.config.domain import Attribute, Pieces, Undeclared
+from dp_pipeline.config.encoding import Bins, Coordinate, Levels, is_interval
+from dp_pipeline.config.errors import Damaged, DeclarationError
+
+BETA = Fraction(1, 10**6)
+"""The default of a data set file."""
+
+
+@dataclass(frozen=True)
+class Discover:
+    """The budget of the discovery of one snapshot's domain.
+
+    epsilon   ε of all queries together
+    delta     δ of all levels together; None where no levels are discovered
+    beta      chance that noise alone puts a bound where no row is, of one attribute
+    """
+
+    epsilon: Fraction
+    delta: Fraction | None = None
+    beta: Fraction = BETA
+
+    def to_facts(self) -> dict[str, str]:
+        """Return the canonical texts of the fields."""
+        facts = {"epsilon": epsilon_text(self.epsilon), "beta": delta_text(self.beta)}
+        return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
+
+
+def discovery_words(names: Iterable[str], price: Discover) -> str:
+    """Return in words which attributes were discovered, and their price.
+
+    >>> discovery_words(["zone", "fare"], Discover(Fraction(1, 10), Fraction(1, 10**9)))
+    'zone, fare for ε=0.1 and δ=1e-9'
+    """
+    return f"{', '.join(names)} for {discovery_price(price)}"
+
+
+def discovery_price(price: Discover) -> str:
+    """Return the price of a discovery in words."""
+    delta = "" if price.delta is None else f" and δ={delta_text(price.delta)}"
+    return f"ε={epsilon_text(price.epsilon)}{delta}"
+
+
+@dataclass(frozen=True)
+class DiscoveredAttribute:
+    """The discovered parts of one attribute, and nothing that was declared.
+
+    bounds   lowest and highest value
+    edges    cuts of bins, ascending and strictly inside the bounds; () is one bin
+    levels   texts in their order, at least two
+    pieces   (start, rows): noisy number of rows from each of these places on, ascending; the first
+             is the lower bound. Synthetic numbers are drawn by them inside their bins
+    """
+
+    bounds: tuple[float, float] | None = None
+    edges: tuple[float, ...] | None = None
+    levels: tuple[str, ...] | None = None
+    pieces: Pieces | None = None
+
+    def to_fact(self) -> str:
+        """Return JSON text, from which ``from_fact`` makes the same value to the last digit."""
+        return json.dumps({name: part for name, part in vars(self).items() if part is not None})
+
+    @classmethod
+    def from_fact(cls, text: str) -> DiscoveredAttribute:
+        """Return the value that ``to_fact`` wrote; Damaged for any other text.
+
+        >>> DiscoveredAttribute.from_fact(DiscoveredAttribute(bounds=(0.0, 0.1)).to_fact())
+        DiscoveredAttribute(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None)
+        """
+        try:
+            parts = {name: tuple(part) for name, part in json.loads(text).items()}
+            if "pieces" in parts:
+                parts["pieces"] = tuple((start, rows) for start, rows in parts["pieces"])
+            attribute = cls(**parts)
+        except (ValueError, TypeError, AttributeError):
+            raise Damaged("discovered domain: expected what was stored, got other text") from None
+        pieces = (number for piece in attribute.pieces or () for number in piece)
+        numbers = (*(attribute.bounds or ()), *(attribute.edges or ()), *pieces)
+        is_sound = len(attribute.bounds or (0, 0)) == 2
+        is_sound &= all(type(number) is float for number in numbers)
+        is_sound &= all(type(level) is str for level in attribute.levels or ())
+        if not is_sound:
+            raise Damaged("discovered domain: expected what was stored, got other values")
+        return attribute
+
+
+@dataclass(frozen=True)
+class DiscoveredDomain:
+    """The discovered attributes, in the order of the declaration.
+
+    >>> domain = DiscoveredDomain((("age", DiscoveredAttribute(bounds=(16.0, 128.0))),))
+    >>> DiscoveredDomain.from_facts(domain.to_facts()) == domain
+    True
+    """
+
+    attributes: tuple[tuple[str, DiscoveredAttribute], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The discovered attributes."""
+        return tuple(name for name, _ in self.attributes)
+
+    def __getitem__(self, name: str) -> DiscoveredAttribute:
+        return dict(self.attributes)[name]
+
+    def to_facts(self) -> dict[str, str]:
+        """Return attribute → JSON text."""
+        return {name: attribute.to_fact() for name, attribute in self.attributes}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, str]) -> DiscoveredDomain:
+        """Return the domain that ``to_facts`` wrote, in its order; Damaged for any other."""
+        read = DiscoveredAttribute.from_fact
+        return cls(tuple((name, read(text)) for name, text in facts.items()))
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of the domain, whatever the order of attributes."""
+        text = json.dumps(self.to_facts(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def declare(attribute: Attribute, discovered: DiscoveredAttribute) -> Attribute:
+    """Return the attribute as if its discovered parts had been declared.
+
+    Raises DeclarationError for other parts than are undeclared, and for parts that no file may
+    declare.
+    """
+    undeclared = attribute.undeclared or Undeclared()
+    is_complete = (
+        (discovered.bounds is not None) == undeclared.bounds
+        and (discovered.edges is not None) == (undeclared.quantiles is not None)
+        and (discovered.levels is not None) == (undeclared.levels is not None)
+    )
+    is_expected = attribute.undeclared is not None and is_complete
+    _require(is_expected, attribute, "the parts that it leaves to be discovered")
+    if discovered.levels is not None:
+        return replace(attribute, cells=_levels(attribute, discovered.levels), undeclared=None)
+    bounds = discovered.bounds
+    interval = attribute.coordinate if bounds is None else Coordinate(*bounds)
+    if interval is None or not is_interval(interval.lower, interval.upper):
+        raise _refusal(attribute, "lower < upper")
+    cells = _bins(attribute, interval, undeclared, discovered)
+    pieces = _pieces(attribute, interval, discovered)
+    return replace(attribute, coordinate=interval, cells=cells, pieces=pieces, undeclared=None)
+
+
+def _refusal(attribute: Attribute, expected: str) -> DeclarationError:
+    return DeclarationError(f"attribute {attribute.name!r}: expected {expected}, got others")
+
+
+def _require(holds: bool, attribute: Attribute, expected: str) -> None:
+    if not holds:
+        raise _refusal(attribute, expected)
+
+
+def _levels(attribute: Attribute, texts: tuple[str, ...]) -> Levels:
+    """Return the levels with ``other``, whether it was discovered or not."""
+    is_apart = attribute.other is not None and attribute.other not in texts
+    levels = (*texts, str(attribute.other)) if is_apart else texts
+    is_several = len(set(levels)) == len(levels) >= 2
+    _require(is_several, attribute, "at least two different levels")
+    return Levels(levels)
+
+
+def _bins(
+    attribute: Attribute,
+    interval: Coordinate,
+    undeclared: Undeclared,
+    discovered: DiscoveredAttribute,
+) -> Bins | None:
+    if discovered.edges is None:
+        count = undeclared.bins
+        return None if count is None else Bins.equal_width(interval.lower, interval.upper, count)
+    edges = (interval.lower, *discovered.edges, interval.upper)
+    is_few = undeclared.quantiles is not None and len(edges) - 1 <= undeclared.quantiles
+    is_ascending = all(low < high for low, high in pairwise(edges))
+    expected = f"at most {undeclared.quantiles} bins between ascending edges"
+    _require(is_few and is_ascending, attribute, expected)
+    return Bins(edges)
+
+
+def _pieces(attribute: Attribute, interval: Coordinate, discovered: DiscoveredAttribute) -> Pieces:
+    pieces = discovered.pieces or ()
+    starts = [start for start, _ in pieces]
+    is_inside = not starts or interval.lower == starts[0] <= starts[-1] < interval.upper
+    is_ascending = sorted(set(starts)) == starts and all(rows >= 0 for _, rows in pieces)
+    _require(is_inside and is_ascending, attribute, "ascending pieces inside its bounds")
+    return pieces
+
+
+def widest_domain(attributes: Iterable[Attribute]) -> DiscoveredDomain:
+    """Return the most cells that may be discovered; their names and bounds mean nothing."""
+    return DiscoveredDomain(tuple((each.name, _widest_attribute(each)) for each in attributes))
+
+
+def _widest_attribute(attribute: Attribute) -> DiscoveredAttribute:
+    undeclared = attribute.undeclared or Undeclared()
+    if undeclared.levels is not None:
+        levels = tuple(f"level {index + 1}" for index in range(undeclared.levels))
+        return DiscoveredAttribute(levels=levels)
+    bounds = (0.0, undeclared.unit) if attribute.coordinate is None else None
+    edges = None
+    if undeclared.quantiles is not None:
+        box = attribute.coordinate or Coordinate(0.0, undeclared.unit)
+        cuts = np.linspace(box.lower, box.upper, undeclared.quantiles + 1)[1:-1]
+        edges = tuple(map(float, cuts))
+    return DiscoveredAttribute(bounds=bounds, edges=edges)

@@ -1,0 +1,68 @@
+"""How the cells of a column are read, each by itself: signs of numbers, and derived columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dp_pipeline.config.clock import Clock
+
+SPACES = " \u00a0\u202f"
+"""A space, and the two that do not break a line: nobody sees which one it is."""
+
+THOUSANDS = (".", ",", "'", "\N{RIGHT SINGLE QUOTATION MARK}", " ")
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The signs of numbers that are stored as texts.
+
+    decimal    point or comma
+    thousands  what may separate groups of three digits; empty: nothing. A space is any of three
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+
+    def localise(self, number: str) -> str:
+        """Return the text of a stored number with these signs, to be read like the others."""
+        return number.replace(".", self.decimal)
+
+
+Function = Literal["hour", "weekday", "month", "year", "difference", "product", "prefix"]
+PARTS_OF_TIME = ("hour", "weekday", "month", "year")
+UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400, "weeks": 604_800}
+"""Unit of a difference between two times → its seconds."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A column that is a public function of one row.
+
+    An input that is missing or invalid gives a missing cell.
+
+    function   hour (0 to 23), weekday (Monday is 1), month (1 to 12) and year of a time, in its
+               zone; ``difference`` of two columns; ``product`` of one with a constant; ``prefix``
+               of a text
+    inputs     columns of the source, one or two
+    clock      how times are read; None where the inputs are numbers or texts
+    signs      how numbers are read
+    missing    texts that mean a missing value
+    unit       of a difference of times: one of UNITS
+    factor     of a product
+    letters    length of a prefix
+    """
+
+    function: Function
+    inputs: tuple[str, ...]
+    clock: Clock | None = None
+    signs: Signs = Signs()
+    missing: tuple[str, ...] = ()
+    unit: str = ""
+    factor: float = 1.0
+    letters: int = 0
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its cells are texts; else numbers."""
+        return self.function == "prefix"

@@ -1,0 +1,164 @@
+"""Refusals of the operating system, or of a database file, as one line with reason and remedy.
+
+The reason is the system's own text for its own number, never the words of the error that came up:
+those of an engine for rows may quote a row. That something failed may depend on how much there
+was to write, as a full disk does; what failed is a file of ours, or a declared one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from dp_pipeline.config.errors import PipelineError
+
+_AGAIN = "then run the same command again: nothing is charged twice"
+_REMEDIES = {
+    errno.ENOSPC: f"free some space there, {_AGAIN}",
+    errno.EDQUOT: f"free some of your quota there, {_AGAIN}",
+    errno.EACCES: "let the user who runs this read and write it",
+    errno.EPERM: "let the user who runs this own it",
+    errno.EROFS: "name a folder that can be written by DP_PIPELINE_HOME and DAGSTER_HOME",
+    errno.ENAMETOOLONG: "use a shorter name, or a folder nearer to the root",
+    errno.EMFILE: f"allow more open files (`ulimit -n`), {_AGAIN}",
+    errno.ENFILE: f"end other programs, {_AGAIN}",
+    errno.EIO: f"look after the disk, {_AGAIN}",
+    errno.ENOENT: f"put it back, {_AGAIN}",
+    errno.EEXIST: "move what lies there aside",
+    errno.EISDIR: "put a file there",
+    errno.ESPIPE: "put a file there",
+    errno.EFBIG: "put a smaller file there",
+    errno.ENOTDIR: "put a folder there",
+    errno.ELOOP: "its links lead in a circle, so put the file itself there",
+}
+_DATABASES = {
+    "SQLITE_FULL": ("the disk is full", f"free some space there, {_AGAIN}"),
+    "SQLITE_READONLY": ("it cannot be written", "let the user who runs this write it"),
+    "SQLITE_CANTOPEN": ("it cannot be opened", "let the user who runs this read and write it"),
+    "SQLITE_PERM": ("it cannot be opened", "let the user who runs this read and write it"),
+    "SQLITE_IOERR": ("the disk reports an error", f"look after the disk, {_AGAIN}"),
+    "SQLITE_BUSY": ("another program uses it", f"wait for that program, {_AGAIN}"),
+    "SQLITE_LOCKED": ("another program uses it", f"wait for that program, {_AGAIN}"),
+}
+"""SQLite's name of a code, in its first two parts, → reason and remedy."""
+_DAMAGE = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR"}
+"""Of a file that is damaged, or lacks a table; that of the ledger says so itself."""
+_WRONG_USE = (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.InterfaceError)
+"""Errors of the program: the file is as it should be."""
+_HISTORY_REMEDY = (
+    "move its folder aside (DAGSTER_HOME, else .dagster_home beside the home), and a new history "
+    "begins: the ledger, which is kept elsewhere, loses nothing"
+)
+_MAX_CAUSES = 8
+
+
+def system_error(error: BaseException) -> PipelineError | None:
+    """Return the line for a refusal of the operating system or of Dagster's database.
+
+    None for anything else, and for a closed pipe behind our output.
+    """
+    for cause in _causes(error):
+        if isinstance(cause, BrokenPipeError):
+            return None
+        if isinstance(cause, OSError) and cause.errno:
+            return PipelineError(system_line(cause))
+        line = _database_line(cause) if isinstance(cause, sqlite3.Error) else ""
+        if line:
+            return PipelineError(line)
+    return None
+
+
+def os_error_reason(error: OSError) -> str:
+    """Return the system's reason for an error, or our own for a file that we refused."""
+    if isinstance(error, _FileRefusal):
+        return str(error.strerror)
+    return os.strerror(error.errno) if error.errno else type(error).__name__
+
+
+def system_line(error: OSError, path: Path | None = None) -> str:
+    """Return which file cannot be used, why, and what to do about it.
+
+    path   the file, where the error itself names none, as one of writing does
+    """
+    file = error.filename if isinstance(error.filename, str) else path
+    refusal = "the operating system refuses" if file is None else f"cannot use {str(file)[:300]}"
+    return _line(f"{refusal}: {os_error_reason(error)}", _REMEDIES.get(error.errno or 0, ""))
+
+
+def with_remedy(line: str, error: object) -> str:
+    """Return a line about a database file, with the remedy where it is not damaged."""
+    return _line(line, _DATABASES.get(_code(error), ("", ""))[1])
+
+
+def bounded_bytes(path: Path, *, max_bytes: int) -> bytes:
+    """Return the content of a regular file of at most ``max_bytes`` bytes.
+
+    Raises OSError for any other: a pipe would wait for a writer, and a device never ends.
+    """
+    # A pipe without a writer is opened at once.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        require_regular(path, os.fstat(descriptor).st_mode)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(max_bytes + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > max_bytes:
+        raise _FileRefusal(errno.EFBIG, f"more than {max_bytes} bytes", str(path))
+    return content
+
+
+def follow_links(path: Path | str) -> Path:
+    """Return the absolute path with its links followed.
+
+    A circle of links is left as it is: opening it is refused by the system, where ``Path.resolve``
+    of Python before 3.13 ends with a RuntimeError.
+    """
+    return Path(os.path.realpath(path))
+
+
+def require_regular(path: Path, mode: int) -> None:
+    """Raise OSError unless a mode, as ``stat`` gives it, is that of a regular file."""
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise _FileRefusal(errno.ESPIPE, "a device or a pipe", str(path))
+
+
+class _FileRefusal(OSError):
+    """A refusal of our own, before the system was asked."""
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error, and those that caused it."""
+    cause: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if cause is None:
+            return
+        yield cause
+        origin = getattr(cause, "orig", None)
+        cause = origin if isinstance(origin, BaseException) else cause.__cause__
+
+
+def _database_line(error: sqlite3.Error) -> str:
+    code = _code(error)
+    if code in _DATABASES:
+        reason, remedy = _DATABASES[code]
+        return _line(f"a database file: {reason} ({code})", remedy)
+    if code in _DAMAGE and not isinstance(error, _WRONG_USE):
+        return _line(f"Dagster's run history: it is damaged ({code})", _HISTORY_REMEDY)
+    return ""
+
+
+def _code(error: object) -> str:
+    """Return SQLite's name of an error, in its first two parts; empty where Python raised it."""
+    return "_".join(str(getattr(error, "sqlite_errorname", "")).split("_")[:2])
+
+
+def _line(refusal: str, remedy: str) -> str:
+    return " ".join((f"{refusal}; {remedy}" if remedy else refusal).split())
