@@ -26,7 +26,7 @@ from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.metrics.marginals import MOST_PLACES, ways_of
 from dp_pipeline.raw.closest_record import distance_to_closest_record
 from dp_pipeline.raw.comparison import average_distance
-from dp_pipeline.raw.contributions import keep_at_most
+from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
 from dp_pipeline.raw.counters.tables import contingency_table, exact_marginals
 from dp_pipeline.raw.evaluate import reference_kmeans
 
@@ -161,12 +161,13 @@ def contributions(rows: int) -> None:
     rides = pa.table(columns)
     key = b"k" * 32
     for kind, some in (("numbers", rides), ("texts", _as_texts(rides))):
-        ours, kept = timed(lambda some=some: keep_at_most(some, column="rider", at_most=5, key=key))
+        keys = PersonKeys.of(some.column_names, "rider", key)
+        ours, kept = timed(lambda some=some, keys=keys: keep_at_most(some, at_most=5, keys=keys))
         plain, expected = timed(lambda some=some: plain_kept(some, at_most=5, key=key))
         assert kept.num_rows == expected
         report(f"rows of persons, {kind}, N={rows:.0e}", ours, plain, target="5x")
         tracemalloc.start()
-        keep_at_most(some, column="rider", at_most=5, key=key)
+        keep_at_most(some, at_most=5, keys=keys)
         peak = tracemalloc.get_traced_memory()[1] / rows
         tracemalloc.stop()
         print(f"  {1e6 * ours / rows:.2f} µs and {peak:.0f} bytes a row (target 1 and 64)")

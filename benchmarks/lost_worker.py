@@ -17,10 +17,10 @@ from dp_pipeline.raw.counters.stream import StoredRows
 class DiesOnce(StoredRows):
     """Its worker kills itself when it is first asked."""
 
-    def answered(self, batches: Iterable[int], questions: Sequence[BatchQuery]) -> Partial:
+    def answer_batches(self, batches: Iterable[int], questions: Sequence[BatchQuery]) -> Partial:
         """The answers, of every worker but the first."""
         mark = self.pairs[0][0].with_suffix(".died")
         if not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().answered(batches, questions)
+        return super().answer_batches(batches, questions)

@@ -161,15 +161,15 @@ def lose_a_worker(spec, snapshot, engine: str) -> None:  # type: ignore[no-untyp
     from lost_worker import DiesOnce
 
     from dp_pipeline.raw.counters.checked import CheckedRows
-    from dp_pipeline.raw.counters.distributed import in_dask, in_spark
-    from dp_pipeline.raw.counters.stream import StreamCounter
+    from dp_pipeline.raw.counters.engines import dask_fold, spark_fold, threaded_fold
+    from dp_pipeline.raw.counters.fold import FoldCounter
 
     rows = CheckedRows.open(spec, snapshot).stored
     dying = DiesOnce(**vars(rows))
-    fold = (in_dask if engine == "dask" else in_spark)(dying)
+    fold = (dask_fold if engine == "dask" else spark_fold)(dying)
     pairs = list(combinations(spec.domain.discrete, 2))
-    expected = StreamCounter(spec.domain, rows).exact_tables(pairs)
-    found = StreamCounter(spec.domain, rows, fold=fold).exact_tables(pairs)
+    expected = FoldCounter(spec.domain, threaded_fold(rows)).exact_tables(pairs)
+    found = FoldCounter(spec.domain, fold).exact_tables(pairs)
     mark = dying.pairs[0][0].with_suffix(".died")
     assert mark.exists(), "a worker died"
     mark.unlink()

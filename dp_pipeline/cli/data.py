@@ -131,9 +131,9 @@ def _show_sample(spec: DatasetSpec, rows: int) -> None:
         )
     sample = parse_first_rows(replace(spec, source=here), rows)
     click.echo(_FOR_STEWARDS.format(rows=sample.rows))
-    name = max(len("attribute"), *(len(one.attribute) for one in sample.parsed))
+    name = max(len("attribute"), *(len(one.attribute) for one in sample.columns))
     click.echo(f"  {'attribute':{name}}  as declared  missing  not read  outside")
-    for one in sample.parsed:
+    for one in sample.columns:
         click.echo(
             f"  {one.attribute:{name}}  {one.good:11,}  {one.missing:7,}  {one.unread:8,}  "
             f"{one.outside:7,}"
@@ -171,7 +171,7 @@ def data_retire(dataset: str, yes: bool) -> None:
     """
     from datetime import UTC, datetime
 
-    from dp_pipeline.raw.snapshot import retire, snapshots_of
+    from dp_pipeline.raw.retirement import retire, snapshots_of
     from dp_pipeline.releases.home import find_home
 
     home, declared = find_home(), _declared(dataset)
@@ -220,7 +220,7 @@ def data_docs(dataset: str, window: str) -> None:
     retired. Nothing is charged, and nobody is asked over the network.
     """
     from dp_pipeline.config.catalogue import find_spec
-    from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
+    from dp_pipeline.raw.data_docs import INDEX, write_data_docs
     from dp_pipeline.raw.snapshot import preparation_hint
     from dp_pipeline.releases.account import require_snapshot
     from dp_pipeline.releases.home import find_home

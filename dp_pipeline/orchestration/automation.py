@@ -25,8 +25,8 @@ from dp_pipeline.config.windows import TEMPLATE, Windows
 from dp_pipeline.orchestration import jobs
 from dp_pipeline.orchestration.common import Pipeline, PipelineResource
 from dp_pipeline.orchestration.partitions import partition_key
-from dp_pipeline.raw.ingest import SourceStamp, source_digest, source_stamp
 from dp_pipeline.raw.snapshot import current_snapshot
+from dp_pipeline.raw.source_stamps import SourceStamp, source_digest, source_stamp
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.outcome import is_prepared, is_run_dry, published_windows

@@ -47,17 +47,12 @@ _log = logging.getLogger("dp_pipeline")
 
 Result = dg.MaterializeResult[Any]
 
-_STAGES: dict[str, tuple[str, prepare.StageWriter]] = {
-    "normalized": (
-        "Every row by itself: numbers clipped to the declared bounds and made fixed-point "
-        "coordinates, unknown levels renamed or dropped as declared, rows of a person bounded.",
-        prepare.normalize,
-    ),
-    "discretized": (
-        "Every attribute with declared levels or bins as a cell code.",
-        prepare.discretize,
-    ),
-    "one_hot": ("The cell codes as bits, one column a cell.", prepare.encode_one_hot),
+_STAGES = {
+    "normalized": "Every row by itself: numbers clipped to the declared bounds and made "
+    "fixed-point coordinates, unknown levels renamed or dropped as declared, rows of a person "
+    "bounded.",
+    "discretized": "Every attribute with declared levels or bins as a cell code.",
+    "one_hot": "The cell codes as bits, one column a cell.",
 }
 
 
@@ -215,12 +210,10 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
 def _prepared(
     spec: DatasetSpec, stage: str, *, upstream: str, is_last: bool
 ) -> dg.AssetsDefinition:
-    description, write_stage = _STAGES[stage]
-
     @dg.asset(
         key=[spec.name, stage],
         deps=[[spec.name, upstream]],
-        description=description,
+        description=_STAGES[stage],
         metadata=column_metadata(spec, raw_columns(spec, stage)),
         code_version=code_versions.preparation_version(spec),
         partitions_def=partitions.raw_partitions(spec),
@@ -233,7 +226,7 @@ def _prepared(
             final_spec = with_discovered(rows_spec, dp_pipeline.home)
             if not partitions.can_reuse_rows(context, spec, dp_pipeline):
                 is_anew = not partitions.is_release_run(context, spec)
-                write_stage(final_spec, snapshot, engine_name(), again=is_anew)
+                prepare.prepare_stage(final_spec, snapshot, stage, engine_name(), again=is_anew)
                 if is_last:
                     prepare.mark_prepared(final_spec, snapshot)
         rows = public_row_count(spec, snapshot, stage)

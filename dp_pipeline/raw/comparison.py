@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.marginals import MOST_COMPARED
-from dp_pipeline.raw.counters.tables import count_plan, held_tables, is_fusible, plan
+from dp_pipeline.raw.counters.tables import count_plan, is_fusible, plan, summed_tables
 
 Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (rows,), whole numbers below the attribute's size."""
@@ -29,13 +29,13 @@ _CELLS_A_STEP = 1 << 16
 
 
 def average_distance(
-    real: Codes, released: Codes, sizes: Mapping[str, int], ways: Sequence[Names]
+    real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
 ) -> float:
-    """Average k-way variation distance: the mean over marginals of ½ Σ |c/n − s/m|.
+    """Return average k-way variation distance: the mean over marginals of ½ Σ |c/n − s/m|.
 
     real       the n rows that c counts
     released   the m rows that s counts; their distribution is uniform where there are none
-    ways       the marginals, each of different attributes of both tables
+    marginals       the marginals, each of different attributes of both tables
 
     In 0..1, 0 where all marginals are equal; NaN without real rows: nothing can be divided by
     them. DeclarationError for no marginals, and for columns of two lengths in one table.
@@ -47,10 +47,10 @@ def average_distance(
     >>> average_distance(one, other, {"a": 2, "b": 2}, [("a", "b"), ("a",), ("b",)])
     0.3333333333333333
     """
-    if not ways:
+    if not marginals:
         raise DeclarationError("variation distance: expected at least one marginal, got none")
-    found = distances(real, released, sizes, ways)
-    return float(np.mean([found[way] for way in ways]))
+    distance_of = distances(real, released, sizes, marginals)
+    return float(np.mean([distance_of[marginal] for marginal in marginals]))
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,10 @@ class EstimatedDistance:
 
 
 def estimated_distances(
-    real: Codes, released: Codes, sizes: Mapping[str, int], ways: Mapping[str, Sequence[Names]]
+    real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Mapping[str, Sequence[Names]]
 ) -> dict[str, EstimatedDistance]:
-    """Average distances of some lists of marginals, of at most ``MOST_COMPARED`` rows a table.
+    """Return average distances of some lists of marginals, of at most ``MOST_COMPARED`` rows a
+    table.
 
     *Error.* T is all rows, S their sample and d the variation distance. |d(S, R) − d(T, R)| ≤
     d(S, T) by the triangle inequality, and likewise for a sample of the released rows R. What a
@@ -78,69 +79,92 @@ def estimated_distances(
     which is computed: small for tables of few cells, and large for those of which each row has
     a cell of its own, about which a sample says little.
     """
-    every = list(dict.fromkeys(way for some in ways.values() for way in some))
-    names = sorted({name for way in every for name in way})
+    all_marginals = list(
+        dict.fromkeys(marginal for listed in marginals.values() for marginal in listed)
+    )
+    names = sorted({name for marginal in all_marginals for name in marginal})
     halves = [_halves(table, names) for table in (real, released)]
-    compared, with_ = (_together(some) for some in halves)
-    found = distances(compared, with_, sizes, every)
-    apart = [distances(some[0], some[1], sizes, every) for some in halves if len(some) == 2]
+    real_sample, released_sample = (_join_halves(listed) for listed in halves)
+    distance_of = distances(real_sample, released_sample, sizes, all_marginals)
+    half_distances = [
+        distances(listed[0], listed[1], sizes, all_marginals)
+        for listed in halves
+        if len(listed) == 2
+    ]
     return {
-        which: EstimatedDistance(
-            float(np.mean([found[way] for way in some])),
-            sum(float(np.mean([one[way] for way in some])) for one in apart) if apart else None,
+        name: EstimatedDistance(
+            float(np.mean([distance_of[marginal] for marginal in listed])),
+            sum(
+                float(np.mean([distance_of_half[marginal] for marginal in listed]))
+                for distance_of_half in half_distances
+            )
+            if half_distances
+            else None,
         )
-        for which, some in ways.items()
+        for name, listed in marginals.items()
     }
 
 
 def _halves(table: Codes, names: Sequence[str]) -> tuple[Codes, ...]:
-    """The table itself; or two halves of a sample of its rows that a fixed seed decides."""
+    """Return the table itself, or two halves of a sample of its rows that a fixed seed decides."""
     rows = _rows(table, names)
     if rows <= MOST_COMPARED:
         return ({name: table[name] for name in names},)
     chosen = np.random.default_rng(0).choice(rows, size=MOST_COMPARED, replace=False)
     halves = np.split(chosen, [MOST_COMPARED // 2])
-    return tuple({name: np.asarray(table[name])[np.sort(one)] for name in names} for one in halves)
+    return tuple(
+        {name: np.asarray(table[name])[np.sort(half)] for name in names} for half in halves
+    )
 
 
-def _together(halves: Sequence[Codes]) -> Codes:
+def _join_halves(halves: Sequence[Codes]) -> Codes:
     if len(halves) == 1:
         return halves[0]
-    return {name: np.concatenate([one[name] for one in halves]) for name in halves[0]}
+    return {name: np.concatenate([half[name] for half in halves]) for name in halves[0]}
 
 
 def distances(
-    real: Codes, released: Codes, sizes: Mapping[str, int], ways: Sequence[Names]
+    real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
 ) -> dict[Names, float]:
-    """Marginal → its variation distance, as ``average_distance`` has it.
+    """Return each marginal → its variation distance, as ``average_distance`` defines it.
 
     Tables over few attributes are counted together, so many ways in one call are cheaper than
     in many. n · m is below 2^62.
     """
-    names = sorted({name for way in ways for name in way})
+    names = sorted({name for marginal in marginals for name in marginal})
     n, m = _rows(real, names), _rows(released, names)
     if n == 0:
-        return dict.fromkeys(ways, float("nan"))
-    real, released = (_small(table, names, sizes) for table in (real, released))
+        return dict.fromkeys(marginals, float("nan"))
+    real, released = (_smallest_types(table, names, sizes) for table in (real, released))
     most = min(_DENSE_CELLS_A_ROW * (n + m), _MOST_DENSE_CELLS)
-    small = [way for way in ways if is_fusible(sizes, way) and _cells(sizes, way) <= most]
-    dense = {way for way in ways if _cells(sizes, way) <= most}.difference(small)
-    found = dict(_fused_distances(real, released, sizes, small, n=n, m=m))
+    small = [
+        marginal
+        for marginal in marginals
+        if is_fusible(sizes, marginal) and _cells(sizes, marginal) <= most
+    ]
+    dense = {marginal for marginal in marginals if _cells(sizes, marginal) <= most}.difference(
+        small
+    )
+    distance_of = dict(_fused_distances(real, released, sizes, small, n=n, m=m))
     # One room for all tables: a new one each time would cost more than counting.
-    room = np.empty((2, max((_cells(sizes, way) for way in dense), default=0)), dtype=np.int32)
-    for way in ways:
-        if way in dense:
-            c, s = room[:, : _cells(sizes, way)]
-            _count(_steps(real, sizes, way), c)
-            _count(_steps(released, sizes, way), s)
-            found[frozenset(way)] = _half_of_counts(c, s, n=n, m=m)
-        elif frozenset(way) not in found:
-            found[frozenset(way)] = _sparse_distance(real, released, sizes, way, n=n, m=m)
-    return {way: found[frozenset(way)] for way in ways}
+    buffer = np.empty(
+        (2, max((_cells(sizes, marginal) for marginal in dense), default=0)), dtype=np.int32
+    )
+    for marginal in marginals:
+        if marginal in dense:
+            c, s = buffer[:, : _cells(sizes, marginal)]
+            _count(_steps(real, sizes, marginal), c)
+            _count(_steps(released, sizes, marginal), s)
+            distance_of[frozenset(marginal)] = _distance_of_counts(c, s, n=n, m=m)
+        elif frozenset(marginal) not in distance_of:
+            distance_of[frozenset(marginal)] = _sparse_distance(
+                real, released, sizes, marginal, n=n, m=m
+            )
+    return {marginal: distance_of[frozenset(marginal)] for marginal in marginals}
 
 
-def _cells(sizes: Mapping[str, int], way: Names) -> int:
-    return math.prod(sizes[name] for name in way)
+def _cells(sizes: Mapping[str, int], marginal: Names) -> int:
+    return math.prod(sizes[name] for name in marginal)
 
 
 def _rows(table: Codes, names: Sequence[str]) -> int:
@@ -152,8 +176,8 @@ def _rows(table: Codes, names: Sequence[str]) -> int:
     return lengths.pop()
 
 
-def _small(table: Codes, names: Sequence[str], sizes: Mapping[str, int]) -> Codes:
-    """The columns in their smallest types, without a copy of those that are."""
+def _smallest_types(table: Codes, names: Sequence[str], sizes: Mapping[str, int]) -> Codes:
+    """Return the columns in their smallest types, without a copy of those that are."""
     return {
         name: np.asarray(table[name]).astype(np.min_scalar_type(sizes[name] - 1), copy=False)
         for name in names
@@ -164,100 +188,104 @@ def _fused_distances(
     real: Codes,
     released: Codes,
     sizes: Mapping[str, int],
-    ways: Sequence[Names],
+    marginals: Sequence[Names],
     *,
     n: int,
     m: int,
 ) -> Iterator[tuple[frozenset[str], float]]:
-    """Distances of the marginals that are counted together."""
-    wanted = {frozenset(way): way for way in ways}
-    planned = plan(sizes, list(wanted.values()), rows=n + m)
+    """Yield distances of the marginals that are counted together."""
+    by_set = {frozenset(marginal): marginal for marginal in marginals}
+    planned = plan(sizes, list(by_set.values()), rows=n + m)
     for (fused, c), (_, s) in zip(
         count_plan(planned, real, rows=n), count_plan(planned, released, rows=m), strict=True
     ):
         # A sum over cells of differences is the difference of the sums.
         differences = c * m - s * n if m else c
-        for names, table in held_tables(fused, differences).items():
-            yield frozenset(names), _half(table, n=n, m=m)
+        for names, table in summed_tables(fused, differences).items():
+            yield frozenset(names), _half_sum(table, n=n, m=m)
 
 
-def _half(table: IntArray, *, n: int, m: int) -> float:
-    """½ Σ |c/n − s/m| of a table of c·m − s·n, and of one of c where m = 0."""
+def _half_sum(table: IntArray, *, n: int, m: int) -> float:
+    """Return ½ Σ |c/n − s/m| of a table of c·m − s·n, and of one of c where m = 0."""
     if m == 0:
         return min(1.0, float(np.abs(table / n - 1 / table.size).sum()) / 2)
     return int(np.abs(table).sum()) / (2 * n * m)
 
 
 def _sparse_distance(
-    real: Codes, released: Codes, sizes: Mapping[str, int], way: Names, *, n: int, m: int
+    real: Codes, released: Codes, sizes: Mapping[str, int], marginal: Names, *, n: int, m: int
 ) -> float:
-    """The distance of one marginal with many more cells than rows."""
-    keys, numbered = _sparse_keys(real, released, sizes, way)
+    """Return the distance of one marginal with many more cells than rows."""
+    keys, key_bound = _sparse_keys(real, released, sizes, marginal)
     if m == 0:
         # Every cell without a real row is 1/cells off.
-        cells = _cells(sizes, way)
-        found = np.unique(keys, return_counts=True)[1]
-        off = float(np.abs(found / n - 1 / cells).sum()) + (cells - len(found)) / cells
-        return min(1.0, off / 2)
-    if numbered > _DENSE_CELLS_A_ROW * (n + m):
-        return _half_of_sorted(keys[:n], keys[n:])
-    c, s = np.empty((2, numbered), dtype=np.int32)
+        cells = _cells(sizes, marginal)
+        counts = np.unique(keys, return_counts=True)[1]
+        total = float(np.abs(counts / n - 1 / cells).sum()) + (cells - len(counts)) / cells
+        return min(1.0, total / 2)
+    if key_bound > _DENSE_CELLS_A_ROW * (n + m):
+        return _distance_of_keys(keys[:n], keys[n:])
+    c, s = np.empty((2, key_bound), dtype=np.int32)
     _count(iter((keys[:n],)), c)
     _count(iter((keys[n:],)), s)
-    return _half_of_counts(c, s, n=n, m=m)
+    return _distance_of_counts(c, s, n=n, m=m)
 
 
-def _steps(table: Codes, sizes: Mapping[str, int], way: Names) -> Iterator[IntArray]:
-    """Cell of every row, last attribute fastest, some rows at a time."""
-    rows = len(table[way[0]])
+def _steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iterator[IntArray]:
+    """Yield cell of every row, last attribute fastest, some rows at a time."""
+    rows = len(table[marginal[0]])
     for start in range(0, rows, _ROWS_A_STEP):
         step = slice(start, start + _ROWS_A_STEP)
 
-        keys = table[way[0]][step].astype(np.int32)
-        for name in way[1:]:
+        keys = table[marginal[0]][step].astype(np.int32)
+        for name in marginal[1:]:
             keys *= np.int32(sizes[name])
             keys += table[name][step]
         yield keys.astype(np.int64)
 
 
 def _count(steps: Iterator[IntArray], counts: NDArray[np.int32]) -> None:
-    """Rows of every cell; in small numbers, so that more of them stay in the cache."""
+    """Count the rows of every cell; in small numbers, so that more of them stay in the cache."""
     counts[:] = 0
     for keys in steps:
         np.add.at(counts, keys, np.int32(1))
 
 
-def _half_of_counts(c: NDArray[np.int32], s: NDArray[np.int32], *, n: int, m: int) -> float:
-    """½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m): few of many cells have rows of both tables."""
+def _distance_of_counts(c: NDArray[np.int32], s: NDArray[np.int32], *, n: int, m: int) -> float:
+    """Return ½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m): few of many cells have rows of both tables."""
     if m == 0:
-        return _half(c.astype(np.int64), n=n, m=0)
+        return _half_sum(c.astype(np.int64), n=n, m=0)
     shared = 0
     for start in range(0, len(c), _CELLS_A_STEP):
-        some = slice(start, start + _CELLS_A_STEP)
-        both = np.flatnonzero((c[some] > 0) & (s[some] > 0))
-        shared += int(np.minimum(c[some][both] * np.int64(m), s[some][both] * np.int64(n)).sum())
+        step = slice(start, start + _CELLS_A_STEP)
+        shared_cells = np.flatnonzero((c[step] > 0) & (s[step] > 0))
+        shared += int(
+            np.minimum(
+                c[step][shared_cells] * np.int64(m), s[step][shared_cells] * np.int64(n)
+            ).sum()
+        )
     return (n * m - shared) / (n * m)
 
 
 def _sparse_keys(
-    real: Codes, released: Codes, sizes: Mapping[str, int], way: Names
+    real: Codes, released: Codes, sizes: Mapping[str, int], marginal: Names
 ) -> tuple[IntArray, int]:
-    """Which rows of both tables share a cell: a key a row, and a number that no key reaches.
+    """Return a key a row of both tables, equal for rows of one cell, and a bound of all keys.
 
-    Only that counts, so occupied cells are numbered anew where there are many more.
+    Only equality counts, so occupied cells are renumbered where there are many more cells.
     """
-    joined = (np.concatenate([real[name], released[name]]) for name in way)
+    columns = (np.concatenate([real[name], released[name]]) for name in marginal)
     keys, cells = np.zeros(1, dtype=np.int64), 1
-    for name, column in zip(way, joined, strict=True):
+    for name, column in zip(marginal, columns, strict=True):
         if cells * sizes[name] > _DENSE_CELLS_A_ROW * len(column):
-            keys, cells = _numbered(keys, cells)
+            keys, cells = _renumber(keys, cells)
         keys = keys * sizes[name] + column
         cells *= sizes[name]
     return keys, cells
 
 
-def _numbered(keys: IntArray, cells: int) -> tuple[IntArray, int]:
-    """The same classes of keys by the numbers of occupied cells."""
+def _renumber(keys: IntArray, cells: int) -> tuple[IntArray, int]:
+    """Return the same classes of keys by the numbers of occupied cells."""
     if cells > _DENSE_CELLS_A_ROW * len(keys):
         numbers = np.unique(keys, return_inverse=True)[1]
         return numbers, int(numbers.max(initial=0)) + 1
@@ -267,11 +295,13 @@ def _numbered(keys: IntArray, cells: int) -> tuple[IntArray, int]:
     return numbers[keys], int(numbers[-1]) + 1
 
 
-def _half_of_sorted(real: IntArray, released: IntArray) -> float:
-    """½ Σ |c/n − s/m| over the cells that occur."""
+def _distance_of_keys(real: IntArray, released: IntArray) -> float:
+    """Return ½ Σ |c/n − s/m| over the cells that occur."""
     n, m = len(real), len(released)
-    (cells, c), (others, s) = (np.unique(one, return_counts=True) for one in (real, released))
-    keys = np.concatenate([cells, others])
+    (cells, c), (released_cells, s) = (
+        np.unique(keys, return_counts=True) for keys in (real, released)
+    )
+    keys = np.concatenate([cells, released_cells])
     differences = np.concatenate([c * m, -s * n])
     order = np.argsort(keys, kind="stable")
     keys = keys[order]

@@ -1,12 +1,12 @@
-"""Contributions: keep at most a declared number of rows of every person.
+"""Contributions: at most a declared number of rows of every person is kept.
 
-Which rows stay is decided for each person by a keyed pseudo-random function of her own rows, so
-no other person, no position, no file order and no batch can change it. The sample
-of a neighbouring data set then differs in the rows of one person only, at most
-``at_most`` of them: this is what every later sensitivity rests on.
+A keyed pseudo-random function of a person's own rows decides which of them stay, so no other
+person, position, file order or batch can change it. The samples of neighbouring data sets then
+differ in rows of one person only, at most ``at_most`` of them: every later sensitivity rests on
+this.
 
-Of many batches, each is dealt out into a file by a keyed digest of persons' ids; what lies in one
-part in all files has all rows of its persons, and is bounded by itself.
+Of many batches each is split into a file by a keyed digest of persons' ids. What lies in one part
+in all files has all rows of its persons, and is bounded by itself.
 """
 
 from __future__ import annotations
@@ -35,76 +35,114 @@ _PURPOSE = b"contribution 2\0"
 """Keeps these digests apart from every other use of the population's key."""
 
 _TEXT = pa.large_string()
-_ROWS_A_PART = 1 << 16
+_ROWS_A_BLOCK = 1 << 16
 
 
-def keep_at_most(table: pa.Table, *, column: str, at_most: int, key: bytes) -> pa.Table:
-    """Of every person, the ``at_most`` rows with the smallest digests, in their old order.
+@dataclass(frozen=True)
+class _SipKeys:
+    """Keys of SipHash, each for one use, and for a table with these columns alone."""
 
-    table     the attributes' columns, text or numbers, and the person's
-    column    the person's column, text or whole numbers; spaces around a text id do not make
-              another person
+    rows: bytes = field(repr=False)
+    texts: bytes = field(repr=False)
+    copies: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, columns: list[str], key: bytes) -> _SipKeys:
+        digest = hmac.digest(key, _PURPOSE + json.dumps(columns).encode(), "sha512")
+        size = siphash.KEY_BYTES
+        return cls(*(digest[start : start + size] for start in range(0, 3 * size, size)))
+
+
+@dataclass(frozen=True)
+class PersonKeys:
+    """Keys for bounding the rows of persons in one table, derived from the population's key, which
+    a worker that bounds rows does not hold.
+
+    column        the person's column
+    other_columns the others, sorted: their order in a table means nothing
+    ids           keys of ids alone
+    rows          keys of whole rows
+    """
+
+    column: str
+    other_columns: tuple[str, ...]
+    ids: _SipKeys
+    rows: _SipKeys
+
+    @classmethod
+    def of(cls, columns: Iterable[str], person: str | None, key: bytes) -> PersonKeys | None:
+        """Derive the keys of a table with these columns; None where rows are not of persons.
+        DeclarationError for an empty key.
+        """
+        if person is None:
+            return None
+        if not key:
+            raise DeclarationError(
+                f"person {person!r}: expected the population's key, got an empty one"
+            )
+        others = tuple(sorted(set(columns) - {person}))
+        return cls(person, others, _SipKeys.of([person], key), _SipKeys.of([person, *others], key))
+
+
+def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> pa.Table:
+    """Return of every person the ``at_most`` rows with the smallest digests, in their old order.
+
+    table     the attributes' columns, text or numbers, and the person's, text or whole numbers;
+              white space around a text id does not make another person
     at_most   rows that one person may keep, at least 1
-    key       the population's secret key: who does not hold it cannot place a row in the sample
+    keys      of this table's columns; None: rows are not of persons, and all are kept
 
-    A row is a message of whole words: the person, the other cells by their columns' names,
-    and of what kind each cell is (``_Cells``). Its digest is SipHash-2-4 of that, under a key
-    that is HMAC-SHA512 of the names under the population's. Of rows that are copies of each other
-    all but the first have another digest each: SipHash of the digest and of how many copies
-    come before. Which copy is which does not matter, for they are the same row.
+    A row is a message of whole words: the person, the other cells by their columns' names, and the
+    kind of each cell (``_Cells``). Its digest is SipHash-2-4 of that, under a key that is
+    HMAC-SHA512 of the names under the population's. Of rows that are copies of each other all but
+    the first get another digest each: SipHash of the digest and of how many copies come before.
+    Which copy is which does not matter, for they are the same row.
 
     *Ties.* Two different rows of one person have one digest with probability 2^−64 a pair. Then
-    they pass for copies, and their places in the table may decide which of them stays: how many
+    they pass for copies, and their positions in the table may decide which of them stays: how many
     stay does not change, and no other person's rows do, for digests are compared within a person.
 
     Rows without a person (null, empty or blank text) are dropped: they cannot be bounded.
 
-    Raises DeclarationError for a column that is not there or is neither text nor
-    numbers, a person's column of floating numbers or truth values, ``at_most`` below 1, or an
-    empty key.
+    Raises DeclarationError for a column that is neither text nor numbers, and for a person's
+    column of floating numbers or truth values.
 
     >>> rides = pa.table({"x": [1, 2, 3, 4], "rider": ["a", "a", "a", None]})
-    >>> keep_at_most(rides, column="rider", at_most=2, key=b"k" * 32).num_rows
+    >>> keys = PersonKeys.of(rides.column_names, "rider", b"k" * 32)
+    >>> keep_at_most(rides, at_most=2, keys=keys).num_rows
     2
     """
-    if column not in table.column_names:
-        raise DeclarationError(f"person: expected a column {column!r}, got a table without it")
-    if at_most < 1:
-        raise DeclarationError(f"person {column!r}: expected at_most of at least 1, got {at_most}")
-    return kept_at_most(table, at_most=at_most, keys=PersonKeys.of(table.column_names, column, key))
-
-
-def kept_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys) -> pa.Table:
-    """What ``keep_at_most`` keeps, by who does not hold the population's key."""
+    if keys is None:
+        return table
     persons = _Persons.of(table, keys.column)
-    kept = persons.codes >= 0
-    sizes = np.bincount(persons.codes[kept], minlength=1)
-    crowded = kept & (sizes[persons.codes] > at_most)
-    if crowded.any():
-        bounding = _Bounding(table, keys, persons)
-        kept[bounding.surplus(np.flatnonzero(crowded), at_most)] = False
-    return table.filter(pa.array(kept))
+    is_kept = persons.codes >= 0
+    sizes = np.bincount(persons.codes[is_kept], minlength=1)
+    is_crowded = is_kept & (sizes[persons.codes] > at_most)
+    if is_crowded.any():
+        surplus = _surplus_rows(table, keys, persons, np.flatnonzero(is_crowded), at_most)
+        is_kept[surplus] = False
+    return table.filter(pa.array(is_kept))
 
 
 def person_codes(table: pa.Table, column: str) -> IntArray:
-    """One number a person (n,), −1 for none. Numbers only group; their order means nothing."""
+    """Return one number a person (n,), −1 for none; the order of numbers is arbitrary."""
     return _Persons.of(table, column).codes.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class _Persons:
-    """Who the rows are of.
+    """The persons of some rows.
 
     codes   one number a person (n,), −1 for none
-    names   the id of every number: texts without the spaces around them, or whole numbers
+    ids     the id of every number: texts without white space around them, or whole numbers
     """
 
     codes: NDArray[np.int32]
-    names: pa.Array
+    ids: pa.Array
 
     @classmethod
     def of(cls, table: pa.Table, column: str) -> _Persons:
-        """Never floating numbers: they are the same from 2^53 on where whole numbers are not."""
+        """Refuse floating numbers: from 2^53 on two of them are equal where whole ones are not."""
         cells = _plain(table.column(column))
         if cells.type not in WHOLE and cells.type != _TEXT and not pa.types.is_null(cells.type):
             raise DeclarationError(
@@ -113,25 +151,25 @@ class _Persons:
             )
         if pa.types.is_null(cells.type):
             cells = cells.cast(_TEXT)
-        coded = cells.dictionary_encode().combine_chunks()
-        names, codes = coded.dictionary, _codes(coded.indices)
-        if names.type != _TEXT:
-            return cls(codes, names)
-        trimmed = pc.utf8_trim_whitespace(names)
-        again = pc.if_else(pc.equal(trimmed, ""), None, trimmed).dictionary_encode()
-        # The last place is for rows without an id, whose number is −1.
-        number = np.append(_codes(again.indices), np.int32(-1))
-        return cls(number[codes], again.dictionary)
+        encoded = cells.dictionary_encode().combine_chunks()
+        ids, codes = encoded.dictionary, _codes(encoded.indices)
+        if ids.type != _TEXT:
+            return cls(codes, ids)
+        trimmed = pc.utf8_trim_whitespace(ids)
+        merged = pc.if_else(pc.equal(trimmed, ""), None, trimmed).dictionary_encode()
+        # The last one is for rows without an id, whose code is −1.
+        merged_codes = np.append(_codes(merged.indices), np.int32(-1))
+        return cls(merged_codes[codes], merged.dictionary)
 
 
 def _codes(indices: pa.Array) -> NDArray[np.int32]:
-    """Places in a dictionary (n,), −1 for none."""
+    """Return indices of a dictionary (n,), −1 for none."""
     return np.asarray(pc.fill_null(indices, -1))
 
 
 def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Cells without a dictionary, floating numbers as doubles, text as large text: one array of
-    small text holds 2 GB of it.
+    """Return cells without a dictionary, floating numbers as doubles, text as large text: one
+    array of small text holds 2 GB of it.
     """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -142,118 +180,64 @@ def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     return column
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """Keys of SipHash, each for one use, and for a table with these columns alone."""
-
-    rows: bytes = field(repr=False)
-    texts: bytes = field(repr=False)
-    copies: bytes = field(repr=False)
-
-    @classmethod
-    def of(cls, names: list[str], key: bytes) -> _Keys:
-        found = hmac.digest(key, _PURPOSE + json.dumps(names).encode(), "sha512")
-        size = siphash.KEY_BYTES
-        return cls(*(found[at : at + size] for at in range(0, 3 * size, size)))
-
-
-@dataclass(frozen=True)
-class PersonKeys:
-    """What bounding the rows of persons needs to know: derived from the population's key for one
-    table's columns, so that who bounds them need not hold that.
-
-    column   the person's column
-    others   the other columns, sorted: their order in a table means nothing
-    persons  keys of ids alone
-    rows     keys of whole rows
-    """
-
-    column: str
-    others: tuple[str, ...]
-    persons: _Keys
-    rows: _Keys
-
-    @classmethod
-    def of(cls, names: Iterable[str], column: str, key: bytes) -> PersonKeys:
-        """Those of a table with columns of these names; DeclarationError for an empty key."""
-        if not key:
-            raise DeclarationError(
-                f"person {column!r}: expected the population's key, got an empty one"
-            )
-        others = tuple(sorted(name for name in names if name != column))
-        return cls(column, others, _Keys.of([column], key), _Keys.of([column, *others], key))
+def _surplus_rows(
+    table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray, at_most: int
+) -> IntArray:
+    """Return those of some row indices, ascending, that are not among the first of their person."""
+    digests, codes = _row_digests(table, keys, persons, rows), persons.codes[rows]
+    order = _order(codes, digests)
+    is_copy = _equals_previous(codes[order]) & _equals_previous(digests[order])
+    if is_copy.any():
+        copies, counts = order[is_copy], _copies_before(is_copy)
+        digests[copies] = siphash.of_words([digests[copies], counts], keys.rows.copies)
+        order = _order(codes, digests)
+    codes = codes[order]
+    surplus: IntArray = rows[order[at_most:][codes[at_most:] == codes[:-at_most]]]
+    return surplus
 
 
-@dataclass(frozen=True)
-class _Bounding:
-    """Which rows of persons with many are left out."""
-
-    table: pa.Table
-    keys: PersonKeys
-    persons: _Persons
-
-    def surplus(self, rows: IntArray, at_most: int) -> IntArray:
-        """Of some row numbers, ascending, those that are not among the first of their person."""
-        digests, owners = self._digests(rows), self.persons.codes[rows]
-        order = _order(owners, digests)
-        is_copy = _is_as_before(owners[order]) & _is_as_before(digests[order])
-        if is_copy.any():
-            again, before = order[is_copy], _before(is_copy)
-            digests[again] = siphash.of_words([digests[again], before], self.keys.rows.copies)
-            order = _order(owners, digests)
-        owners = owners[order]
-        surplus: IntArray = rows[order[at_most:][owners[at_most:] == owners[:-at_most]]]
-        return surplus
-
-    def _digests(self, rows: IntArray) -> Words:
-        """The digest (len(rows),) of every one of some rows, as if it had no copy."""
-        digests, keys = np.empty(len(rows), dtype=np.uint64), self.keys.rows
-        people = _cells(self.keys.column, self.persons.names, keys.texts)
-        done = 0
-        for part, persons in self._parts(rows):
-            cells = [people.take(persons)]
-            cells += [_cells(name, part.column(name), keys.texts) for name in self.keys.others]
-            here = slice(done, done + len(persons))
-            digests[here] = siphash.of_words(_message(cells), keys.rows)
-            done = here.stop
-        return digests
-
-    def _parts(self, rows: IntArray) -> Iterator[tuple[pa.Table, NDArray[np.int32]]]:
-        """Some rows after the others, and whose they are."""
-        for start in range(0, self.table.num_rows, _ROWS_A_PART):
-            first, end = np.searchsorted(rows, (start, start + _ROWS_A_PART))
-            here = rows[first:end]
-            if len(here):
-                part = self.table.slice(start, _ROWS_A_PART)
-                if len(here) < part.num_rows:
-                    part = part.take(pa.array(here - start))
-                yield part, self.persons.codes[here]
+def _row_digests(table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray) -> Words:
+    """Return the digest of each of some rows (len(rows),), as if it had no copy."""
+    digests = np.empty(len(rows), dtype=np.uint64)
+    id_cells = _cells(keys.column, persons.ids, keys.rows.texts)
+    for start in range(0, table.num_rows, _ROWS_A_BLOCK):
+        span = slice(*np.searchsorted(rows, (start, start + _ROWS_A_BLOCK)))
+        block_rows = rows[span]
+        if not len(block_rows):
+            continue
+        block = table.slice(start, _ROWS_A_BLOCK)
+        if len(block_rows) < block.num_rows:
+            block = block.take(pa.array(block_rows - start))
+        cells = [id_cells.take(persons.codes[block_rows])]
+        cells += [_cells(name, block.column(name), keys.rows.texts) for name in keys.other_columns]
+        digests[span] = siphash.of_words(_message(cells), keys.rows.rows)
+    return digests
 
 
-def _order(owners: NDArray[np.int32], digests: Words) -> IntArray:
-    """Row numbers in the order of person, then digest."""
+def _order(codes: NDArray[np.int32], digests: Words) -> IntArray:
+    """Return row indices in the order of person, then digest."""
     # One sort of both in one word is faster than two; what is cut off a digest rarely matters.
-    bits = np.uint64(int(owners.max()).bit_length())
-    both = owners.astype(np.uint64) << (np.uint64(64) - bits)
-    both |= digests >> bits
-    order = np.argsort(both, kind="stable")
-    ties = np.flatnonzero(_is_as_before(both[order]))
+    bits = np.uint64(int(codes.max()).bit_length())
+    sort_keys = codes.astype(np.uint64) << (np.uint64(64) - bits)
+    sort_keys |= digests >> bits
+    order = np.argsort(sort_keys, kind="stable")
+    ties = np.flatnonzero(_equals_previous(sort_keys[order]))
     if np.array_equal(digests[order[ties]], digests[order[ties - 1]]):
         return order
-    return np.asarray(np.lexsort((digests, owners)))
+    return np.asarray(np.lexsort((digests, codes)))
 
 
-def _is_as_before(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether each value (n,) is the one before it; n ≥ 1."""
+def _equals_previous(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return whether each value (n,) equals the one before it; n ≥ 1."""
     return np.append(False, values[1:] == values[:-1])
 
 
-def _before(is_copy: NDArray[np.bool_]) -> Words:
-    """How many copies of a row come before each that is one, itself not counted but the first."""
-    places = np.flatnonzero(is_copy)
-    starts = np.flatnonzero(np.append(True, np.diff(places) != 1))
-    lengths = np.diff(starts, append=len(places))
-    return (np.arange(1, len(places) + 1) - np.repeat(starts, lengths)).astype(np.uint64)
+def _copies_before(is_copy: NDArray[np.bool_]) -> Words:
+    """Return for each copy of a row how many equal rows come before it, in sorted order."""
+    positions = np.flatnonzero(is_copy)
+    starts = np.flatnonzero(np.append(True, np.diff(positions) != 1))
+    lengths = np.diff(starts, append=len(positions))
+    return (np.arange(1, len(positions) + 1) - np.repeat(starts, lengths)).astype(np.uint64)
 
 
 _MISSING, _WHOLE, _LARGE, _OTHER = range(4)
@@ -263,7 +247,7 @@ _TOP = 2.0**63
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Cells as whole words: no two different numbers have the same, nor a missing one and another.
+    """Cells as whole words: different numbers, and a missing one and a number, differ.
 
     words   (n,)
     kinds   (n,): missing, word 0; a whole number below 2^63 in size, its two's complement; one from
@@ -273,51 +257,46 @@ class _Cells:
     words: Words
     kinds: NDArray[np.uint8]
 
-    def take(self, places: NDArray[np.int32]) -> _Cells:
-        return _Cells(self.words[places], self.kinds[places])
+    def take(self, indices: NDArray[np.int32]) -> _Cells:
+        return _Cells(self.words[indices], self.kinds[indices])
 
 
-def _message(cells: list[_Cells]) -> list[Words]:
-    """The words of rows, a column a word: those of their cells, then their kinds, two bits each."""
-    words = [one.words for one in cells]
-    for first in range(0, len(cells), _KINDS_A_WORD):
+def _message(columns: list[_Cells]) -> list[Words]:
+    """Return the words of rows, a column a word: their cells, then their kinds, two bits each."""
+    words = [cells.words for cells in columns]
+    for first in range(0, len(columns), _KINDS_A_WORD):
         kinds = np.zeros(len(words[0]), dtype=np.uint64)
-        for one in cells[first : first + _KINDS_A_WORD]:
+        for cells in columns[first : first + _KINDS_A_WORD]:
             kinds <<= np.uint64(2)
-            kinds |= one.kinds
+            kinds |= cells.kinds
         words.append(kinds)
     return words
 
 
 def _cells(name: str, column: pa.ChunkedArray | pa.Array, key: bytes) -> _Cells:
-    """The cells of some rows of one column."""
+    """Return the cells of one column."""
     cells = _plain(column)
     if isinstance(cells, pa.ChunkedArray):
         cells = cells.combine_chunks()
     if cells.type == _TEXT:
-        return _text_cells(cells, key)
+        encoded = cells.dictionary_encode()
+        codes = _codes(encoded.indices)
+        # The last one is for missing texts, whose code is −1.
+        words = np.append(siphash.of_texts(encoded.dictionary, key), np.uint64(0))
+        return _Cells(words[codes], np.where(codes < 0, _MISSING, _OTHER).astype(np.uint8))
     if kind_of(cells.type) == "time":
         cells = cells.cast(pa.int32() if cells.type == pa.date32() else pa.int64())
     if pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.uint8())
     if cells.type not in WHOLE and cells.type not in {pa.float64(), pa.null()}:
         raise DeclarationError(f"column {name!r}: expected text or numbers, got another type")
-    is_there = np.asarray(cells.is_valid())
+    is_present = np.asarray(cells.is_valid())
     if pa.types.is_null(cells.type):
         cells = cells.cast(pa.int64())
     values = np.asarray(pc.fill_null(cells, 0))
-    found = _double_cells(values) if cells.type == pa.float64() else _whole_cells(values)
+    numbers = _double_cells(values) if cells.type == pa.float64() else _whole_cells(values)
     # A missing one is filled with 0, whose word it keeps.
-    return _Cells(found.words, np.where(is_there, found.kinds, np.uint8(_MISSING)))
-
-
-def _text_cells(cells: pa.Array, key: bytes) -> _Cells:
-    coded = cells.dictionary_encode()
-    places = _codes(coded.indices)
-    # The last place is for missing texts, whose number is −1.
-    words = np.append(siphash.of_texts(coded.dictionary, key), np.uint64(0))
-    kinds = np.where(places < 0, _MISSING, _OTHER).astype(np.uint8)
-    return _Cells(words[places], kinds)
+    return _Cells(numbers.words, np.where(is_present, numbers.kinds, np.uint8(_MISSING)))
 
 
 def _whole_cells(values: NDArray[np.integer]) -> _Cells:
@@ -329,10 +308,9 @@ def _whole_cells(values: NDArray[np.integer]) -> _Cells:
 
 
 def _double_cells(values: NDArray[np.float64]) -> _Cells:
-    """5.0 is the whole number 5: one missing number turns a file's integers into floats.
-
-    Without this, adding a row with a gap would change the digests of all others. −0.0 is not 0, as
-    whoever wrote it meant; all that are not a number are the same.
+    """Return the cells of doubles, where 5.0 is the whole number 5: one missing number turns a
+    file's integers into floats, and adding a row with a gap must not change the digests of others.
+    −0.0 is not 0, as whoever wrote it meant; all that are not a number are the same.
     """
     is_whole = (np.trunc(values) == values) & ~((values == 0) & np.signbit(values))
     is_small = is_whole & (values >= -_TOP) & (values < _TOP)
@@ -346,48 +324,51 @@ def _double_cells(values: NDArray[np.float64]) -> _Cells:
     return _Cells(words, kinds)
 
 
-PARTS = 128
+PART_COUNT = 128
 """Groups of persons that are bounded one by one, where rows are in many batches."""
 
 Parts = tuple[int, ...]
 """The parts that have rows in a file, ascending: as its batches are ordered."""
 
 
-def person_parts(table: pa.Table, keys: PersonKeys) -> IntArray:
-    """In which of PARTS the rows (n,) of a person go, −1 for nobody's: a keyed digest of the
-    person's id, as ``keep_at_most`` compares persons.
+def assign_parts(table: pa.Table, keys: PersonKeys) -> IntArray:
+    """Return the part of the person of every row (n,), −1 for none: a keyed digest of the id, as
+    ``keep_at_most`` compares persons.
     """
-    persons, secret = _Persons.of(table, keys.column), keys.persons.rows
-    words = siphash.of_words([_cells(keys.column, persons.names, secret).words], secret)
-    # The last place is for rows without an id, whose number is −1.
-    parts: IntArray = np.append((words % np.uint64(PARTS)).astype(np.int64), -1)[persons.codes]
+    persons, secret = _Persons.of(table, keys.column), keys.ids.rows
+    words = siphash.of_words([_cells(keys.column, persons.ids, secret).words], secret)
+    # The last one is for rows without an id, whose code is −1.
+    part_of_code = np.append((words % np.uint64(PART_COUNT)).astype(np.int64), -1)
+    parts: IntArray = part_of_code[persons.codes]
     return parts
 
 
-def deal(table: pa.Table, keys: PersonKeys, path: Path) -> Parts:
-    """Put the rows of a table that have an id into a file, part by part, in their old order."""
+def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Parts:
+    """Write the rows of a table that have an id into a file, part by part, in their old order."""
     # Before anything is cut: a file has one dictionary a column.
     table = table.unify_dictionaries()
-    dealt = dict(_by_part(table, person_parts(table, keys)))
-    write_tables(path, dealt.values() if dealt else [table.slice(0, 0)])
-    return tuple(dealt)
+    tables = dict(_by_part(table, assign_parts(table, keys)))
+    write_tables(path, tables.values() if tables else [table.slice(0, 0)])
+    return tuple(tables)
 
 
-def rows_of_part(files: Sequence[tuple[Path, Parts]], part: int) -> pa.Table:
-    """The rows of a part that one of the files has at least, file by file."""
-    found = []
+def bounded_part(
+    files: Sequence[tuple[Path, Parts]], part: int, *, at_most: int, keys: PersonKeys | None
+) -> pa.Table:
+    """Return what is kept of one part that at least one of the files has."""
+    batches = []
     for path, parts in files:
         if part in parts:
-            with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as dealt:
-                found.append(dealt.get_batch(parts.index(part)))
-    return pa.Table.from_batches(found)
+            with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+                batches.append(reader.get_batch(parts.index(part)))
+    return keep_at_most(pa.Table.from_batches(batches), at_most=at_most, keys=keys)
 
 
 def _by_part(table: pa.Table, parts: IntArray) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of every part that has some, each one chunk."""
+    """Yield the rows of every part that has some, each one chunk."""
     order = np.argsort(parts, kind="stable")
-    turned = table.take(pa.array(order))
-    ends = np.searchsorted(parts[order], np.arange(PARTS + 1))
+    sorted_table = table.take(pa.array(order))
+    ends = np.searchsorted(parts[order], np.arange(PART_COUNT + 1))
     for part, (start, end) in enumerate(pairwise(ends.tolist())):
         if end > start:
-            yield part, turned.slice(start, end - start).combine_chunks()
+            yield part, sorted_table.slice(start, end - start).combine_chunks()

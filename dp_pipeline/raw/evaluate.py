@@ -1,7 +1,7 @@
-"""Exact answers for internal evaluation: the steward's side only, nothing here is private.
+"""Exact answers for internal evaluation: the custodian's side only, nothing here is private.
 
-On benchmark data the numbers may be shown. On release data they go to a 0600
-file on the raw store, and whoever records metadata says only that it exists.
+On benchmark data the numbers may be shown. On release data they go to a 0600 file on the raw store,
+and recorded metadata says only that it exists.
 
 Released centres are compared with the rows and with k-means without privacy, released tables by
 their marginals and by classifiers that learn from them, class tables by the AUC of their rates.
@@ -15,8 +15,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +31,11 @@ from dp_pipeline.metrics.clustering import nearest_centres, nicv
 from dp_pipeline.metrics.marginals import ways_of
 from dp_pipeline.raw.closest_record import distance_to_closest_record
 from dp_pipeline.raw.comparison import estimated_distances
-from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private
+from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private_text
 from dp_pipeline.raw.stages import prepared_codes, read_stage
 from dp_pipeline.results.class_table import ClassTable
 
-COMPARED_WAYS = (2, 3, 5, 6)
+COMPARED_SIZES = (2, 3, 5, 6)
 """Sizes of the marginals whose average distance is stated, as in the papers."""
 
 SAMPLING_ERROR = "sampling_error/"
@@ -45,21 +44,21 @@ SAMPLING_ERROR = "sampling_error/"
 METHODS: tuple[Method, ...] = ("svm", "logistic")
 
 Codes = Mapping[str, NDArray[Any]]
-"""Attribute → codes (rows,), whole numbers."""
+"""Attribute → codes (rows,), integers."""
 
 
 def table_quality(
     spec: DatasetSpec, snapshot: Snapshot, released: Codes, *, classify: bool = True
 ) -> dict[str, float]:
-    """How good a released table is on the prepared rows.
+    """Return how good a released table is on the prepared rows.
 
     released   synthetic codes of some declared attributes, at least one
     classify   whether classifiers learn the declared targets: it takes seconds each
 
     ``avd_k`` for k = 2, 3, 5, 6 where there are as many attributes (``avd_2`` of one attribute is
     its own distance): average k-way variation distance. Where a table has more rows than
-    ``MOST_COMPARED``, it is that of a seeded sample, and ``sampling_error/avd_k`` how
-    far it is from that of all rows, at most in expectation. ``misclassified_svm/<attribute>`` and
+    ``MOST_COMPARED``, it is that of a seeded sample, and ``sampling_error/avd_k`` bounds in
+    expectation how far it is from that of all rows. ``misclassified_svm/<attribute>`` and
     ``misclassified_logistic/<attribute>`` of every declared target among them: learned from the
     released rows, tested on all prepared ones, of which the release has seen every one.
     ``dcr``: distance to the closest record of them all. NaN with no prepared rows.
@@ -67,10 +66,10 @@ def table_quality(
     NotPrepared unless the snapshot is prepared; DeclarationError for codes of other attributes,
     for none, and for codes that the attributes do not have.
     """
-    domain, names = spec.domain, tuple(released)
+    domain = spec.domain
     _require_codes(domain, released)
-    real = prepared_codes(spec, snapshot, names)
-    targets = [target for target in spec.targets if classify and target.attribute in names]
+    real = prepared_codes(spec, snapshot, tuple(released))
+    targets = [target for target in spec.targets if classify and target.attribute in released]
     return {
         **_distances(domain, real, released),
         **{
@@ -86,25 +85,25 @@ def table_quality(
 
 def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:
     names = tuple(released)
-    ways = {
-        f"avd_{k}": some
-        for k in COMPARED_WAYS
-        if (some := ways_of(names, min(k, len(names)) if k == 2 else k))
+    marginals = {
+        f"avd_{k}": ways_of(names, min(k, len(names)) if k == 2 else k) for k in COMPARED_SIZES
     }
+    marginals = {name: listed for name, listed in marginals.items() if listed}
     sizes = {name: domain[name].size for name in names}
-    found = estimated_distances(real, released, sizes, ways)
-    errors = {
-        SAMPLING_ERROR + name: one.error for name, one in found.items() if one.error is not None
+    estimates = estimated_distances(real, released, sizes, marginals)
+    return {
+        **{name: estimate.value for name, estimate in estimates.items()},
+        **{SAMPLING_ERROR + n: e.error for n, e in estimates.items() if e.error is not None},
     }
-    return {**{name: one.value for name, one in found.items()}, **errors}
 
 
 def _misclassified(
     method: Method, target: Target, domain: Domain, real: Codes, released: Codes
 ) -> float:
-    """Share of the real rows that a classifier learned from released ones gets wrong."""
-    seen, answers = target.classification_task(released, domain)
-    classifier = train(method, seen, answers, {name: domain[name].size for name in seen})
+    """Return the share of the real rows that a classifier learned from released ones gets wrong."""
+    features, labels = target.classification_task(released, domain)
+    sizes = {name: domain[name].size for name in features}
+    classifier = train(method, features, labels, sizes)
     return misclassification(classifier, *target.classification_task(real, domain))
 
 
@@ -120,7 +119,7 @@ def _require_codes(domain: Domain, released: Codes) -> None:
 
 
 def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> dict[str, float]:
-    """How good a released class table is on the prepared rows.
+    """Return how good a released class table is on the prepared rows.
 
     ``auc_class_rate/<label>``: AUC of the published classes' rates, and for all other rows of the
     rates of the published classes together, against the true labels; of more than two labels the
@@ -129,10 +128,8 @@ def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> d
 
     NotPrepared unless the snapshot is prepared.
     """
-    require_prepared(spec, snapshot)
-    stored = read_stage(snapshot, "discretized", [*table.classes.groups, table.label])
-    codes = {name: stored.column(name).to_numpy() for name in table.classes.groups}
-    labels = stored.column(table.label).to_numpy().astype(np.int64)
+    codes = prepared_codes(spec, snapshot, [*table.classes.groups, table.label])
+    labels = codes[table.label].astype(np.int64)
     rates = table.rates
     counts = class_table(table.places_of(codes), labels, shape=rates.shape)
     rows = int(counts.sum())
@@ -142,82 +139,73 @@ def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> d
     }
 
 
-def reference_centres(
-    spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], points: FloatArray, *, k: int
-) -> FloatArray:
-    """Centres (m, d) of scikit-learn's KMeans(k, n_init=10, random_state=0), in data units.
-
-    points   the prepared rows on ``columns``, (N, d), N ≥ 1
-
-    m = k; with fewer rows than k every different row is a centre of its own. Of more rows than
-    ``STARTED_ROWS`` the ten starts are on a seeded sample of so many, and the best of them goes on
-    for ``ROUNDS`` rounds over all rows, or over a sample of ``MOST_REFINED``. Over the built-in
-    data sets the mean NICV is that of ten starts on all rows times 1.0003. A second of work, so
-    the centres are kept for these columns, this k, declaration and snapshot.
-    """
-    prints = [one.manifest["fingerprints"]["normalized"] for one in snapshot.all]
-    rows = prints[0] if len(prints) == 1 else prints
-    way = [STARTED_ROWS, ROUNDS, MOST_REFINED]
-    what = json.dumps([columns, k, spec.digest, rows, way])
-    path = snapshot.folder / "kmeans" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
-    if not path.is_file():
-        _keep(path, reference_kmeans(points, k))
-    return np.array(json.loads(path.read_text())["centres"], dtype=np.float64)
-
-
-def _keep(path: Path, centres: FloatArray) -> None:
-    def write(file: BinaryIO) -> None:
-        file.write(json.dumps({"centres": centres.tolist()}).encode())
-
-    write_private(path, write)
-
-
 STARTED_ROWS = 20_000
 """Rows that k-means without privacy starts on ten times, a seeded sample where there are more."""
 
 ROUNDS = 10
 """Rounds of the best start over all rows, where it was on a sample."""
 
-MOST_REFINED = 1_000_000
-"""Rows of those rounds, a seeded sample where there are more."""
+MAX_REFINED_ROWS = 1_000_000
+"""Bounds the rows of those rounds: of more, a seeded sample."""
+
+
+def reference_centres(
+    spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], points: FloatArray, *, k: int
+) -> FloatArray:
+    """Return centres (m, d) of scikit-learn's KMeans(k, n_init=10, random_state=0), in data units.
+
+    points   the prepared rows on ``columns``, (N, d), N ≥ 1
+
+    m = k; with fewer rows than k every different row is a centre of its own. Of more rows than
+    ``STARTED_ROWS`` the ten starts are on a seeded sample of so many, and the best of them goes on
+    for ``ROUNDS`` rounds over all rows, or over a sample of ``MAX_REFINED_ROWS``. Over the built-in
+    data sets the mean NICV is that of ten starts on all rows times 1.0003. A second of work, so
+    the centres are kept for these columns, this k, declaration and snapshot.
+    """
+    fingerprints = [s.manifest["fingerprints"]["normalized"] for s in snapshot.members]
+    rows = fingerprints[0] if len(fingerprints) == 1 else fingerprints
+    algorithm = [STARTED_ROWS, ROUNDS, MAX_REFINED_ROWS]
+    inputs = json.dumps([columns, k, spec.digest, rows, algorithm])
+    path = snapshot.folder / "kmeans" / f"{hashlib.sha256(inputs.encode()).hexdigest()[:32]}.json"
+    if not path.is_file():
+        centres = reference_kmeans(points, k)
+        write_private_text(path, json.dumps({"centres": centres.tolist()}))
+    return np.array(json.loads(path.read_text())["centres"], dtype=np.float64)
 
 
 @one_thread(with_sklearn=True)
 def reference_kmeans(points: FloatArray, k: int) -> FloatArray:
-    """The centres themselves: what ``reference_centres`` keeps.
+    """Return the centres that ``reference_centres`` keeps.
 
-    On one thread: beside other work, several wait for each other at every step of a start, which
-    takes ten times as long as what they do.
+    On one thread: while other work runs, several wait for each other at every step of a start,
+    which takes ten times as long as what they do.
     """
     if len(points) < k:
         return np.unique(points, axis=0)
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    started = _some_points(points, STARTED_ROWS)
+    started = _sample_points(points, STARTED_ROWS)
     with warnings.catch_warnings():
         # Fewer different rows than k is no mistake here; the text would say how many there are.
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = KMeans(k, n_init=10, random_state=0).fit(started)
         if len(started) < len(points):
             refined = KMeans(k, init=fitted.cluster_centers_, n_init=1, max_iter=ROUNDS)
-            fitted = refined.fit(_some_points(points, MOST_REFINED))
+            fitted = refined.fit(_sample_points(points, MAX_REFINED_ROWS))
     return np.asarray(fitted.cluster_centers_, dtype=np.float64)
 
 
-def _some_points(points: FloatArray, most: int) -> FloatArray:
-    """All of them, or a seeded sample in their order."""
-    if len(points) <= most:
+def _sample_points(points: FloatArray, limit: int) -> FloatArray:
+    """Return all points, or a seeded sample of them in their order."""
+    if len(points) <= limit:
         return points
-    chosen = np.random.default_rng(0).choice(len(points), size=most, replace=False)
+    chosen = np.random.default_rng(0).choice(len(points), size=limit, replace=False)
     return points[np.sort(chosen)]
 
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-
-
 def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]) -> FloatArray:
-    """Prepared rows in data units (N, d): clipped, and rounded to the fixed-point grid.
+    """Return prepared rows in data units (N, d): clipped, and rounded to the fixed-point grid.
 
     NotPrepared unless the snapshot is prepared; DeclarationError for an attribute without bounds.
     """
@@ -233,7 +221,7 @@ def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]
 def clustering_quality(
     spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], centres: FloatArray
 ) -> dict[str, float]:
-    """How good released centres are on the prepared rows, and beside k-means without privacy.
+    """Return how good released centres are on the prepared rows, next to k-means without privacy.
 
     columns   d numeric attributes
     centres   (k, d) in data units
@@ -252,9 +240,10 @@ def clustering_quality(
     best = reference_centres(spec, snapshot, columns, points, k=len(centres))
     clusters, classes = nearest_centres(points, centres), nearest_centres(points, best)
     quality, floor = nicv(points, centres, clusters), nicv(points, best, classes)
-    tables = {"kmeans": _table(classes, clusters)}
+    tables = {"kmeans": _cross_table(classes, clusters)}
     if spec.label is not None:
-        tables["label"] = _table(_codes(snapshot, spec.label), clusters)
+        labels = read_stage(snapshot, "discretized", [spec.label]).column(spec.label).to_numpy()
+        tables["label"] = _cross_table(labels.astype(np.int64), clusters)
     return {
         "nicv": quality,
         "nicv_floor": floor,
@@ -264,46 +253,35 @@ def clustering_quality(
     }
 
 
-def _codes(snapshot: Snapshot, attribute: str) -> IntArray:
-    """Cell codes of one discrete attribute, in the order of the prepared rows."""
-    column = read_stage(snapshot, "discretized", [attribute]).column(attribute)
-    codes: IntArray = column.to_numpy().astype(np.int64)
-    return codes
-
-
-def _table(classes: IntArray, clusters: IntArray) -> IntArray:
-    """Class × cluster counts; classes and clusters without a row at the end change no metric."""
+def _cross_table(classes: IntArray, clusters: IntArray) -> IntArray:
+    """Return class × cluster counts; empty classes and clusters at the end change no metric."""
     shape = (int(classes.max()) + 1, int(clusters.max()) + 1)
     return class_table(classes, clusters, shape=shape)
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def custodian_facts(
     snapshot: Snapshot, name: str, compute: Callable[[], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Exact facts about a release, kept in a 0600 JSON file of the snapshot: computed once, so
-    that looking at a settled release again reads no row.
+    """Return exact facts about a release, kept in a 0600 JSON file of the snapshot: computed once,
+    so that a later evaluation of a settled release reads no row.
 
     The file is sealed with the population's key: one that another population wrote, or that
-    was changed, is computed anew. DeclarationError unless ``name`` is a safe file name.
+    was changed, is computed again. DeclarationError unless ``name`` is a safe file name.
     """
     if not _NAME.fullmatch(name):
-        raise DeclarationError(f"steward file: expected letters, digits, . _ or -, got {name!r}")
-    path = snapshot.folder / "steward" / f"{name}.json"
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if kept.get("seal") != _seal(snapshot, name, kept.get("facts", {})):
+        raise DeclarationError(f"file of facts: expected letters, digits, . _ or -, got {name!r}")
+    path = snapshot.folder / "custodian" / f"{name}.json"
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if stored.get("seal") != _seal(snapshot, name, stored.get("facts", {})):
         facts = dict(compute())
-        kept = {"facts": facts, "seal": _seal(snapshot, name, facts)}
-        _write_json(path, kept)
-    return dict(kept["facts"])
+        stored = {"facts": facts, "seal": _seal(snapshot, name, facts)}
+        write_private_text(path, json.dumps(stored, indent=1, sort_keys=True))
+    return dict(stored["facts"])
 
 
 def _seal(snapshot: Snapshot, name: str, facts: Mapping[str, float]) -> str:
     text = json.dumps([name, facts], sort_keys=True)
     return hmac.new(snapshot.key, text.encode(), "sha256").hexdigest()
-
-
-def _write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    def write(file: Any) -> None:
-        file.write(json.dumps(dict(facts), indent=1, sort_keys=True).encode())
-
-    write_private(path, write)

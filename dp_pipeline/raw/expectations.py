@@ -1,13 +1,13 @@
-"""What is expected of a snapshot, derived from its declaration: no row is read for it.
+"""Expectations of a snapshot, derived from its declaration: no row is read for it.
 
-*Structural* expectations are functions of the stored file's schema alone: they
-may stop anything. *Row-dependent* ones look at rows, so on data to be released
-they never stop anything: one row would switch a release on or off, and that
-switch would be seen.
+*Structural* expectations are functions of the stored file's schema alone: they may stop anything.
+*Row-dependent* ones read rows, so on data to be released they never stop anything: one row would
+switch a release on or off, and that switch would be seen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -16,10 +16,10 @@ from dp_pipeline.config.dataset import DatasetSpec, DeclaredExpectation
 from dp_pipeline.config.domain import Attribute
 
 PERSON = "person id"
-"""How the column that names the person is called beside attributes; no attribute has a space."""
+"""The name of the person's column in frames, beside attributes, of which none has a space."""
 
 TIME = "time of a row"
-"""How the column is called whose time says to which window a row belongs."""
+"""The name of the column whose time decides a row's window."""
 
 _SECOND = " 2"
 
@@ -31,14 +31,14 @@ class Expectation:
     """One sentence that a snapshot should fulfil.
 
     name         of letters, digits and _: also the name of its asset check
-    description  the sentence, for people; it says what is declared and nothing of the rows
+    description  the sentence, for people; of the declaration, and nothing of the rows
     structural   whether it is a function of the stored schema alone
     blocking     whether its failure stops the snapshot from being prepared
     rule         what is tested
-    attribute    of which attribute, PERSON for the person's column, ``kept_column`` of a
+    attribute    of which attribute, PERSON for the person's column, ``constraint_column`` of a
                  constraint, None for the table
     share        of the rows, or of the values that are not missing, that have to be as expected
-    declared     what the data set file declares in Great Expectations' words, or None
+    declared     the data set file's own expectation in Great Expectations' words, or None
     """
 
     name: str
@@ -52,52 +52,42 @@ class Expectation:
 
 
 def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
-    """Every expectation that follows from the declaration; reads nothing, loads nothing.
+    """Return every expectation that follows from the declaration; reads nothing, loads nothing.
 
-    Row-dependent ones block on benchmark data only, and want the declared share ``usable`` of
-    the rows to be as declared. Unknown texts of an attribute that declares a level for them
-    never block: the declaration itself says where they go.
+    Row-dependent ones block on benchmark data only, and want the declared share ``usable`` of the
+    rows to be as declared. Unknown texts of an attribute that declares a level for them never
+    block: the declaration itself gives them a level.
     """
-    has_rows = "The table has at least one row."
-    declared = [
-        *_structural_of_columns(spec),
-        Expectation("has_rows", has_rows, False, not spec.is_release, "rows"),
-    ]
+    return tuple(_expectations(spec))
+
+
+def _expectations(spec: DatasetSpec) -> Iterator[Expectation]:
+    yield from _column_expectations(spec)
+    may_block = not spec.is_release
+    yield Expectation("has_rows", "The table has at least one row.", False, may_block, "rows")
     for attribute in spec.domain:
-        declared += _rows_of(attribute, may_block=not spec.is_release)
-    declared += [
-        _of_every_row(
-            spec,
-            f"keeps_constraint_{place}",
-            ("keeps", "keep"),
-            f"the constraint: {constraint.words}",
-            "kept",
-            kept_column(place),
-        )
-        for place, constraint in enumerate(spec.domain.constraints, start=1)
-    ]
+        yield from _value_expectations(attribute, may_block=may_block)
+    for number, constraint in enumerate(spec.domain.constraints, start=1):
+        words, column = f"the constraint: {constraint.words}", constraint_column(number)
+        yield _row_expectation(spec, f"keeps_constraint_{number}", "keep", words, "kept", column)
     if spec.protection.column is not None:
-        person = f"a person id in {spec.protection.column!r}"
-        declared.append(
-            _of_every_row(spec, "present_person_id", ("has", "have"), person, "present", PERSON)
-        )
+        words = f"a person id in {spec.protection.column!r}"
+        yield _row_expectation(spec, "present_person_id", "have", words, "present", PERSON)
     if spec.windows is not None:
-        when = f"in {spec.windows.column!r} when it is from"
-        declared.append(
-            _of_every_row(spec, "present_window_time", ("says", "say"), when, "kept", TIME)
-        )
-    declared += [_of_user(spec, one) for one in spec.expectations]
-    return tuple(declared)
+        words = f"in {spec.windows.column!r} when it is from"
+        yield _row_expectation(spec, "present_window_time", "say", words, "kept", TIME)
+    for declared in spec.expectations:
+        yield _declared_expectation(spec, declared)
 
 
 def source_columns(spec: DatasetSpec) -> dict[str, str]:
-    """Attribute, or PERSON, → its source column. An attribute that is derived from two has a
+    """Return attribute, or PERSON, → its source column. An attribute that is derived from two has a
     second name, with a space and a 2 behind it, for the other one.
     """
     columns = {
-        attribute.name + _SECOND * place: column
+        attribute.name + _SECOND * position: column
         for attribute in spec.domain
-        for place, column in enumerate(attribute.inputs)
+        for position, column in enumerate(attribute.inputs)
     }
     if spec.windows is not None:
         columns[TIME] = spec.windows.column
@@ -106,74 +96,64 @@ def source_columns(spec: DatasetSpec) -> dict[str, str]:
 
 
 def frame_column(spec: DatasetSpec, column: str) -> str:
-    """How a column that a declared expectation names is called in the frame of rows."""
+    """Return the name in the frame of rows of a column that a declared expectation names."""
     return column if column in spec.domain.names else PERSON
 
 
-def _structural_of_columns(spec: DatasetSpec) -> list[Expectation]:
-    declared = []
+def constraint_column(number: int) -> str:
+    """Return the name in the frame of rows of the column that holds whether a row keeps a
+    constraint: no attribute has a space in its name.
+    """
+    return f"constraint {number}"
+
+
+def _column_expectations(spec: DatasetSpec) -> Iterator[Expectation]:
     for attribute, column in source_columns(spec).items():
         # Two underscores before an attribute: no attribute's name can be taken for the person's.
-        end = {PERSON: "_person_id", TIME: "_window_time"}.get(attribute, f"__{attribute}")
+        ending = {PERSON: "_person_id", TIME: "_window_time"}.get(attribute, f"__{attribute}")
         if attribute.endswith(_SECOND):
-            end = f"_2__{attribute.removesuffix(_SECOND)}"
-        there = f"The source has exactly one column {column!r}."
+            ending = f"_2__{attribute.removesuffix(_SECOND)}"
+        sentence = f"The source has exactly one column {column!r}."
+        yield Expectation(f"column{ending}", sentence, True, True, "exists", attribute)
         numbers = "whole numbers" if attribute == PERSON else "numbers"
         numbers = "dates or times" if attribute != PERSON and column in spec.times else numbers
-        stored = f"Column {column!r} is stored as text or as {numbers}."
-        declared.append(Expectation(f"column{end}", there, True, True, "exists", attribute))
-        declared.append(Expectation(f"type{end}", stored, True, True, "type", attribute))
-    return declared
+        sentence = f"Column {column!r} is stored as text or as {numbers}."
+        yield Expectation(f"type{ending}", sentence, True, True, "type", attribute)
 
 
-def _rows_of(attribute: Attribute, *, may_block: bool) -> list[Expectation]:
-    rule: Rule = "bounds" if attribute.is_numeric else "levels"
-    # What is to be discovered, no row can break.
-    is_declared = attribute.coordinate is not None or attribute.cells is not None
-    sentences = {rule: _known(attribute)} if is_declared else {}
+def _value_expectations(attribute: Attribute, *, may_block: bool) -> Iterator[Expectation]:
+    sentences: dict[Rule, str] = {}
     if not attribute.nullable:
-        sentences = {"present": _present(attribute), **sentences}
-    blocking = may_block and attribute.on_invalid != "other"
-    return [
-        Expectation(
-            f"{one}__{attribute.name}",
-            sentence,
-            False,
-            blocking,
-            one,
-            attribute.name,
-            share=attribute.usable,
+        sentences["present"] = _present_sentence(attribute)
+    # No row can break what is still to be discovered.
+    if attribute.coordinate is not None or attribute.cells is not None:
+        sentences["bounds" if attribute.is_numeric else "levels"] = _value_sentence(attribute)
+    name, is_blocking = attribute.name, may_block and attribute.on_invalid != "other"
+    for rule, sentence in sentences.items():
+        yield Expectation(
+            f"{rule}__{name}", sentence, False, is_blocking, rule, name, share=attribute.usable
         )
-        for one, sentence in sentences.items()
-    ]
 
 
-def kept_column(place: int) -> str:
-    """How the frame of rows calls what says whether a row keeps a constraint: no attribute has a
-    space in its name.
-    """
-    return f"constraint {place}"
-
-
-def _of_every_row(
-    spec: DatasetSpec, name: str, verbs: tuple[str, str], rest: str, rule: Rule, column: str
+def _row_expectation(
+    spec: DatasetSpec, name: str, verb: str, words: str, rule: Rule, column: str
 ) -> Expectation:
-    """What every row should fulfil, or the declared share of the rows.
+    """Return what every row, or the declared share of the rows, should fulfil.
 
-    verbs   of one row and of several: the sentence is "Every row VERB REST."
+    verb    of several rows: the sentence is "Every row VERB WORDS."
     column  of the frame of rows
     """
-    rows = f"Every row {verbs[0]}"
+    subject = f"Every row {'has' if verb == 'have' else verb + 's'}"
     if spec.usable != 1:
-        rows = f"{_at_least(spec.usable)} of the rows {verbs[1]}"
-    blocks = not spec.is_release
-    return Expectation(name, f"{rows} {rest}.", False, blocks, rule, column, share=spec.usable)
+        subject = f"{_at_least(spec.usable)} of the rows {verb}"
+    sentence = f"{subject} {words}."
+    return Expectation(name, sentence, False, not spec.is_release, rule, column, share=spec.usable)
 
 
-def _present(attribute: Attribute) -> str:
-    name, some = attribute.name, _at_least(attribute.usable)
+def _present_sentence(attribute: Attribute) -> str:
+    name = attribute.name
     if attribute.usable != 1:
-        return f"{some} of the rows have a {_noun(attribute)} in {name}."
+        return f"{_at_least(attribute.usable)} of the rows have a {_noun(attribute)} in {name}."
     if attribute.is_numeric:
         return f"Every value of {name} is a {_noun(attribute)}; none is missing."
     return f"No value of {name} is missing."
@@ -185,38 +165,38 @@ def _noun(attribute: Attribute) -> str:
     return "number" if attribute.is_numeric else "value"
 
 
-def _known(attribute: Attribute) -> str:
-    """What is said of the values that are not missing."""
-    name, some = attribute.name, _at_least(attribute.usable)
-    what = "one of the declared levels"
+def _value_sentence(attribute: Attribute) -> str:
+    """Return the sentence about the values that are not missing."""
+    name, share = attribute.name, _at_least(attribute.usable)
+    values = "one of the declared levels"
     if attribute.coordinate is not None:
-        what = "between {} and {}".format(*attribute.range)
-        what = f"a {_noun(attribute)} {what}" if attribute.nullable else what
+        values = "between {} and {}".format(*attribute.range)
+        values = f"a {_noun(attribute)} {values}" if attribute.nullable else values
     if attribute.usable != 1:
-        return f"Of the values of {name} that are not missing, {some.lower()} are {what}."
+        return f"Of the values of {name} that are not missing, {share.lower()} are {values}."
     if attribute.nullable:
-        return f"Every value of {name} is missing or {what}."
+        return f"Every value of {name} is missing or {values}."
     if attribute.is_numeric:
-        return f"Every {_noun(attribute)} of {name} lies {what}."
-    return f"Every value of {name} is {what}."
+        return f"Every {_noun(attribute)} of {name} lies {values}."
+    return f"Every value of {name} is {values}."
 
 
 def _at_least(share: Fraction) -> str:
     return f"At least {float(share * 100):g} %"
 
 
-def _of_user(spec: DatasetSpec, declared: DeclaredExpectation) -> Expectation:
-    """What the data set file declares in Great Expectations' words."""
+def _declared_expectation(spec: DatasetSpec, declared: DeclaredExpectation) -> Expectation:
+    """Return the expectation that the data set file declares in Great Expectations' words."""
     columns = tuple(declared.columns.values())
     # As of other checks on rows: no attribute's name can be taken for the person's column.
-    ends = [f"__{one}" if one in spec.domain.names else "_person_id" for one in columns]
-    name = f"__{declared.name}" if declared.name else ""
-    said = ", ".join(f"{key} {value}" for key, value in declared.arguments.items())
-    sentence = f"{declared.type} of {' and '.join(columns)}{said and ': ' + said}."
+    endings = [f"__{name}" if name in spec.domain.names else "_person_id" for name in columns]
+    suffix = f"__{declared.name}" if declared.name else ""
+    arguments = ", ".join(f"{key} {value}" for key, value in declared.arguments.items())
+    sentence = f"{declared.type} of {' and '.join(columns)}{arguments and ': ' + arguments}."
     if declared.mostly != 1:
         sentence += f" {_at_least(declared.mostly)} of the values that are not missing."
     return Expectation(
-        f"{declared.type}{''.join(ends)}{name}",
+        f"{declared.type}{''.join(endings)}{suffix}",
         sentence,
         False,
         declared.is_critical and not spec.is_release,

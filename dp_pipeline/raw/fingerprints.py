@@ -31,14 +31,14 @@ def fingerprints_of(paths: Sequence[Path], key: bytes) -> list[str]:
             [threads.submit(_digest, path, start) for start in _starts(path.stat().st_size)]
             for path in paths
         ]
-        return [_keyed(key, (digest.result() for digest in ranges)) for ranges in files]
+        return [_combine(key, (digest.result() for digest in ranges)) for ranges in files]
 
 
 def fingerprint_of_content(content: bytes, key: bytes) -> str:
     """Return the fingerprint of a file with this content."""
     view = memoryview(content)
     ranges = (view[start : start + BYTES_A_RANGE] for start in _starts(len(content)))
-    return _keyed(key, (hashlib.sha256(one).digest() for one in ranges))
+    return _combine(key, (hashlib.sha256(content_range).digest() for content_range in ranges))
 
 
 def _starts(size: int) -> range:
@@ -46,20 +46,20 @@ def _starts(size: int) -> range:
 
 
 def _digest(path: Path, start: int) -> bytes:
-    digest, left = hashlib.sha256(), BYTES_A_RANGE
-    place = memoryview(bytearray(_BYTES_A_READ))
+    digest, remaining = hashlib.sha256(), BYTES_A_RANGE
+    buffer = memoryview(bytearray(_BYTES_A_READ))
     with path.open("rb", buffering=0) as file:
         file.seek(start)
-        while left and (count := file.readinto(place[:left])):
-            digest.update(place[:count])
-            left -= count
+        while remaining and (count := file.readinto(buffer[:remaining])):
+            digest.update(buffer[:count])
+            remaining -= count
     return digest.digest()
 
 
-def _keyed(key: bytes, digests: Iterable[bytes]) -> str:
-    first, *others = digests
+def _combine(key: bytes, digests: Iterable[bytes]) -> str:
+    first, *rest = digests
     message = first
-    if others:
+    if rest:
         # No message of several ranges is one of a single range, nor one of ranges of another size.
-        message = f"{BYTES_A_RANGE} bytes a range: ".encode() + b"".join((first, *others))
+        message = f"{BYTES_A_RANGE} bytes a range: ".encode() + b"".join((first, *rest))
     return hmac.new(key, message, digestmod="sha256").hexdigest()

@@ -1,6 +1,6 @@
-"""How many of the first rows of a source are as declared, for the steward's eyes: no value.
+"""How many of the first rows of a source are as declared, for the custodian's terminal: no value.
 
-The numbers are exact. They are for a terminal, and never stored, released or logged.
+The numbers are exact. They are never stored, released or logged.
 """
 
 from __future__ import annotations
@@ -9,21 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute
-from dp_pipeline.config.encoding import INVALID, FloatArray
-from dp_pipeline.raw.prepare import broken_rows
+from dp_pipeline.config.encoding import INVALID
+from dp_pipeline.raw.prepare import rows_breaking
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import column_of, have_time, level_words, levels_of, missing, numbers_in
 
 
 @dataclass(frozen=True)
 class ParsedColumn:
-    """Rows of one attribute, which add up to those that were looked at.
+    """Rows of one attribute by how they parse; together they are all rows.
 
-    missing   nothing stands there, or a word for nothing
+    missing   an empty cell, or a word for a missing value
     unread    a text that is no number, or no date, as declared
     outside   beyond the bounds, or no declared level
     """
@@ -37,59 +36,52 @@ class ParsedColumn:
 
 @dataclass(frozen=True)
 class ParsedRows:
-    """What the first rows of a source are.
+    """How the first rows of a source parse.
 
-    rows     how many there were
-    parsed   how they parse, attribute by attribute
-    broken   words of a constraint → rows that break it, in declared order
-    timeless   rows that do not say when they are from, so are in no window; None where rows are
-               not cut into windows
+    rows       how many there were
+    columns    how they parse, attribute by attribute
+    broken     words of a constraint → rows that break it, in declared order
+    timeless   rows without a time, which are in no window; None where rows have no windows
     """
 
     rows: int
-    parsed: tuple[ParsedColumn, ...]
+    columns: tuple[ParsedColumn, ...]
     broken: dict[str, int]
     timeless: int | None = None
 
 
 def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
-    """What the first rows of a source are, at most ``rows`` of them.
+    """Return how the first rows of a source parse, at most ``rows`` of them.
 
     Reads the source and stores nothing. Raises what ``read_source`` does.
     """
     table, domain = read_source(spec).slice(0, rows), spec.domain
-    parsed = tuple(_parsed(one, column_of(one, table)) for one in domain)
-    broken = {one.words: int(broken_rows(one, domain, table).sum()) for one in domain.constraints}
+    columns = tuple(_parse(attribute, column_of(attribute, table)) for attribute in domain)
+    broken = {c.words: int(rows_breaking(c, domain, table).sum()) for c in domain.constraints}
     windows = spec.windows
     timeless = None if windows is None else int((~have_time(windows, table)).sum())
-    return ParsedRows(table.num_rows, parsed, broken, timeless)
+    return ParsedRows(table.num_rows, columns, broken, timeless)
 
 
-def _parsed(attribute: Attribute, column: pa.ChunkedArray) -> ParsedColumn:
+def _parse(attribute: Attribute, column: pa.ChunkedArray) -> ParsedColumn:
     if attribute.is_numeric:
         values = numbers_in(attribute, column)
-        nothing = missing(column, attribute.missing, lambda one: numbers_in(attribute, one))
-        unread = np.isnan(values) & ~nothing
-        outside = ~nothing & ~unread & _beyond(attribute, values)
+        is_missing = missing(column, attribute.missing, lambda cells: numbers_in(attribute, cells))
+        is_unread = np.isnan(values) & ~is_missing
+        box = attribute.coordinate
+        # No number lies outside of bounds that are still to be discovered.
+        is_inside = True if box is None else (values >= box.lower) & (values <= box.upper)
+        is_outside = ~(is_missing | is_unread | is_inside)
     else:
         places, words = level_words(attribute, column)
-        # Of levels that are to be discovered every text may be one.
-        is_open = attribute.undeclared is not None
-        known = np.array([word is not None for word in words], dtype=np.bool_)
-        if not is_open:
-            known = levels_of(attribute).encode(words) != INVALID
-        empty = np.array([word is None or not word for word in words], dtype=np.bool_) & ~known
-        # The last place is for missing values, whose place is −1.
-        nothing = np.append(empty, True)[places]
-        outside = ~nothing & ~np.append(known, True)[places]
-        unread = np.zeros(len(column), dtype=np.bool_)
-    counts = [int(one.sum()) for one in (nothing, unread, outside)]
+        is_level = np.array([word is not None for word in words], dtype=np.bool_)
+        # Every text may be one of levels that are still to be discovered.
+        if attribute.undeclared is None:
+            is_level = levels_of(attribute).encode(words) != INVALID
+        is_empty = np.array([word is None or not word for word in words], dtype=np.bool_)
+        # The last one is for missing values, whose place is −1.
+        is_missing = np.append(is_empty & ~is_level, True)[places]
+        is_outside = ~is_missing & ~np.append(is_level, True)[places]
+        is_unread = np.zeros(len(column), dtype=np.bool_)
+    counts = [int(rows.sum()) for rows in (is_missing, is_unread, is_outside)]
     return ParsedColumn(attribute.name, len(column) - sum(counts), *counts)
-
-
-def _beyond(attribute: Attribute, values: FloatArray) -> NDArray[np.bool_]:
-    """Which numbers lie outside of the declared bounds; none where those are to be discovered."""
-    box = attribute.coordinate
-    if box is None:
-        return np.zeros(len(values), dtype=np.bool_)
-    return ~((values >= box.lower) & (values <= box.upper))

@@ -1,13 +1,9 @@
-"""The first look at a source that nobody has declared: names and declared types of its columns.
+"""Drafts of declarations: what a source that is not declared yet has, and how it could be declared.
 
-No cell is read, no statistic of a file and no number of rows. What a draft is made of is then the
-same for any rows. Of a CSV file that is its first line: types would be guessed from values.
-
-All rows of a public source, to propose how they could be declared. Never of sensitive rows.
-
-How columns of public rows could be declared: levels where there are few, else neat bounds.
-
-A proposal is made by looking at every value: sensitive rows must never come here.
+``first_look`` reads names and declared types of columns: no cell, no statistic of a file and no
+number of rows, so a draft is the same for any rows. Of a CSV file that is its first line: types
+would be guessed from values. ``public_look`` reads all rows of a public source, to propose levels
+where there are few different values, else neat bounds: sensitive rows must never come here.
 """
 
 from __future__ import annotations
@@ -36,38 +32,47 @@ from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.yaml_text import Value
 from dp_pipeline.raw.sources import parquet_parts, read_source
-from dp_pipeline.raw.sources.reading import NoHeader, OddFile, csv_columns
+from dp_pipeline.raw.sources.csv_files import csv_columns
+from dp_pipeline.raw.sources.reading import NoHeader, OddFile
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
 
 Result = TypeVar("Result")
 
 DELIMITERS = (",", ";", "\t", "|")
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
-_LONGEST_NAME = 200
+_MAX_NAME_LENGTH = 200
 
 
 def first_look(source: Source) -> tuple[SourceColumn, ...]:
-    """Every column of a source, in its order.
+    """Return every column of a source, in its order.
 
     Raises SourceError, one line that quotes nothing of the source, where it cannot be read,
     where a name stands twice, and for a first line of a CSV file that is hardly one of names.
     """
-    columns = _READERS[source.kind](source)
+    match source.kind:
+        case "csv":
+            columns = _csv_columns(source)
+        case "parquet":
+            columns = _parquet_columns(source)
+        case _:
+            # SQLAlchemy takes a third of a second to import, and most sources are files.
+            from dp_pipeline.raw.sources.sql import query_columns
+
+            columns = query_columns(source)
     if len({column.name for column in columns}) < len(columns):
         raise _refusal(source, "a name of its own for each column", "a name that stands twice")
     return columns
 
 
 def likely_delimiter(path: Path) -> str:
-    """The delimiter that cuts the first line into most cells; a comma where none does.
+    """Return the delimiter that cuts the first line into most cells; a comma where none does.
 
     Raises SourceError where there is no first line.
     """
-    cells = {one: len(_header(Source("csv", str(path), delimiter=one))) for one in DELIMITERS}
-    return max(DELIMITERS, key=lambda one: cells[one])
+    return max(DELIMITERS, key=lambda d: len(_header(Source("csv", str(path), delimiter=d))))
 
 
-def _csv(source: Source) -> tuple[SourceColumn, ...]:
+def _csv_columns(source: Source) -> tuple[SourceColumn, ...]:
     names = _header(source)
     if not source.header and not all(map(_may_be_name, names)):
         # Of a file without names the first line is a row: a person's values must not be written
@@ -81,25 +86,25 @@ def _csv(source: Source) -> tuple[SourceColumn, ...]:
 
 
 def _header(source: Source) -> list[str]:
-    return _read(source, lambda: csv_columns(Path(source.location), source))
+    return _guarded(source, lambda: csv_columns(Path(source.location), source))
 
 
 def _may_be_name(text: str) -> bool:
-    # A quotation mark that nobody closed makes one cell of the header and the rows behind it.
-    is_line = bool(text.strip()) and text.isprintable() and len(text) <= _LONGEST_NAME
+    # An unclosed quotation mark makes one cell of the header and the rows behind it.
+    is_line = bool(text.strip()) and text.isprintable() and len(text) <= _MAX_NAME_LENGTH
     return is_line and not _NUMBER.fullmatch(text)
 
 
-def _parquet(source: Source) -> tuple[SourceColumn, ...]:
-    """The columns of a file, or of the first file of a folder: the others have to have them."""
+def _parquet_columns(source: Source) -> tuple[SourceColumn, ...]:
+    """Return the columns of a file, or of the first file of a folder: the others have the same."""
     path = Path(source.location)
-    schema = _read(
+    schema = _guarded(
         source, lambda: pyarrow.parquet.read_schema(next(iter(parquet_parts(path)), path))
     )
-    return tuple(map(_typed, schema))
+    return tuple(map(_found_column, schema))
 
 
-def _typed(column: pa.Field) -> SourceColumn:
+def _found_column(column: pa.Field) -> SourceColumn:
     type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     kind: ColumnKind = "unusable"
     if pa.types.is_boolean(type_):
@@ -108,16 +113,18 @@ def _typed(column: pa.Field) -> SourceColumn:
         kind = "unknown"
     elif pa.types.is_string_view(type_):
         kind = "text"
-    elif (known := kind_of(type_)) == "time":
+    elif (value_kind := kind_of(type_)) == "time":
         kind = "date" if pa.types.is_date(type_) else "timestamp"
-    elif known != "other":
-        kind = known
+    elif value_kind != "other":
+        kind = value_kind
     word = type_word(type_).partition("(")[0]
     return SourceColumn(column.name, kind, word, is_integer=pa.types.is_integer(type_))
 
 
-def _read(source: Source, read: Callable[[], Result]) -> Result:
-    """``read()``, or a SourceError without the message of whoever read, which may quote a cell."""
+def _guarded(source: Source, read: Callable[[], Result]) -> Result:
+    """Return ``read()``, or raise a SourceError without the error's message, which may quote a
+    cell.
+    """
     expected = f"a {source.kind} source with columns"
     try:
         return read()
@@ -134,66 +141,15 @@ def _refusal(source: Source, expected: str, got: str) -> SourceError:
     return SourceError(f"{source.identity}: expected {expected}, got {got}")
 
 
-def _query(source: Source) -> tuple[SourceColumn, ...]:
-    # SQLAlchemy takes a third of a second to import, and most sources are files.
-    from dp_pipeline.raw.sources.sql import query_columns
+MAX_LEVELS = 64
+MAX_CODES = 10
+"""Bounds the different whole numbers that are rather codes than a quantity."""
 
-    return query_columns(source)
-
-
-_READERS: dict[str, Callable[[Source], tuple[SourceColumn, ...]]] = {
-    "csv": _csv,
-    "parquet": _parquet,
-    "sql": _query,
-}
-
-
-MOST_LEVELS = 64
-MOST_CODES = 10
-"""Different whole numbers that are rather codes than a quantity."""
+MAX_SPANS = 64
+"""Bounds the cells of dates that are proposed, where years are not more."""
 
 BINS = 10
 _MISSING_WORDS = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "#N/A"})
-
-
-def proposed(found: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
-    """The column with the fields of an attribute that all of its values fit, or with a remark
-    that says why there are none.
-
-    column   texts or numbers, as sources give them
-    """
-    if kind_of(column.type) == "time":
-        return _proposed_times(found, column)
-    places, words = texts(column)
-    used = {words[place] for place in np.unique(places[places >= 0]).tolist()}
-    absent = {word for word in used if word is None or word in _MISSING_WORDS}
-    is_nullable = bool(absent) or bool((places < 0).any())
-    if is_nullable:
-        # The cell of missing values has this name, so no level may have it.
-        absent |= used & {MISSING}
-    fields, remark = _fields(sorted(used - absent))
-    if fields and is_nullable:
-        named = sorted(word for word in absent if word)
-        fields |= {"nullable": "true", **({"missing": named} if named else {})}
-    return replace(found, proposal=fields, remark=remark)
-
-
-def _fields(values: Sequence[str]) -> tuple[dict[str, Value], str]:
-    """Fields for these different texts, or none and the reason."""
-    if len(values) < 2:
-        return {}, "one value alone" if values else "no value"
-    column = pa.chunked_array([pa.array(values, pa.string())])
-    said: list[tuple[dict[str, Value], FloatArray]] = [
-        (form, numbers(column, signs)) for form, signs in _SIGNS
-    ]
-    read = [one for one in said if np.isfinite(one[1]).all()]
-    if read:
-        if any((one != read[0][1]).any() for _, one in read):
-            return {}, "numbers that a point and a comma fit alike: declare `decimal`"
-        fields, remark = _numbers(values, read[0][1])
-        return ({**fields, **read[0][0]} if fields else {}), remark
-    return _texts(values)
-
 
 _SIGNS: tuple[tuple[dict[str, Value], Signs], ...] = (
     ({}, PLAIN),
@@ -202,66 +158,134 @@ _SIGNS: tuple[tuple[dict[str, Value], Signs], ...] = (
     ({"thousands": ","}, Signs(".", ",")),
     ({"thousands": "'"}, Signs(".", "'")),
 )
+"""Fields of an attribute, and the signs of numbers that they declare."""
+
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
 _FORMATS = [f"{date}{time}" for date in _DATES for time in ("", " %H:%M", " %H:%M:%S")]
-MOST_SPANS = 64
-"""Cells of dates that are proposed, where years are not more."""
+
+Fields = dict[str, Value]
+"""Fields of an attribute in a data set file."""
 
 
-def _texts(values: Sequence[str]) -> tuple[dict[str, Value], str]:
-    """Fields for texts that are not all numbers: dates, or levels."""
-    is_date = all(len(one) == len("2026-10-05") for one in values)
+def public_look(
+    source: Source, columns: Sequence[SourceColumn], *, name: str
+) -> tuple[int, tuple[SourceColumn, ...]]:
+    """Return the number of rows, and every column with a proposal or a remark why there is none.
+
+    name   of the data set, for messages
+
+    Raises SourceError where the source cannot be read.
+    """
+    usable = [column for column in columns if column.kind != "unusable"]
+    table = read_source(_readable_spec(source, usable, name=name))
+    proposals = {column.name: proposed(column, table.column(column.name)) for column in usable}
+    return table.num_rows, tuple(proposals.get(column.name, column) for column in columns)
+
+
+def _readable_spec(source: Source, columns: Sequence[SourceColumn], *, name: str) -> DatasetSpec:
+    """Return a declaration of nothing but columns, as far as reading needs one."""
+    unbounded = Attribute("", "", "drop", coordinate=Coordinate(0.0, 1.0))
+    clocks = {"date": Clock("date"), "timestamp": Clock("timestamp")}
+    attributes = [
+        replace(unbounded, name=f"column_{i}", column=column.name, clock=clocks.get(column.kind))
+        for i, column in enumerate(columns)
+    ]
+    return DatasetSpec.of_domain(name, Domain(tuple(attributes)), source=source)
+
+
+def proposed(found: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
+    """Return the column with the fields of an attribute that all of its values fit, or with a
+    remark that says why there are none.
+
+    column   texts or numbers, as sources give them
+    """
+    if kind_of(column.type) == "time":
+        return _proposed_times(found, column)
+    places, words = texts(column)
+    values = {words[place] for place in np.unique(places[places >= 0]).tolist()}
+    missing = {word for word in values if word is None or word in _MISSING_WORDS}
+    is_nullable = bool(missing) or bool((places < 0).any())
+    if is_nullable:
+        # The cell of missing values has this name, so no level may have it.
+        missing |= values & {MISSING}
+    fields, remark = _fields(sorted(values - missing))
+    if fields and is_nullable:
+        words_for_missing = sorted(word for word in missing if word)
+        fields |= {"nullable": "true"}
+        fields |= {"missing": words_for_missing} if words_for_missing else {}
+    return replace(found, proposal=fields, remark=remark)
+
+
+def _fields(values: Sequence[str]) -> tuple[Fields, str]:
+    """Return fields for these different texts, or none and the reason."""
+    if len(values) < 2:
+        return {}, "one value alone" if values else "no value"
+    column = pa.chunked_array([pa.array(values, pa.string())])
+    readings = [(fields, numbers(column, signs)) for fields, signs in _SIGNS]
+    readings = [(fields, read) for fields, read in readings if np.isfinite(read).all()]
+    if not readings:
+        return _text_fields(values)
+    sign_fields, first = readings[0]
+    if any((read != first).any() for _, read in readings):
+        return {}, "numbers that a point and a comma fit alike: declare `decimal`"
+    fields, remark = _number_fields(values, first)
+    return ({**fields, **sign_fields} if fields else {}), remark
+
+
+def _text_fields(values: Sequence[str]) -> tuple[Fields, str]:
+    """Return fields for texts that are not all numbers: dates, or levels."""
+    is_date = all(len(text) == len("2026-10-05") for text in values)
     clocks = [Clock("date" if is_date else "timestamp")]
-    clocks += [Clock("timestamp" if "H" in one else "date", format=one) for one in _FORMATS]
-    fits = [one for one in clocks if all(one.number(text) is not None for text in values)]
-    if len(fits) > 1:
+    clocks += [Clock("timestamp" if "H" in text else "date", format=text) for text in _FORMATS]
+    fitting = [c for c in clocks if all(c.number(text) is not None for text in values)]
+    if len(fitting) > 1:
         return {}, "dates that two formats fit: declare `format`"
-    if fits:
-        found = [fits[0].number(text) or 0 for text in values]
-        return _spans(fits[0], min(found), max(found)), ""
-    if len(values) > MOST_LEVELS:
+    if fitting:
+        moments = [fitting[0].number(text) or 0 for text in values]
+        return _time_fields(fitting[0], min(moments), max(moments)), ""
+    if len(values) > MAX_LEVELS:
         return {}, f"{len(values):,} different texts"
     return {"levels": list(values)}, ""
 
 
 def _proposed_times(found: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
-    """The same of a column that is stored as dates or times."""
+    """Return the same for a column that is stored as dates or times."""
     clock = Clock("date" if found.kind == "date" else "timestamp")
     values = times(column, clock)
-    known = values[~np.isnan(values)]
-    if len(np.unique(known)) < 2:
-        return replace(found, remark="one value alone" if len(known) else "no value")
-    fields = _spans(clock, int(known.min()), int(known.max()))
-    is_nullable = len(known) < len(values)
-    return replace(found, proposal={**fields, **({"nullable": "true"} if is_nullable else {})})
+    present = values[~np.isnan(values)]
+    if len(np.unique(present)) < 2:
+        return replace(found, remark="one value alone" if len(present) else "no value")
+    fields = _time_fields(clock, int(present.min()), int(present.max()))
+    fields |= {"nullable": "true"} if len(present) < len(values) else {}
+    return replace(found, proposal=fields)
 
 
-def _spans(clock: Clock, first: int, last: int) -> dict[str, Value]:
-    """Whole days around two numbers of a clock, in cells of the shortest time that are few."""
+def _time_fields(clock: Clock, first: int, last: int) -> Fields:
+    """Return whole days around two numbers of a clock, in the shortest cells that are few."""
     days = (last - first) / (1 if clock.kind == "date" else DAY) + 1
-    spans = {"day": 1, "week": 7, "month": 30, "year": 365}
-    every = next((one for one, long in spans.items() if days / long <= MOST_SPANS), "year")
+    lengths = {"day": 1, "week": 7, "month": 30, "year": 365}
+    every = next((span for span, long in lengths.items() if days / long <= MAX_SPANS), "year")
     if clock.kind == "timestamp" and days < 3:
         every = "hour"
-    bounds: Value = [f"{clock.wall_time(one):%Y-%m-%d}" for one in (first, last)]
-    form: dict[str, Value] = {"format": clock.format} if clock.format else {}
-    return {"type": clock.kind, "bounds": bounds, "every": every, **form}
+    bounds: Value = [f"{clock.wall_time(moment):%Y-%m-%d}" for moment in (first, last)]
+    fields: Fields = {"type": clock.kind, "bounds": bounds, "every": every}
+    return {**fields, "format": clock.format} if clock.format else fields
 
 
-def _numbers(values: Sequence[str], found: FloatArray) -> tuple[dict[str, Value], str]:
-    """Fields for these different texts, which say these numbers."""
-    is_whole = bool((found == np.rint(found)).all())
-    if is_whole and len(values) <= MOST_CODES:
-        return {"levels": [values[place] for place in np.argsort(found, kind="stable")]}, ""
-    bounds = neat_bounds(float(found.min()), float(found.max()))
+def _number_fields(values: Sequence[str], read: FloatArray) -> tuple[Fields, str]:
+    """Return fields for these different texts, which were read as these numbers."""
+    is_integer = bool((read == np.rint(read)).all())
+    if is_integer and len(values) <= MAX_CODES:
+        return {"levels": [values[place] for place in np.argsort(read, kind="stable")]}, ""
+    bounds = neat_bounds(float(read.min()), float(read.max()))
     if not is_interval(*map(float, bounds)):
         return {}, "numbers too large, or too near to each other"
-    whole: dict[str, Value] = {"integer": "true"} if is_whole else {}
-    return {"bounds": list(bounds), "bins": str(BINS), **whole}, ""
+    fields: Fields = {"bounds": list(bounds), "bins": str(BINS)}
+    return {**fields, "integer": "true"} if is_integer else fields, ""
 
 
 def neat_bounds(least: float, most: float) -> tuple[str, str]:
-    """Round numbers around two others, as text, less than an eighth of their distance away.
+    """Return round numbers around two others, as text, less than an eighth of their distance away.
 
     >>> neat_bounds(17.0, 90.0), neat_bounds(0.0, 0.93), neat_bounds(-3.2, 1041.5)
     (('15', '90'), ('0', '0.95'), ('-100', '1100'))
@@ -270,43 +294,13 @@ def neat_bounds(least: float, most: float) -> tuple[str, str]:
     if not width > 0:
         return str(least), str(most)
     power = Decimal(10) ** (math.floor(math.log10(width)) - 2)
-    step = next(one * power for one in (5, 10, 20, 50, 100) if float(one * power) >= width / 20)
+    steps = (factor * power for factor in (5, 10, 20, 50, 100))
+    step = next(step for step in steps if float(step) >= width / 20)
     lower = (Decimal(repr(least)) / step).to_integral_value(ROUND_FLOOR) * step
     upper = (Decimal(repr(most)) / step).to_integral_value(ROUND_CEILING) * step
-    return _plain(lower), _plain(upper)
+    return _decimal_text(lower), _decimal_text(upper)
 
 
-def _plain(number: Decimal) -> str:
+def _decimal_text(number: Decimal) -> str:
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def public_look(
-    source: Source, columns: Sequence[SourceColumn], *, name: str
-) -> tuple[int, tuple[SourceColumn, ...]]:
-    """The number of rows, and every column with a proposal or a remark why there is none.
-
-    name   of the data set, for messages
-
-    Raises SourceError where the source cannot be read.
-    """
-    usable = [column for column in columns if column.kind != "unusable"]
-    table = read_source(_readable(source, usable, name=name))
-    looked = {one.name: proposed(one, table.column(one.name)) for one in usable}
-    return table.num_rows, tuple(looked.get(one.name, one) for one in columns)
-
-
-def _readable(source: Source, columns: Sequence[SourceColumn], *, name: str) -> DatasetSpec:
-    """A declaration of nothing but columns, which is what reading asks for."""
-    unbounded = Attribute("", "", "drop", coordinate=Coordinate(0.0, 1.0))
-    clocks = {"date": Clock("date"), "timestamp": Clock("timestamp")}
-    attributes = [
-        replace(
-            unbounded,
-            name=f"column_{place}",
-            column=column.name,
-            clock=clocks.get(column.kind),
-        )
-        for place, column in enumerate(columns)
-    ]
-    return DatasetSpec.of_domain(name, Domain(tuple(attributes)), source=source)

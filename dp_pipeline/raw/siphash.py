@@ -32,7 +32,7 @@ _AT_ONCE = 1 << 14
 
 
 def of_words(words: Sequence[Words], key: bytes) -> Words:
-    """SipHash-2-4 (n,) of n messages, each of whole words.
+    """Return sipHash-2-4 (n,) of n messages, each of whole words.
 
     words   one column (n,) a word, at least one
     key     16 bytes
@@ -43,12 +43,12 @@ def of_words(words: Sequence[Words], key: bytes) -> Words:
     True
     """
     length = len(words) * _WORD % 256
-    return _hashed([*words, np.full(len(words[0]), length << 56, dtype=np.uint64)], key)
+    return _hash_blocks([*words, np.full(len(words[0]), length << 56, dtype=np.uint64)], key)
 
 
 def of_texts(texts: pa.LargeStringArray, key: bytes) -> Words:
-    """A word (n,) of every text, none of them null: SipHash-2-4 of its bytes, and of one of more
-    than ``LONGEST`` bytes the first of its HMAC.
+    """Return a word (n,) for every text, none of them null: SipHash-2-4 of its bytes, or the first
+    word of the HMAC of a text of more than ``LONGEST`` bytes.
     """
     ends = np.frombuffer(texts.buffers()[1], dtype=np.int64)
     ends = ends[texts.offset : texts.offset + len(texts) + 1]
@@ -59,20 +59,20 @@ def of_texts(texts: pa.LargeStringArray, key: bytes) -> Words:
     blocks = np.where(lengths <= LONGEST, lengths // _WORD + 1, 0)
     hashed = np.empty(len(texts), dtype=np.uint64)
     for count in np.flatnonzero(np.bincount(blocks)).tolist():
-        some = np.flatnonzero(blocks == count)
+        rows = np.flatnonzero(blocks == count)
         if count == 0:
-            long = [content[starts[at] : ends[at + 1]].tobytes() for at in some.tolist()]
-            found = b"".join(hmac.digest(key, text, "sha256")[:_WORD] for text in long)
-            hashed[some] = np.frombuffer(found, dtype="<u8")
+            long = [content[starts[index] : ends[index + 1]].tobytes() for index in rows.tolist()]
+            digests = b"".join(hmac.digest(key, text, "sha256")[:_WORD] for text in long)
+            hashed[rows] = np.frombuffer(digests, dtype="<u8")
         else:
-            hashed[some] = _hashed(_blocks(content, starts[some], lengths[some], count), key)
+            hashed[rows] = _hash_blocks(_blocks(content, starts[rows], lengths[rows], count), key)
     return hashed
 
 
 def _blocks(
     content: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], count: int
 ) -> list[Words]:
-    """The blocks of texts with as many of them, a column a block."""
+    """Return the blocks of texts of ``count`` blocks each, a column a block."""
     places = np.arange(count * _WORD)
     # What lies behind a text is another one's, and is blotted out.
     cells = content.take(starts[:, None] + places, mode="clip")
@@ -82,58 +82,58 @@ def _blocks(
     return [np.ascontiguousarray(column) for column in words.T]
 
 
-def _hashed(blocks: Sequence[Words], key: bytes) -> Words:
-    """Two rounds a block and four at the end, over columns."""
+def _hash_blocks(blocks: Sequence[Words], key: bytes) -> Words:
+    """Return the hashes of messages: two rounds a block and four at the end, over columns."""
     if len(key) != KEY_BYTES:
         raise ValueError(f"SipHash: expected a key of {KEY_BYTES} bytes, got {len(key)}")
     k = np.frombuffer(key, dtype="<u8").astype(np.uint64)
-    found = np.empty(len(blocks[0]), dtype=np.uint64)
-    for start in range(0, len(found), _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
-        found[some] = _rounds([block[some] for block in blocks], k)
-    return found
+    hashes = np.empty(len(blocks[0]), dtype=np.uint64)
+    for start in range(0, len(hashes), _AT_ONCE):
+        rows = slice(start, start + _AT_ONCE)
+        hashes[rows] = _rounds([block[rows] for block in blocks], k)
+    return hashes
 
 
 def _rounds(blocks: Sequence[Words], k: Words) -> Words:
     state = [
-        np.full(len(blocks[0]), np.uint64(constant) ^ k[at % 2], dtype=np.uint64)
-        for at, constant in enumerate(_CONSTANTS)
+        np.full(len(blocks[0]), np.uint64(constant) ^ k[index % 2], dtype=np.uint64)
+        for index, constant in enumerate(_CONSTANTS)
     ]
-    room = np.empty_like(state[0])
+    scratch = np.empty_like(state[0])
     for block in blocks:
         state[3] ^= block
         for _ in range(2):
-            _round(state, room)
+            _round(state, scratch)
         state[0] ^= block
     state[2] ^= np.uint64(0xFF)
     for _ in range(4):
-        _round(state, room)
-    found: Words = state[0] ^ state[1] ^ state[2] ^ state[3]
-    return found
+        _round(state, scratch)
+    hashes: Words = state[0] ^ state[1] ^ state[2] ^ state[3]
+    return hashes
 
 
-def _round(state: list[Words], room: Words) -> None:
-    """One SipRound in place; sums are modulo 2^64."""
+def _round(state: list[Words], scratch: Words) -> None:
+    """Do one SipRound in place; sums are modulo 2^64."""
     a, b, c, d = state
     a += b
-    _mix(b, 13, a, room)
-    _turn(a, 32, room)
+    _mix(b, 13, a, scratch)
+    _rotate(a, 32, scratch)
     c += d
-    _mix(d, 16, c, room)
+    _mix(d, 16, c, scratch)
     a += d
-    _mix(d, 21, a, room)
+    _mix(d, 21, a, scratch)
     c += b
-    _mix(b, 17, c, room)
-    _turn(c, 32, room)
+    _mix(b, 17, c, scratch)
+    _rotate(c, 32, scratch)
 
 
-def _mix(word: Words, bits: int, other: Words, room: Words) -> None:
-    _turn(word, bits, room)
-    word ^= other
+def _mix(word: Words, bits: int, mask: Words, scratch: Words) -> None:
+    _rotate(word, bits, scratch)
+    word ^= mask
 
 
-def _turn(word: Words, bits: int, room: Words) -> None:
-    """Turn every word left by some bits."""
-    np.left_shift(word, np.uint64(bits), out=room)
+def _rotate(word: Words, bits: int, scratch: Words) -> None:
+    """Rotate every word left by some bits."""
+    np.left_shift(word, np.uint64(bits), out=scratch)
     word >>= np.uint64(64 - bits)
-    word |= room
+    word |= scratch

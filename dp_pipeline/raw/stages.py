@@ -24,11 +24,6 @@ ROWS_A_BATCH = 1 << 20
 """Rows that are in memory together, where there are more."""
 
 
-def store(snapshot: Snapshot, stage: str, table: pa.Table) -> None:
-    """Store one stage's table as Parquet."""
-    store_parts(snapshot, stage, [table])
-
-
 def store_parts(
     snapshot: Snapshot,
     stage: str,
@@ -36,27 +31,42 @@ def store_parts(
     *,
     compression: str = "snappy",
     rows: int = ROWS_A_BATCH,
-) -> pa.Schema:
+) -> None:
     """Store tables of one schema, one or more, as one stage; they are never in memory together.
-    The schema.
 
     rows   of every row group but the last, however the rows come
     """
-    parts = iter(parts)
-    first = next(parts)
+    tables = in_batches(parts, rows)
+    first = next(tables)
 
     def write(file: BinaryIO) -> None:
         with pq.ParquetWriter(file, first.schema, compression=compression) as writer:
-            for table in in_batches(chain([first], parts), rows):
+            for table in chain([first], tables):
                 writer.write_table(table, row_group_size=rows)
 
     snapshot.store_table(stage, write)
-    return first.schema
+
+
+def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Yield the same rows, ``rows`` a table but in the last; an empty table only if it is alone."""
+    waiting: list[pa.Table] = []
+    is_first = True
+    for table in tables:
+        waiting.append(table)
+        if sum(part.num_rows for part in waiting) < rows:
+            continue
+        joined = pa.concat_tables(waiting)
+        full = joined.num_rows // rows * rows
+        yield from (joined.slice(start, rows) for start in range(0, full, rows))
+        waiting, is_first = [joined.slice(full)], False
+    remainder = pa.concat_tables(waiting)
+    if remainder.num_rows or is_first:
+        yield remainder
 
 
 def public_row_count(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int | None:
-    """How many rows a stored stage of a benchmark has; None of sensitive rows, whose number nobody
-    is told, and where no copy of the rows is stored.
+    """Return how many rows a stored stage of a benchmark has; None of sensitive rows, whose number
+    is never shown, and where no copy of the rows is stored.
     """
     path = snapshot.table_path(stage)
     if spec.is_release or not path.is_file():
@@ -64,40 +74,23 @@ def public_row_count(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int |
     return int(pq.read_metadata(path).num_rows)
 
 
-def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same rows, so many in every table but the last, which has none only where it is alone."""
-    waiting: list[pa.Table] = []
-    given = False
-    for table in tables:
-        waiting.append(table)
-        if sum(one.num_rows for one in waiting) < rows:
-            continue
-        whole = pa.concat_tables(waiting)
-        full = whole.num_rows // rows * rows
-        yield from (whole.slice(at, rows) for at in range(0, full, rows))
-        waiting, given = [whole.slice(full)], True
-    rest = pa.concat_tables(waiting)
-    if rest.num_rows or not given:
-        yield rest
-
-
-Read = Callable[[], pa.Table]
-"""Gives one batch of stored rows; plain data, for whoever can read where they lie."""
+BatchReader = Callable[[], pa.Table]
+"""Reads one batch of stored rows; plain data, so that workers can call it where the rows lie."""
 
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """A ``Read`` of a row group of a stored table; of none where that has no rows.
+    """A ``BatchReader`` of a row group of a stored table; of none where that has no rows.
 
-    table   what it is called where it cannot be read
+    name   of the table, for the message where it cannot be read
     """
 
-    table: str
+    name: str
     path: Path
     group: int | None
 
     def __call__(self) -> pa.Table:
-        """The rows; Damaged where the file is not what was stored."""
+        """Return the rows; Damaged where the file is not what was stored."""
         try:
             with pq.ParquetFile(self.path) as file:
                 if self.group is None:
@@ -105,79 +98,73 @@ class StoredBatch:
                 return file.read_row_group(self.group)
         except (OSError, pa.ArrowException):
             pass
-        raise _another(self.table)
+        raise _changed(self.name)
 
 
 @contextmanager
-def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[Read]]:
-    """The batches that the table of one stage was stored in, at least one.
+def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[BatchReader]]:
+    """Give the batches that the table of one stage was stored in, at least one.
 
     Raises what ``read_stage`` does. The fingerprint is checked first: Damaged too where the file
     is another one when the block ends.
     """
-    path, table = snapshot.checked_path(stage), f"{snapshot!r}: {stage!r}"
-    before = file_mark(path)
+    path, name = snapshot.checked_path(stage), f"{snapshot!r}: {stage!r}"
+    mark = file_mark(path)
     try:
         groups = pq.read_metadata(path).num_row_groups
     except (OSError, pa.ArrowException):
         groups = -1
     if groups < 0:
-        raise _another(table)
-    yield [StoredBatch(table, path, at) for at in range(groups) or (None,)]
-    if file_mark(path) != before:
-        raise _another(table)
+        raise _changed(name)
+    yield [StoredBatch(name, path, group) for group in range(groups) or (None,)]
+    if file_mark(path) != mark:
+        raise _changed(name)
 
 
-def stage_tables(snapshot: Snapshot, stage: str) -> Iterator[pa.Table]:
-    """The rows of these batches, one after the other. Raises what ``stage_batches`` does."""
-    with stage_batches(snapshot, stage) as batches:
-        for read in batches:
-            yield read()
-
-
-def _another(table: str) -> Damaged:
+def _changed(table: str) -> Damaged:
     return Damaged(f"{table}: expected the Parquet table that was stored, got another file")
 
 
 def file_mark(path: Path) -> tuple[int, ...]:
-    """Another one where a file was replaced or written to."""
+    """Return numbers that change where a file is replaced or written to."""
     state = path.stat()
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def read_stage(snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The stored table of one stage, once its fingerprint was checked.
-
-    Of snapshots that are read together, the rows of all of them.
+    """Return the stored table of one stage, of all members of a snapshot, once its fingerprint was
+    checked.
 
     columns   those that are read, in the order of the table; None: all
 
-    Raises NotPrepared when the snapshot has not come that far, Damaged when the
-    table is not what was stored.
+    Raises NotPrepared when the snapshot has not come that far, Damaged when the table is not what
+    was stored.
     """
-    tables = (read_with_fingerprint(one, stage, columns)[0] for one in snapshot.all)
-    # Their columns are the same, but not what they say of missing values.
+    tables = (read_with_fingerprint(member, stage, columns)[0] for member in snapshot.members)
+    # Their columns are the same, but not what their schemas say of missing values.
     return pa.concat_tables(tables, promote_options="default")
-
-
-def prepared_codes(
-    spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
-) -> dict[str, NDArray[Any]]:
-    """Attribute → codes of the prepared rows. NotPrepared unless the snapshot is prepared."""
-    require_prepared(spec, snapshot)
-    wanted = list(names)
-    stored = read_stage(snapshot, "discretized", wanted)
-    return {name: stored.column(name).to_numpy() for name in wanted}
 
 
 def read_with_fingerprint(
     snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None
 ) -> tuple[pa.Table, str]:
-    """The same table, and the keyed fingerprint of the very bytes that it was read from."""
+    """Return the table of one snapshot, and the keyed fingerprint of the very bytes it is read
+    from.
+    """
     content, fingerprint = snapshot.checked_content(stage)
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
             return file.read(columns), fingerprint
     except (OSError, pa.ArrowException):
         pass
-    raise _another(f"{snapshot!r}: {stage!r}")
+    raise _changed(f"{snapshot!r}: {stage!r}")
+
+
+def prepared_codes(
+    spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
+) -> dict[str, NDArray[Any]]:
+    """Return attribute → codes of the prepared rows; NotPrepared unless there are any."""
+    require_prepared(spec, snapshot)
+    columns = list(names)
+    stored = read_stage(snapshot, "discretized", columns)
+    return {name: stored.column(name).to_numpy() for name in columns}

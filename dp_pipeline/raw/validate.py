@@ -16,8 +16,8 @@ from dp_pipeline.raw.workers import one_by_one
 class Verdict:
     """Whether an expectation was fulfilled.
 
-    ran     False for a row-dependent one after a structural failure: nothing was looked at,
-            and it counts as not passed
+    ran     False for a row-dependent one after a structural failure: no row was read, and it
+            counts as not passed
     """
 
     expectation: Expectation
@@ -26,42 +26,41 @@ class Verdict:
 
 
 def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[Verdict, ...]:
-    """Test every expectation with Great Expectations and note in the manifest what may go on.
+    """Test every expectation with Great Expectations and mark in the manifest what may go on.
 
-    engine   whose workers look at batches, as ``engine_of`` reads it
+    engine   whose workers read batches, as ``split_engine`` reads it
 
-    Verdicts come in the order of ``expectations_of``. After a structural
-    failure no row is looked at, and the row-dependent ones are reported not
-    passed, with ``ran`` False. The manifest then says
-    ``validated: {structural, refused, digest, checks}``; a refused snapshot also loses
-    its mark ``prepared``. On release data the manifest holds nothing that
-    depends on a row.
+    Verdicts come in the order of ``expectations_of``. After a structural failure no row is read,
+    and the row-dependent ones are reported not passed, with ``ran`` False. The manifest then says
+    ``validated: {structural, refused, digest, checks}``; a refused snapshot also loses its mark
+    ``prepared``. On release data the manifest holds nothing that depends on a row.
     """
-    # Late: pandas and Great Expectations are loaded by who validates.
-    from dp_pipeline.raw.great_expectations_session import passed, passed_together, schema_frame
+    # Imported late: pandas and Great Expectations are slow, and only validation needs them.
+    from dp_pipeline.raw.great_expectations_session import evaluate, evaluate_batches
+    from dp_pipeline.raw.validation_frames import schema_frame
 
-    declared = expectations_of(spec)
-    structural = tuple(expectation for expectation in declared if expectation.structural)
-    result = passed(spec, structural, schema_frame(spec, snapshot))
-    sound = all(result.values())
-    if sound:
-        others = tuple(e for e in declared if not e.structural)
+    expectations = expectations_of(spec)
+    structural = tuple(e for e in expectations if e.structural)
+    passed = evaluate(spec, structural, schema_frame(spec, snapshot))
+    is_sound = all(passed.values())
+    if is_sound:
+        row_dependent = tuple(e for e in expectations if not e.structural)
         # The library's frames are large: in this process there is one at a time.
-        each = workers_of(engine, here=one_by_one)
+        parallel_map = workers_of(engine, local=one_by_one)
         with ingested_batches(spec, snapshot) as batches:
-            result |= passed_together(spec, others, batches, each)
+            passed |= evaluate_batches(spec, row_dependent, batches, parallel_map)
     verdicts = tuple(
-        Verdict(e, passed=result.get(e.name, False), ran=e.name in result) for e in declared
+        Verdict(e, passed=passed.get(e.name, False), ran=e.name in passed) for e in expectations
     )
-    refused = refusal(spec, verdicts) is not None
+    is_refused = refusal(spec, verdicts) is not None
     # Another run may be at its stages, which are marked in the same manifest.
     with snapshot.locked():
-        mark_validated(spec, snapshot, structural=sound, refused=refused)
+        mark_validated(spec, snapshot, structural=is_sound, refused=is_refused)
     return verdicts
 
 
 def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
-    """One line that names the blocking expectations that failed, or None when none did.
+    """Return one line that names the blocking expectations that failed, or None when none did.
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> refusal(find_spec("trips"), ())

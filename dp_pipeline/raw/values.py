@@ -1,10 +1,8 @@
-"""A stored column as numbers, times or texts: each value by itself, never raising, never shown.
+"""Values of a stored column as numbers, times, texts or codes: each by itself, never an error.
 
-What one value becomes does not depend on the other values of its column: a
-parser that chose one type for a whole column would let one row change others.
-
-One attribute's column against its declaration: valid numbers, cell codes, missing values. Here
-alone it is decided what a cell says: for preparation, checks, proposals and estimators.
+What one value becomes does not depend on the other values of its column: a parser that chose one
+type for a whole column would let one row change others. Here alone it is decided how a cell is
+read: for preparation, checks, proposals and estimators.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ _PLAIN_LENGTH = 40
 
 
 def kind_of(type_: pa.DataType) -> Kind:
-    """What a stored type is to us: ``other`` where it is none of those listed."""
+    """Return the kind of a stored type; ``other`` for every type that is not listed."""
     if pa.types.is_dictionary(type_):
         return kind_of(type_.value_type)
     if type_ in TEXT:
@@ -56,7 +54,7 @@ def kind_of(type_: pa.DataType) -> Kind:
 
 
 def type_word(type_: pa.DataType) -> str:
-    """The type's own name for messages, without the names of fields inside of it.
+    """Return a type's name for messages, without the names of fields inside of it.
 
     >>> type_word(pa.list_(pa.int64())), type_word(pa.timestamp("s"))
     ('list', 'timestamp')
@@ -65,14 +63,13 @@ def type_word(type_: pa.DataType) -> str:
 
 
 PLAIN = Signs()
-"""As files say numbers where nothing is declared: with a point."""
+"""The signs of numbers where nothing is declared: a point."""
 
 
 def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:
-    """The numbers of a text or number column (n,); NaN where a value is missing or is none.
+    """Return the numbers of a text or number column (n,); NaN where a value is missing or is none.
 
-    signs   how a text says a number: one that says it otherwise says none. A stored number is one
-            whatever they are
+    signs   how texts write numbers: a text in other signs is none. Stored numbers need none
     """
     column = _plain(column)
     if kind_of(column.type) == "number":
@@ -92,11 +89,12 @@ def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:
 
 
 def _with_point(text: pa.ChunkedArray, signs: Signs) -> pa.ChunkedArray:
-    """Texts that say a number by these signs, as the point says it; null for all others."""
+    """Return numbers in these signs rewritten with a point; null for all other texts."""
     groups = SPACES if signs.thousands == " " else signs.thousands
-    comma, group = re.escape(signs.decimal), f"[{groups}]"
-    whole = rf"[0-9]+|[0-9]{{1,3}}({group}[0-9]{{3}})+" if signs.thousands else "[0-9]+"
-    form = rf"^[-+]?((({whole})({comma}[0-9]*)?|{comma}[0-9]+)([eE][-+]?[0-9]+)?|(?i:inf(inity)?))$"
+    decimal_sign, group = re.escape(signs.decimal), f"[{groups}]"
+    integer_form = rf"[0-9]+|[0-9]{{1,3}}({group}[0-9]{{3}})+" if signs.thousands else "[0-9]+"
+    digits = rf"({integer_form})({decimal_sign}[0-9]*)?|{decimal_sign}[0-9]+"
+    form = rf"^[-+]?(({digits})([eE][-+]?[0-9]+)?|(?i:inf(inity)?))$"
     fits = pc.match_substring_regex(text, form)
     if signs.thousands:
         text = pc.replace_substring_regex(text, group, "")
@@ -106,11 +104,11 @@ def _with_point(text: pa.ChunkedArray, signs: Signs) -> pa.ChunkedArray:
 
 
 def times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
-    """The days or seconds of a text or time column (n,), whole; NaN where a value is missing, is
-    no time, or one that there cannot be.
+    """Return the whole days or seconds of a text or time column (n,); NaN where a value is missing,
+    is no time, or out of range.
 
-    A stored time is one whatever the format of texts is. Without an offset it was read off a
-    clock in the declared zone, as a text is.
+    The declared format is for texts alone. A stored time without an offset was read off a clock in
+    the declared zone, as a text is.
     """
     column = _plain(column)
     if kind_of(column.type) == "time":
@@ -123,7 +121,7 @@ def times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
 
 
 def in_window(windows: Windows, name: str, table: pa.Table) -> NDArray[np.bool_]:
-    """Which rows (n,) are of a window: their time lies in it, ends compared as whole seconds."""
+    """Return which rows (n,) have their time, in whole seconds, in a window."""
     seconds = times(table.column(windows.column), windows.clock)
     # What is no time is in no window: it compares as false.
     inside: NDArray[np.bool_] = (seconds >= windows.start(name)) & (seconds < windows.end(name))
@@ -131,7 +129,7 @@ def in_window(windows: Windows, name: str, table: pa.Table) -> NDArray[np.bool_]
 
 
 def have_time(windows: Windows, table: pa.Table) -> NDArray[np.bool_]:
-    """Which rows (n,) say a time at all."""
+    """Return which rows (n,) have a time at all."""
     return ~np.isnan(times(table.column(windows.column), windows.clock))
 
 
@@ -140,31 +138,31 @@ _A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 def _stored_times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
     kind = column.type
-    whole = pc.cast(column, pa.int32() if kind == pa.date32() else pa.int64())
-    whole = pc.fill_null(whole, 0).to_numpy().astype(np.int64)
+    integers = pc.cast(column, pa.int32() if kind == pa.date32() else pa.int64())
+    integers = pc.fill_null(integers, 0).to_numpy().astype(np.int64)
     if pa.types.is_timestamp(kind):
-        seconds = whole // _A_SECOND[kind.unit]
+        seconds = integers // _A_SECOND[kind.unit]
     else:
-        seconds = whole * DAY if kind == pa.date32() else whole // 10**3
+        seconds = integers * DAY if kind == pa.date32() else integers // 10**3
     is_there = pc.is_valid(column).to_numpy() & (seconds >= FIRST_SECOND) & (seconds <= LAST_SECOND)
     is_placed = pa.types.is_timestamp(kind) and kind.tz is not None
-    values = _at(np.where(is_there, seconds, 0), clock, is_placed=is_placed)
+    values = _clock_numbers(np.where(is_there, seconds, 0), clock, is_placed=is_placed)
     return np.where(is_there, values, np.nan)
 
 
-def _at(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntArray:
-    """Numbers of a clock at seconds since 1970: of UTC if placed, else of the clock itself."""
+def _clock_numbers(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntArray:
+    """Return a clock's numbers at seconds since 1970: of UTC if placed, else of the clock."""
     if clock.kind == "date" and (not is_placed or clock.zone == "UTC"):
         return seconds // DAY
     if clock.kind == "timestamp" and (is_placed or clock.zone == "UTC"):
         return seconds
-    different, places = np.unique(seconds, return_inverse=True)
-    found = [clock.number_at(one, is_utc=is_placed) for one in different.tolist()]
-    return np.array(found, dtype=np.int64)[places]
+    distinct, places = np.unique(seconds, return_inverse=True)
+    clock_numbers = [clock.number_at(moment, is_utc=is_placed) for moment in distinct.tolist()]
+    return np.array(clock_numbers, dtype=np.int64)[places]
 
 
 def numbers_in(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """The numbers of an attribute's column as it is declared to say them (n,), times too."""
+    """Return the numbers, or times, of an attribute's column by its declaration (n,)."""
     if attribute.clock is not None:
         return times(column, attribute.clock)
     return numbers(column, attribute.signs)
@@ -176,22 +174,22 @@ Read = Callable[[pa.ChunkedArray], FloatArray]
 def missing(
     column: pa.ChunkedArray, words: tuple[str, ...], read: Read = numbers
 ) -> NDArray[np.bool_]:
-    """Where a column has no value (n,): null, NaN as a number, nothing but white space, one of
-    ``words``, or a number or time that is the same as one of them: −999 is missing where −999.0
-    is, in a column of numbers and of texts.
+    """Return where a column has no value (n,): null, NaN as a number, nothing but white space, one
+    of ``words``, or a number or time that equals one of them: −999 is missing where −999.0 is, in a
+    column of numbers and of texts.
 
-    read   the numbers of a column, as it says them
+    read   returns the numbers of a column
     """
     column = _plain(column)
-    same = read(pa.chunked_array([pa.array(words, pa.string())]))
-    same = same[~np.isnan(same)]
+    equal_numbers = read(pa.chunked_array([pa.array(words, pa.string())]))
+    equal_numbers = equal_numbers[~np.isnan(equal_numbers)]
     if kind_of(column.type) != "text":
         values = read(column)
-        return np.isnan(values) | np.isin(values, same)
+        return np.isnan(values) | np.isin(values, equal_numbers)
     text = pc.utf8_trim_whitespace(column)
     is_word = pc.is_in(text, value_set=pa.array(["", *words], text.type))
-    nothing = np.asarray(pc.or_(pc.is_null(text), is_word).to_numpy(), dtype=np.bool_)
-    return nothing | np.isin(read(column), same) if len(same) else nothing
+    is_missing = np.asarray(pc.or_(pc.is_null(text), is_word).to_numpy(), dtype=np.bool_)
+    return is_missing | np.isin(read(column), equal_numbers) if len(equal_numbers) else is_missing
 
 
 def _floats(column: pa.ChunkedArray) -> FloatArray:
@@ -200,7 +198,7 @@ def _floats(column: pa.ChunkedArray) -> FloatArray:
 
 
 def _unusual_number(text: str) -> float:
-    """Infinity, very long numbers and no numbers at all; Python alone would read 1_0 as ten."""
+    """Return infinity, a very long number, or NaN; Python alone would read 1_0 as ten."""
     try:
         return float(text) if "_" not in text else float("nan")
     except ValueError:
@@ -208,11 +206,11 @@ def _unusual_number(text: str) -> float:
 
 
 def texts(column: pa.ChunkedArray) -> tuple[IntArray, NDArray[np.object_]]:
-    """The stripped texts of a text or number column, as places (n,) in an array of texts.
+    """Return the stripped texts of a text or number column, as places (n,) in an array of texts.
 
-    The place is −1 where a value is missing, the text is None for NaN. Two
-    places may hold the same text. A whole number has no point: 1 and 1.0 are
-    both the text 1, because one missing number turns a file's integers into floats.
+    The place is −1 where a value is missing, the text is None for NaN. Two places may hold the same
+    text. A whole number has no point: 1 and 1.0 are both the text 1, because one missing number
+    turns a file's integers into floats.
     """
     if not len(column):
         # Some versions of pyarrow join no chunks of large texts to no array.
@@ -233,24 +231,24 @@ def _word(value: str | float) -> str | None:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Without a dictionary."""
+    """Return a column without a dictionary."""
     if pa.types.is_dictionary(column.type):
         return pc.cast(column, column.type.value_type)
     return column
 
 
 def missing_cells(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Where a numeric attribute has a missing value that is a cell of its own (n,)."""
+    """Return where a numeric attribute has a missing value that is a cell of its own (n,)."""
     if not attribute.nullable:
         return np.zeros(len(column), dtype=np.bool_)
     return missing(column, attribute.missing, partial(numbers_in, attribute))
 
 
 def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Numbers inside the bounds (n,); NaN marks a row to drop, or a missing value."""
+    """Return numbers inside the bounds (n,); NaN marks a row to drop, or a missing value."""
     box = attribute.coordinate
     assert box is not None
-    values = _known_numbers(attribute, column)
+    values = _numbers_or_nan(attribute, column)
     if attribute.on_invalid == "drop":
         return np.where((values >= box.lower) & (values <= box.upper), values, np.nan)
     # Infinity is only a number too large: it is clipped like any other. NaN stays NaN.
@@ -258,39 +256,39 @@ def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
 
 
 def finite_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Numbers of an attribute without bounds (n,); NaN where a value is missing or is none."""
-    values = _known_numbers(attribute, column)
+    """Return numbers of an attribute without bounds (n,); NaN where there is no finite one."""
+    values = _numbers_or_nan(attribute, column)
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def _known_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Numbers (n,), of any size; NaN where a value is missing or is none."""
+def _numbers_or_nan(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
+    """Return numbers (n,), of any size; NaN where a value is missing or is none."""
     values = numbers_in(attribute, column)
     if not attribute.nullable and not attribute.missing:
         return values
-    # What means nothing is no number, where no cell is for it either.
-    nothing = missing(column, attribute.missing, partial(numbers_in, attribute))
-    return np.where(nothing, np.nan, values)
+    # A missing value is no number, also where no cell is for it.
+    is_missing = missing(column, attribute.missing, partial(numbers_in, attribute))
+    return np.where(is_missing, np.nan, values)
 
 
 def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
-    """Codes of a nominal column (n,); INVALID marks a row to drop.
+    """Return codes of a nominal column (n,); INVALID marks a row to drop.
 
     A text is looked up without the white space around it.
     """
     levels = levels_of(attribute)
     places, words = level_words(attribute, column)
     # The last place is for missing values, whose place is −1.
-    known = np.append(levels.encode(words), INVALID)
+    codes = np.append(levels.encode(words), INVALID)
     if attribute.nullable:
-        known[[*(word is None for word in words), True]] = attribute.missing_code
+        codes[[*(word is None for word in words), True]] = attribute.missing_code
     if attribute.on_invalid == "other":
-        known[known == INVALID] = levels.values.index(str(attribute.other))
-    return known[places]
+        codes[codes == INVALID] = levels.values.index(str(attribute.other))
+    return codes[places]
 
 
 def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
-    """The cell of every value of an attribute with cells (n,); INVALID marks a row to drop."""
+    """Return the cell of every value of an attribute (n,); INVALID marks a row to drop."""
     if not isinstance(attribute.cells, Bins):
         return level_codes(attribute, column)
     codes = attribute.cells.encode(valid_numbers(attribute, column))
@@ -302,70 +300,68 @@ def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
 def level_words(
     attribute: Attribute, column: pa.ChunkedArray
 ) -> tuple[IntArray, NDArray[np.object_]]:
-    """The texts of a nominal column as places (n,) in an array of texts: an alias is its level,
-    and what the attribute calls missing is None, or has the place −1.
+    """Return the texts of a nominal column as places (n,) in an array of texts: an alias becomes
+    its level, and a missing value is None, or has the place −1.
     """
     places, words = texts(column)
     aliases = dict(attribute.aliases)
     words[:] = [aliases.get(word, word) for word in words]
     if attribute.nullable or attribute.missing:
-        known = attribute.cells.values if isinstance(attribute.cells, Levels) else ()
-        absent = {"", *attribute.missing} - set(known)
-        words[:] = [None if word in absent else word for word in words]
+        levels = attribute.cells.values if isinstance(attribute.cells, Levels) else ()
+        missing_words = {"", *attribute.missing} - set(levels)
+        words[:] = [None if word in missing_words else word for word in words]
     return places, words
 
 
 def levels_of(attribute: Attribute) -> Levels:
-    """The levels of a nominal attribute."""
+    """Return the levels of a nominal attribute."""
     assert isinstance(attribute.cells, Levels)
     return attribute.cells
 
 
 def column_of(attribute: Attribute, table: pa.Table) -> pa.ChunkedArray:
-    """The column that an attribute is read from: one of the source, or derived from such, row by
-    row.
-    """
+    """Return the column that an attribute is read from: of the source, or derived row by row."""
     if attribute.derived is None:
         return table.column(attribute.column)
     return derived(attribute.derived, [table.column(name) for name in attribute.derived.inputs])
 
 
-def derived(function: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """The texts or numbers (n,) of a function of one row; null where an input is none."""
-    if function.is_text:
+def derived(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Return the texts or numbers (n,) of a function of one row; null where an input is none."""
+    if rule.is_text:
         places, words = texts(inputs[0])
-        nothing = {None, "", *function.missing}
-        words[:] = [None if word in nothing else word[: function.letters] for word in words]
+        missing_words = {None, "", *rule.missing}
+        words[:] = [None if word in missing_words else word[: rule.letters] for word in words]
         cells = [words[place] if place >= 0 else None for place in places]
         return pa.chunked_array([pa.array(cells, pa.string())])
     with np.errstate(all="ignore"):
-        values = _value(function, [_known(function, one) for one in inputs])
+        values = _value(rule, [_input_numbers(rule, column) for column in inputs])
     return pa.chunked_array([pa.array(values, mask=~np.isfinite(values))])
 
 
-def _known(function: Derived, column: pa.ChunkedArray) -> FloatArray:
-    """Numbers or times of an input (n,); NaN where it is missing or none."""
-    clock = function.clock
-    read: Read = partial(times, clock=clock) if clock else partial(numbers, signs=function.signs)
-    return np.where(missing(column, function.missing, read), np.nan, read(column))
-
-
-def _value(function: Derived, inputs: list[FloatArray]) -> FloatArray:
-    first = inputs[0]
-    if function.function == "product":
-        return first * function.factor
-    if function.function == "difference":
-        return (first - inputs[1]) / UNITS.get(function.unit, 1)
-    is_there = ~np.isnan(first)
-    assert function.clock is not None
-    parts = _part_of_time(
-        function.function, function.clock.wall_times(np.where(is_there, first, 0))
+def _input_numbers(rule: Derived, column: pa.ChunkedArray) -> FloatArray:
+    """Return numbers or times of an input (n,); NaN where it is missing or none."""
+    clock = rule.clock
+    read_numbers: Read = (
+        partial(times, clock=clock) if clock else partial(numbers, signs=rule.signs)
     )
+    return np.where(missing(column, rule.missing, read_numbers), np.nan, read_numbers(column))
+
+
+def _value(rule: Derived, inputs: list[FloatArray]) -> FloatArray:
+    first = inputs[0]
+    if rule.function == "product":
+        return first * rule.factor
+    if rule.function == "difference":
+        return (first - inputs[1]) / UNITS.get(rule.unit, 1)
+    is_there = ~np.isnan(first)
+    assert rule.clock is not None
+    parts = _part_of_time(rule.function, rule.clock.wall_times(np.where(is_there, first, 0)))
     return np.where(is_there, parts, np.nan)
 
 
-def _part_of_time(function: Function, walls: NDArray[np.datetime64]) -> IntArray:
-    """What a clock shows: hour 0 to 23, weekday from Monday, 1, to 7, month 1 to 12, year."""
+def _part_of_time(part: Function, walls: NDArray[np.datetime64]) -> IntArray:
+    """Return a part of times: hour 0 to 23, weekday 1 (Monday) to 7, month 1 to 12, year."""
     hours = walls.astype("datetime64[h]").astype(np.int64)
     months = walls.astype("datetime64[M]").astype(np.int64)
     parts: dict[Function, IntArray] = {
@@ -375,4 +371,4 @@ def _part_of_time(function: Function, walls: NDArray[np.datetime64]) -> IntArray
         "month": months % 12 + 1,
         "year": months // 12 + 1970,
     }
-    return parts[function]
+    return parts[part]

@@ -26,12 +26,8 @@ from dp_pipeline.config.system_errors import system_line
 from dp_pipeline.export.folder import RELEASE
 from dp_pipeline.files import close_folders
 from dp_pipeline.ledger import Account, Balance, Ledger
-from dp_pipeline.raw.snapshot import (
-    Snapshot,
-    current_snapshot,
-    preparation_hint,
-    stored_populations,
-)
+from dp_pipeline.raw.retirement import stored_populations
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparation_hint
 from dp_pipeline.releases.home import SHELF, Home
 from dp_pipeline.releases.store import BUNDLE_FILE, POPULATION, TRANSCRIPT_FILE
 

@@ -205,7 +205,7 @@ def _rows(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> list[Quality
         # What was released of an older snapshot was never about these rows.
         return []
     # Of retired rows nothing exact can be said any more; what was paid for stays.
-    is_gone = any(one.is_retired() for one in snapshot.all)
+    is_gone = any(one.is_retired() for one in snapshot.members)
     exact = {} if is_gone else _exact_quality(spec, snapshot, bundle)
     own = []
     if not spec.is_release:
@@ -237,7 +237,7 @@ def compared_tables(
         _require_same_purpose(spec, bundle)
         windows = spec.cut.parse_range(bundle.facts[WINDOW]) if spec.window else ()
         snapshot = require_snapshot(spec, home, windows)
-        is_gone = any(one.is_retired() for one in snapshot.all)
+        is_gone = any(one.is_retired() for one in snapshot.members)
         if bundle.facts["snapshot"] == snapshot.names and not is_gone:
             codes = bundle.tables["codes"]
             real = prepared_codes(spec, snapshot, tuple(codes))

@@ -13,7 +13,7 @@ from dp_pipeline.config.constraint_parser import constraints_of
 from dp_pipeline.config.constraints import Constraint, allowed_cells
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.raw.prepare import kept_rows
+from dp_pipeline.raw.prepare import rows_as_declared
 from dp_pipeline_tests.raw.written import written_spec
 
 PEOPLE = (
@@ -141,8 +141,8 @@ def test_no_row_breaks_what_first_letters_decide(fine: str, coarse: str, tmp_pat
     spec = written_spec(tmp_path, attributes, more=f"{more}constraints: {{depends: {{zip: land}}}}")
     rows = [*("A1", "A2", "B1", "C1", "other", "A9", "B9", "C2", "D1", "", " A1 "), None]
     table = pa.table({"zip": pa.array(rows, pa.string())})
-    kept = kept_rows(plain.domain, table)
-    assert kept.tolist() == kept_rows(spec.domain, table).tolist()
+    kept = rows_as_declared(plain.domain, table)
+    assert kept.tolist() == rows_as_declared(spec.domain, table).tolist()
     assert kept[:2].all()
     free = [name for name in ("other", "missing") if f"{name}:" in fine]
     assert not [cell for cell in forbidden(spec) if cell[0] in free]

@@ -427,7 +427,7 @@ def test_what_the_file_does_not_allow_is_not_evaluated_and_its_rows_are_not_read
     monkeypatch.setattr(evaluating, "coded_rows", unread)
     with pytest.raises(DeclarationError, match="expected `allow_not_dp: true`"):
         evaluate(unallowed, project.home, {"kjig": bundle})
-    assert not (project.snapshot(spec).folder / "steward").exists()
+    assert not (project.snapshot(spec).folder / "custodian").exists()
 
 
 def test_a_bundle_that_was_exchanged_whole_is_refused(project: Project, spec: DatasetSpec):

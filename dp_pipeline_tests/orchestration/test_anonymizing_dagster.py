@@ -281,7 +281,7 @@ def test_of_sensitive_rows_exact_figures_lie_in_a_private_file_and_nowhere_else(
 ):
     assert project.launch(spec, KJIG, EVALUATION, partition="2").success
     assert project.launch(spec, "k_anonymous/comparison").success
-    (file,) = (project.snapshot(spec).folder / "steward").glob("k-anonymous-*.json")
+    (file,) = (project.snapshot(spec).folder / "custodian").glob("k-anonymous-*.json")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     facts = json.loads(file.read_text())["facts"]
     assert set(facts) == {"auc", "auc_paper", "kept"}, "a run time depends on the rows"

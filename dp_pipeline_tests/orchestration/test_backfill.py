@@ -158,10 +158,12 @@ def test_runs_that_prepare_the_same_rows_at_once_store_them_once(
     spec, made = rides.declare("rides", RIDES), []
     real = prepare.store_parts
     forget_preparation(rides.snapshot(spec))
-    monkeypatch.setattr(prepare, "store_parts", lambda *of: made.append(of) or real(*of))
+    monkeypatch.setattr(
+        prepare, "store_parts", lambda *of, **rows: made.append(of) or real(*of, **rows)
+    )
 
     def normalize(_: int) -> None:
-        prepare.normalize(spec, rides.snapshot(spec), again=False)
+        prepare.prepare_stage(spec, rides.snapshot(spec), "normalized", again=False)
 
     with ThreadPoolExecutor() as pool:
         assert list(pool.map(normalize, range(4))) == [None] * 4

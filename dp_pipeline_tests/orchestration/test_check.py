@@ -138,8 +138,8 @@ def test_machines_get_the_same_findings(rides: Project):
 def test_no_value_of_a_row_and_no_exact_number_is_shown(rides: Project, spec: DatasetSpec):
     rides.write_rows("rides.csv", ["rider,x,y", *(f"{SECRET},{n % 8},1" for n in range(137))])
     snapshot = rides.snapshot(spec).folder
-    (snapshot / "steward").mkdir(exist_ok=True)
-    (snapshot / "steward" / "exact.json").write_text(f'{{"rows": {SECRET}}}', encoding="utf-8")
+    (snapshot / "custodian").mkdir(exist_ok=True)
+    (snapshot / "custodian" / "exact.json").write_text(f'{{"rows": {SECRET}}}', encoding="utf-8")
     (snapshot / "manifest.json").write_text(f"[{SECRET}", encoding="utf-8")
     result = check("--json")
     assert result.exit_code == 1

@@ -354,7 +354,7 @@ def test_a_k_anonymous_table_over_discovered_bins_says_so_on_its_card(tmp_path: 
 
 def test_a_sample_of_what_is_to_be_discovered_counts_what_can_be_read(spec: DatasetSpec):
     """Of levels and bounds that nobody knows yet, no text and no number is outside."""
-    found = {one.attribute: one for one in parse_first_rows(spec, 50).parsed}
+    found = {one.attribute: one for one in parse_first_rows(spec, 50).columns}
     assert {name for name, one in found.items() if one.good} == set(found)
     assert found["zone"].outside == found["fare"].outside == 0
 

@@ -13,7 +13,7 @@ import pytest
 from dp_pipeline.anonymity.partition import TooFewRows
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError
-from dp_pipeline.raw.snapshot import retire
+from dp_pipeline.raw.retirement import retire
 from dp_pipeline.releases import account
 from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.published_copy import publish_copies

@@ -98,7 +98,7 @@ def numbers_in(metadata: Mapping[str, Any]) -> set[float]:
 
 def steward_files(project: Project, spec: DatasetSpec) -> list[Path]:
     """Where the exact numbers are kept."""
-    return sorted((project.snapshot(spec).folder / "steward").glob("*.json"))
+    return sorted((project.snapshot(spec).folder / "custodian").glob("*.json"))
 
 
 def test_the_exact_numbers_lie_in_private_files_of_the_raw_store(ran):

@@ -10,7 +10,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, NotPrepared
-from dp_pipeline.raw.stages import read_stage, store
+from dp_pipeline.raw.stages import read_stage, store_parts
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
@@ -50,7 +50,7 @@ def test_after_a_wrong_type_was_found_the_model_alone_is_refused(rides: Project)
     snapshot = rides.snapshot(spec)
     table = read_stage(snapshot, "ingested")
     flags = pa.array([True] * table.num_rows)
-    store(snapshot, "ingested", table.set_column(table.column_names.index("x"), "x", flags))
+    store_parts(snapshot, "ingested", [table.set_column(table.column_names.index("x"), "x", flags)])
     failed_validation(rides, spec, "type__x")
     collect_refusal(rides, spec, "expected a valid snapshot, got a refused one")
     assert not rides.launch(spec, "normalized").success

@@ -30,7 +30,7 @@ def test_rows_and_exact_numbers_go_and_the_ledger_says_so_first(
     released_rides: Project, spec: DatasetSpec
 ) -> None:
     snapshot = released_rides.snapshot(spec)
-    assert any("steward" in name for name in rows_left(released_rides))
+    assert any("custodian" in name for name in rows_left(released_rides))
     spent, releases = released_rides.spent(spec), released_rides.files("released")
     result = released_rides.cli("data", "retire", "rides", "--yes")
     assert (result.code, result.err) == (0, "")

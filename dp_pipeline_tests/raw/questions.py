@@ -18,9 +18,10 @@ import pytest
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.batch import Batch, BatchQuery
-from dp_pipeline.raw.counters.fold import FoldCounter, Partial, added, answered
+from dp_pipeline.raw.counters.engines import threaded_fold
+from dp_pipeline.raw.counters.fold import FoldCounter, Partial, answer_batch, merge_partials
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.counters.stream import StoredRows, StreamCounter
+from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import MOST_BITS, BitTree, Prefixes
 from dp_pipeline_tests.raw.population import DOMAIN, EDGE, Population
@@ -50,7 +51,7 @@ def in_parts(population: Population, cuts: tuple[int, ...] = (0, 1, 13, 13, 39))
     ]
 
     def fold(questions: Sequence[BatchQuery]) -> Partial:
-        return added(questions, (answered(part, questions) for part in parts))
+        return merge_partials(questions, (answer_batch(part, questions) for part in parts))
 
     return FoldCounter(population.domain, fold)
 
@@ -64,7 +65,9 @@ def stored(population: Population) -> Counter:
         # An attribute more: a table of no column would have no rows.
         table = pa.table({**arrays, " ": np.zeros(population.rows, np.int8)})
         pq.write_table(table, path, row_group_size=max(16, population.rows // 5))
-    counter = StreamCounter(population.domain, StoredRows.of(population.domain, tuple(paths)))
+    counter = FoldCounter(
+        population.domain, threaded_fold(StoredRows.of(population.domain, tuple(paths)))
+    )
     # The files stay as long as the counter.
     counter.folder = folder  # type: ignore[attr-defined]
     return counter

@@ -14,8 +14,7 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec, Purpose
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.source import WHITESPACE, Source
-from dp_pipeline.raw import sources
-from dp_pipeline.raw.sources import read_source, reading
+from dp_pipeline.raw.sources import csv_files, parquet, read_source, reading
 from dp_pipeline_tests.raw.source_specs import spec_of
 
 LINE, PART = 40, 64
@@ -25,15 +24,15 @@ LINE, PART = 40, 64
 def small(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Lines of 40 bytes and parts of 64; gives the sizes of what was in memory together."""
     sizes: list[int] = []
-    short_lines = reading._short_lines
+    short_lines = csv_files._short_lines
 
-    def watched(lines: bytes, *, total: bool) -> bytes:
+    def watched(lines: bytes, *, line_is_row: bool) -> bytes:
         sizes.append(len(lines))
-        return short_lines(lines, total=total)
+        return short_lines(lines, line_is_row=line_is_row)
 
-    monkeypatch.setattr(reading, "LONGEST_LINE", LINE)
-    monkeypatch.setattr(reading, "BYTES_A_PART", PART)
-    monkeypatch.setattr(reading, "_short_lines", watched)
+    monkeypatch.setattr(csv_files, "MAX_LINE_BYTES", LINE)
+    monkeypatch.setattr(csv_files, "BYTES_A_PART", PART)
+    monkeypatch.setattr(csv_files, "_short_lines", watched)
     return sizes
 
 
@@ -94,7 +93,7 @@ def test_a_long_line_of_names_is_refused(tmp_path: Path, purpose: Purpose) -> No
 def test_more_public_rows_than_fit_are_refused(
     tmp_path: Path, small: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "BYTES_A_FILE", 1000)
+    monkeypatch.setattr(csv_files, "MAX_FILE_BYTES", 1000)
     content = b"x,y\n" + b"1,2\n" * 100_000
     assert "Parquet" in refusal(packed(tmp_path, content, "benchmark"))
     assert sum(small) <= 1000 + 2 * PART
@@ -142,7 +141,7 @@ def test_a_long_cell_spoils_itself_alone(tmp_path: Path, written: Callable[[Path
     before = pool.max_memory()
     source = written(tmp_path)
     table = read_source(spec_of(source, "x", person="who", purpose="release")).to_pydict()
-    cut = "7" * (reading.LONGEST_CELL + 1)
+    cut = "7" * (reading.MAX_CELL_BYTES + 1)
     assert table["x"] == ["7", *[cut] * ROWS, None, "8"]
     assert table["who"] == ["ana", *[None] * ROWS, None, "bo"]
     if written is of_parquet:
@@ -150,12 +149,12 @@ def test_a_long_cell_spoils_itself_alone(tmp_path: Path, written: Callable[[Path
     assert "cells of at most 1,024 bytes in column 'x'" in refusal(spec_of(source, "x"))
 
 
-@pytest.mark.parametrize("limit", ["ROWS_A_GROUP", "BYTES_A_GROUP"])
+@pytest.mark.parametrize("limit", ["MAX_GROUP_ROWS", "MAX_GROUP_BYTES"])
 @pytest.mark.parametrize("purpose", ["benchmark", "release"])
 def test_a_large_row_group_is_refused_by_its_footer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, purpose: Purpose
 ) -> None:
     source = of_parquet(tmp_path)
-    monkeypatch.setattr(sources, limit, 100)
+    monkeypatch.setattr(parquet, limit, 100)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)
     assert "smaller row groups" in refusal(spec_of(source, "x", purpose=purpose))

@@ -10,11 +10,11 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged
-from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
+from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.checked import CheckedRows
+from dp_pipeline.raw.counters.engines import threaded_fold
 from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter, Partial
-from dp_pipeline.raw.counters.stream import StreamCounter, in_threads
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline_tests.raw.written import ingested, written_spec
@@ -83,7 +83,7 @@ def test_a_file_is_checked_when_it_is_first_read_and_only_then(
 def test_rows_in_memory_are_of_files_that_were_all_checked(
     engine: str, stage: str, spec: DatasetSpec, snapshot: Snapshot
 ) -> None:
-    assert MOST_IN_MEMORY > 1000
+    assert MAX_BYTES_IN_MEMORY > 1000
     damage(snapshot, stage)
     with pytest.raises(Damaged, match=f"the table {stage!r} as it was stored, got another"):
         open_counter(spec, snapshot, engine)
@@ -128,11 +128,11 @@ def test_a_file_that_is_put_back_once_its_rows_were_counted_gives_no_answer(
     # Rows of which some are there twice.
     pq.write_table(table.take([0, *range(1, table.num_rows - 1), 0]), path)
     rows = CheckedRows.open(spec, snapshot)
-    ((found,),) = in_threads(rows.stored)([OF_CODES])
+    ((found,),) = threaded_fold(rows.stored)([OF_CODES])
     assert found.sum() == table.num_rows
     path.write_bytes(whole)
     with pytest.raises(Damaged, match="rows as they were stored, got others"):
-        rows.require(["discretized"])
+        rows.require_stages(["discretized"])
 
 
 def test_what_counting_another_file_fails_at_is_not_told(
@@ -144,7 +144,7 @@ def test_what_counting_another_file_fails_at_is_not_told(
     def fails(_: Sequence[BatchQuery]) -> Partial:
         raise ValueError("a value of somebody")
 
-    counter = StreamCounter(spec.domain, rows.stored, fold=rows.checked(fails))
+    counter = FoldCounter(spec.domain, rows.checked_fold(fails))
     with pytest.raises(Damaged, match="the table 'discretized' as it was stored"):
         asked_for_codes(counter)
     snapshot.table_path("discretized").write_bytes(whole)

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Sample
-from dp_pipeline.raw.sources import class_ratio_sample, read_source
+from dp_pipeline.raw.sources import read_source, sample_by_class
 from dp_pipeline_tests.raw.written import written_spec
 
 ATTRIBUTES = "{name: {bounds: [0, 99]}, pay: {levels: [low, high], aliases: {low.: low}}}"
 
 
 def sample_of(classes: list[int], rows: int, seed: int = 7) -> list[int]:
-    return class_ratio_sample(np.array(classes), rows=rows, seed=seed).tolist()
+    return sample_by_class(np.array(classes), rows=rows, seed=seed).tolist()
 
 
 @st.composite

@@ -84,7 +84,7 @@ def test_kmeans_starts_on_a_sample_and_goes_on_over_all_rows(monkeypatch):
     # Every middle is the mean of all of its rows again, as it would not be of 20 of them.
     assert np.allclose(sorted(sampled.tolist()), sorted(whole.tolist()), atol=1e-9)
     assert sampled.tolist() == evaluate.reference_kmeans(points, 3).tolist(), "the seed is fixed"
-    monkeypatch.setattr(evaluate, "MOST_REFINED", 300)
+    monkeypatch.setattr(evaluate, "MAX_REFINED_ROWS", 300)
     refined = evaluate.reference_kmeans(points, 3)
     # The mean of about 100 rows is off by 0.1 in each direction: 0.5 is five of those.
     assert 0 < np.abs(np.sort(refined, axis=0) - np.sort(whole, axis=0)).max() < 0.5
@@ -198,12 +198,12 @@ def test_exact_facts_go_to_a_private_file(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
     before = snapshot.manifest
     assert custodian_facts(snapshot, "manifest", lambda: {"nicv": 1.5}) == {"nicv": 1.5}
-    path = snapshot.folder / "steward" / "manifest.json"
+    path = snapshot.folder / "custodian" / "manifest.json"
     assert json.loads(path.read_text())["facts"] == {"nicv": 1.5}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert snapshot.manifest == before
-    with pytest.raises(DeclarationError, match="steward file"):
+    with pytest.raises(DeclarationError, match="file of facts"):
         custodian_facts(snapshot, "../manifest", dict)
 
 

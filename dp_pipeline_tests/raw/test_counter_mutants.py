@@ -184,7 +184,7 @@ class PutsTheUpperEdgeAtTheLower(Mutant):
 
 class KeepsTheKeysOfAnotherTree(Mutant):
     def boxes(self, tree, nodes, bits):
-        self._batch._keys = self._batch._keys and (tree, self._batch._keys[1])
+        self._batch._tree_keys = self._batch._tree_keys and (tree, self._batch._tree_keys[1])
         return super().boxes(tree, nodes, bits)
 
 

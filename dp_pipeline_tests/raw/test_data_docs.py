@@ -14,8 +14,8 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import NotPrepared
-from dp_pipeline.raw.great_expectations_session import FOLDER, INDEX, write_data_docs
-from dp_pipeline.raw.snapshot import retire
+from dp_pipeline.raw.data_docs import FOLDER, INDEX, write_data_docs
+from dp_pipeline.raw.retirement import retire
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 SECRETS = ("8675309", "Xanthippe")

@@ -13,7 +13,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.expectation_parser import TYPES
 from dp_pipeline.raw.expectations import expectations_of
-from dp_pipeline.raw.great_expectations_session import _class_name, _library
+from dp_pipeline.raw.great_expectations_session import load_library
 from dp_pipeline.raw.validate import Verdict, refusal, validate
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
@@ -92,9 +92,9 @@ def test_each_expectation_is_fulfilled_or_not_as_the_rows_are(tmp_path: Path) ->
 
 
 def test_the_library_knows_each_type_as_one_of_single_rows_with_these_arguments() -> None:
-    kinds = _library().expectations
+    kinds = load_library().expectations
     for name, type_ in TYPES.items():
-        kind = getattr(kinds, _class_name(name))
+        kind = getattr(kinds, "".join(map(str.capitalize, name.split("_"))))
         assert set(type_.model_fields) - {"type", "name"} <= set(kind.__fields__), name
         parents = {parent.__name__ for parent in kind.__mro__}
         assert parents & {"ColumnMapExpectation", "ColumnPairMapExpectation"}, name

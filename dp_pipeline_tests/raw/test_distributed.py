@@ -25,10 +25,11 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.raw import clusters
-from dp_pipeline.raw.counters import distributed, open_counter
+from dp_pipeline.raw.counters import engines, open_counter
 from dp_pipeline.raw.counters.batch import Batch, BatchQuery
-from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, answered
-from dp_pipeline.raw.counters.stream import StoredRows, StreamCounter, in_threads
+from dp_pipeline.raw.counters.engines import threaded_fold
+from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, answer_batch
+from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot
@@ -43,8 +44,8 @@ from dp_pipeline_tests.raw.questions import CHECKS, memory
 pytestmark = pytest.mark.chain
 
 MADE: dict[str, Callable[..., Fold]] = {
-    "dask": distributed.in_dask,
-    "spark": distributed.in_spark,
+    "dask": engines.dask_fold,
+    "spark": engines.spark_fold,
 }
 MODELS_TRIED = ("one_shot", "privhd", "independent", "htree_kmeans", "dplloyd")
 
@@ -64,7 +65,7 @@ def test_every_question_is_answered_as_by_a_loop(engine: str, tmp_path: Path) ->
     population = POPULATIONS["few rows"]
     rows = stored(population, tmp_path, 13)
     fold = MADE[engine](rows)
-    counter = StreamCounter(population.domain, rows, fold=fold)
+    counter = FoldCounter(population.domain, fold)
     for check in CHECKS if engine == "dask" else CHECKS[:2]:
         check(lambda _: counter, population)
 
@@ -72,7 +73,7 @@ def test_every_question_is_answered_as_by_a_loop(engine: str, tmp_path: Path) ->
 def test_no_rows_are_rows_like_any_other(engine: str, tmp_path: Path) -> None:
     population = POPULATIONS["few rows"].at([])
     rows = stored(population, tmp_path, 13)
-    counter = StreamCounter(population.domain, rows, fold=MADE[engine](rows))
+    counter = FoldCounter(population.domain, MADE[engine](rows))
     found = counter.exact_tables([("c",), ()])
     expected = memory(population).exact_tables([("c",), ()])  # type: ignore[attr-defined]
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
@@ -134,8 +135,8 @@ def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path: Path) -> No
     population = POPULATIONS["few rows"]
     rows = stored(population, tmp_path, 1)
     client = clusters.dask_client("")
-    fold = distributed.in_dask(rows)
-    expected = in_threads(rows)([PAIRS])
+    fold = engines.dask_fold(rows)
+    expected = threaded_fold(rows)([PAIRS])
 
     def kill() -> None:
         time.sleep(0.05)
@@ -151,9 +152,9 @@ def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path: Path) -> No
 class Slow(StoredRows):
     """Each of its batches takes long enough to be killed in."""
 
-    def answered(self, batches, questions: Sequence[BatchQuery]) -> Partial:  # type: ignore[no-untyped-def]
+    def answer_batches(self, batches, questions: Sequence[BatchQuery]) -> Partial:  # type: ignore[no-untyped-def]
         time.sleep(0.3)
-        return super().answered(batches, questions)
+        return super().answer_batches(batches, questions)
 
 
 def test_the_worker_of_dask_that_holds_the_questions_may_be_killed_too(tmp_path: Path) -> None:
@@ -161,8 +162,8 @@ def test_the_worker_of_dask_that_holds_the_questions_may_be_killed_too(tmp_path:
     rows = stored(POPULATIONS["few rows"], tmp_path, 2)
     client = clusters.dask_client("")
     client.wait_for_workers(os.cpu_count() or 1, timeout=60)
-    slow = distributed.in_dask(Slow(**vars(rows)))
-    expected = in_threads(rows)([PAIRS])
+    slow = engines.dask_fold(Slow(**vars(rows)))
+    expected = threaded_fold(rows)([PAIRS])
     # Each of them in turn: whichever holds them, it is among those.
     for address, number in client.run(os.getpid).items():
         killer = Thread(target=lambda one=number: (time.sleep(0.4), os.kill(one, signal.SIGKILL)))
@@ -184,15 +185,17 @@ def same(one: Partial, other: Partial) -> bool:
 class DiesOnce(StoredRows):
     """Its worker kills itself at the first batch that it is asked about."""
 
-    def answered(self, batches, questions: Sequence[BatchQuery]) -> Partial:  # type: ignore[no-untyped-def]
+    def answer_batches(self, batches, questions: Sequence[BatchQuery]) -> Partial:  # type: ignore[no-untyped-def]
         mark = self.pairs[0][0].with_suffix(".died")
         if not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().answered(batches, questions)
+        return super().answer_batches(batches, questions)
 
 
-MAX_CELLS = 1 << 12
+KINDS = {name for name in vars(Batch) if name[0] != "_"} - {"answer", "recoded"}
+
+MOST_CELLS = 1 << 12
 """Of an answer that workers are asked for: larger ones say the same and only take longer."""
 
 
@@ -208,8 +211,8 @@ def every_question(population: Population) -> list[BatchQuery]:
     )
 
     def fold(questions: Sequence[BatchQuery]) -> Partial:
-        found = answered(batch, questions)
-        small = (sum(table.size for table in one or ()) <= MAX_CELLS for one in found)
+        found = answer_batch(batch, questions)
+        small = (sum(table.size for table in one or ()) <= MOST_CELLS for one in found)
         asked.extend(one for one, is_small in zip(questions, small, strict=True) if is_small)
         return found
 
@@ -228,14 +231,14 @@ def test_every_question_has_the_same_answer_however_rows_are_cut_and_workers_die
 ) -> None:
     population = POPULATIONS["few rows"]
     asked = every_question(population)
-    assert {one.kind for one in asked} == set(Batch._ANSWERS)
+    assert {one.kind for one in asked} == KINDS
     assert any(one.recodings for one in asked)
     cut = stored(population, tmp_path, rows)
     assert len(cut.groups) == -(-40 // rows)
     dying = DiesOnce(**vars(cut))
     (tmp_path / "together").mkdir()
-    expected = in_threads(stored(population, tmp_path / "together", population.rows))(asked)
-    assert same(in_threads(cut)(asked), expected)
+    expected = threaded_fold(stored(population, tmp_path / "together", population.rows))(asked)
+    assert same(threaded_fold(cut)(asked), expected)
     assert same(MADE[engine](dying)(asked), expected)
     assert dying.pairs[0][0].with_suffix(".died").exists()
 

@@ -173,9 +173,11 @@ def test_names_are_safe_different_and_described(tmp_path):
 
 
 def test_an_expectation_that_the_library_drops_is_noticed(spec, tmp_path, monkeypatch):
-    whole = great_expectations_session._suite
+    whole = great_expectations_session.library_suite
     monkeypatch.setattr(
-        great_expectations_session, "_suite", lambda name, suite: whole(name, suite[1:])
+        great_expectations_session,
+        "library_suite",
+        lambda spec, name, suite: whole(spec, name, suite[1:]),
     )
     with pytest.raises(PipelineError, match="expected 4 verdicts of Great Expectations, got 3"):
         validate(spec, ingested(tmp_path, SOUND))
@@ -299,7 +301,7 @@ def test_the_library_is_asked_for_booleans_alone_and_no_result_holds_a_value(
 ):
     """Every other format puts values of rows into the result."""
     answered = []
-    batch = great_expectations_session._batch
+    batch = great_expectations_session._frame_batch
 
     class Listening:
         def __init__(self, frame):
@@ -309,7 +311,7 @@ def test_the_library_is_asked_for_booleans_alone_and_no_result_holds_a_value(
             answered.append(self.inside.validate(*arguments, **options))
             return answered[-1]
 
-    monkeypatch.setattr(great_expectations_session, "_batch", Listening)
+    monkeypatch.setattr(great_expectations_session, "_frame_batch", Listening)
     validate(spec, ingested(tmp_path, {"age": ["8675309"], "sex": ["Xanthippe"]}))
     assert [len(one.results) for one in answered] == [4, 5]
     for one in answered:
@@ -364,5 +366,5 @@ def test_a_library_that_would_end_the_process_is_one_line(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(PipelineError, match=r"pip install 'pyspark\[connect\]'"):
-        great_expectations_session._library()
+        great_expectations_session.load_library()
     monkeypatch.delitem(sys.modules, "great_expectations", raising=False)

@@ -21,23 +21,26 @@ from dp_pipeline.config.errors import Damaged, DeclarationError, SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw import contributions
 from dp_pipeline.raw.contributions import (
-    PARTS,
+    PART_COUNT,
     PersonKeys,
-    deal,
-    keep_at_most,
-    person_parts,
-    rows_of_part,
+    assign_parts,
+    bounded_part,
+    split_by_person,
 )
-from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
+from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
+from dp_pipeline.raw.counters.fold import FoldCounter
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.counters.stream import StreamCounter
+from dp_pipeline.raw.expectations import expectations_of
+from dp_pipeline.raw.great_expectations_session import _COUNTS_ONLY, _results
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
-from dp_pipeline.raw.sources import reading, source_tables
-from dp_pipeline.raw.stages import in_batches, read_stage, stage_tables, store_parts
+from dp_pipeline.raw.sources import csv_files, source_tables
+from dp_pipeline.raw.stages import in_batches, read_stage, stage_batches, store_parts
 from dp_pipeline.raw.validate import validate
+from dp_pipeline.raw.validation_frames import row_frame
 from dp_pipeline_tests.raw.source_specs import spec_of
+from dp_pipeline_tests.raw.test_contributions import keep
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 KEY = b"k" * 32
@@ -109,8 +112,8 @@ def test_the_same_rows_of_every_person_are_kept_however_they_are_cut(
     folder = tmp_path_factory.mktemp("persons")
     kept: list[int] = []
     for part in parts_of(tables, folder):
-        kept += keep_at_most(part, column="who", at_most=at_most, key=KEY)["x"].to_pylist()
-    expected = keep_at_most(table, column="who", at_most=at_most, key=KEY)["x"].to_pylist()
+        kept += keep(part, column="who", at_most=at_most, key=KEY)["x"].to_pylist()
+    expected = keep(table, column="who", at_most=at_most, key=KEY)["x"].to_pylist()
     assert sorted(kept) == expected
 
 
@@ -121,17 +124,19 @@ def keys(key: bytes = KEY) -> PersonKeys:
 def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
     """The rows of some tables, those of a part together."""
     paths = [folder / f"{at}.arrow" for at in range(len(tables))]
-    dealt = [deal(one, keys(), path) for one, path in zip(tables, paths, strict=True)]
+    dealt = [split_by_person(one, keys(), path) for one, path in zip(tables, paths, strict=True)]
     files = list(zip(paths, dealt, strict=True))
-    return [rows_of_part(files, part) for part in sorted(set().union(*dealt))]
+    return [
+        bounded_part(files, part, at_most=1000, keys=keys()) for part in sorted(set().union(*dealt))
+    ]
 
 
 def test_persons_go_to_all_parts_and_nobody_to_none() -> None:
     table = pa.table({"who": [str(at) for at in range(10_000)] + [None, "", "  "]})
-    parts = person_parts(table, keys())
+    parts = assign_parts(table, keys())
     assert parts[-3:].tolist() == [-1, -1, -1]
-    assert len(np.unique(parts[:-3])) == PARTS
-    other = person_parts(table, keys(b"another"))
+    assert len(np.unique(parts[:-3])) == PART_COUNT
+    other = assign_parts(table, keys(b"another"))
     assert (parts[:-3] != other[:-3]).mean() > 0.9
 
 
@@ -140,11 +145,11 @@ def test_a_part_that_shares_a_person_with_another_is_seen(
 ) -> None:
     # A mutant: rows are dealt out one by one.
     monkeypatch.setattr(
-        contributions, "person_parts", lambda table, _: np.arange(table.num_rows) % 2
+        contributions, "assign_parts", lambda table, _: np.arange(table.num_rows) % 2
     )
     table = pa.table({"x": range(8), "who": ["a"] * 8})
     parts = parts_of([table], tmp_path)
-    kept = sum(keep_at_most(one, column="who", at_most=1, key=KEY).num_rows for one in parts)
+    kept = sum(keep(one, column="who", at_most=1, key=KEY).num_rows for one in parts)
     assert kept == 2
 
 
@@ -165,7 +170,8 @@ def test_checks_of_batches_are_those_of_all_rows_together(tmp_path: Path, share:
     cut, together = ingested(tmp_path, table, "cut"), ingested(tmp_path, table, "together")
     store_parts(cut, "ingested", [table])
     store_parts(together, "ingested", [table], rows=1000)
-    assert len(list(stage_tables(cut, "ingested"))) == 3
+    with stage_batches(cut, "ingested") as batches:
+        assert len(batches) == 3
     verdicts = validate(spec, cut)
     assert verdicts == validate(spec, together)
     failed = {one.expectation.name for one in verdicts if not one.passed}
@@ -174,15 +180,13 @@ def test_checks_of_batches_are_those_of_all_rows_together(tmp_path: Path, share:
 
 
 def test_no_value_of_a_row_is_in_the_counts_that_the_library_gives(tmp_path: Path) -> None:
-    from dp_pipeline.raw import great_expectations_session as session
-
     spec = written_spec(tmp_path, ATTRIBUTES)
     table = pa.table({"x": ["Waltraud", "99"], "sex": ["Waltraud", "f"]})
-    found = session._results(
+    found = _results(
         spec,
-        tuple(one for one in session.expectations_of(spec) if not one.structural),
-        session.row_frame(spec, table),
-        session._COUNTS,
+        tuple(one for one in expectations_of(spec) if not one.structural),
+        row_frame(spec, table),
+        _COUNTS_ONLY,
     )
     said = " ".join(str(one.result) for one in found.values())
     assert "Waltraud" not in said
@@ -225,7 +229,7 @@ def test_a_file_of_lines_says_the_same_however_it_is_read(
 
     def read(size: int) -> list[dict[str, str]]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reading, "BYTES_A_PART", size)
+            patch.setattr(csv_files, "BYTES_A_PART", size)
             return pa.concat_tables(source_tables(spec)).to_pylist()
 
     assert read(part) == read(1 << 20)
@@ -234,7 +238,7 @@ def test_a_file_of_lines_says_the_same_however_it_is_read(
 def test_a_file_that_ends_too_early_leaves_no_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "BYTES_A_PART", 1000)
+    monkeypatch.setattr(csv_files, "BYTES_A_PART", 1000)
     numbers = np.random.default_rng(1).integers(0, 1 << 60, 5000)
     packed = gzip.compress(b"x\n" + "\n".join(map(str, numbers)).encode())
     path = tmp_path / "rows.csv.gz"
@@ -261,13 +265,13 @@ def test_an_engine_is_chosen_by_the_size_of_the_rows_or_by_name(
 ) -> None:
     spec = written_spec(tmp_path, ATTRIBUTES)
     snapshot = prepared(spec, tmp_path / "rows")
-    assert MOST_IN_MEMORY > 10**8
+    assert MAX_BYTES_IN_MEMORY > 10**8
     assert isinstance(open_counter(spec, snapshot), MemoryCounter)
-    assert isinstance(open_counter(spec, snapshot, "stream"), StreamCounter)
+    assert isinstance(open_counter(spec, snapshot, "stream"), FoldCounter)
     # 4 bytes of coordinate and a byte for each of two codes, of 60 rows but for those dropped.
     rows = read_stage(snapshot, "normalized").num_rows
-    for most, kind in ((6 * rows, MemoryCounter), (6 * rows - 1, StreamCounter)):
-        monkeypatch.setattr("dp_pipeline.raw.counters.MOST_IN_MEMORY", most)
+    for most, kind in ((6 * rows, MemoryCounter), (6 * rows - 1, FoldCounter)):
+        monkeypatch.setattr("dp_pipeline.raw.counters.MAX_BYTES_IN_MEMORY", most)
         counter = open_counter(spec, snapshot)
         assert isinstance(counter, kind)
         assert counter.fingerprint == MemoryCounter.open(spec, snapshot).fingerprint

@@ -12,12 +12,11 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError
-from dp_pipeline.raw import sources
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.ingest import IN_PLACE, ingest, ingested_tables
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.raw.sources import parquet_batches, parquet_parts, parquet_tables
+from dp_pipeline.raw.sources import parquet, parquet_batches, parquet_parts, parquet_tables
 from dp_pipeline.raw.validate import validate
 from dp_pipeline_tests.raw.written import written_spec
 
@@ -113,7 +112,7 @@ def test_small_files_are_batches_of_so_many_rows_and_all_of_them_in_order(
     pq.write_table(pa.table({"x": [9, 9], "sex": ["m", "m"]}), lake / "c.parquet")
     (lake / "day=1" / "0.parquet").unlink()
     spec = declared(tmp_path, "in_place")
-    monkeypatch.setattr(sources, "ROWS_A_BATCH", most)
+    monkeypatch.setattr(parquet, "ROWS_A_BATCH", most)
     files = parquet_parts(lake)
     found = [pickle.loads(pickle.dumps(read))() for read in parquet_batches(spec, files)]
     whole = pa.concat_tables(parquet_tables(spec, files))

@@ -12,11 +12,10 @@ import pytest
 
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.source import Source
-from dp_pipeline.raw import sources
-from dp_pipeline.raw.contributions import keep_at_most
-from dp_pipeline.raw.sources import read_source
+from dp_pipeline.raw.sources import read_source, reading
 from dp_pipeline.raw.values import numbers
 from dp_pipeline_tests.raw.source_specs import spec_of
+from dp_pipeline_tests.raw.test_contributions import keep
 
 
 def write(folder: Path, name: str, **columns: Any) -> None:
@@ -177,7 +176,7 @@ def test_one_person_of_a_folder_is_one_whatever_size_her_id_is_stored_in(tmp_pat
         pa.nulls(2),
     ]
     table = persons(tmp_path, *parts)
-    kept = keep_at_most(table, column="rider", at_most=2, key=b"k" * 32)
+    kept = keep(table, column="rider", at_most=2, key=b"k" * 32)
     assert Counter(map(int, kept.column("rider").to_pylist())) == {
         7: 2,
         2**60 + 1: 2,
@@ -196,13 +195,13 @@ def test_a_file_whose_types_change_while_the_folder_is_read_is_refused(
 ) -> None:
     write(tmp_path, "a.parquet", x=[1])
     write(tmp_path, "b.parquet", x=[2])
-    judged = sources.reading.plain_types
+    judged = reading.plain_types
 
     def rewritten(spec: Any, schemas: list[pa.Schema]) -> Any:
         if len(schemas) == 2:
             write(tmp_path, "b.parquet", x=["word"])
         return judged(spec, schemas)
 
-    monkeypatch.setattr(sources.reading, "plain_types", rewritten)
+    monkeypatch.setattr(reading, "plain_types", rewritten)
     with pytest.raises(SourceError, match=r"b\.parquet: expected a file that stays while it is"):
         read(tmp_path, "x")

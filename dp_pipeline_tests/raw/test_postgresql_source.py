@@ -160,14 +160,14 @@ def test_a_query_that_would_write_is_refused_and_writes_nothing(rides: str, quer
 
 
 def test_all_rows_are_of_one_moment(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables, other = sql._tables, []
+    tables, other = sql._read_tables, []
 
     def later(*arguments: object) -> Iterator[pa.Table]:
         run(rides, "INSERT INTO rides (lat) VALUES (8)")
         other.append("written")
         return tables(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sql, "_tables", later)
+    monkeypatch.setattr(sql, "_read_tables", later)
     assert read_source(spec_at(rides, "SELECT lat FROM rides", "lat")).num_rows == 2
     assert other == ["written"]
 

@@ -17,11 +17,9 @@ from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.prepare import (
-    discretize,
-    encode_one_hot,
     mark_prepared,
-    normalize,
     prepare,
+    prepare_stage,
     stages_of,
 )
 from dp_pipeline.raw.snapshot import (
@@ -140,9 +138,9 @@ def test_only_the_stages_that_are_needed_are_there(tmp_path):
     prepare(spec, snapshot)
     assert snapshot.manifest["prepared"] == {"digest": spec.digest, "stages": ["normalized"]}
     with pytest.raises(DeclarationError, match="expected a stage of normalized, got discretized"):
-        discretize(spec, snapshot)
+        prepare_stage(spec, snapshot, "discretized")
     with pytest.raises(DeclarationError, match="got one_hot"):
-        encode_one_hot(spec, snapshot)
+        prepare_stage(spec, snapshot, "one_hot")
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.float64(), pa.int32()])
@@ -176,13 +174,13 @@ def test_a_snapshot_that_was_not_validated_or_was_refused_is_not_prepared(tmp_pa
     spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}")
     snapshot = ingested(tmp_path, {"x": ["0"]})
     with pytest.raises(NotPrepared, match="validated as people is declared now"):
-        normalize(spec, snapshot)
+        prepare_stage(spec, snapshot, "normalized")
     mark_validated(spec, snapshot, structural=True, refused=True)
     with pytest.raises(NotPrepared, match="got a refused one"):
-        normalize(spec, snapshot)
+        prepare_stage(spec, snapshot, "normalized")
     mark_validated(spec, snapshot, structural=False, refused=False)
     with pytest.raises(NotPrepared, match="validated as people is declared now"):
-        normalize(spec, snapshot)
+        prepare_stage(spec, snapshot, "normalized")
 
 
 def test_stages_of_two_declarations_never_mix(tmp_path):
@@ -193,8 +191,8 @@ def test_stages_of_two_declarations_never_mix(tmp_path):
     wide = written_spec(tmp_path, "{x: {bounds: [0, 2], bins: 2}}")
     mark_validated(wide, snapshot, structural=True, refused=False)
     with pytest.raises(NotPrepared, match="expected the stage 'normalized'"):
-        discretize(wide, snapshot)
-    normalize(wide, snapshot)
+        prepare_stage(wide, snapshot, "discretized")
+    prepare_stage(wide, snapshot, "normalized")
     with pytest.raises(NotPrepared, match="expected the stage 'discretized'"):
         mark_prepared(wide, snapshot)
     assert snapshot.manifest["prepared"] is None
@@ -254,7 +252,7 @@ def test_two_preparations_never_mix_their_tables(tmp_path):
     snapshot = validated(spec, tmp_path, {"x": ["1"]})
 
     def other() -> None:
-        normalize(spec, snapshot)
+        prepare_stage(spec, snapshot, "normalized")
         free.set()
 
     with snapshot.locked():

@@ -17,12 +17,12 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.raw import prepare
-from dp_pipeline.raw.clusters import Quiet, workers_of
+from dp_pipeline.raw.clusters import RedactErrors, workers_of
 from dp_pipeline.raw.contributions import Parts
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
-from dp_pipeline.raw.stages import Read, stage_tables, store_parts
+from dp_pipeline.raw.stages import BatchReader, stage_batches, store_parts
 from dp_pipeline.raw.validate import validate
-from dp_pipeline.raw.workers import Each, tables_made, write_tables
+from dp_pipeline.raw.workers import ParallelMap, map_to_tables, write_tables
 from dp_pipeline_tests.raw.conftest import require_engine
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 
@@ -94,14 +94,14 @@ def test_every_engine_finds_the_same_of_every_expectation(engine: str, tmp_path:
     assert validate(spec, snapshot, engine) == verdicts
 
 
-class DiesWhenDone(prepare._Normalizing):
+class DiesWhenDone(prepare._Normalizer):
     """Its worker does its first batch, and its first part, and dies before it says so."""
 
-    def dealt(self, task: tuple[int, Read]) -> Parts:
-        return self._and_die("dealt", super().dealt(task))
+    def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Parts:
+        return self._and_die("split", super().split_batch(numbered_batch))
 
-    def part(self, task: tuple[int, Any]) -> list[pa.Table]:
-        return self._and_die("part", super().part(task))
+    def normalize_part(self, task: tuple[int, Any]) -> list[pa.Table]:
+        return self._and_die("part", super().normalize_part(task))
 
     def _and_die(self, what: str, done: Any) -> Any:
         mark = self.scratch.parent.parent / f"{what}.died"
@@ -118,10 +118,10 @@ def test_workers_that_are_killed_in_the_middle_change_no_byte(
 ) -> None:
     spec, ids = persons(tmp_path), IDS["texts"]
     here = prepared(spec, tmp_path / "here", ids)
-    monkeypatch.setattr(prepare, "_Normalizing", DiesWhenDone)
+    monkeypatch.setattr(prepare, "_Normalizer", DiesWhenDone)
     assert prepared(spec, tmp_path / "there", ids, engine) == here
     died = sorted(path.name for path in tmp_path.rglob("*.died"))
-    assert died == ["dealt.died", "part.died"]
+    assert died == ["part.died", "split.died"]
 
 
 def twice(work: Callable[[Any], Any], tasks: Sequence[Any], /) -> Iterator[Any]:
@@ -158,9 +158,9 @@ def test_the_populations_key_is_in_nothing_that_workers_get(
     prepared(spec, tmp_path / "there", IDS["texts"])
     keys = prepare._person_keys(spec, KEY)
     assert keys is not None
-    assert [keys.persons.rows in one for one in sent] == [True, True, False, False]
+    assert [keys.ids.rows in one for one in sent] == [True, True, False, False]
     assert not any(KEY in one for one in sent)
-    assert repr(keys.persons.rows)[2:-1] not in repr(keys)
+    assert repr(keys.ids.rows)[2:-1] not in repr(keys)
 
 
 def test_what_fails_is_told_by_its_kind_alone() -> None:
@@ -168,7 +168,7 @@ def test_what_fails_is_told_by_its_kind_alone() -> None:
         raise ValueError(f"cannot read {task}")
 
     with pytest.raises(PipelineError, match="got ValueError") as caught:
-        Quiet(work)("Waltraud")
+        RedactErrors(work)("Waltraud")
     assert "Waltraud" not in str(caught.value)
     assert caught.value.__context__ is None
 
@@ -222,8 +222,8 @@ def test_what_is_made_comes_in_the_order_of_its_tasks(tmp_path: Path, threads: s
     def make(task: int) -> list[pa.Table]:
         return [pa.table({"x": [task, at]}) for at in range(task)] or [pa.table({"x": [0]})[:0]]
 
-    each: Each = twice if threads == "twice" else workers_of("")
-    found = pa.concat_tables(tables_made(each, make, [2, 0, 1], tmp_path))
+    each: ParallelMap = twice if threads == "twice" else workers_of("")
+    found = pa.concat_tables(map_to_tables(each, make, [2, 0, 1], tmp_path))
     assert found["x"].to_pylist() == [2, 0, 2, 1, 1, 0]
     assert not list(tmp_path.iterdir())
 
@@ -243,9 +243,10 @@ def test_a_file_that_cannot_be_written_whole_has_no_name(tmp_path: Path) -> None
 def test_a_file_that_is_replaced_while_workers_read_it_is_damaged(tmp_path: Path) -> None:
     spec = persons(tmp_path)
     snapshot = validated(spec, tmp_path / "rows", IDS["texts"])
-    tables = stage_tables(snapshot, "ingested")
-    next(tables)
     path = snapshot.table_path("ingested")
-    path.write_bytes(path.read_bytes())
-    with pytest.raises(Damaged, match="expected the Parquet table that was stored"):
-        list(tables)
+    with (
+        pytest.raises(Damaged, match="expected the Parquet table that was stored"),
+        stage_batches(snapshot, "ingested") as batches,
+    ):
+        batches[0]()
+        path.write_bytes(path.read_bytes())

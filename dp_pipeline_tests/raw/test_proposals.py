@@ -16,7 +16,7 @@ from dp_pipeline.config.draft import SourceColumn
 from dp_pipeline.config.encoding import INVALID
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.yaml_text import Document, field_text
-from dp_pipeline.raw.proposals import MOST_CODES, MOST_LEVELS, neat_bounds, proposed, public_look
+from dp_pipeline.raw.proposals import MAX_CODES, MAX_LEVELS, neat_bounds, proposed, public_look
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
 
 X = SourceColumn("x", "unknown")
@@ -151,10 +151,10 @@ def test_what_is_proposed(values: list[str | None], fields: dict[str, object]) -
 @pytest.mark.parametrize(
     ("values", "remark"),
     [
-        ([f"note {n}" for n in range(MOST_LEVELS + 1)], "65 different texts"),
+        ([f"note {n}" for n in range(MAX_LEVELS + 1)], "65 different texts"),
         (["a", "a", ""], "one value alone"),
         (["", None], "no value"),
-        (["1e15", "2e15", *map(str, range(MOST_CODES))], "numbers too large"),
+        (["1e15", "2e15", *map(str, range(MAX_CODES))], "numbers too large"),
         (["1,234", "2,345"], "numbers that a point and a comma fit alike"),
         (["1/2/2026", "2/3/2026"], "dates that two formats fit"),
     ],

@@ -17,10 +17,10 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.reading import Signs
 from dp_pipeline.export.tables import read_parquet
-from dp_pipeline.raw.great_expectations_session import row_frame
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.stages import read_stage
+from dp_pipeline.raw.validation_frames import row_frame
 from dp_pipeline.raw.values import numbers, numbers_in
 from dp_pipeline.releases.store import _write_table
 from dp_pipeline.results.bundle import table_digest

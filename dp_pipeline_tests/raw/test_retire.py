@@ -10,10 +10,11 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import NotPrepared
-from dp_pipeline.raw import snapshot as retiring
+from dp_pipeline.raw import retirement
 from dp_pipeline.raw.evaluate import custodian_facts
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, retire, snapshots_of
+from dp_pipeline.raw.retirement import retire, snapshots_of
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline_tests.raw.written import KEY, written_spec
 
 DAY = date(2026, 11, 21)
@@ -162,7 +163,7 @@ def test_a_retirement_that_was_stopped_anywhere_can_be_finished(
     with monkeypatch.context() as patch:
         patch.setattr(Snapshot, "mark_retired", stops(Snapshot.mark_retired))
         patch.setattr(Path, "unlink", stops(Path.unlink))
-        patch.setattr(retiring, "sync", stops(retiring.sync))
+        patch.setattr(retirement, "sync", stops(retirement.sync))
         with pytest.raises(Stopped):
             retire_all(store)
     if after == 0:

@@ -19,7 +19,7 @@ from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.sources import read_source, sql
+from dp_pipeline.raw.sources import databases, read_source, sql
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline_tests.raw.source_specs import spec_of
 
@@ -152,11 +152,11 @@ def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path: Path) -> None:
 
 def test_nothing_can_be_written_to_a_file_of_sqlite(rides: str) -> None:
     spec = spec_at(rides, "SELECT lat FROM rides", "lat")
-    engine = sql.sqlite_engine(sql._url(spec))
+    engine = databases.open_database(sql._source_url(spec))
     with engine.connect() as connection:
         with pytest.raises(OperationalError, match="readonly database"):
             connection.exec_driver_sql("DELETE FROM rides")
-        sql.sqlite_selection(connection, spec)
+        databases.select_declared(connection, spec)
         # Not even beside the file.
         with pytest.raises(OperationalError, match="readonly database"):
             connection.exec_driver_sql("CREATE TEMP TABLE other (x)")
@@ -220,7 +220,7 @@ def test_a_driver_that_cannot_be_imported_is_named_with_the_extra_that_brings_it
 
 @pytest.mark.usefixtures("broken_driver")
 def test_a_broken_driver_is_no_matter_for_rows_without_a_server() -> None:
-    great_expectations_session._library()
+    great_expectations_session.load_library()
     with pytest.raises(ImportError):
         importlib.import_module("psycopg2")
 

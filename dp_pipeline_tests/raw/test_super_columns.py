@@ -14,8 +14,8 @@ from dp_pipeline.raw.counters.tables import (
     count_plan,
     exact_marginals,
     fuse,
-    held_tables,
     plan,
+    summed_tables,
 )
 
 
@@ -59,7 +59,7 @@ def test_every_single_pair_and_triple_of_a_plan_equals_a_direct_count(sizes, see
         for name in small:
             patch.setattr(tables, name, SMALL[name])
         fused = plan(named, wanted, rows=planned)
-        found = [held_tables(*one) for one in count_plan(fused, codes, rows=50)]
+        found = [summed_tables(*one) for one in count_plan(fused, codes, rows=50)]
     assert sum(map(len, found)) == len(wanted)
     for names, table in (item for one in found for item in one.items()):
         assert np.array_equal(table, contingency_table(codes, named, names, rows=50))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dp_pipeline.ledger import Balance
-from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
+from dp_pipeline.raw.data_docs import INDEX, write_data_docs
 from dp_pipeline.reporting.figures import line_chart
 from dp_pipeline.reporting.figures.curves import NOISE_BARS, utility_panels
 from dp_pipeline.reporting.pages import write_report

@@ -1,13 +1,13 @@
-"""Batch: some prepared rows as arrays, and every question about them in unsealed whole numbers.
+"""Batch: some prepared rows as arrays, which answer every query by exact integers.
 
-Questions are plain data, so that they can be sent to where the rows are. Answers about two batches
-are put together by ``joined``: nearly all of them are sums. So it does not matter how rows are cut
-into batches, nor in which order, or by whom, they are counted.
+Queries are plain data, so that they can be sent to where the rows are. ``merge`` combines the
+answers about two batches: nearly all are sums. So neither how rows are cut into batches, nor in
+which order or where these are counted, changes an answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -31,44 +31,45 @@ from dp_pipeline.raw.counters.geometry import (
 from dp_pipeline.raw.counters.tables import (
     ROWS_A_CHUNK,
     Codes,
+    cell_keys,
     exact_marginals,
-    keys_of,
     occupied_cells,
 )
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
-MOST_ROWS = 1 << 37
-"""Of all batches together: below this, no total of the questions can overflow."""
+MAX_ROWS = 1 << 37
+"""Bounds the rows of all batches together: below it no total of a query can overflow."""
 
 Answer = tuple[IntArray, ...]
 
 
 @dataclass(frozen=True)
 class BatchRecoding:
-    """What is done to the codes of every row before it is looked at: levels put into groups, then
-    attributes more, which a row's own others decide.
+    """How the codes of every row change before a query: levels are put into groups, then derived
+    attributes are added, which a row's own codes decide.
     """
 
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
 
-    def needs(self, names: frozenset[str]) -> frozenset[str]:
-        """The attributes that decide ``names``."""
-        found = (
-            self.derived[name].attributes if name in self.derived else (name,) for name in names
+    def input_attributes(self, names: frozenset[str]) -> frozenset[str]:
+        """Return the attributes that decide ``names``."""
+        return frozenset(
+            source
+            for name in names
+            for source in (self.derived[name].attributes if name in self.derived else (name,))
         )
-        return frozenset(one for names in found for one in names)
 
 
 @dataclass(frozen=True)
 class BatchQuery:
-    """One question, as ``gate.counter`` has them, and how the rows are recoded before.
+    """One query of ``gate.counter``, and how rows are recoded before it.
 
-    kind        the name of the method there
+    kind        the name of the method there, and of ``Batch``
     arguments   of the method
-    axes        attributes whose coordinates are looked at
-    cells       attributes, recoded, whose codes are looked at
+    axes        attributes whose coordinates it reads
+    cells       attributes, recoded, whose codes it reads
     """
 
     kind: str
@@ -79,18 +80,22 @@ class BatchQuery:
 
     @property
     def prepared_cells(self) -> frozenset[str]:
-        """The attributes whose codes, as they were prepared, are looked at."""
-        return reduce(lambda names, one: one.needs(names), reversed(self.recodings), self.cells)
+        """The attributes whose codes, as they were prepared, it reads."""
+        return reduce(
+            lambda names, recoding: recoding.input_attributes(names),
+            reversed(self.recodings),
+            self.cells,
+        )
 
     @property
     def stages(self) -> frozenset[str]:
-        """The stages of which a column is looked at; none where rows are counted alone."""
-        looked_at = {"normalized": self.axes, "discretized": self.prepared_cells}
-        return frozenset(stage for stage, columns in looked_at.items() if columns)
+        """The stages of which it reads a column; none where rows alone are counted."""
+        columns_read = {"normalized": self.axes, "discretized": self.prepared_cells}
+        return frozenset(stage for stage, columns in columns_read.items() if columns)
 
 
 class Batch:
-    """Some prepared rows.
+    """Some prepared rows; a method a query of ``gate.counter``, whose arguments are checked.
 
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
@@ -112,175 +117,152 @@ class Batch:
         rows: int,
     ) -> None:
         self.coordinates, self.codes, self.sizes, self.rows = coordinates, codes, sizes, rows
-        self._keys: tuple[BitTree, NDArray[Any]] | None = None
+        self._tree_keys: tuple[BitTree, NDArray[Any]] | None = None
         edge = 1 << COORDINATE_BITS
-        sound = 0 <= rows < MOST_ROWS
-        sound &= all(_lies(q, rows, -edge, edge) for q in coordinates.values())
-        sound &= all(_lies(one, rows, 0, sizes[name] - 1) for name, one in codes.items())
-        if not sound:
+        is_sound = 0 <= rows < MAX_ROWS
+        is_sound &= all(_is_column(q, rows, -edge, edge) for q in coordinates.values())
+        is_sound &= all(_is_column(c, rows, 0, sizes[name] - 1) for name, c in codes.items())
+        if not is_sound:
             raise Damaged("counter: expected columns as preparation writes them, got others")
 
     def recoded(self, recoding: BatchRecoding) -> Batch:
-        """The same rows in other words, as far as their attributes are here."""
+        """Return the same rows recoded, as far as the attributes concerned are here."""
         groupings = {name: g for name, g in recoding.groupings.items() if name in self.codes}
         codes, sizes = dict(self.codes), dict(self.sizes)
         for name, grouping in groupings.items():
-            codes[name] = _group_of(grouping)[codes[name]]
+            codes[name] = _smallest(grouping.groups, grouping.size)[codes[name]]
             sizes[name] = grouping.size
+        # Derived attributes read grouped codes, and not each other.
+        grouped_codes, grouped_sizes = dict(codes), dict(sizes)
+        for name, derived in recoding.derived.items():
+            if all(source in grouped_codes for source in derived.attributes):
+                codes[name] = self._derived(derived, grouped_codes, grouped_sizes)
+                sizes[name] = derived.size
         coordinates = {name: q for name, q in self.coordinates.items() if name not in groupings}
-        derived = {
-            name: one
-            for name, one in recoding.derived.items()
-            if all(other in codes for other in one.attributes)
-        }
-        added = {name: self._derived(one, codes, sizes) for name, one in derived.items()}
-        sizes |= {name: one.size for name, one in derived.items()}
-        return Batch(coordinates=coordinates, codes=codes | added, sizes=sizes, rows=self.rows)
+        return Batch(coordinates=coordinates, codes=codes, sizes=sizes, rows=self.rows)
 
     def _derived(
-        self, one: DerivedAttribute, codes: Codes, sizes: Mapping[str, int]
+        self, derived: DerivedAttribute, codes: Codes, sizes: Mapping[str, int]
     ) -> NDArray[Any]:
-        groups = np.array(one.groups, dtype=np.min_scalar_type(one.size - 1))
-        return groups[keys_of(codes, sizes, one.attributes, slice(0, self.rows))]
+        keys = cell_keys(codes, sizes, derived.attributes, slice(0, self.rows))
+        return _smallest(derived.groups, derived.size)[keys]
 
-    def answer(self, question: BatchQuery) -> Answer:
-        """What ``gate.counter`` says of its method, unsealed. The recoding is not done here."""
-        return self._ANSWERS[question.kind](self, *question.arguments)
+    def answer(self, query: BatchQuery) -> Answer:
+        """Return the exact answer, unsealed; the query's recodings are not applied here."""
+        answer: Answer = getattr(self, query.kind)(*query.arguments)
+        return answer
 
     def _columns(self, names: Sequence[str]) -> Columns:
         return [self.coordinates[name] for name in names]
 
-    def _count(self, marginals: Sequence[tuple[str, ...]]) -> Answer:
+    def count(self, marginals: Sequence[tuple[str, ...]]) -> Answer:
         return tuple(exact_marginals(self.codes, self.sizes, marginals, rows=self.rows))
 
-    def _occupied(self, attributes: tuple[str, ...]) -> Answer:
+    def occupied(self, attributes: tuple[str, ...]) -> Answer:
         return (occupied_cells(self.codes, self.sizes, attributes, rows=self.rows),)
 
-    def _grid(self, columns: tuple[str, ...], cells: int) -> Answer:
+    def grid(self, columns: tuple[str, ...], cells: int) -> Answer:
         return (grid_counts(self._columns(columns), cells, rows=self.rows),)
 
-    def _distance_total(self, rule: NearestCentre, clip: int, shift: int) -> Answer:
-        arrays = self._columns(rule.columns)
-        total = exact_distance_total(rule, arrays, rows=self.rows, clip=clip, shift=shift)
+    def distance_total(self, rule: NearestCentre, clip: int, shift: int) -> Answer:
+        columns = self._columns(rule.columns)
+        total = exact_distance_total(rule, columns, rows=self.rows, clip=clip, shift=shift)
         return (np.array(total, dtype=np.int64),)
 
-    def _children(self, tree: BitTree, asked: Sequence[tuple[Prefixes, int]]) -> Answer:
-        """Sorted keys of the last tree are kept: 4 or 8 bytes a row."""
-        if self._keys is None or self._keys[0] != tree:
-            self._keys = None
-            self._keys = tree, sorted_keys(tree, self._columns(tree.columns), rows=self.rows)
-        keys = self._keys[1]
-        return tuple(prefix_counts(keys, tree.depth, nodes, bits) for nodes, bits in asked)
+    def children(self, tree: BitTree, queries: Sequence[tuple[Prefixes, int]]) -> Answer:
+        # The sorted keys of the last tree stay here: 4 or 8 bytes a row.
+        if self._tree_keys is None or self._tree_keys[0] != tree:
+            self._tree_keys = None
+            self._tree_keys = tree, sorted_keys(tree, self._columns(tree.columns), rows=self.rows)
+        keys = self._tree_keys[1]
+        return tuple(prefix_counts(keys, tree.depth, nodes, bits) for nodes, bits in queries)
 
-    def _sum_by_centre(self, rules: Sequence[NearestCentre], salt: int) -> Answer:
-        arrays = self._columns(rules[0].columns)
-        return (sums_by_centre(rules, arrays, rows=self.rows, salt=salt),)
+    def sum_by_centre(self, rules: Sequence[NearestCentre], salt: int) -> Answer:
+        columns = self._columns(rules[0].columns)
+        return (sums_by_centre(rules, columns, rows=self.rows, salt=salt),)
 
-    def _residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Answer:
+    def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Answer:
         return (residual_totals(rule, radii, self._columns(rule.columns), rows=self.rows),)
 
-    def _classify(self, rule: NearestCentre, attribute: str) -> Answer:
+    def classify(self, rule: NearestCentre, attribute: str) -> Answer:
         codes, levels = self.codes[attribute], self.sizes[attribute]
         return (levels_by_centre(rule, codes, levels, self._columns(rule.columns), rows=self.rows),)
 
-    def _mistakes(self, rule: PredictedLabel) -> Answer:
-        return (right_and_wrong(rule, self.codes, rows=self.rows),)
+    def mistakes(self, rule: PredictedLabel) -> Answer:
+        return (count_right_and_wrong(rule, self.codes, rows=self.rows),)
 
-    def _bounds(self, columns: tuple[str, ...]) -> Answer:
+    def bounds(self, columns: tuple[str, ...]) -> Answer:
         return (exact_bounds(self._columns(columns)),)
 
-    def _records(self, columns: tuple[str, ...], many: int, salt: int) -> Answer:
-        return (first_by_hash(self._columns(columns), many, salt),)
-
-    _ANSWERS: Mapping[str, Callable[..., Answer]] = {
-        "count": _count,
-        "occupied": _occupied,
-        "grid": _grid,
-        "distance_total": _distance_total,
-        "children": _children,
-        "sum_by_centre": _sum_by_centre,
-        "residuals": _residuals,
-        "classify": _classify,
-        "mistakes": _mistakes,
-        "bounds": _bounds,
-        "records": _records,
-    }
+    def records(self, columns: tuple[str, ...], limit: int, salt: int) -> Answer:
+        return (first_by_hash(self._columns(columns), limit, salt),)
 
 
-def joined(question: BatchQuery, one: Answer, other: Answer) -> Answer:
-    """The answer about two batches together, neither of which is empty; ``one`` is used up."""
-    match question.kind:
+def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
+    """Return the answer about two batches with rows; ``answer`` is overwritten."""
+    match query.kind:
         case "occupied":
-            return (_by_key(one[0], other[0]),)
+            cells = np.concatenate([answer[0], addend[0]])
+            keys, positions = np.unique(cells[:, 0], return_inverse=True)
+            merged = np.stack([keys, np.zeros_like(keys)], axis=1)
+            np.add.at(merged[:, 1], positions, cells[:, 1])
+            return (merged,)
         case "bounds":
-            low, high = np.minimum(one[0], other[0]), np.maximum(one[0], other[0])
+            low, high = np.minimum(answer[0], addend[0]), np.maximum(answer[0], addend[0])
             return (np.stack([low[0], high[1]]),)
         case "records":
-            _, many, salt = question.arguments
-            return (first_by_hash(list(np.concatenate([one[0], other[0]]).T), many, salt),)
+            _, limit, salt = query.arguments
+            return (first_by_hash(list(np.concatenate([answer[0], addend[0]]).T), limit, salt),)
         case _:
             # In place: the largest grid has 134 MB.
-            return tuple(np.add(a, b, out=a) for a, b in zip(one, other, strict=True))
-
-
-def _by_key(one: IntArray, other: IntArray) -> IntArray:
-    """Cells (m, 2) with the sums of their counts, ascending by key."""
-    both = np.concatenate([one, other])
-    keys, places = np.unique(both[:, 0], return_inverse=True)
-    found = np.stack([keys, np.zeros_like(keys)], axis=1)
-    np.add.at(found[:, 1], places, both[:, 1])
-    return found
+            return tuple(np.add(a, b, out=a) for a, b in zip(answer, addend, strict=True))
 
 
 def exact_bounds(columns: Columns) -> IntArray:
-    """Smallest and largest coordinate of every column, (2, d); the box where there is no row."""
+    """Return each column's smallest and largest coordinate, (2, d); the box without rows."""
     edge = 1 << COORDINATE_BITS
     if not len(columns[0]):
         return np.array([[-edge] * len(columns), [edge] * len(columns)], dtype=np.int64)
     return np.array([[q.min() for q in columns], [q.max() for q in columns]], dtype=np.int64)
 
 
-def first_by_hash(columns: Columns, many: int, salt: int) -> IntArray:
-    """The ``many`` rows with the smallest hash, ascending, (many, d); all where there are fewer.
-
-    Rows of one hash are ordered by their coordinates: position decides nothing.
+def first_by_hash(columns: Columns, limit: int, salt: int) -> IntArray:
+    """Return the ``limit`` rows with the smallest hash, ascending, (limit, d); all if there are
+    fewer. Rows of equal hash are ordered by their coordinates: position decides nothing.
     """
     hashes = hash_of(columns, salt)
-    if len(hashes) > many:
-        few = np.flatnonzero(hashes <= np.partition(hashes, many - 1)[many - 1])
-        columns, hashes = [q[few] for q in columns], hashes[few]
-    order = np.lexsort((*reversed(columns), hashes))[:many]
+    if len(hashes) > limit:
+        candidates = np.flatnonzero(hashes <= np.partition(hashes, limit - 1)[limit - 1])
+        columns, hashes = [q[candidates] for q in columns], hashes[candidates]
+    order = np.lexsort((*reversed(columns), hashes))[:limit]
     return np.stack([q[order] for q in columns], axis=1).astype(np.int64)
 
 
-def right_and_wrong(rule: PredictedLabel, codes: Codes, *, rows: int) -> IntArray:
-    """Rows that an exact rule (``PredictedLabel.require_exact``) answers rightly, and wrongly.
+def count_right_and_wrong(rule: PredictedLabel, codes: Codes, *, rows: int) -> IntArray:
+    """Count the rows whose label an exact rule (``PredictedLabel.require_exact``) predicts, and
+    the others, (2,).
 
     >>> rule = PredictedLabel("b", (1,), ("a",), ((-1, 1),), 0)
-    >>> right_and_wrong(rule, {"a": np.array([0, 1, 1]), "b": np.array([0, 1, 0])}, rows=3)
+    >>> count_right_and_wrong(rule, {"a": np.array([0, 1, 1]), "b": np.array([0, 1, 0])}, rows=3)
     array([2, 1])
     """
-    weights = {
-        name: np.array(one, dtype=np.int64)
-        for name, one in zip(rule.columns, rule.weights, strict=True)
-    }
+    weights = [np.array(weight, dtype=np.int64) for weight in rule.weights]
     right = 0
     for start in range(0, rows, ROWS_A_CHUNK):
         block = slice(start, min(start + ROWS_A_CHUNK, rows))
         total = np.full(block.stop - start, rule.intercept, dtype=np.int64)
-        for name, one in weights.items():
-            total += one[codes[name][block]]
-        positive = np.isin(codes[rule.target][block], rule.positive)
-        right += int(((total > 0) == positive).sum())
+        for name, weight in zip(rule.columns, weights, strict=True):
+            total += weight[codes[name][block]]
+        is_positive = np.isin(codes[rule.target][block], rule.positive)
+        right += int(((total > 0) == is_positive).sum())
     return np.array([right, rows - right], dtype=np.int64)
 
 
-def _lies(values: NDArray[Any], rows: int, low: int, high: int) -> bool:
+def _is_column(values: NDArray[Any], rows: int, low: int, high: int) -> bool:
     if values.shape != (rows,) or not np.issubdtype(values.dtype, np.integer):
         return False
     return rows == 0 or bool(values.min() >= low and values.max() <= high)
 
 
-def _group_of(grouping: Grouping) -> NDArray[Any]:
-    # From the groups that were checked, in as few bytes as hold them.
-    return np.array(grouping.groups, dtype=np.min_scalar_type(grouping.size - 1))
+def _smallest(groups: Sequence[int], size: int) -> NDArray[Any]:
+    return np.array(groups, dtype=np.min_scalar_type(size - 1))

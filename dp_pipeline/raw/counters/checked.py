@@ -1,10 +1,10 @@
 """CheckedRows: stored rows of which no answer is given before their files were checked.
 
-A file is checked when a question first reads it, beside the counting: most models ask about codes
-alone, and coordinates are five times as many bytes. The check is ended before an answer leaves the
-engine, so before noise is drawn for it, and whatever was counted of another file is thrown away.
-It is made by the process that releases, for all engines: it needs the population's key, which no
-worker has. Workers look at the marks of the files behind what they counted (``StoredRows``).
+A stage's files are checked when a query first reads them, while it counts: most models read codes
+alone, and coordinates are five times as many bytes. The check ends before an answer leaves the
+engine, so before noise is drawn for it, and what was counted of another file is thrown away. The
+releasing process makes it, for all engines: it needs the population's key, which no worker has.
+Workers look at the marks of the files behind what they counted (``StoredRows``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CheckedRows:
     """The rows of a prepared snapshot, and of those that are read together with it.
 
     stored        where they are
-    fingerprint   of their tables as the manifest has them, and of when they were read
+    fingerprint   of their tables by the manifest, and of when they were read
     """
 
     def __init__(
@@ -44,80 +44,84 @@ class CheckedRows:
     ) -> None:
         self.stored, self.fingerprint = stored, fingerprint
         self._snapshots, self._stages = tuple(snapshots), tuple(stages)
-        self._known: set[str] = set()
+        self._checked_stages: set[str] = set()
         self._lock = Lock()
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> CheckedRows:
-        """NotPrepared unless all were validated and prepared under this declaration; Damaged where
-        no rows can be read.
+        """Find the rows; NotPrepared unless all snapshots were validated and prepared under this
+        declaration, Damaged where no rows can be read.
         """
         stages = ("normalized", "discretized") if spec.domain.discrete else ("normalized",)
         # All are of one data set, and so under one lock.
         with snapshot.locked():
             require_prepared(spec, snapshot)
-            prints = []
-            for one in snapshot.all:
-                prints.append(str(one.manifest.get("read_at", "")))
-                prints += [one.fingerprint(stage) for stage in stages]
-            stored = _stored(spec, snapshot, stages)
-        fingerprint = combined_fingerprint(*prints)
-        return cls(snapshot.all, stored, stages=stages, fingerprint=fingerprint)
+            parts = []
+            for member in snapshot.members:
+                parts.append(str(member.manifest.get("read_at", "")))
+                parts += [member.fingerprint(stage) for stage in stages]
+            stored = _find_rows(spec, snapshot, stages)
+        fingerprint = combined_fingerprint(*parts)
+        return cls(snapshot.members, stored, stages=stages, fingerprint=fingerprint)
 
-    def require(self, stages: Collection[str] | None = None) -> None:
-        """Damaged unless the tables of these stages are as they were stored; None: all of them.
-        Each is looked at once.
+    def require_stages(self, stages: Collection[str] | None = None) -> None:
+        """Raise Damaged unless the tables of these stages, of all for None, are as they were
+        stored. Each is checked once.
         """
         with self._lock:
-            asked = self._stages if stages is None else stages
-            left = [stage for stage in self._stages if stage in asked and stage not in self._known]
-            for stage in left:
-                for one in self._snapshots:
-                    one.checked_path(stage)
+            unchecked = [
+                stage
+                for stage in self._stages
+                if (stages is None or stage in stages) and stage not in self._checked_stages
+            ]
+            for stage in unchecked:
+                for snapshot in self._snapshots:
+                    snapshot.checked_path(stage)
             # Else a file could be put back in its place after its rows were counted.
             self.stored.require_unchanged()
-            self._known.update(left)
+            self._checked_stages.update(unchecked)
 
-    def beside(self, work: Callable[[], Result], stages: Collection[str] | None = None) -> Result:
-        """What some work makes of these stages, which are checked meanwhile. Damaged where one is
-        another, whatever the work made of it or failed at.
+    def run_checked(
+        self, work: Callable[[], Result], stages: Collection[str] | None = None
+    ) -> Result:
+        """Run ``work`` while these stages are checked; Damaged where one has changed, whatever
+        ``work`` returned or failed at.
         """
         with ThreadPoolExecutor(1) as threads:
-            checked = threads.submit(self.require, stages)
+            check = threads.submit(self.require_stages, stages)
             try:
                 return work()
             finally:
-                checked.result()
+                check.result()
 
-    def checked(self, fold: Fold) -> Fold:
-        """An engine over these rows that gives no answer of a file before it was checked."""
+    def checked_fold(self, fold: Fold) -> Fold:
+        """Return the engine ``fold`` so that it gives no answer about unchecked files."""
 
-        def answers(questions: Sequence[BatchQuery]) -> Partial:
-            stages = frozenset[str]().union(*(one.stages for one in questions))
-            # The number of rows is in all tables; one that is checked tells it.
-            return self.beside(lambda: fold(questions), stages or self._stages[-1:])
+        def checked(queries: Sequence[BatchQuery]) -> Partial:
+            stages = frozenset[str]().union(*(query.stages for query in queries))
+            # The number of rows is in all tables: one that is checked is enough for it.
+            return self.run_checked(lambda: fold(queries), stages or self._stages[-1:])
 
-        return answers
+        return checked
 
 
-def combined_fingerprint(*readings_and_prints: str) -> str:
-    """One fingerprint of all tables, and of when they were read. Rows that are read once more are
-    other rows, whatever they hold: whether they have changed is a question about rows, which no
-    outcome may answer.
+def combined_fingerprint(*parts: str) -> str:
+    """Return one fingerprint of all tables and of when they were read. Rows that are read again
+    are other rows, whatever they hold: no outcome may answer whether rows have changed.
     """
-    return hashlib.sha256("\0".join(readings_and_prints).encode()).hexdigest()
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _stored(spec: DatasetSpec, snapshot: Snapshot, stages: Sequence[str]) -> StoredRows:
-    """Where the rows are. What is no table at all is not the one that was stored."""
+def _find_rows(spec: DatasetSpec, snapshot: Snapshot, stages: Sequence[str]) -> StoredRows:
     pairs = []
-    for one in snapshot.all:
-        paths = [one.table_path(stage) for stage in stages]
+    for member in snapshot.members:
+        paths = [member.table_path(stage) for stage in stages]
         pairs.append((paths[0], paths[1] if paths[1:] else None))
     try:
         return StoredRows.of(spec.domain, *pairs)
     except (OSError, pa.ArrowException, Damaged):
-        for one in snapshot.all:
+        # What is no table at all is not the table that was stored.
+        for member in snapshot.members:
             for stage in stages:
-                one.checked_path(stage)
+                member.checked_path(stage)
         raise

@@ -1,12 +1,7 @@
-"""Sizes, totals, residuals and levels of clusters, as whole numbers a cluster.
+"""Exact integers about fixed-point coordinates: clusters, distances, grids and binary trees.
 
-Which centre every row is nearest to, exact to the last digit, for every question that asks.
-
-Squared distances of fixed-point rows to their nearest centre, exact to the last digit.
-
-Counts of a regular grid over fixed-point coordinates, by whole-number arithmetic only.
-
-Rows in nodes of a binary tree, by one sorted key a row: no grid, however deep the tree.
+The nearest centre of a row, and its squared distance, are exact to the last digit. Rows in nodes of
+a tree are counted by one sorted key a row: no grid, however deep the tree.
 """
 
 from __future__ import annotations
@@ -44,7 +39,7 @@ class Assignment:
         self._matrix = self._products() if rule.fits_floats else None
 
     def blocks(self, rows: int) -> Iterator[slice]:
-        """All rows in order, as many at a time as stay in the cache of one core."""
+        """Yield all rows in order, as many at a time as stay in the cache of one core."""
         k, d = self._centres.shape
         # BLAS shares larger products among threads, which costs more than it gains.
         step = max(16, min(_MOST_ROWS, _MOST_PRODUCTS // (k * (d + 1))))
@@ -52,7 +47,7 @@ class Assignment:
             yield slice(start, start + step)
 
     def labels(self, columns: Columns) -> IntArray:
-        """The lowest index of the nearest centre of every row of a block."""
+        """Return the lowest index of the nearest centre of every row of a block."""
         if self._matrix is None:
             return self._by_differences(columns)
         x = np.ones((len(columns[0]), len(self._matrix)))
@@ -62,17 +57,19 @@ class Assignment:
         return labels
 
     def differences(self, columns: Columns, labels: IntArray) -> IntArray:
-        """weight · (q − c) of every row to the centre of its label, (d, rows)."""
+        """Return weight · (q − c) of every row to the centre of its label, (d, rows)."""
         axes = zip(columns, self._centres.T, self._weights, strict=True)
         return np.stack([(q.astype(np.int64) - c[labels]) * weight for q, c, weight in axes])
 
     def _products(self) -> FloatArray:
-        """(x, 1) times this is |c|² − 2xc, a whole number that floats hold, in any order."""
+        """Return the matrix by which (x, 1) becomes |c|² − 2xc: integers that floats hold."""
         squares = (self._reduced * self._centres) ** 2
         return np.vstack([-2.0 * (self._reduced**2 * self._centres).T, squares.sum(axis=1)])
 
     def _by_differences(self, columns: Columns) -> IntArray:
-        """In int64: no |x − c|² is above the largest distance, which was checked."""
+        """Return the same labels in int64: no |x − c|² exceeds the largest distance, which was
+        checked.
+        """
         table = np.zeros((len(columns[0]), len(self._centres)), dtype=np.int64)
         for q, c, weight in zip(columns, self._centres.T, self._reduced, strict=True):
             difference = q.astype(np.int64)[:, None] - c
@@ -89,7 +86,7 @@ _ROWS_TO_SORT = 1 << 18
 def sums_by_centre(
     rules: Sequence[NearestCentre], columns: Columns, *, rows: int, salt: int
 ) -> IntArray:
-    """Sizes and totals of the clusters of every subset, (subsets, centres, 1 + columns).
+    """Return sizes and totals of the clusters of every subset, (subsets, centres, 1 + columns).
 
     See ``gate.counter.Counter.sum_by_centre``.
     """
@@ -130,7 +127,7 @@ def _add_sums(sums: IntArray, rule: NearestCentre, columns: Columns, *, rows: in
 def residual_totals(
     rule: NearestCentre, radii: Sequence[int], columns: Columns, *, rows: int
 ) -> IntArray:
-    """Σ over the rows of a cluster of their residuals clipped to its radius in L1, (k, d).
+    """Return σ over the rows of a cluster of their residuals clipped to its radius in L1, (k, d).
 
     See ``gate.counter.Counter.residuals``.
     """
@@ -151,7 +148,7 @@ def residual_totals(
 def levels_by_centre(
     rule: NearestCentre, codes: NDArray[Any], levels: int, columns: Columns, *, rows: int
 ) -> IntArray:
-    """Rows of every level in every cluster, (levels, k)."""
+    """Return rows of every level in every cluster, (levels, k)."""
     assignment, k = Assignment(rule), len(rule.centres)
     table = np.zeros(levels * k, dtype=np.int64)
     for block in assignment.blocks(rows):
@@ -161,14 +158,14 @@ def levels_by_centre(
 
 
 def _totals(labels: IntArray, values: NDArray[Any], k: int) -> IntArray:
-    """Σ of values of at most 2^16 by label; floats hold all sums of fewer than 2^37 of them."""
+    """Return sums by label of values of at most 2^16: floats hold those of fewer than 2^37."""
     return np.bincount(labels, weights=values, minlength=k).astype(np.int64)
 
 
 def exact_distance_total(
     rule: NearestCentre, columns: Columns, *, rows: int, clip: int, shift: int
 ) -> int:
-    """Σ over rows of min(D, clip) >> shift, D = min over centres of Σ (weight · (q − c))².
+    """Return σ over rows of min(D, clip) >> shift, D = min over centres of Σ (weight · (q − c))².
 
     columns   coordinates (rows,), in the order of the rule's
     """
@@ -183,7 +180,8 @@ def exact_distance_total(
 
 
 def cells_of(coordinates: NDArray[Any], cells: int) -> IntArray:
-    """Interval of every coordinate in [−2^16, 2^16]: min(cells − 1, ((q + 2^16)·cells) >> 17).
+    """Return interval of every coordinate in [−2^16, 2^16]: min(cells − 1, ((q + 2^16)·cells) >>
+    17).
 
     >>> cells_of(np.array([-65536, -1, 0, 65536]), 4).tolist()
     [0, 1, 2, 3]
@@ -197,7 +195,7 @@ def cells_of(coordinates: NDArray[Any], cells: int) -> IntArray:
 
 
 def grid_counts(columns: Sequence[NDArray[Any]], cells: int, *, rows: int) -> IntArray:
-    """Rows in each of ``cells`` intervals an axis, empty ones included; shape (cells,) · d."""
+    """Return rows in each of ``cells`` intervals an axis, empty ones too; shape (cells,) · d."""
     size = cells ** len(columns)
     table = np.zeros(size, dtype=np.int64)
     # About as many rows as cells: bincount writes a whole grid every time.
@@ -219,7 +217,7 @@ _LOW_BITS = 8
 
 
 def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) -> Keys:
-    """The first ``tree.depth`` bits of every row as one number, in rising order; (rows,).
+    """Return the first ``tree.depth`` bits of every row as one number, in rising order; (rows,).
 
     int32 where the depth allows it, else int64.
     """
@@ -242,7 +240,9 @@ def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) ->
 
 
 def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArray:
-    """Rows in every box ``bits`` below each node, (nodes, 2^bits), from keys in rising order."""
+    """Return rows in every box ``bits`` below each node, (nodes, 2^bits), from keys in rising
+    order.
+    """
     counts = np.zeros((len(nodes), 1 << bits), dtype=np.int64)
     step = max(1, _BOXES_A_CHUNK >> bits)
     for start in range(0, len(nodes), step):
@@ -255,14 +255,14 @@ def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArra
 
 
 def _places(coordinates: NDArray[Any]) -> IntArray:
-    """Cells 0..2^17 − 1 of coordinates; the upper edge of the box is in the last one."""
+    """Return cells 0..2^17 − 1 of coordinates; the upper edge of the box is in the last one."""
     places = coordinates.astype(np.int64)
     places += 1 << COORDINATE_BITS
     return np.minimum(places, (1 << AXIS_BITS) - 1, out=places)
 
 
 def _spread(axes: Sequence[int], axis: int, places: IntArray) -> IntArray:
-    """What cells of one axis put into the keys of their rows."""
+    """Return the bits that cells of one axis add to the keys of their rows."""
     spread = np.zeros(len(places), dtype=np.int64)
     halvings = [bit for bit, halved in enumerate(axes) if halved == axis]
     for done, bit in enumerate(halvings):

@@ -15,14 +15,14 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.raw.counters.batch import Batch, BatchRecoding
 from dp_pipeline.raw.counters.checked import CheckedRows
-from dp_pipeline.raw.counters.fold import FoldCounter, answered
+from dp_pipeline.raw.counters.fold import FoldCounter, answer_batch
 from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.workers import in_threads
 
 
 class MemoryCounter(FoldCounter):
-    """Exact whole numbers about prepared rows held as arrays.
+    """Exact integers about prepared rows held as arrays.
 
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
@@ -54,48 +54,48 @@ class MemoryCounter(FoldCounter):
             sizes={name: domain[name].size for name in domain.discrete},
             rows=rows,
         )
-        super().__init__(domain, partial(answered, self._batch), fingerprint=fingerprint)
+        super().__init__(domain, partial(answer_batch, self._batch), fingerprint=fingerprint)
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> MemoryCounter:
-        """The engine over a prepared snapshot.
-
-        NotPrepared unless the snapshot was validated and prepared under this
-        declaration; Damaged when a stored table is not the one that was stored.
-        """
+        """Open the engine over a prepared snapshot; raises what ``CheckedRows.open`` does."""
         return cls.of_stored(spec.domain, CheckedRows.open(spec, snapshot))
 
     @classmethod
     def of_stored(cls, domain: Domain, rows: CheckedRows) -> MemoryCounter:
-        """The engine over rows on disk, which are read once and checked meanwhile."""
-        return rows.beside(lambda: cls._read(domain, rows.stored, rows.fingerprint))
-
-    @classmethod
-    def _read(cls, domain: Domain, stored: StoredRows, fingerprint: str) -> MemoryCounter:
-        """All columns, batch by batch, in threads."""
-        coordinates = {name: np.empty(stored.number, np.int32) for name in domain.numeric}
-        smallest = {name: np.min_scalar_type(size - 1) for name, size in stored.sizes}
-        codes = {name: np.empty(stored.number, kind) for name, kind in smallest.items()}
-        ends = list(accumulate(rows for _, _, rows in stored.groups))
-
-        def fill(at: int) -> None:
-            for batch in stored.batches(list(coordinates), list(codes), [at]):
-                here = slice(ends[at] - batch.rows, ends[at])
-                for name, column in batch.coordinates.items():
-                    coordinates[name][here] = column
-                for name, column in batch.codes.items():
-                    codes[name][here] = column
-
-        deque(in_threads(fill, range(len(ends))), maxlen=0)
+        """Return the engine over rows on disk, which are checked while they are read."""
+        coordinates, codes = rows.run_checked(lambda: _read_columns(domain, rows.stored))
         return cls(
             domain,
             coordinates=coordinates,
             codes=codes,
-            rows=stored.number,
-            fingerprint=fingerprint,
+            rows=rows.stored.row_count,
+            fingerprint=rows.fingerprint,
         )
 
     def _recoded(self, domain: Domain, recoding: BatchRecoding) -> MemoryCounter:
-        """The rows are recoded once, for all questions: a byte or more a row and attribute."""
+        """Recode the rows once, for all queries: a byte or more a row and attribute."""
         rows = self._batch.recoded(recoding)
         return MemoryCounter(domain, coordinates=rows.coordinates, codes=rows.codes, rows=rows.rows)
+
+
+Columns = dict[str, NDArray[Any]]
+
+
+def _read_columns(domain: Domain, stored: StoredRows) -> tuple[Columns, Columns]:
+    """Read all coordinates and all codes, batch by batch, in threads."""
+    coordinates: Columns = {n: np.empty(stored.row_count, np.int32) for n in domain.numeric}
+    smallest = {name: np.min_scalar_type(size - 1) for name, size in stored.sizes}
+    codes: Columns = {name: np.empty(stored.row_count, kind) for name, kind in smallest.items()}
+    ends = list(accumulate(rows for _, _, rows in stored.groups))
+
+    def fill(index: int) -> None:
+        for batch in stored.batches(list(coordinates), list(codes), [index]):
+            rows = slice(ends[index] - batch.rows, ends[index])
+            for name, column in batch.coordinates.items():
+                coordinates[name][rows] = column
+            for name, column in batch.codes.items():
+                codes[name][rows] = column
+
+    deque(in_threads(fill, range(len(ends))), maxlen=0)
+    return coordinates, codes

@@ -1,12 +1,9 @@
-"""Many exact marginals of one table of codes, each row read as few times as possible.
+"""Exact marginals of a table of codes, each row read as few times as possible.
 
-One contingency table by one key a row: the codes read as digits of one number.
-
-Many tables over one to three attributes in few passes, by super-columns.
-
-A super-column is several columns fused into one: its code names the codes of
-all of them. Few tables over pairs or triples of super-columns hold many tables over pairs
-or triples of columns, which are got from them by summing.
+One contingency table needs one key a row: the codes read as digits of one number. Many tables over
+one to three attributes need few passes, by *super-columns*: several columns fused into one, whose
+code stands for the codes of all. Few tables over pairs or triples of super-columns hold many
+tables over pairs or triples of columns, which are their sums.
 """
 
 from __future__ import annotations
@@ -29,8 +26,10 @@ ROWS_A_CHUNK = 1 << 16
 """Keys of so many rows stay in the cache of one core."""
 
 
-def keys_of(codes: Codes, sizes: Mapping[str, int], names: Sequence[str], rows: slice) -> IntArray:
-    """Cell of every row of ``rows`` in the table over ``names``, last attribute fastest."""
+def cell_keys(
+    codes: Codes, sizes: Mapping[str, int], names: Sequence[str], rows: slice
+) -> IntArray:
+    """Return the cell of each of ``rows`` in the table over ``names``, last attribute fastest."""
     keys = codes[names[0]][rows].astype(np.int64)
     for name in names[1:]:
         keys *= sizes[name]
@@ -50,20 +49,21 @@ def add_counts(table: IntArray, keys: IntArray) -> None:
 def occupied_cells(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
 ) -> IntArray:
-    """Key and count of the cells with rows, int64 (m, 2), ascending by key; one pass and a sort.
+    """Return key and count of the cells with rows, int64 (m, 2), ascending by key; one pass and a
+    sort.
 
     >>> codes = {"a": np.array([0, 1, 1]), "b": np.array([2, 0, 0])}
     >>> occupied_cells(codes, {"a": 2, "b": 3}, ("a", "b"), rows=3).tolist()
     [[2, 1], [3, 2]]
     """
-    keys, counts = np.unique(keys_of(codes, sizes, names, slice(0, rows)), return_counts=True)
+    keys, counts = np.unique(cell_keys(codes, sizes, names, slice(0, rows)), return_counts=True)
     return np.stack([keys, counts.astype(np.int64)], axis=1)
 
 
 def contingency_table(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
 ) -> IntArray:
-    """Exact counts over ``names`` (at least one, no two the same), one axis an attribute.
+    """Return exact counts over ``names`` (at least one, no two the same), one axis an attribute.
 
     >>> codes = {"a": np.array([0, 1, 1]), "b": np.array([2, 0, 0])}
     >>> contingency_table(codes, {"a": 2, "b": 3}, ("a", "b"), rows=3).tolist()
@@ -72,7 +72,7 @@ def contingency_table(
     shape = tuple(sizes[name] for name in names)
     table = np.zeros(int(np.prod(shape)), dtype=np.int64)
     for start in range(0, rows, ROWS_A_CHUNK):
-        add_counts(table, keys_of(codes, sizes, names, slice(start, start + ROWS_A_CHUNK)))
+        add_counts(table, cell_keys(codes, sizes, names, slice(start, start + ROWS_A_CHUNK)))
     return table.reshape(shape)
 
 
@@ -117,22 +117,23 @@ class SuperColumn:
 
 
 def fuse(sizes: Mapping[str, int], *, cap: int) -> tuple[SuperColumn, ...]:
-    """Every column in one super-column of at most ``cap`` cells, or alone: first fit, large first.
+    """Put every column into a super-column of at most ``cap`` cells, or alone: first fit, large
+    first.
 
     >>> [column.names for column in fuse({"a": 2, "b": 40, "c": 3}, cap=64)]
     [('b',), ('c', 'a')]
     """
     groups: list[list[str]] = []
-    room: list[int] = []
+    free_cells: list[int] = []
     for name in sorted(sizes, key=lambda name: -sizes[name]):
-        for at, group in enumerate(groups):
-            if sizes[name] <= room[at] and len(group) < _MOST_COLUMNS:
+        for index, group in enumerate(groups):
+            if sizes[name] <= free_cells[index] and len(group) < _MOST_COLUMNS:
                 group.append(name)
-                room[at] //= sizes[name]
+                free_cells[index] //= sizes[name]
                 break
         else:
             groups.append([name])
-            room.append(cap // sizes[name])
+            free_cells.append(cap // sizes[name])
     return tuple(SuperColumn(tuple(g), tuple(sizes[name] for name in g)) for g in groups)
 
 
@@ -154,95 +155,98 @@ class FusedTable:
 
 
 def is_fusible(sizes: Mapping[str, int], names: Names) -> bool:
-    """Whether a plan may have the table over ``names``: few attributes, and few cells."""
+    """Return whether a plan may have the table over ``names``: few attributes, and few cells."""
     cells = math.prod(sizes[name] for name in names)
     return len(names) <= MOST_FUSED and cells <= _FUSED_CELLS
 
 
 def _cost(cells: int, rows: int) -> int:
-    """About the nanoseconds that it takes to count a table, and to sum it up."""
+    """Return about the nanoseconds that it takes to count a table, and to sum it up."""
     return rows * (1 if cells <= _CACHED_CELLS else 2) + 4 * cells
 
 
 def plan(
-    sizes: Mapping[str, int], wanted: Collection[Names], *, rows: int
+    sizes: Mapping[str, int], tables: Collection[Names], *, rows: int
 ) -> tuple[FusedTable, ...]:
-    """The tables to count for tables over one to three different columns: the cheapest plan of
-    those at the caps. Each wanted one is held once, by names in some order.
+    """Return which tables to count for ``tables`` over one to three columns: the cheapest plan of
+    those at the caps. Each of ``tables`` is held once, by names in some order.
 
     >>> triangle = [("a", "b"), ("a", "c"), ("b", "c")]
     >>> [one.holds for one in plan({"a": 2, "b": 3, "c": 2}, triangle, rows=1000)]
     [(('b', 'a'), ('a', 'c'), ('b', 'c'))]
     """
-    names = dict.fromkeys(name for table in wanted for name in table)
-    some = {name: sizes[name] for name in names}
-    plans = [_plan(fuse(some, cap=cap), sizes, wanted, rows=rows) for cap in CAPS]
+    names = dict.fromkeys(name for table in tables for name in table)
+    used_sizes = {name: sizes[name] for name in names}
+    plans = [_plan(fuse(used_sizes, cap=cap), sizes, tables, rows=rows) for cap in CAPS]
     return min(plans, key=lambda tables: sum(_cost(one.size, rows) for one in tables))
 
 
 def _plan(
     columns: tuple[SuperColumn, ...],
     sizes: Mapping[str, int],
-    wanted: Collection[Names],
+    tables: Collection[Names],
     *,
     rows: int,
 ) -> tuple[FusedTable, ...]:
-    """Larger sets of super-columns first: they hold tables over some of their super-columns too."""
-    places = {name: (at, i) for at, one in enumerate(columns) for i, name in enumerate(one.names)}
-    held: dict[tuple[int, ...], list[Names]] = {}
-    for table in wanted:
-        names = tuple(sorted(table, key=places.__getitem__))
-        held.setdefault(tuple(sorted({places[name][0] for name in names})), []).append(names)
-    chosen: dict[tuple[int, ...], list[Names]] = {}
-    inside: dict[tuple[int, ...], list[Names]] = {}
-    alone: list[FusedTable] = []
-    for home in sorted(held, key=lambda home: (-len(home), home)):
-        if home in inside:
-            inside[home] += held[home]
+    """Return the plan for these super-columns. Large groups of them come first: a table over one
+    also holds the tables over some of its super-columns.
+    """
+    positions = {name: (i, j) for i, c in enumerate(columns) for j, name in enumerate(c.names)}
+    by_group: dict[tuple[int, ...], list[Names]] = {}
+    for table in tables:
+        names = tuple(sorted(table, key=positions.__getitem__))
+        group = tuple(sorted({positions[name][0] for name in names}))
+        by_group.setdefault(group, []).append(names)
+    fused: dict[tuple[int, ...], list[Names]] = {}
+    covered: dict[tuple[int, ...], list[Names]] = {}
+    unfused: list[FusedTable] = []
+    for group in sorted(by_group, key=lambda group: (-len(group), group)):
+        members = by_group[group]
+        if group in covered:
+            covered[group] += members
             continue
-        cells = math.prod(columns[at].size for at in home)
-        single = (math.prod(sizes[name] for name in names) for names in held[home])
-        if cells <= _FUSED_CELLS and _cost(cells, rows) <= sum(_cost(one, rows) for one in single):
-            chosen[home] = held[home]
-            parts = (part for k in range(1, len(home)) for part in combinations(home, k))
-            inside |= dict.fromkeys(parts, chosen[home])
+        cells = math.prod(columns[i].size for i in group)
+        costs = (_cost(math.prod(sizes[name] for name in names), rows) for names in members)
+        if cells <= _FUSED_CELLS and _cost(cells, rows) <= sum(costs):
+            fused[group] = members
+            subgroups = (part for k in range(1, len(group)) for part in combinations(group, k))
+            covered |= dict.fromkeys(subgroups, members)
         else:
-            alone += [_by_itself(names, sizes) for names in held[home]]
+            unfused += [_unfused(names, sizes) for names in members]
     # In this order neighbours share their first super-columns, whose keys are made once.
     fused_tables = [
-        FusedTable(tuple(columns[at] for at in home), tuple(chosen[home]))
-        for home in sorted(chosen)
+        FusedTable(tuple(columns[i] for i in group), tuple(fused[group])) for group in sorted(fused)
     ]
-    return (*fused_tables, *alone)
+    return (*fused_tables, *unfused)
 
 
-def _by_itself(names: Names, sizes: Mapping[str, int]) -> FusedTable:
+def _unfused(names: Names, sizes: Mapping[str, int]) -> FusedTable:
     return FusedTable(tuple(SuperColumn((name,), (sizes[name],)) for name in names), (names,))
 
 
 def count_plan(
     tables: Sequence[FusedTable], codes: Codes, *, rows: int
 ) -> Iterator[tuple[FusedTable, IntArray]]:
-    """Every table of a plan with its flat counts, few tables at a time in memory."""
-    for some in _groups(tables):
-        counts = [np.zeros(one.size, dtype=np.int64) for one in some]
+    """Yield every table of a plan with its flat counts, few tables at a time in memory."""
+    for group in _groups(tables):
+        counts = [np.zeros(fused.size, dtype=np.int64) for fused in group]
         for start in range(0, rows, _ROWS_A_BLOCK):
             keys = _BlockKeys(codes, slice(start, min(rows, start + _ROWS_A_BLOCK)))
-            for at, one in enumerate(some):
-                counts[at] += keys.counted(one)
-        yield from zip(some, counts, strict=True)
+            for index, fused in enumerate(group):
+                counts[index] += keys.count(fused)
+        yield from zip(group, counts, strict=True)
 
 
 def _groups(tables: Sequence[FusedTable]) -> Iterator[list[FusedTable]]:
-    """Neighbours of few cells together."""
+    """Yield neighbours of few cells together."""
     group: list[FusedTable] = []
     cells = 0
-    for one in tables:
-        cells += one.size
+    for fused in tables:
+        cells += fused.size
         if group and cells > _CELLS_AT_ONCE:
             yield group
-            group, cells = [], one.size
-        group.append(one)
+            group, cells = [], fused.size
+        group.append(fused)
     if group:
         yield group
 
@@ -257,35 +261,38 @@ class _BlockKeys:
         self._own: dict[SuperColumn, _Keys] = {}
         self._pair: tuple[tuple[SuperColumn, ...], _Keys] | None = None
 
-    def counted(self, table: FusedTable) -> NDArray[np.int32]:
-        """Flat counts of the block; small numbers, so that more of them stay in the cache."""
+    def count(self, table: FusedTable) -> NDArray[np.int32]:
+        """Return flat counts of the block, in small numbers: more of them stay in the cache."""
         counts = np.zeros(table.size, dtype=np.int32)
-        first, last = self._first(table.columns[:-1]), table.columns[-1]
-        own = self._of_one(last)
+        first, last = self._leading_keys(table.columns[:-1]), table.columns[-1]
+        own = self._column_keys(last)
         keys = np.empty(_ROWS_A_STEP, dtype=np.intp)
         for start in range(0, len(own), _ROWS_A_STEP):
             rows = slice(start, start + _ROWS_A_STEP)
             here = own[rows]
             if first is not None:
-                here = _appended(first[rows], here, last.size, cells=table.size)
+                here = _append_digit(first[rows], here, last.size, cells=table.size)
             step = keys[: len(here)]
             # The only type that is counted without a copy.
             step[:] = here
             np.add.at(counts, step, np.int32(1))
         return counts
 
-    def _first(self, columns: tuple[SuperColumn, ...]) -> _Keys | None:
+    def _leading_keys(self, columns: tuple[SuperColumn, ...]) -> _Keys | None:
         if len(columns) < 2:
-            return self._of_one(columns[0]) if columns else None
+            return self._column_keys(columns[0]) if columns else None
         if self._pair is None or self._pair[0] != columns:
-            one, other = map(self._of_one, columns)
+            first_keys, second_keys = map(self._column_keys, columns)
             cells = columns[0].size * columns[1].size
-            self._pair = (columns, _appended(one, other, columns[1].size, cells=cells))
+            self._pair = (
+                columns,
+                _append_digit(first_keys, second_keys, columns[1].size, cells=cells),
+            )
         return self._pair[1]
 
-    def _of_one(self, column: SuperColumn) -> _Keys:
+    def _column_keys(self, column: SuperColumn) -> _Keys:
         if column not in self._own:
-            kind = _kind(column.size)
+            kind = _key_type(column.size)
             keys = self._codes[column.names[0]][self._rows].astype(kind)
             for name, size in zip(column.names[1:], column.sizes[1:], strict=True):
                 keys *= kind.type(size)
@@ -294,74 +301,76 @@ class _BlockKeys:
         return self._own[column]
 
 
-def _appended(keys: _Keys, digits: _Keys, size: int, *, cells: int) -> _Keys:
-    """Keys with one digit more, of ``size`` values: those of so many cells."""
-    kind = _kind(cells)
+def _append_digit(keys: _Keys, digits: _Keys, size: int, *, cells: int) -> _Keys:
+    """Return keys of ``cells`` cells: the old ones with one digit more, of ``size`` values."""
+    kind = _key_type(cells)
     longer = keys.astype(kind)
     longer *= kind.type(size)
     longer += digits.astype(kind, copy=False)
     return longer
 
 
-def _kind(cells: int) -> np.dtype[Any]:
-    """The fewest bytes for keys of so many cells, and for that number: a register holds many."""
+def _key_type(cells: int) -> np.dtype[Any]:
+    """Return the smallest type for keys of so many cells, and for that number itself."""
     return np.min_scalar_type(cells)
 
 
-def held_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:
-    """The tables that ``fused.holds``, from its counts or from any sum of such counts.
+def summed_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:
+    """Return the tables that ``fused.holds``, from its counts or from any sum of such counts.
 
     Super-columns are summed down one after the other, so tables that keep the same columns of the
     first one share that sum.
     """
-    known: dict[tuple[Names, ...], IntArray] = {(): counts.reshape(1, -1)}
-    found: dict[Names, IntArray] = {}
+    sums: dict[tuple[Names, ...], IntArray] = {(): counts.reshape(1, -1)}
+    sizes = {n: size for c in fused.columns for n, size in zip(c.names, c.sizes, strict=True)}
+    tables: dict[Names, IntArray] = {}
     for names in fused.holds:
-        kept: tuple[Names, ...] = ()
+        path: tuple[Names, ...] = ()
         for column in fused.columns:
-            before, kept = known[kept], (*kept, tuple(n for n in names if n in column.names))
-            if kept not in known:
-                known[kept] = _summed(before, column, kept[-1])
-        sizes = {n: s for one in fused.columns for n, s in zip(one.names, one.sizes, strict=True)}
-        found[names] = known[kept].reshape([sizes[name] for name in names])
-    return found
+            table = sums[path]
+            path = (*path, tuple(name for name in names if name in column.names))
+            if path not in sums:
+                sums[path] = _sum_down(table, column, path[-1])
+        tables[names] = sums[path].reshape([sizes[name] for name in names])
+    return tables
 
 
-def _summed(table: IntArray, column: SuperColumn, names: Names) -> IntArray:
-    """(before, column.size · after) with the codes of ``column`` summed down to those of ``names``:
+def _sum_down(table: IntArray, column: SuperColumn, names: Names) -> IntArray:
+    """Sum the codes of ``column`` down to those of ``names``: (before, column.size · after) becomes
     (before · their cells, after).
     """
     digits = table.reshape(len(table), *column.sizes, -1)
-    others = tuple(at for at, name in enumerate(column.names, 1) if name not in names)
+    summed_axes = tuple(axis for axis, name in enumerate(column.names, 1) if name not in names)
     after = digits.shape[-1]
-    summed: IntArray = digits.sum(axis=others).reshape(-1, after)
+    summed: IntArray = digits.sum(axis=summed_axes).reshape(-1, after)
     return summed
 
 
 def exact_marginals(
     codes: Codes, sizes: Mapping[str, int], marginals: Sequence[Names], *, rows: int
 ) -> list[IntArray]:
-    """One int64 table a marginal, in the order asked and with its axes in the order asked.
+    """Return one int64 table a marginal, in the order given and with its axes in the order given.
 
     codes      attribute → codes (rows,), each below the attribute's size
     marginals  names all different inside one marginal; () is the number of rows, shape ()
 
     Marginals over the same attributes in another order are counted once.
     """
-    wanted = {tuple(sorted(names)) for names in marginals if names}
-    small = [names for names in sorted(wanted) if is_fusible(sizes, names)]
+    sorted_names = {tuple(sorted(names)) for names in marginals if names}
+    small = [names for names in sorted(sorted_names) if is_fusible(sizes, names)]
     tables = {
-        names: contingency_table(codes, sizes, names, rows=rows) for names in wanted - {*small}
+        names: contingency_table(codes, sizes, names, rows=rows)
+        for names in sorted_names - {*small}
     }
     for fused, counts in count_plan(plan(sizes, small, rows=rows), codes, rows=rows):
-        tables |= held_tables(fused, counts)
+        tables |= summed_tables(fused, counts)
     by_set = {frozenset(names): (names, table) for names, table in tables.items()}
     return [
-        _turned(*by_set[frozenset(names)], names) if names else np.array(rows, dtype=np.int64)
+        _transposed(*by_set[frozenset(names)], names) if names else np.array(rows, dtype=np.int64)
         for names in marginals
     ]
 
 
-def _turned(stored: Names, table: IntArray, asked: Names) -> IntArray:
-    """A copy with its axes in the order asked: two answers never share memory."""
-    return table.transpose([stored.index(name) for name in asked]).copy(order="C")
+def _transposed(stored: Names, table: IntArray, names: Names) -> IntArray:
+    """Return a copy with its axes in the order of ``names``: two answers never share memory."""
+    return table.transpose([stored.index(name) for name in names]).copy(order="C")

@@ -37,27 +37,30 @@ STREAMS = ("rides_stream",)
 
 
 def random_numbers(seed: int) -> np.random.Generator:
-    """PCG64, named: ``default_rng`` may become another one in a later NumPy."""
+    """Return PCG64 by name: ``default_rng`` may become another one in a later NumPy."""
     return np.random.Generator(np.random.PCG64(seed))
 
 
 def shares(rows: int, weights: Sequence[float]) -> IntArray:
-    """Whole numbers proportional to ``weights`` that sum to ``rows``: largest remainders first.
+    """Return whole numbers proportional to ``weights`` that sum to ``rows``: largest remainders
+    first.
 
     >>> shares(7, [1, 1, 1]).tolist()
     [3, 2, 2]
     """
     exact = np.asarray(weights, dtype=np.float64) / np.sum(weights) * rows
-    whole: IntArray = np.floor(exact).astype(np.int64)
-    order = np.argsort(-(exact - whole), kind="stable")
-    whole[order[: rows - whole.sum()]] += 1
-    return whole
+    counts: IntArray = np.floor(exact).astype(np.int64)
+    order = np.argsort(-(exact - counts), kind="stable")
+    counts[order[: rows - counts.sum()]] += 1
+    return counts
 
 
 def draw_category(
     rng: np.random.Generator, weights: FloatArray, parents: tuple[IntArray, ...], rows: int
 ) -> IntArray:
-    """One category a row: ``weights`` (…parents' sizes, k) given the ``parents``' codes (rows,)."""
+    """Draw a category a row by ``weights`` (…parents' sizes, k), given the ``parents``' codes
+    (rows,).
+    """
     cumulative = np.cumsum(weights / weights.sum(axis=-1, keepdims=True), axis=-1)
     thresholds = np.broadcast_to(cumulative[parents], (rows, weights.shape[-1]))
     # The last threshold is 1 up to rounding and must not be passed.
@@ -66,8 +69,10 @@ def draw_category(
 
 
 def draw_one_of_many(rng: np.random.Generator, weights: FloatArray, rows: int) -> IntArray:
-    """One of very many categories a row, by bisection: a (rows, categories) table is too large."""
+    """Draw one of very many categories a row, by bisection: a (rows, categories) table is too
+    large.
+    """
     cumulative = np.cumsum(weights)
-    drawn = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
-    codes: IntArray = np.minimum(drawn, len(weights) - 1).astype(np.int64)
+    positions = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
+    codes: IntArray = np.minimum(positions, len(weights) - 1).astype(np.int64)
     return codes

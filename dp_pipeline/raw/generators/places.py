@@ -29,7 +29,7 @@ NARROWEST, WIDEST = 8_000.0, 30_000.0
 
 
 def birch3_like(seed: int = 0, rows: int = 100_000) -> pa.Table:
-    """Points x, y, whole numbers in the box [0, 1e6]², of 100 clusters.
+    """Draw points x, y, whole numbers in the box [0, 1e6]², of 100 clusters.
 
     Centres are uniform in the box, standard deviations uniform from 8,000 to
     30,000, sizes a uniform random split of ``rows``. Points past the box are moved
@@ -58,7 +58,7 @@ WEIGHTS = [20] * len(DENSE) + [1] * len(SPARSE)
 
 
 def unbalance_like(seed: int = 0, rows: int = 6_500) -> pa.Table:
-    """Points x, y in the box [0, 1e6]² and their cluster ``label``, the texts 1 to 8.
+    """Draw points x, y in the box [0, 1e6]² and their cluster ``label``, the texts 1 to 8.
 
     With 6,500 rows 3 × 2,000 points are dense (labels 1 to 3) and 5 × 100 sparse;
     other numbers of rows keep the proportion 20 : 1. The order of rows is shuffled.
@@ -78,7 +78,8 @@ BOX = 2.0
 
 
 def pytest2d(seed: int = 0, rows: int = 10_000) -> pa.Table:
-    """Points x, y (rows,) of five equal clusters at (±1, ±1) and (0, 0), standard deviation 0.2.
+    """Draw points x, y (rows,) of five equal clusters at (±1, ±1) and (0, 0), standard deviation
+    0.2.
 
     Every point lies strictly inside the box (−2, 2)²: the rare one outside (five
     standard deviations) is moved to its edge. The order of rows is shuffled.
@@ -97,7 +98,7 @@ REACH_OF_CENTRES = 0.7
 
 
 def mixture(seed: int = 0, rows: int = 100_000, *, dimensions: int) -> pa.Table:
-    """Points x1, …, xd in the box [−1, 1]^d and their cluster ``label``, the texts 1 to 8.
+    """Draw points x1, …, xd in the box [−1, 1]^d and their cluster ``label``, the texts 1 to 8.
 
     Centres are uniform in [−0.7, 0.7]^d, every standard deviation is 0.08, clusters are equal
     in size up to one row. Points past the box are moved to its edge. The order of rows is
@@ -147,7 +148,7 @@ OUTSIDE_SHARE, OUTSIDE_REACH = 0.004, 4.0
 
 
 def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
-    """Trips (rows,): the text ``rider`` and the end point ``x``, ``y`` in km, to one metre.
+    """Draw trips (rows,): the text ``rider`` and the end point ``x``, ``y`` in km, to one metre.
 
     The city is fixed: seven hubs, a corridor, a background. A rider makes about 8 trips, with
     a heavy tail (some make hundreds), three in four of them to one of her own four favourite
@@ -156,25 +157,25 @@ def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
     rng = random_numbers(seed)
     rider = _riders(rng, rows)
     riders = int(rider.max(initial=0)) + 1
-    favourites = drawn_places(rng, riders * FAVOURITES).reshape(riders, FAVOURITES, 2)
+    favourites = draw_places(rng, riders * FAVOURITES).reshape(riders, FAVOURITES, 2)
     habit = draw_category(rng, np.array([8.0, 4.0, 2.0, 1.0]), (), rows)
     near = favourites[rider, habit] + NEAR * rng.standard_normal((rows, 2))
     is_favourite = rng.random(rows) < FAVOURITE_SHARE
-    ends = np.where(is_favourite[:, None], near, drawn_places(rng, rows))
+    ends = np.where(is_favourite[:, None], near, draw_places(rng, rows))
     ends = np.round(_with_some_outside(rng, ends), 3)
     names = [f"r{number:06d}" for number in rider.tolist()]
     return pa.table({"rider": pa.array(names, pa.string()), "x": ends[:, 0], "y": ends[:, 1]})
 
 
 def _riders(rng: np.random.Generator, rows: int) -> IntArray:
-    """The rider's number of every trip (rows,), the busy ones much more often."""
+    """Draw the rider's number of every trip (rows,), the busy ones much more often."""
     riders = max(1, round(rows / TRIPS_A_RIDER))
     activity = np.minimum(1.0 + rng.pareto(HEAVY_TAIL, size=riders), MOST_TIMES_USUAL)
     return draw_one_of_many(rng, activity, rows)
 
 
-def drawn_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:, 3]) -> FloatArray:
-    """Points (count, 2) of the city: hubs, corridor or background, all inside the box.
+def draw_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:, 3]) -> FloatArray:
+    """Draw points (count, 2) of the city: hubs, corridor or background, all inside the box.
 
     hubs   the weight of each hub
     """
@@ -194,11 +195,11 @@ def drawn_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:
 
 
 def _with_some_outside(rng: np.random.Generator, ends: FloatArray) -> FloatArray:
-    """Some rides leave the city: they end beside the box, on its left or on its right."""
+    """Let some rides leave the city: they end on the left or on the right of the box."""
     is_outside = rng.random(len(ends)) < OUTSIDE_SHARE
     distance = rng.uniform(0.01, OUTSIDE_REACH, size=len(ends))
-    beside = np.where(rng.random(len(ends)) < 0.5, -distance, WIDTH + distance)
-    return np.column_stack([np.where(is_outside, beside, ends[:, 0]), ends[:, 1]])
+    outside_x = np.where(rng.random(len(ends)) < 0.5, -distance, WIDTH + distance)
+    return np.column_stack([np.where(is_outside, outside_x, ends[:, 0]), ends[:, 1]])
 
 
 WEEK = 7 * DAY
@@ -217,8 +218,8 @@ END = int(datetime(2027, 1, 1, tzinfo=UTC).timestamp())
 def rides_stream(
     seed: int = 0, rows: int = 15_000, *, start: int = START, end: int = END
 ) -> pa.Table:
-    """Rides with the text ``rider``, the time ``ended_at`` (ISO 8601, UTC), the end point ``x``,
-    ``y`` in km, ``vehicle``, ``minutes`` and ``member`` (yes or no).
+    """Draw rides with the text ``rider``, the time ``ended_at`` (ISO 8601, UTC), the end point
+    ``x``, ``y`` in km, ``vehicle``, ``minutes`` and ``member`` (yes or no).
 
     rows         of each week from Monday; every week is the same whatever others are asked for
     start, end   seconds since 1970 in UTC: the weeks that overlap with them, whole
@@ -233,7 +234,7 @@ def _week(seed: int, week: int, rows: int) -> pa.Table:
     rng = random_numbers(seed * 1_000_003 + week)
     rider = NEW_RIDERS * week + draw_one_of_many(rng, _activity(seed, week), rows)
     season = math.cos(2 * math.pi * (week - 29) / 52)
-    places = drawn_places(rng, rows, _hubs(season, week))
+    places = draw_places(rng, rows, _hubs(season, week))
     vehicle = _vehicles(rng, season, places)
     away = np.hypot(*(places - (WIDTH / 2, HEIGHT / 2)).T)
     minutes = np.clip(np.rint(3 + away * 2 + 4 * rng.standard_exponential(rows)), 1, 120)
@@ -252,17 +253,17 @@ def _week(seed: int, week: int, rows: int) -> pa.Table:
 
 
 def _activity(seed: int, week: int) -> FloatArray:
-    """How often each rider of a week rides (RIDERS,): the same number as long as she stays."""
+    """Return how often each rider of a week rides (RIDERS,), the same as long as she stays."""
     first = NEW_RIDERS * week // NEW_RIDERS
     cohorts = [
-        random_numbers(seed * 1_000_003 - 1 - joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)
-        for joined in range(first, first + RIDERS // NEW_RIDERS)
+        random_numbers(seed * 1_000_003 - 1 - week_joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)
+        for week_joined in range(first, first + RIDERS // NEW_RIDERS)
     ]
     return np.minimum(1.0 + np.concatenate(cohorts), MOST_TIMES_USUAL)
 
 
 def _hubs(season: float, week: int) -> FloatArray:
-    """Weights of the hubs in a week."""
+    """Return weights of the hubs in a week."""
     years = (week - START // WEEK) / 52
     factors = np.array([1.0, 1.0, 1.0 - 0.4 * season, 1.0 + years, 1.0 + 0.6 * season, 1.0, 1.0])
     weights: FloatArray = HUBS[:, 3] * np.maximum(factors, 0.2)
@@ -270,11 +271,11 @@ def _hubs(season: float, week: int) -> FloatArray:
 
 
 def _vehicles(rng: np.random.Generator, season: float, places: FloatArray) -> IntArray:
-    """Codes of VEHICLES (rows,): far from the centre cars and trams, in summer bicycles."""
+    """Draw codes of VEHICLES (rows,): far from the centre cars and trams, in summer bicycles."""
     is_far = (np.hypot(places[:, 0] - 14, places[:, 1] - 10.5) > 6).astype(np.int64)
-    near = [3 + 1.5 * season, 2 + season, 3.0, 2.0]
-    far = [1 + 0.5 * season, 0.5, 3.0, 5.0]
-    return draw_category(rng, np.array([near, far]), (is_far,), len(places))
+    near_weights = [3 + 1.5 * season, 2 + season, 3.0, 2.0]
+    far_weights = [1 + 0.5 * season, 0.5, 3.0, 5.0]
+    return draw_category(rng, np.array([near_weights, far_weights]), (is_far,), len(places))
 
 
 def _times(rng: np.random.Generator, week: int, rows: int) -> list[str]:
@@ -282,4 +283,4 @@ def _times(rng: np.random.Generator, week: int, rows: int) -> list[str]:
     hour = draw_category(rng, HOURS, (), rows)
     seconds = MONDAY + WEEK * week + DAY * day + 3600 * hour + rng.integers(0, 3600, size=rows)
     moments = np.sort(seconds).astype("datetime64[s]")
-    return [f"{one}Z" for one in moments.astype(str).tolist()]
+    return [f"{moment}Z" for moment in moments.astype(str).tolist()]

@@ -59,7 +59,7 @@ _COMMUTE = np.array([34.0, 22.0, 20.0, 24.0, 18.0])
 
 
 def census_like(seed: int = 0, rows: int = 45_000) -> pa.Table:
-    """Persons (rows,) with 12 attributes; one row is one person.
+    """Draw persons (rows,) with 12 attributes; one row is one person.
 
     Text: sex, region, education, marital_status, workclass, occupation, tenure.
     Numbers: age (years), hours_per_week, income (thousands a year), household_size
@@ -107,7 +107,9 @@ def _texts(
     strange: tuple[str, ...] = (),
     missing: float = 0.0,
 ) -> pa.Array:
-    """Texts of ``codes`` (n,): about 1 % replaced by ``strange`` ones, a share ``missing`` null."""
+    """Return texts of ``codes`` (n,): about 1 % replaced by ``strange`` ones, a share ``missing``
+    null.
+    """
     names = np.array([*levels, *strange], dtype=object)
     if strange:
         unknown = rng.integers(len(levels), len(names), size=len(codes))
@@ -116,12 +118,12 @@ def _texts(
 
 
 def _generation(age: FloatArray) -> IntArray:
-    """Young, middle or old: below 30, below 65, and the rest."""
+    """Return young, middle or old: below 30, below 65, and the rest."""
     return np.digitize(age, [30, 65])
 
 
 def _ages(rng: np.random.Generator, region: IntArray) -> FloatArray:
-    """Whole years from 18 to 95; the capital is younger."""
+    """Draw whole years from 18 to 95; the capital is younger."""
     share = np.where(region == 0, rng.beta(1.5, 2.9, len(region)), rng.beta(1.6, 2.1, len(region)))
     age: FloatArray = np.floor(18 + 78 * share)
     return age
@@ -142,7 +144,7 @@ def _occupations(
 
 
 def _hours(rng: np.random.Generator, work: IntArray, sex: IntArray) -> FloatArray:
-    """Full time for most, part time for some, long hours of the self-employed."""
+    """Draw full time for most, part time for some, long hours of the self-employed."""
     full = np.where(work == 2, 47.0, 39.5) + np.where(work == 2, 11.0, 3.0) * rng.standard_normal(
         len(work)
     )
@@ -158,7 +160,7 @@ def _incomes(
     hours: FloatArray,
     age: FloatArray,
 ) -> FloatArray:
-    """Thousands a year, to one decimal; log-normal around what work, schooling and age pay."""
+    """Draw thousands a year, to one decimal; log-normal around what work, schooling and age pay."""
     worked = np.where(occupation == 0, 1.0, 0.25 + 0.75 * np.minimum(hours, 60.0) / 40.0)
     experience = 1.0 + 0.012 * np.clip(age - 22.0, 0.0, 30.0)
     usual = _PAY[occupation] * _SCHOOLING_PAY[education] * worked * experience
@@ -169,7 +171,7 @@ def _incomes(
 def _tenures(
     rng: np.random.Generator, income: FloatArray, age: FloatArray, region: IntArray
 ) -> IntArray:
-    """Owners are richer, older and rarer in the capital."""
+    """Draw tenures: owners are richer, older and rarer in the capital."""
     weights = np.stack([_TENURE * (0.5, 1.3, 1.2), _TENURE * (1.4, 0.8, 0.9)], axis=0)
     in_capital = np.stack([weights, weights * (0.5, 1.5, 1.0)], axis=0)
     parents = (
@@ -181,7 +183,9 @@ def _tenures(
 
 
 def _households(rng: np.random.Generator, marital: IntArray, age: FloatArray) -> FloatArray:
-    """Persons: couples with children in middle age, the old and the single often alone."""
+    """Draw persons a household: couples with children in middle age, the old and the single often
+    alone.
+    """
     children = rng.poisson(np.where((age >= 28) & (age < 55), 1.25, 0.25))
     partner = np.where(marital == 1, 1, rng.random(len(age)) < 0.18)
     children = np.where((marital == 0) & (age >= 30), children // 2, children)
@@ -199,7 +203,7 @@ _LINK, _CLEAR = 0.6, 3.0
 
 
 def tic_like(seed: int = 0, rows: int = 9_822) -> pa.Table:
-    """Rows (rows,) of 86 texts c1 to c86, whole numbers from 0.
+    """Draw rows (rows,) of 86 texts c1 to c86, whole numbers from 0.
 
     The population is fixed: a block is a tree in which an attribute depends on one or two before
     it, and most blocks begin with one that depends on the beginning of another. Nothing else
@@ -212,18 +216,21 @@ def tic_like(seed: int = 0, rows: int = 9_822) -> pa.Table:
         block: list[int] = []
         for _ in range(length):
             parents = _parents(structure, block, firsts)
-            shape = (*(SIZES[at] for at in parents), SIZES[len(codes)])
-            chosen = tuple(codes[at] for at in parents)
+            shape = (*(SIZES[index] for index in parents), SIZES[len(codes)])
+            chosen = tuple(codes[index] for index in parents)
             codes.append(draw_category(rng, _weights(structure, shape), chosen, rows))
             block.append(len(codes) - 1)
         firsts.append(block[0])
     return pa.table(
-        {f"c{at + 1}": _tic_like_texts(column, SIZES[at]) for at, column in enumerate(codes)}
+        {
+            f"c{index + 1}": _tic_like_texts(column, SIZES[index])
+            for index, column in enumerate(codes)
+        }
     )
 
 
 def _parents(structure: np.random.Generator, block: list[int], firsts: list[int]) -> list[int]:
-    """Earlier attributes that the next one of a block depends on: at most two."""
+    """Draw the earlier attributes that the next one of a block depends on: at most two."""
     if block:
         most = min(len(block), 1 + int(structure.random() < 0.25))
         return sorted(structure.choice(block, size=most, replace=False).tolist())
@@ -233,7 +240,7 @@ def _parents(structure: np.random.Generator, block: list[int], firsts: list[int]
 
 
 def _weights(structure: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
-    """Some levels likely and some rare, others given other parents."""
+    """Draw weights: some levels likely and some rare, others given other parents."""
     weights: FloatArray = np.exp(_CLEAR / 2 * structure.standard_normal(shape))
     return weights
 

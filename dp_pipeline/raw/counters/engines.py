@@ -1,0 +1,109 @@
+"""Engines over stored rows: threads of this machine, and Dask and Spark of several.
+
+Threads have a batch each in memory, and the answers.
+
+Workers get ``StoredRows``, which says where the prepared rows lie, and queries as plain data. They
+send back exact sums, added up on workers first. A worker draws nothing and writes no value
+anywhere. A task that is lost, repeated, or run twice at once counts the same batches again, and one
+of its answers is taken: nothing changes. All workers have to be able to read the files, and exact
+sums cross the network, which has to be trusted or encrypted.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from dp_pipeline.raw.clusters import PACKED, dask_client, pack, spark_session, unpack, unwrap
+from dp_pipeline.raw.counters.batch import BatchQuery
+from dp_pipeline.raw.counters.fold import Fold, Partial, merge_partials
+from dp_pipeline.raw.counters.stream import StoredRows
+from dp_pipeline.raw.workers import MAX_THREADS
+
+BATCHES_A_TASK = 4
+PARTIALS_A_SUM = 8
+
+
+def threaded_fold(stored: StoredRows) -> Fold:
+    """Return the engine of this machine: a thread a core, each with its own sums."""
+
+    def fold(queries: Sequence[BatchQuery]) -> Partial:
+        # Whichever thread is ready takes the next batch: an iterator gives each index once.
+        indices = iter(range(len(stored.groups)))
+        threads = min(len(stored.groups), os.cpu_count() or 1, MAX_THREADS)
+        if threads <= 1:
+            return stored.answer_batches(indices, queries)
+        with ThreadPoolExecutor(threads) as pool:
+            sums = [pool.submit(stored.answer_batches, indices, queries) for _ in range(threads)]
+            return merge_partials(queries, (partial.result() for partial in sums))
+
+    return fold
+
+
+def dask_fold(stored: StoredRows, address: str = "") -> Fold:
+    """Return the engine of a Dask cluster; DeclarationError where Dask is not installed.
+
+    address   of its scheduler; empty: processes of this machine, one a core, on loopback
+    """
+    client = dask_client(address)
+
+    def fold(queries: Sequence[BatchQuery]) -> Partial:
+        # A task, and not scattered: what one worker alone has dies with it; a task is done again.
+        job = client.submit(pickle.loads, pickle.dumps((stored, tuple(queries))), pure=False)
+        partials = [
+            client.submit(_count, job, start, pure=False)
+            for start in range(0, len(stored.groups), BATCHES_A_TASK)
+        ]
+        while len(partials) > 1:
+            partials = [
+                client.submit(_merge, job, partials[start : start + PARTIALS_A_SUM], pure=False)
+                for start in range(0, len(partials), PARTIALS_A_SUM)
+            ]
+        if not partials:
+            return [None] * len(queries)
+        total: Partial = unwrap(partials[0].result)
+        return total
+
+    return fold
+
+
+def spark_fold(stored: StoredRows, address: str = "") -> Fold:
+    """Return the engine of Spark; DeclarationError where Spark is not installed.
+
+    address   of a Spark Connect server, ``sc://host:port``; empty: this machine, on loopback
+    """
+    session = spark_session(address)
+    partitions = max(1, min(len(stored.groups), 64 if address else 2 * (os.cpu_count() or 1)))
+
+    def fold(queries: Sequence[BatchQuery]) -> Partial:
+        def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            indices = (index for batch in batches for index in batch.column(0).to_pylist())
+            yield pack(stored.answer_batches(indices, queries))
+
+        def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            contents = (content for batch in batches for content in batch.column(0).to_pylist())
+            yield pack(merge_partials(queries, map(pickle.loads, contents)))
+
+        if not stored.groups:
+            return [None] * len(queries)
+        indices = session.range(0, len(stored.groups), 1, partitions)
+        sums = indices.mapInArrow(count, PACKED).repartition(1).mapInArrow(add, PACKED)
+        total: Partial = unpack(unwrap(sums.collect)[0])
+        return total
+
+    return fold
+
+
+def _count(job: tuple[StoredRows, tuple[BatchQuery, ...]], start: int) -> Partial:
+    """Count a few batches, on a worker."""
+    stored, queries = job
+    return stored.answer_batches(range(len(stored.groups))[start : start + BATCHES_A_TASK], queries)
+
+
+def _merge(job: tuple[StoredRows, tuple[BatchQuery, ...]], partials: list[Partial]) -> Partial:
+    """Merge a copy of what other workers have counted: their own is not written to."""
+    return merge_partials(job[1], pickle.loads(pickle.dumps(partials)))  # noqa: S301

@@ -1,0 +1,125 @@
+"""Data docs: Great Expectations' own suites and pages of a snapshot, for the custodian.
+
+They say of rows no more than whether each expectation is fulfilled; of sensitive rows even that is
+the custodian's alone. So they are written into the snapshot's folder, which only its owner can
+enter, and are deleted with its rows.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.files import temporary_folder
+from dp_pipeline.raw.expectations import Expectation, expectations_of
+from dp_pipeline.raw.great_expectations_session import (
+    VERDICTS_ONLY,
+    evaluate,
+    frame_definition,
+    library_context,
+    library_suite,
+    load_library,
+)
+from dp_pipeline.raw.ingest import ingested_tables
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.validation_frames import row_frame, schema_frame
+
+FOLDER = "great_expectations"
+INDEX = Path("data_docs", "index.html")
+"""The page to begin with, inside of the folder."""
+
+_NO_FOREIGN_CONTENT = (
+    b'<meta http-equiv="Content-Security-Policy" '
+    b"content=\"default-src 'unsafe-inline' file: data:\">"
+)
+"""The library's pages request styles and scripts from other people's servers."""
+
+_HIDDEN = b"<style>footer, .navbar-brand { display: none; }</style>"
+"""A request to subscribe, which lies over the last line, and a logo that is not fetched."""
+
+Suite = tuple[str, tuple[Expectation, ...], pd.DataFrame]
+"""Name of a suite, its expectations, and the frame that they are tested on."""
+
+
+def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
+    """Write the suites as JSON and the pages, in place of earlier ones, and return their folder.
+
+    Rows are read only where the stored schema is as declared. Nothing is noted in the manifest:
+    this validates nothing. NotPrepared where there are no rows, Damaged where they are not as they
+    were stored.
+    """
+    with snapshot.locked():
+        suites = _suites(spec, snapshot)
+        folder = snapshot.folder / FOLDER
+        with temporary_folder(folder) as scratch:
+            _write_pages(spec, suites, scratch)
+            _make_private(scratch)
+            if folder.exists():
+                shutil.rmtree(folder)
+            scratch.rename(folder)
+    return folder
+
+
+def _suites(spec: DatasetSpec, snapshot: Snapshot) -> list[Suite]:
+    expectations = expectations_of(spec)
+    structural = tuple(e for e in expectations if e.structural)
+    schema = schema_frame(spec, snapshot)
+    suites: list[Suite] = [(f"{spec.name}_schema", structural, schema)]
+    if all(evaluate(spec, structural, schema).values()):
+        row_dependent = tuple(e for e in expectations if not e.structural)
+        # The library's pages are about one frame: of many rows it needs as much memory.
+        tables = map(_with_dictionaries, ingested_tables(spec, snapshot))
+        frame = row_frame(spec, pa.concat_tables(tables))
+        suites.append((f"{spec.name}_rows", row_dependent, frame))
+    return suites
+
+
+def _with_dictionaries(table: pa.Table) -> pa.Table:
+    """Return the same rows, with every different text of a column stored once."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            column = table.column(index).dictionary_encode()
+            table = table.set_column(index, field.name, column)
+    return table
+
+
+def _write_pages(spec: DatasetSpec, suites: list[Suite], folder: Path) -> None:
+    """Write each suite as NAME.json, and the library's pages about all into ``data_docs``."""
+    context = library_context()
+    site = {
+        "class_name": "SiteBuilder",
+        "show_how_to_buttons": False,
+        "store_backend": {
+            "class_name": "TupleFilesystemStoreBackend",
+            "base_directory": str(folder / "data_docs"),
+        },
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+    }
+    context.add_data_docs_site("custodian", site)
+    for name, expectations, frame in suites:
+        suite = context.suites.add(library_suite(spec, name, expectations))
+        text = json.dumps(suite.to_json_dict(), indent=1, ensure_ascii=False)
+        (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        definition = frame_definition(context, name)
+        validation = load_library().ValidationDefinition(name=name, data=definition, suite=suite)
+        context.validation_definitions.add(validation).run(
+            batch_parameters={"dataframe": frame}, result_format=VERDICTS_ONLY
+        )
+    context.build_data_docs(site_names=["custodian"])
+
+
+def _make_private(folder: Path) -> None:
+    """Keep others from entering and reading, and pages from requesting anything of other servers. A
+    page says its language, for screen readers.
+    """
+    for path in folder.rglob("*"):
+        if path.suffix == ".html":
+            text = path.read_bytes().replace(b"<html>", b'<html lang="en">', 1)
+            head = b"<head>" + _NO_FOREIGN_CONTENT + _HIDDEN
+            path.write_bytes(text.replace(b"<head>", head, 1))
+        path.chmod(0o700 if path.is_dir() else 0o600)

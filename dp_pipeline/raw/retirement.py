@@ -1,0 +1,78 @@
+"""Retiring rows: every stored stage and every exact number of a population, gone for good.
+
+The manifest goes first, replaced by one that says *retired*: a snapshot of which half is deleted
+can never be read or be mistaken for a damaged one, and a second attempt goes on where the first
+one stopped. Files are unlinked, not overwritten: what a disk keeps of them, backups and the source
+itself are not reached from here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator
+from datetime import date
+from pathlib import Path
+
+from dp_pipeline.files import sync
+from dp_pipeline.raw.snapshot import CURRENT, MANIFEST, Snapshot
+
+
+def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
+    """Delete everything of a snapshot but its name; a repetition finishes what was started."""
+    with snapshot.locked():
+        if not snapshot.is_retired():
+            snapshot.mark_retired(population=population, on=on)
+        for path in remaining_paths(snapshot):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        sync(snapshot.folder)
+
+
+def remaining_paths(snapshot: Snapshot) -> list[Path]:
+    """Return everything in a snapshot's folder but a manifest that says retired."""
+    kept = {MANIFEST} if snapshot.is_retired() else set()
+    return [path for path in sorted(snapshot.folder.iterdir()) if path.name not in kept]
+
+
+def snapshots_of(
+    store: Path, population: str, *, datasets: Collection[str]
+) -> tuple[Snapshot, ...]:
+    """Return every snapshot of one population on a raw store that is more than its name.
+
+    datasets   names of the data sets that are declared under the population
+
+    A manifest says whose rows they are, declared or not. Where none does, because a run was
+    stopped while it wrote, they are those of the data set's other snapshots.
+    """
+    snapshots = []
+    for folder in _folders(store):
+        # Only names and manifests are read here, so no key is needed.
+        owners = {s: s.population for s in (Snapshot(path, b"") for path in _folders(folder))}
+        is_ours = folder.name in datasets or population in owners.values()
+        snapshots += [
+            snapshot
+            for snapshot, owner in owners.items()
+            if owner == population or (owner is None and is_ours)
+        ]
+    return tuple(snapshot for snapshot in snapshots if remaining_paths(snapshot))
+
+
+def stored_populations(store: Path) -> Iterator[tuple[Path, str | None]]:
+    """Yield every snapshot of a raw store, retired ones too, with the population in its manifest;
+    None where none can be read, and for files that no snapshot has.
+    """
+    for folder in sorted(store.iterdir()) if store.is_dir() else ():
+        if not folder.is_dir() or folder.name.startswith("."):
+            continue
+        for path in sorted(folder.iterdir()):
+            if path.is_dir() and any(path.iterdir()):
+                yield path, Snapshot(path, b"").population
+            elif path.is_file() and path.name.partition(".")[0] not in ("", CURRENT):
+                yield path, None
+
+
+def _folders(folder: Path) -> list[Path]:
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in paths if path.is_dir() and not path.is_symlink()]

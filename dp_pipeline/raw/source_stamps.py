@@ -1,0 +1,97 @@
+"""Source stamps: whether the bytes of a source may have changed, without reading rows.
+
+For data alone whose changes are public: the answer decides when something is released.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dp_pipeline.config.source import FILES, Source
+from dp_pipeline.raw.sources import parquet_parts
+
+
+@dataclass(frozen=True)
+class SourceStamp:
+    """A summary of a source's files.
+
+    text        another one when any file was written, came or went
+    changed_at  when the newest file was written; None behind a URL
+    """
+
+    text: str
+    changed_at: datetime | None
+
+
+def is_watchable(source: Source) -> bool:
+    """Return whether a source has a stamp at all: files here, or behind URLs with a declared hash.
+    Decided by the declaration: nothing is opened.
+    """
+    return source.kind in FILES and any(
+        not alternative.is_remote or _declared_hashes(alternative)
+        for alternative in source.alternatives
+    )
+
+
+def source_stamp(source: Source) -> SourceStamp | None:
+    """Return the stamp of what would be read now; None where that is absent or incomplete.
+
+    Of files: names, sizes and times of writing. Of URLs, which are never opened for this: the
+    hashes that the data set file declares.
+    """
+    for alternative in source.alternatives:
+        if alternative.is_remote:
+            hashes = _declared_hashes(alternative)
+            return SourceStamp(hashes, None) if hashes else None
+        files = _local_files(alternative)
+        if files:
+            return _stamp_of(files)
+    return None
+
+
+def source_digest(source: Source) -> str | None:
+    """Return a hash of the bytes that would be read now: of every file by itself, in order; None
+    where there are none, or where they changed meanwhile.
+    """
+    stamp = source_stamp(source)
+    if stamp is None or stamp.changed_at is None:
+        return None if stamp is None else stamp.text
+    files = next(files for files in map(_local_files, source.alternatives) if files)
+    digest = hashlib.sha256()
+    try:
+        for path in files:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    except OSError:
+        return None
+    return digest.hexdigest() if source_stamp(source) == stamp else None
+
+
+def _declared_hashes(source: Source) -> str:
+    """Return the declared hashes of every URL; empty where one is missing."""
+    hashes = [source.sha256.get(url, "") for url in source.locations]
+    return " ".join(hashes) if all(hashes) else ""
+
+
+def _local_files(source: Source) -> list[Path]:
+    """Return every file of a local source; none where one is missing."""
+    if source.is_remote or not source.is_resolved:
+        return []
+    parts = [
+        [path] if path.is_file() else parquet_parts(path) for path in map(Path, source.locations)
+    ]
+    return [file for files in parts for file in files] if all(parts) else []
+
+
+def _stamp_of(files: list[Path]) -> SourceStamp | None:
+    try:
+        states = [(path, path.stat()) for path in files]
+    except OSError:
+        return None
+    lines = [f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states]
+    text = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    newest = max(state.st_mtime for _, state in states)
+    return SourceStamp(text, datetime.fromtimestamp(newest, UTC))

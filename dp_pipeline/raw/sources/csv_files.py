@@ -1,0 +1,270 @@
+"""CSV files, read as tables of text, one file behind the other.
+
+On public data a file must be a regular CSV file: quoted cells may hold line ends, and a row of
+another length is an error. On sensitive data **one line is one row**, judged by itself: a line that
+is no row of the declared length, because of a missing cell or an unclosed quotation mark, is
+dropped. Otherwise one person's line could stop a release, or swallow the lines of others.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.source import WHITESPACE, Source
+from dp_pipeline.raw.sources import reading
+from dp_pipeline.raw.sources.reading import NoHeader, OddFile
+
+_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+# The first mark of a line is matched first, and what stands before it is checked behind it: so the
+# search is for three plain bytes, and one pass is enough however many marks one person writes.
+_MARKS = re.compile(b"%b(?<![^\n\r]%b)(?:%b)*" % ((codecs.BOM_UTF8,) * 3))
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+MAX_LINE_BYTES = 1 << 17
+"""Bounds a line: pyarrow cannot read one that is longer than a block, 2^20 bytes."""
+BYTES_A_PART = 1 << 24
+"""Of a CSV file, which is read part by part."""
+MAX_FILE_BYTES = 1 << 32
+"""Bounds a CSV file of public rows, unpacked: only sensitive lines are rows one by one, so that
+they need not be in memory together.
+"""
+
+
+def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
+    """Yield the rows of every file as bytes, in the order of the declared locations."""
+    source = spec.source
+    delimiter = source.delimiter
+    if delimiter != WHITESPACE and (
+        len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'
+    ):
+        raise DeclarationError(
+            f"{spec.name}: source.delimiter: expected one character or {WHITESPACE}, "
+            f"got {delimiter!r}"
+        )
+    for location, path in zip(source.locations, files, strict=True):
+        yield from _read_file(replace(spec, source=source.only(location)), path)
+
+
+def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
+    reading.require_readable(spec, path)
+    names = reading.guarded(
+        spec,
+        lambda: csv_columns(path, spec.source, line_is_row=spec.is_release),
+        expected="a CSV file with a header line",
+    )
+    reading.check_names(spec, names)
+    columns = reading.declared_columns(spec)
+    yield from reading.guarded_each(
+        spec,
+        _csv_tables(path, spec.source, names, columns, line_is_row=spec.is_release),
+        expected=f"CSV rows of {len(names)} cells",
+        got="a row of another length",
+    )
+
+
+def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> list[str]:
+    """Return the declared header, or the names in the first line that is not blank; NoHeader if
+    there is none.
+
+    line_is_row   the names are in one line: an unclosed quotation mark must not make a name of the
+                  rows behind it
+
+    Raises OddFile where the line of names begins as UTF-16 does, and where it is too long. Without
+    such a line nothing is read: no row may decide whether the others are.
+    """
+    if source.header:
+        return list(source.header)
+    with pa.input_stream(str(path), compression="detect") as stream:
+        if stream.read(2) in _UTF_16:
+            raise OddFile("UTF-8 text", "UTF-16: write it as UTF-8")
+    with pa.input_stream(str(path), compression="detect") as stream:
+        text = io.TextIOWrapper(stream, "utf-8", errors="backslashreplace", newline="")
+        lines: Iterator[str] = (line.lstrip(_MARK) for line in _bounded_lines(text))
+        lines = (line for line in lines if not line.startswith(_comment_marks(source)))
+        if source.delimiter == WHITESPACE:
+            lines = ("\t".join(line.split()) for line in lines)
+        if line_is_row:
+            lines = islice((line for line in lines if line.strip("\r\n")), 1)
+        names = next((row for row in csv.reader(lines, delimiter=_delimiter(source)) if row), None)
+    if names is None:
+        raise NoHeader
+    return names
+
+
+def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """Yield the lines of a file; OddFile for one that is too long, before its rest is read."""
+    while line := text.readline(MAX_LINE_BYTES + 1):
+        # As bytes, of which those that are no text are at least one each here too.
+        if len(line.encode()) > MAX_LINE_BYTES:
+            raise _long_line()
+        yield line
+
+
+def _long_line() -> OddFile:
+    return OddFile(f"lines of at most {MAX_LINE_BYTES:,} bytes", "a longer one")
+
+
+def _csv_tables(
+    path: Path, source: Source, names: list[str], columns: list[str], *, line_is_row: bool
+) -> Iterator[pa.Table]:
+    """Yield the declared ``columns`` as bytes, one table or more: guessing a type would read rows.
+
+    names         of all columns of the file
+    line_is_row   other lines are dropped, and the file is read part by part; else an irregular row
+                  is a pyarrow.ArrowException, a line or a file that is too long is an OddFile, and
+                  the file is read whole
+    """
+    yield pa.table({name: pa.array([], pa.binary()) for name in columns})
+    if not line_is_row:
+        rows = _without_header(_content(_whole_file(path), source), source)
+        if rows.strip(b"\r\n"):
+            yield _parse(rows, names, columns, source, line_is_row=False)
+        return
+    has_header = not source.header
+    for part in _file_parts(path, line_is_row=True):
+        lines = [line for line in _content(part, source).splitlines() if line]
+        if has_header and lines:
+            del lines[0]
+            has_header = False
+        rows = b"\n".join(_regular_lines(lines, source, cells=len(names)))
+        if rows.strip(b"\r\n"):
+            yield _parse(rows, names, columns, source, line_is_row=True)
+
+
+def _whole_file(path: Path) -> bytes:
+    """Return the content of a file; OddFile before more of it is in memory than may be."""
+    parts, size = [], 0
+    for part in _file_parts(path, line_is_row=False):
+        parts.append(part)
+        size += len(part)
+        if size > MAX_FILE_BYTES:
+            expected = f"at most {MAX_FILE_BYTES:,} bytes of public rows in one CSV file, unpacked"
+            raise OddFile(expected, "more: write them to Parquet")
+    return b"".join(parts)
+
+
+def _file_parts(path: Path, *, line_is_row: bool) -> Iterator[bytes]:
+    """Yield the content of a file in parts of about BYTES_A_PART, each of whole lines. However long
+    a line is, no more of it is in memory than such a part.
+
+    line_is_row   a line longer than MAX_LINE_BYTES is left out, as it is no row; else it is an
+                  OddFile
+    """
+    with pa.input_stream(str(path), compression="detect") as stream:
+        rest = b""
+        while part := stream.read(BYTES_A_PART):
+            rest += part
+            # A carriage return at the very end may be the first half of a line end.
+            end = 1 + max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, len(rest) - 1))
+            if end:
+                yield _short_lines(rest[:end], line_is_row=line_is_row)
+                rest = rest[end:]
+            if len(rest) > MAX_LINE_BYTES + 1:
+                # Of a line without an end this is enough to know it by; its last byte may be half
+                # of a line end.
+                rest = rest[: MAX_LINE_BYTES + 1] + rest[-1:]
+                if not line_is_row:
+                    raise _long_line()
+        if rest:
+            yield _short_lines(rest, line_is_row=line_is_row)
+
+
+def _short_lines(content: bytes, *, line_is_row: bool) -> bytes:
+    """Return the lines that are not too long, each judged as it stands in the file: white space and
+    marks that are removed later must not make one shorter.
+    """
+    lines = content.splitlines(keepends=True)
+    if max(map(len, lines)) <= MAX_LINE_BYTES:
+        return content
+    if not line_is_row:
+        raise _long_line()
+    return b"".join(line for line in lines if len(line) <= MAX_LINE_BYTES)
+
+
+def _parse(
+    rows: bytes, names: list[str], columns: list[str], source: Source, *, line_is_row: bool
+) -> pa.Table:
+    return pyarrow.csv.read_csv(
+        # Behind a blank line, which is no row: at the very start pyarrow would drop a mark that
+        # stood behind white space, and so belongs to its cell.
+        pa.py_buffer(b"\n" + rows),
+        read_options=pyarrow.csv.ReadOptions(column_names=names),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=_delimiter(source), newlines_in_values=not line_is_row
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            include_columns=columns,
+            column_types=dict.fromkeys(columns, pa.binary()),
+            null_values=[],
+            strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
+
+
+def _delimiter(source: Source) -> str:
+    return "\t" if source.delimiter == WHITESPACE else source.delimiter
+
+
+def _comment_marks(source: Source) -> tuple[str, ...]:
+    """Return the beginnings of lines that are no rows; no line begins with one of none."""
+    return (source.comment,) if source.comment else ()
+
+
+def _content(data: bytes, source: Source) -> bytes:
+    """Return whole lines of a file, without byte order marks at their beginnings and without those
+    that are comments; between cells one character stands for any white space.
+
+    A line is a comment by its first character alone, even inside of a quoted cell.
+    """
+    data = _MARKS.sub(b"", data)
+    if source.comment:
+        marks = tuple(mark.encode() for mark in _comment_marks(source))
+        lines = data.splitlines(keepends=True)
+        data = b"".join(line for line in lines if not line.startswith(marks))
+    if source.delimiter == WHITESPACE:
+        data = b"\n".join(b"\t".join(line.split()) for line in data.splitlines())
+    return data
+
+
+def _without_header(data: bytes, source: Source) -> bytes:
+    """Return everything behind the line of names, which may hold quoted line ends itself."""
+    if source.header:
+        return data
+    # Latin-1 gives every byte one character, so that positions are those of the bytes.
+    text = io.StringIO(data.decode("latin-1"), newline="")
+    next(row for row in csv.reader(iter(text.readline, ""), delimiter=_delimiter(source)) if row)
+    return data[text.tell() :]
+
+
+def _regular_lines(lines: Sequence[bytes], source: Source, *, cells: int) -> Iterator[bytes]:
+    """Yield the lines that are rows of ``cells`` cells, quoted as pyarrow cannot misread."""
+    delimiter = _delimiter(source)
+    for line in lines:
+        if b'"' in line:
+            row = _quoted_row(line.decode("latin-1"), delimiter)
+            if len(row) == cells:
+                yield delimiter.join(row).encode("latin-1")
+        elif line.count(delimiter.encode()) == cells - 1:
+            yield line
+
+
+def _quoted_row(line: str, delimiter: str) -> list[str]:
+    """Return the cells of one line, each quoted; none when a quotation mark is not closed."""
+    try:
+        row = next(csv.reader([line], delimiter=delimiter, strict=True))
+    except csv.Error:
+        return []
+    return ['"' + cell.replace('"', '""') + '"' for cell in row]

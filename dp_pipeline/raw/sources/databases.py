@@ -1,0 +1,246 @@
+"""Databases: PostgreSQL in a transaction that can only read, and SQLite files, opened read-only.
+
+A ``SelectStatement`` says how the declared columns are selected in one database, and as what types
+they arrive. SQLite's columns have no types: every cell has its own. So all of them arrive as text,
+also numbers: a column's type must not depend on a row.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+from urllib.parse import quote
+
+import pyarrow as pa
+from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy.pool import NullPool
+
+from dp_pipeline.config.database import EXPECTED_DRIVER, has_driver
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.reading import Signs
+from dp_pipeline.raw.sources.reading import (
+    MAX_CELL_BYTES,
+    check_names,
+    declared_columns,
+    refusal,
+)
+from dp_pipeline.raw.values import PLAIN
+
+CONNECT_SECONDS = 30
+
+TIME_TYPES = {
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("s"),
+    "timestamptz": pa.timestamp("s", "UTC"),
+}
+"""Types of PostgreSQL that arrive as text, as it has more dates than there are here: cells of the
+others are empty."""
+
+_NUMBER_TYPES = {
+    "int2": pa.int64(),
+    "int4": pa.int64(),
+    "int8": pa.int64(),
+    "float4": pa.float64(),
+    "float8": pa.float64(),
+}
+_TEXT_CATEGORIES = ("B", "D", "E", "N", "S", "X")
+"""Categories of types that arrive as the text that PostgreSQL writes them as: truth values, dates
+and times, enumerations, exact numbers, texts, and a text without a type."""
+
+_PERSON_TYPES = ("int2", "int4", "int8", "text", "varchar", "bpchar", "name", "uuid")
+"""Types of which two values are one exactly where their texts are: a numeric may be 7 and 7.0."""
+
+_TOTAL_ENCODINGS = ("UTF8", "LATIN1", "SQL_ASCII")
+"""Encodings of which every text can be read; others have bytes that the server cannot convert."""
+
+_ADDRESS_VARIABLES = ("PGHOSTADDR", "PGSERVICE")
+"""Variables from which libpq takes an address, whatever host the URL says."""
+
+_READ_ONLY = (
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    "SET LOCAL datestyle = 'ISO, YMD'",
+    "SET LOCAL timezone = 'UTC'",
+)
+
+
+@dataclass(frozen=True)
+class SelectStatement:
+    """One statement and the types of its columns, known before a row is read.
+
+    types   column → int64, double, or binary: text, judged cell by cell
+    times   columns of binary that the database knows as dates or times → what they become
+    signs   column → how texts of it are read, where numbers among them have to be written so
+    person  the column that names the person, if there is one
+    """
+
+    text: str
+    types: dict[str, pa.DataType]
+    person: str | None = None
+    times: Mapping[str, pa.DataType] = field(default_factory=dict)
+    signs: Mapping[str, Signs] = field(default_factory=dict)
+
+
+class ColumnType(NamedTuple):
+    """A column of PostgreSQL with the name of its type and that one's category."""
+
+    column: str
+    name: str
+    category: str
+
+
+def open_database(url: URL) -> Engine:
+    """Return an engine that cannot write. DeclarationError where the driver of PostgreSQL cannot be
+    imported, and where the environment would lead it to another server than the URL.
+    """
+    if url.drivername == "sqlite":
+        uri = f"file:{quote(str(url.database))}?mode=ro"
+        return create_engine(
+            "sqlite://", creator=lambda: sqlite3.connect(uri, uri=True), poolclass=NullPool
+        )
+    if not has_driver():
+        raise DeclarationError(
+            f"source.database: expected {EXPECTED_DRIVER}, got none that can be imported"
+        )
+    for variable in _ADDRESS_VARIABLES:
+        if os.environ.get(variable):
+            raise DeclarationError(
+                f"source.database: expected the server that its URL names, got {variable}, which "
+                f"may name another: unset {variable}"
+            )
+    seconds = url.query.get("connect_timeout", CONNECT_SECONDS)
+    return create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": seconds})
+
+
+def select_declared(connection: Connection, spec: DatasetSpec) -> SelectStatement:
+    """Return the statement for the declared columns, by names and types of the query's columns: no
+    row is read.
+
+    SourceError where a column is not there. On PostgreSQL also where one is neither text, number,
+    truth value nor date, where the person's is neither whole number, text nor uuid, and for
+    sensitive rows of an encoding in which one text could stop the others.
+    """
+    select = _select_sqlite if is_sqlite(connection) else _select_postgresql
+    return select(connection, spec)
+
+
+def is_sqlite(connection: Connection) -> bool:
+    """Return whether a connection is to a file of SQLite."""
+    return connection.dialect.name == "sqlite"
+
+
+def _select_postgresql(connection: Connection, spec: DatasetSpec) -> SelectStatement:
+    for statement in _READ_ONLY:
+        connection.exec_driver_sql(statement)
+    column_types = _require_types(spec, postgresql_types(connection, spec.source.query))
+    encoding = str(connection.exec_driver_sql("SHOW server_encoding").scalar())
+    if spec.is_release and encoding not in _TOTAL_ENCODINGS:
+        # One such text would stop the query, and so reveal that it is there.
+        raise refusal(spec, f"a database of encoding {', '.join(_TOTAL_ENCODINGS)}", encoding)
+    types: dict[str, pa.DataType] = {}
+    columns = []
+    for name in declared_columns(spec):
+        types[name] = _NUMBER_TYPES.get(column_types[name], pa.binary())
+        column = f"declared.{quote_name(name)}"
+        if pa.types.is_binary(types[name]):
+            signs = next(iter(spec.signs_of(name)), PLAIN)
+            decimal = signs.decimal if column_types[name] == "numeric" else "."
+            column = _text_bytes(column, encoding, decimal)
+        columns.append(column)
+    return SelectStatement(
+        select_from(spec.source.query, ", ".join(columns)),
+        types,
+        person=spec.protection.column,
+        times={
+            name: TIME_TYPES[column_types[name]]
+            for name in spec.times
+            if column_types[name] in TIME_TYPES
+        },
+    )
+
+
+def postgresql_types(connection: Connection, query: str) -> list[ColumnType]:
+    """Return the types of a query's columns, in its order; no row is read."""
+    statement = select_from(query, "*") + " LIMIT 0"
+    # Without parameters a percent sign is one.
+    cursor = connection.exec_driver_sql(statement, None, {"no_parameters": True}).cursor
+    assert cursor is not None
+    columns = [(str(item[0]), cast(int, item[1])) for item in cursor.description]
+    oids = ", ".join(str(oid) for _, oid in columns)
+    rows = connection.exec_driver_sql(
+        f"SELECT oid, typname, typcategory FROM pg_catalog.pg_type WHERE oid IN ({oids})"
+    )
+    types = {int(oid): (str(name), str(category)) for oid, name, category in rows}
+    return [ColumnType(column, *types[oid]) for column, oid in columns]
+
+
+def _require_types(spec: DatasetSpec, types: list[ColumnType]) -> dict[str, str]:
+    """Return each declared column's type by name; SourceError for one that cannot be read."""
+    check_names(spec, [type_.column for type_ in types])
+    declared = [type_ for type_ in types if type_.column in declared_columns(spec)]
+    for column, name, category in declared:
+        if (category not in _TEXT_CATEGORIES and name != "uuid") or name == "money":
+            expected = f"text, numbers, truth values or dates in column {column!r}"
+            raise refusal(spec, expected, f"the type {name}")
+        if column == spec.protection.column and name not in _PERSON_TYPES:
+            expected = f"whole numbers, text or uuid in the person's column {column!r}"
+            raise refusal(spec, expected, f"the type {name}: store it as bigint or text")
+    return {type_.column: type_.name for type_ in declared}
+
+
+def _text_bytes(column: str, encoding: str, decimal: str) -> str:
+    """Return the SQL for the bytes of a column's text, so that no cell stops the others: a database
+    without an encoding holds texts that are none.
+
+    decimal   the sign before the decimals of a number that arrives as text
+    """
+    text = f"left(CAST({column} AS text), {MAX_CELL_BYTES + 1})"
+    if decimal != ".":
+        text = f"replace({text}, '.', '{decimal}')"
+    return f"textsend({text})" if encoding == "SQL_ASCII" else f"convert_to({text}, 'UTF8')"
+
+
+def _select_sqlite(connection: Connection, spec: DatasetSpec) -> SelectStatement:
+    # SQLite puts a number behind a name that a query gives twice.
+    names = [re.sub(r":\d+$", "", name) for name in sqlite_columns(connection, spec.source.query)]
+    check_names(spec, names)
+    # As bytes: a text that is not UTF-8 would stop the query.
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    driver.text_factory = bytes
+    declared = declared_columns(spec)
+    return SelectStatement(
+        select_from(spec.source.query, ", ".join(map(_bounded_column, declared))),
+        dict.fromkeys(declared, pa.binary()),
+        person=spec.protection.column,
+        signs={name: signs for name in declared for signs in spec.signs_of(name)},
+    )
+
+
+def sqlite_columns(connection: Connection, query: str) -> list[str]:
+    """Return the names of a query's columns, in its order; no row is read, and none can be written
+    from then on.
+    """
+    connection.exec_driver_sql("PRAGMA query_only = ON")
+    return list(connection.exec_driver_sql(select_from(query, "*") + " LIMIT 0").keys())
+
+
+def _bounded_column(name: str) -> str:
+    """Return a column whose cells come no longer than shows that they are too long."""
+    column, length = quote_name(name), MAX_CELL_BYTES + 1
+    is_long = f"typeof({column}) IN ('text', 'blob') AND length(CAST({column} AS blob)) > {length}"
+    return f"CASE WHEN {is_long} THEN substr(CAST({column} AS blob), 1, {length}) ELSE {column} END"
+
+
+def quote_name(name: str) -> str:
+    """Return a column's name in standard SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def select_from(query: str, columns: str) -> str:
+    """Return a statement for ``columns`` of a query, whose last line may be a comment."""
+    return f"SELECT {columns} FROM (\n{query.strip().removesuffix(';')}\n) AS declared"

@@ -1,0 +1,174 @@
+"""Parquet files: one, or every file of a folder in the order of their names, as one table.
+
+The footers of all files are read and checked before a row of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.raw.sources import reading
+from dp_pipeline.raw.stages import ROWS_A_BATCH, BatchReader
+
+MAX_GROUP_ROWS = 1 << 26
+MAX_GROUP_BYTES = 1 << 32
+"""Bounds all columns of a row group, unpacked."""
+
+_EXPECTED = "a whole Parquet file"
+
+
+def parquet_parts(folder: Path) -> list[Path]:
+    """Return every ``*.parquet`` below a folder, by the path from there, without engines' own
+    files: by convention these, or a folder of theirs, begin with ``_`` or a point.
+    """
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*.parquet"))
+    return [folder / n for n in names if not any(p.startswith(("_", ".")) for p in n.parts)]
+
+
+def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
+    """Return the files of a source: the one file, or the parts of a folder; SourceError for a
+    folder without parts, and for a table of Delta or Iceberg.
+    """
+    if not path.is_dir():
+        return [path]
+    if (path / "_delta_log").is_dir() or any(path.glob("metadata/*.metadata.json")):
+        # Rows that were deleted or rewritten lie in its files until they are cleaned up.
+        snapshot = "a folder of nothing but Parquet files (write one version of the table to one)"
+        raise reading.refusal(spec, snapshot, "a table of Delta or Iceberg")
+    parts = parquet_parts(path)
+    if not parts:
+        raise reading.refusal(spec, "one or more files *.parquet in the folder", "none")
+    return parts
+
+
+def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
+    """Yield the declared columns of some Parquet files; the first table has no row."""
+    schemas = {path: _checked_schema(_of_file(spec, path), path) for path in files}
+    types = reading.plain_types(spec, list(schemas.values()))
+    for path, schema in schemas.items():
+        file_spec = _of_file(spec, path)
+        for table in _file_tables(file_spec, path, schema):
+            yield reading.plain_columns(file_spec, table, types)
+
+
+class RowGroup(NamedTuple):
+    """A row group of a file; ``number`` None and no rows in a file without one."""
+
+    path: Path
+    number: int | None
+    rows: int
+
+
+def parquet_batches(spec: DatasetSpec, files: Sequence[Path]) -> list[BatchReader]:
+    """Return readers of the same rows, at least one: each of at most ROWS_A_BATCH rows, or of one
+    row group. They work wherever the files can be read.
+    """
+    schemas = [_checked_schema(_of_file(spec, path), path) for path in files]
+    types = reading.plain_types(spec, schemas)
+    batches: list[list[RowGroup]] = []
+    rows = 0
+    for group in (group for path in files for group in _row_groups(spec, path)):
+        rows += group.rows
+        if not batches or rows > ROWS_A_BATCH:
+            batches.append([])
+            rows = group.rows
+        batches[-1].append(group)
+    return [partial(_read_groups, spec, types, groups) for groups in batches]
+
+
+def _row_groups(spec: DatasetSpec, path: Path) -> list[RowGroup]:
+    with _open(_of_file(spec, path), path) as file:
+        footer = file.metadata
+        sizes = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+    return [RowGroup(path, number, rows) for number, rows in enumerate(sizes)] or [
+        RowGroup(path, None, 0)
+    ]
+
+
+def _read_groups(
+    spec: DatasetSpec, types: dict[str, pa.DataType], groups: Sequence[RowGroup]
+) -> pa.Table:
+    tables = []
+    for group in groups:
+        file_spec = _of_file(spec, group.path)
+        tables.append(reading.plain_columns(file_spec, _read_group(file_spec, group), types))
+    return pa.concat_tables(tables)
+
+
+def _read_group(spec: DatasetSpec, group: RowGroup) -> pa.Table:
+    columns, number = reading.declared_columns(spec), group.number
+    with _open(spec, group.path) as file:
+        if number is None:
+            return file.schema_arrow.empty_table().select(columns)
+        return reading.guarded(
+            spec, lambda: file.read_row_group(number, columns=columns), expected=_EXPECTED
+        )
+
+
+def _of_file(spec: DatasetSpec, path: Path) -> DatasetSpec:
+    """Return the same data set with this file as its source, so that messages name the file."""
+    return replace(spec, source=spec.source.only(str(path)))
+
+
+def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
+    """Return the schema in the footer; SourceError where a declared column is not in it, or of a
+    type that cannot be read, or a row group is too large.
+    """
+    reading.require_readable(spec, path)
+    with _open(spec, path) as file:
+        schema = reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)
+        reading.check_names(spec, schema.names)
+        reading.plain_types(spec, [schema])
+        footer = file.metadata
+    # A small file may announce a value a billion times. Columns of a group are not looked at: for a
+    # damaged footer pyarrow would end the process.
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        if group.num_rows > MAX_GROUP_ROWS or group.total_byte_size > MAX_GROUP_BYTES:
+            raise reading.refusal(
+                spec,
+                f"row groups of at most {MAX_GROUP_ROWS:,} rows and {MAX_GROUP_BYTES:,} unpacked "
+                "bytes",
+                "a larger one: write the file with smaller row groups",
+            )
+    return schema
+
+
+def _file_tables(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of a file whose schema was checked, after an empty table; SourceError where
+    the file has another schema by now.
+    """
+    with _open(spec, path) as file:
+        if not schema.equals(reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
+            raise reading.refusal(spec, "a file that stays while it is read", "one that changed")
+        columns = reading.declared_columns(spec)
+        batches = file.iter_batches(ROWS_A_BATCH, columns=columns)
+        tables = chain(
+            [schema.empty_table().select(columns)],
+            (pa.Table.from_batches([batch]) for batch in batches),
+        )
+        yield from reading.guarded_each(spec, tables, expected=_EXPECTED)
+
+
+def _open(spec: DatasetSpec, path: Path) -> pyarrow.parquet.ParquetFile:
+    footer = reading.guarded(spec, lambda: pyarrow.parquet.read_metadata(path), expected=_EXPECTED)
+    declared = set(reading.declared_columns(spec))
+    columns = map(footer.schema.column, range(footer.num_columns))
+    texts = [c.path for c in columns if c.path in declared and c.logical_type.type == "STRING"]
+    return reading.guarded(
+        spec,
+        # ParquetFile and not read_table: a folder called a=b must not become a column. Texts as
+        # they are stored: each once, however many rows it is repeated in.
+        lambda: pyarrow.parquet.ParquetFile(
+            path, metadata=footer, page_checksum_verification=True, read_dictionary=texts
+        ),
+        expected=_EXPECTED,
+    )

@@ -1,0 +1,114 @@
+"""The two frames that expectations are tested on: the stored schema as one row, and the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.raw.expectations import (
+    PERSON,
+    TIME,
+    constraint_column,
+    frame_column,
+    source_columns,
+)
+from dp_pipeline.raw.ingest import ingested_schema
+from dp_pipeline.raw.prepare import rows_breaking
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.values import (
+    WHOLE,
+    Kind,
+    column_of,
+    have_time,
+    kind_of,
+    level_words,
+    missing_cells,
+    numbers_in,
+    texts,
+)
+
+_SAMPLES: dict[Kind, pd.Series] = {
+    "text": pd.Series(["text"], dtype=object),
+    "number": pd.Series([0.0]),
+    "time": pd.Series(["text"], dtype=object),
+    "other": pd.Series([False]),
+}
+"""One made-up cell of every kind of column."""
+
+
+def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
+    """Return one made-up row with a column for every declared column that the stored file has once.
+
+    It depends on the file's schema alone, so everything concluded from it does too.
+    """
+    schema = ingested_schema(spec, snapshot)
+    columns = {}
+    for name, column in source_columns(spec).items():
+        indices = schema.get_all_field_indices(column)
+        if len(indices) == 1:
+            kind = _column_kind(spec, name, column, schema.field(indices[0]).type)
+            columns[name] = _SAMPLES[kind]
+    return pd.DataFrame(columns, index=[0])
+
+
+def _column_kind(spec: DatasetSpec, name: str, column: str, type_: pa.DataType) -> Kind:
+    """Return the kind of a stored column, ``other`` for floating numbers of persons, and for times
+    and numbers of which the declaration says otherwise.
+    """
+    kind = kind_of(type_)
+    if name == PERSON:
+        return kind if kind == "text" or type_ in WHOLE else "other"
+    return kind if kind == "text" or (kind == "time") == (column in spec.times) else "other"
+
+
+def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:
+    """Return some rows as preparation will read them: numbers as floats, levels as stripped texts.
+
+    A missing value, a text where a number is declared and a blank person id are null. In a nullable
+    number such a text is infinite instead, beyond every bound: only what is missing is null there.
+    For every constraint there is a column that holds whether the row keeps it, and, where rows are
+    partitioned into time windows, one that holds whether it has a time.
+    """
+    columns: dict[str, pd.Series | pd.Categorical] = {}
+    for attribute in spec.domain:
+        column = column_of(attribute, table)
+        if attribute.is_numeric:
+            columns[attribute.name] = pd.Series(_numbers(attribute, column))
+        else:
+            columns[attribute.name] = _categories(*level_words(attribute, column))
+    person = spec.protection.column
+    if person is not None:
+        places, words = texts(table.column(person))
+        words[words == ""] = None
+        columns[PERSON] = _categories(places, words)
+    if spec.windows is not None:
+        columns[TIME] = pd.Series(have_time(spec.windows, table))
+    for number, constraint in enumerate(spec.domain.constraints, start=1):
+        is_kept = ~rows_breaking(constraint, spec.domain, table)
+        columns[constraint_column(number)] = pd.Series(is_kept)
+    declared = {frame_column(spec, c) for e in spec.expectations for c in e.columns.values()}
+    for name in declared:
+        if name == PERSON or not spec.domain[name].is_numeric:
+            # Some of the library's expectations fail at categories.
+            columns[name] = pd.Series(columns[name]).astype(object)
+    return pd.DataFrame(columns)
+
+
+def _numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
+    values = numbers_in(attribute, column)
+    if not attribute.nullable:
+        return values
+    is_missing = missing_cells(attribute, column)
+    return np.where(is_missing, np.nan, np.where(np.isnan(values), np.inf, values))
+
+
+def _categories(places: IntArray, words: NDArray[np.object_]) -> pd.Categorical:
+    # Stripping can make two texts one, and categories must differ. A None gets the code −1.
+    merged, unique = pd.factorize(words)
+    codes = np.append(merged, -1)[places]
+    return pd.Categorical.from_codes(codes, categories=pd.Index(unique, dtype=object))
