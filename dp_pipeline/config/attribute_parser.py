@@ -165,7 +165,8 @@ class Category(_ColumnSection):
         expected = "no at_most beside levels that are declared"
         require(self.at_most is None, expected, "one", "at_most")
         is_several = 2 <= len(set(levels)) == count <= MAX_CELLS
-        require(is_several, _EXPECTED_LEVELS, str(count), "levels")
+        got = str(count) if len(set(levels)) == count else f"{count} with one twice"
+        require(is_several, _EXPECTED_LEVELS, got, "levels")
         if self.other is not None and self.other not in levels:
             error = not_among(self.other, levels, field=("other",))
             error.hint = error.hint or _add_level(self.other)

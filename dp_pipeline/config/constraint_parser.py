@@ -57,7 +57,7 @@ def _texts(value: object) -> tuple[str, ...]:
         return (value,)
     texts = fields.require_list(value)
     is_plain = texts and all(isinstance(text, str) for text in texts)
-    require(is_plain, "a level, an interval, or a list of them", "something else")
+    require(is_plain, "a level, an interval, or a list of them", "another value")
     return tuple(texts)
 
 
@@ -201,7 +201,8 @@ def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[
                 coarse_codes[code] = _codes(coarse, texts)
     coarse_codes = dict.fromkeys(_free_codes(fine), _all_codes(coarse)) | coarse_codes
     unmapped = [label for code, label in enumerate(fine.labels()) if code not in coarse_codes]
-    require(not unmapped, f"every level of {fine.name}", f"none of {', '.join(unmapped[:3])} in it")
+    got = f"one without {', '.join(unmapped[:3])}"
+    require(not unmapped, f"a map with every level of {fine.name}", got)
     return coarse_codes
 
 
@@ -286,8 +287,8 @@ def _require_effect(constraint: Constraint, domain: Domain) -> Constraint:
     count, limit = domain.cell_count(constraint.attributes), MAX_CONSTRAINT_CELLS
     require(count <= limit, f"at most {limit} cells over its attributes", str(count))
     mask = constraint.mask(domain.shape(constraint.attributes))
-    require(not mask.all(), "a combination that it forbids", "none")
-    require(mask.any(), "a combination that is left", "none")
+    require(not mask.all(), "a constraint that forbids a combination", "one that forbids none")
+    require(mask.any(), "a constraint that leaves a combination", "one that forbids all")
     return constraint
 
 

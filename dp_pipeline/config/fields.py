@@ -53,6 +53,13 @@ def open_decision() -> FieldError:
     return FieldError("a decision of yours", TODO, hint=_DECIDE)
 
 
+def kind_of(value: object) -> str:
+    """Return in words what a file has in the place of another kind of value."""
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "a mapping" if isinstance(value, dict) else "one value"
+
+
 def require(holds: object, expected: str, got: str, *field: str | int, hint: str = "") -> None:
     """Raise the error of a field unless ``holds`` is true."""
     if not holds:
@@ -67,13 +74,12 @@ def not_among(
     value      as the file has it; None where the field is missing
     expected   what the words are; empty: they are listed as they are
     """
-    if value is None:
-        return FieldError("a value", "nothing", field=field)
-    if not isinstance(value, str):
-        return FieldError("one value", "a list or mapping", field=field)
+    if value is not None and not isinstance(value, str):
+        return FieldError("one value", kind_of(value), field=field)
     listed = f"{expected}: {', '.join(words) or 'there is none'}" if expected else " | ".join(words)
-    if value == TODO:
-        return FieldError(listed, TODO, field=field, hint=_DECIDE)
+    if value is None or value == TODO:
+        got, hint = (TODO, _DECIDE) if value else ("nothing", "")
+        return FieldError(listed, got, field=field, hint=hint)
     return FieldError(listed, repr(value[:60]), field=field, hint=did_you_mean(value, words))
 
 
@@ -93,7 +99,7 @@ class Scalar:
     def read(self, text: object) -> Any:
         """Return the value of a text; FieldError for anything else."""
         if not isinstance(text, str):
-            raise FieldError("one value", "a list or mapping")
+            raise FieldError("one value", kind_of(text))
         if text == TODO:
             raise open_decision()
         value = self.parse(text)
@@ -177,7 +183,7 @@ def require_list(value: object) -> list[Any]:
     if value == TODO:
         raise open_decision()
     if not isinstance(value, list):
-        raise FieldError("a list", "something else")
+        raise FieldError("a list", kind_of(value))
     if value.count(TODO) > 1:
         # Once it may be a level like any other.
         raise open_decision()
@@ -188,7 +194,7 @@ def _require_values(value: object) -> list[Any]:
     items = require_list(value)
     for index, item in enumerate(items):
         if not isinstance(item, str):
-            raise FieldError("a list of values", "a nested list or mapping", field=(index,))
+            raise FieldError("a list of values", f"{kind_of(item)} in it", field=(index,))
     return items
 
 
@@ -197,7 +203,7 @@ def require_mapping(value: object) -> dict[str, Any]:
     if value == "":
         return {}
     if not isinstance(value, dict):
-        raise FieldError("a mapping", "something else")
+        raise FieldError("a mapping", kind_of(value))
     return value
 
 

@@ -260,7 +260,7 @@ class KAnonymitySection(fields.Section):
             partitions = tuple(map(parse_k, self.partitions))
         except DeclarationError:
             partitions = ()
-        expected = f"ascending K of at least {least}, each once, at least one"
+        expected = f"one K or more in ascending order, each of at least {least}"
         is_ascending = list(partitions) == sorted(set(partitions))
         is_good = partitions and is_ascending and partitions[0] >= least
         require(is_good, expected, ", ".join(self.partitions) or "none", "partitions")
@@ -370,9 +370,9 @@ class DataSetFile(fields.Section):
         require(self.models, "at least one model", "none", "models")
         is_ascending = list(self.partitions) == sorted(set(self.partitions))
         listed = ", ".join(map(epsilon_text, self.partitions))
-        require(is_ascending, "ascending ε, each once, at least one", listed, "partitions")
+        require(is_ascending, "one ε or more in ascending order", listed, "partitions")
         is_unique = len(set(self.owners)) == len(self.owners)
-        require(is_unique, "one or more, each once", str(len(self.owners)), "owners")
+        require(is_unique, "each owner once", "the same owner twice", "owners")
         domain = self._domain()
         protection: Protection = OneRow()
         if isinstance(self.protection, PersonSection):

@@ -134,13 +134,13 @@ class DeriveSection(SignsSection):
         function, reads_times = self._function, self._reads_times
         value = getattr(self, function)
         is_pair = isinstance(value, str) or (len(value) == 2 and all(value))
-        require(is_pair, "two values", "another number of them" if value else "none", function)
+        require(is_pair, "two values", str(len(value)), function)
         reads_numbers = not reads_times and function != "prefix"
         allowed = {"unit": function == "difference", "format": reads_times, "zone": reads_times}
         allowed |= dict.fromkeys(("decimal", "thousands"), reads_numbers)
         for field, is_allowed in allowed.items():
             is_absent = getattr(self, field) is None
-            require(is_allowed or is_absent, f"no {field} of this function", "one", field)
+            require(is_allowed or is_absent, f"no {field} of `{function}`", "one", field)
         require_format(self.format)
         if function == "product":
             fields.FINITE.read(value[1])

@@ -308,7 +308,7 @@ def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Sou
             paths = [_path(section.path, folder, "path")]
     locations = tuple(location for location, _ in paths)
     is_unique = len(set(locations)) == len(locations)
-    require(is_unique, "one or more different files", str(len(locations)), "paths")
+    require(is_unique, "different files", "the same file twice", "paths")
     variable = next((variable for _, variable in paths if variable), None)
     source = Source(section.kind, locations[0], more=locations[1:], needs=variable)
     source = _with_form(source, section)

@@ -148,58 +148,6 @@ def test_no_row_breaks_what_first_letters_decide(fine: str, coarse: str, tmp_pat
     assert not [cell for cell in forbidden(spec) if cell[0] in free]
 
 
-MISTAKES = {
-    "nothing": ("{}", "constraints"),
-    "an unknown word": ("{always: {age: x}}", "constraints.always"),
-    "one attribute": ("{never: {land: Upper}}", "constraints.never: expected two attributes"),
-    "no such attribute": ("{never: {land: Upper, colour: red}}", "never: expected attributes with"),
-    "no cells": ('{never: {land: Upper, free: "[0, 1]"}}', "attributes with declared levels"),
-    "no such level": ("{never: {land: Upper, state: maried}}", "did you mean married?"),
-    "no interval": ("{never: {land: Upper, age: old}}", "age: expected an interval"),
-    "ends that are none": ('{never: {land: Upper, age: "[a, 10)"}}', "a number or nothing"),
-    "dates that are none": ('{never: {land: Upper, born: "[1, 2)"}}', "a date or nothing"),
-    "outside": ('{never: {land: Upper, age: "[90, 99)"}}', "an interval of age with a bin in it"),
-    "everything": ("{never: {land: [Styria, Upper], state: [single, married, widowed, missing]}}",
-                   "a combination that is left"),
-    "nothing forbidden": ("{only: [{land: Upper, state: single}, {land: [Upper, Styria]}]}",
-                          "a combination that it forbids"),
-    "half a map": ("{depends: {town: {land: {Graz: Styria}}}}", "every level of town"),
-    "a level twice": (f"{{depends: {{town: {{land: {MAP[:-1]}, G: Upper}}}}}}}}", "one twice"),
-    "no map": ("{depends: {town: land}}", "depends.town: expected a map"),
-    "of itself": (f"{{depends: {{town: {{town: {MAP}}}}}}}", "expected two attributes"),
-    "a nested list": ("{never: {land: [[Upper]], state: single}}", "constraints.never"),
-    "no list": ("{only: land}", "constraints.only"),
-    "to be decided": ("TODO", "constraints"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_refused_in_one_line_with_its_field(case: str, tmp_path: Path) -> None:
-    said, words = MISTAKES[case]
-    with pytest.raises(DeclarationError) as refused:
-        people(tmp_path, said)
-    message = str(refused.value)
-    assert len(message.splitlines()) == 1
-    assert words in message
-    assert "expected" in message
-
-
-def test_what_is_to_be_discovered_has_no_cells_to_constrain(tmp_path: Path) -> None:
-    with pytest.raises(DeclarationError, match="declared levels or bins: land"):
-        written_spec(
-            tmp_path,
-            "{town: {levels: discover}, land: {levels: [a, b]}}",
-            more="discover: {epsilon: 1, delta: 0.001}\n"
-            "constraints: {never: {town: Graz, land: a}}",
-        )
-
-
-def test_too_many_cells_are_refused(tmp_path: Path) -> None:
-    attributes = "{x: {levels: 0..2047}, y: {levels: 0..1023}}"
-    with pytest.raises(DeclarationError, match="at most 1048576 cells over its attributes"):
-        written_spec(tmp_path, attributes, more="constraints: {never: {x: 1, y: 1}}")
-
-
 def test_a_constraint_is_part_of_what_is_measured_and_its_words_are_not(tmp_path: Path) -> None:
     plain = people(tmp_path, "").digest
     never = people(tmp_path, "{never: {land: Upper, town: Graz}}").digest

@@ -38,12 +38,10 @@ BUILT_IN = sorted(Path(str(resources.files("dp_pipeline") / "datasets")).glob("*
 
 SHAPES = (
     "a field that is not known",
-    "got a list or mapping",
-    "got something else",
+    "expected one value, got",
     "expected a value, got nothing",
-    "expected a list, got nothing",
-    "expected a mapping, got nothing",
-    "got a nested list or mapping",
+    "expected a list",
+    "expected a mapping",
     "expected levels or bounds, got neither",
     "expected bins or edges, got both",
 )

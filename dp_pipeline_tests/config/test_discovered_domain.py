@@ -28,14 +28,6 @@ def with_odd(folder: Path, odd: str, cost: str | None = PURE, **more: str | None
     return loaded(folder, attributes=lines, discover=cost, **more)
 
 
-def refusal(folder: Path, odd: str, cost: str | None = PURE, **more: str | None) -> str:
-    with pytest.raises(DeclarationError) as caught:
-        with_odd(folder, odd, cost, **more)
-    line = str(caught.value)
-    assert "\n" not in line
-    return line
-
-
 @pytest.mark.parametrize(
     ("odd", "open_"),
     [
@@ -65,62 +57,6 @@ def test_levels_may_be_left_open_and_rare_ones_go_to_other(tmp_path: Path) -> No
         assert (odd.other, odd.on_invalid, odd.undeclared) == (other, on_invalid, Undeclared(most))
 
 
-def test_levels_without_a_delta_are_refused_with_the_ways_out(tmp_path: Path) -> None:
-    line = refusal(tmp_path, "{levels: discover}", PURE)
-    assert "discover.delta: expected a δ for the levels of odd" in line
-    for way in ("delta: 0.000000001", "levels: {file: levels.txt}", "`other`"):
-        assert way in line
-
-
-def test_what_is_left_open_without_a_price_is_refused(tmp_path: Path) -> None:
-    line = refusal(tmp_path, "{bounds: discover}", None)
-    assert "discover: expected what discovering odd may cost: `discover: {epsilon: 0.1}`" in line
-
-
-@pytest.mark.parametrize(
-    ("odd", "cost", "said"),
-    [
-        ("{bounds: [0, 1]}", PURE, "discover: expected an attribute that says `discover`"),
-        ("{bounds: discover}", COST, "discover.delta: expected no δ where no levels"),
-        ("{bounds: discover, edges: [1]}", PURE, "edges: expected bounds that are declared"),
-        ("{bounds: [0, 1], unit: 2}", PURE, "unit: expected `bounds: discover`"),
-        ("{bounds: discover, unit: 0}", PURE, "unit: expected a number from 1e-09 to 1e+09"),
-        ("{bounds: discover, unit: -1}", PURE, "unit: expected a number from 1e-09 to 1e+09"),
-        ("{bounds: discover, bins: {quantiles: 1}}", PURE, "2 to 256 bins between quantiles"),
-        ("{bounds: discover, bins: {quantiles: 257}}", PURE, "2 to 256 bins between quantiles"),
-        ("{bounds: discover, bins: {equal: 3}}", PURE, "bins.quantiles: expected a value"),
-        ("{bounds: discover, bins: {quantiles: 4}, edges: [1]}", PURE, "edges: expected bounds"),
-        ("{bounds: discover, nullable: true}", PURE, "nullable: expected bins or edges"),
-        ("{levels: discover, at_most: 0}", COST, "at_most: expected an integer of at least 1"),
-        ("{levels: discover, at_most: 65536}", COST, "at_most: expected at most 65535 levels"),
-        ("{levels: [a, b], at_most: 2}", PURE, "at_most: expected no at_most beside levels"),
-        ("{levels: discover, other: x, on_invalid: drop}", COST, "no level `other` where rows"),
-        ("{levels: discover, aliases: {a: a}}", COST, "aliases.a: expected another spelling"),
-        ("{levels: discover, nullable: true, other: missing}", COST, "a level other than"),
-        ("{levels: {list: a}}", PURE, "levels: expected a list, first..last, discover, or {file"),
-        ("{levels: {file: nowhere.txt}}", PURE, "levels.file: expected a file that can be read"),
-    ],
-)
-def test_what_cannot_be_left_open_is_refused_at_its_field(
-    tmp_path: Path, odd: str, cost: str, said: str
-) -> None:
-    assert said in refusal(tmp_path, odd, cost)
-
-
-def test_a_ceiling_has_to_hold_the_discovery_too(tmp_path: Path) -> None:
-    full = with_odd(
-        tmp_path, "{bounds: discover}", "discover: {epsilon: 1}", ceiling="ceiling: {total: 4}"
-    )
-    assert full.cost_of_everything == 4
-    line = refusal(tmp_path, "{bounds: discover}", "discover: {epsilon: 1.1}")
-    assert "ceiling: expected a total of at least 4.1" in line
-
-
-def test_a_class_or_target_is_declared_and_never_discovered(tmp_path: Path) -> None:
-    line = refusal(tmp_path, "{levels: discover}", COST, label="label: odd")
-    assert "label: expected an attribute with levels: colour" in line
-
-
 def test_levels_may_stand_in_a_file_beside_the_declaration(tmp_path: Path) -> None:
     (tmp_path / "levels.txt").write_bytes("\ufeffKöln\r\n Bonn \n\nother\n".encode())
     spec = with_odd(tmp_path, "{levels: {file: levels.txt}, other: other}", None)
@@ -130,25 +66,22 @@ def test_levels_may_stand_in_a_file_beside_the_declaration(tmp_path: Path) -> No
     assert spec.digest == listed.digest
 
 
-@pytest.mark.parametrize("field", ["other: other", "on_invalid: other"])
-@pytest.mark.parametrize("levels", ["{file: levels.txt}", "[Köln, Bonn]"])
-def test_levels_without_other_are_told_which_line_to_add(
-    tmp_path: Path, levels: str, field: str
-) -> None:
-    (tmp_path / "levels.txt").write_bytes("Köln\nBonn\n".encode())
-    line = refusal(tmp_path, f"{{levels: {levels}, {field}}}", None)
-    assert line.endswith("add 'other' to `levels`, in their file as a line of its own")
-
-
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [(b"a\n", "2 to 65536 different levels"), (b"a\na\n", "different"), (b"\xff\n", "UTF-8 text")],
+    ("content", "odd", "words"),
+    [
+        (b"a\n", "", "got 1"),
+        (b"a\na\n", "", "got 2 with one twice"),
+        (b"\xff\n", "", "expected a file of UTF-8 text"),
+        (b"a\nb\n", ", other: other", "add 'other' to `levels`, in their file as a line"),
+        (b"a\nb\n", ", on_invalid: other", "add 'other' to `levels`, in their file as a line"),
+    ],
 )
-def test_a_file_of_levels_that_is_none_is_refused(
-    tmp_path: Path, content: bytes, said: str
+def test_a_wrong_file_of_levels_is_refused(
+    content: bytes, odd: str, words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "levels.txt").write_bytes(content)
-    assert said in refusal(tmp_path, "{levels: {file: levels.txt}}", None)
+    with pytest.raises(DeclarationError, match=words):
+        with_odd(tmp_path, f"{{levels: {{file: levels.txt}}{odd}}}", None)
 
 
 def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path: Path) -> None:

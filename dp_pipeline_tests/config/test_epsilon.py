@@ -59,6 +59,17 @@ def test_only_text_is_read(value: object) -> None:
         parse_epsilon(value)  # type: ignore[arg-type]
 
 
+BAD = ["0", "-1", ".nan", "nan", ".inf", "inf", "abc", "1e-12", "1e-7", "0.0000000001", "1/2"]
+BAD += ["0x1", "1000001", "0.1234567891", "", "1_0", "1e999999999", "9" * 5000]
+
+
+@pytest.mark.parametrize("text", BAD, ids=lambda text: text[:15])
+def test_an_epsilon_that_the_ledger_cannot_hold_is_refused(text: str) -> None:
+    with pytest.raises(DeclarationError, match="epsilon: expected .+, got") as refused:
+        parse_epsilon(text)
+    assert len(str(refused.value)) < 150
+
+
 @pytest.mark.parametrize("text", ["0.000001", "1000000", " 0.5 ", "1e-3", ".5", "5."])
 def test_the_ends_of_the_range_and_common_spellings_are_read(text: str) -> None:
     assert parse_epsilon(text) == Fraction(text.strip())

@@ -39,41 +39,6 @@ def test_a_field_that_is_not_there_has_the_line_of_the_one_around_it(lines: Docu
     assert line_of(lines, "evaluation", "epsilon") == 1
 
 
-@pytest.mark.parametrize(
-    ("open_decision", "named"),
-    [
-        ({"protection": "protection: {unit: TODO}"}, "protection.unit: expected one_row | rows"),
-        ({"description": "description: TODO"}, "description: expected a decision of yours"),
-        (
-            {"attributes": "attributes:\n  x: {bounds: [TODO, TODO]}"},
-            "x.bounds: expected a decision of yours, got TODO",
-        ),
-        ({"attributes": "attributes:\n  x: {bounds: TODO}"}, "x.bounds: expected a decision"),
-        (
-            {"attributes": "attributes:\n  x: {levels: [TODO, TODO, other], other: other}"},
-            "x.levels: expected a decision of yours, got TODO",
-        ),
-        ({"attributes": "attributes:\n  x: {levels: TODO}"}, "x.levels: expected a decision"),
-        (
-            {"attributes": "attributes:\n  x:\n    # bounds: [0, 1]\n  y: {bounds: [0, 1]}"},
-            "x.levels: expected levels or bounds, got neither",
-        ),
-    ],
-    ids=str,
-)
-def test_an_open_decision_is_refused_with_its_line(
-    tmp_path: Path, open_decision: dict[str, str], named: str
-) -> None:
-    path = written(tmp_path, declaration(**open_decision))
-    with pytest.raises(DeclarationError) as caught:
-        load_spec(path)
-    assert named in str(caught.value)
-    line = int(str(caught.value).removeprefix(f"{path}:").partition(":")[0])
-    (field,) = open_decision
-    first = path.read_text().splitlines().index(open_decision[field].splitlines()[0]) + 1
-    assert first <= line <= first + open_decision[field].count("\n")
-
-
 def test_a_level_may_be_called_todo(tmp_path: Path) -> None:
     """A column of tasks has one."""
     attributes = (

@@ -9,7 +9,6 @@ import yaml
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import Coordinate, is_degrees, metres_per_unit, point_of
-from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline_tests.config.full_files import FULL, texts_of
 
@@ -96,14 +95,6 @@ def parsed(folder: Path, text: str) -> DatasetSpec:
 def test_a_file_may_say_which_attributes_are_a_place(tmp_path: Path):
     assert parsed(tmp_path, WITH_POINT).point == ("x", "height")
     assert parsed(tmp_path, WITHOUT).point is None
-
-
-@pytest.mark.parametrize(
-    "point", ["[x]", "[x, x]", "[x, colour]", "[x, age]", "[x, height, age]", "[x, z]", "[]"]
-)
-def test_a_place_is_two_numbers_that_are_never_missing(tmp_path: Path, point: str):
-    with pytest.raises(DeclarationError, match=r"point: expected \[x, y\], two attributes that"):
-        parsed(tmp_path, WITH_POINT.replace("point: [x, height]", f"point: {point}"))
 
 
 def test_a_place_changes_no_release(tmp_path: Path):

@@ -9,110 +9,11 @@ import pytest
 
 from dp_pipeline.config.clock import Clock, Every, Spans
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline_tests.raw.written import written_spec
 
 HOUR = "derive: {hour: {hour: at}}"
 OF_HOURS = "hour: {levels: 0..23}"
 OCTOBER = "type: timestamp, bounds: [2026-10-01, 2026-10-31]"
-
-MISTAKES = {
-    "another decimal sign": ("x: {bounds: [0, 1], decimal: ;}", "", "attributes.x.decimal"),
-    "two signs that are one": (
-        'x: {bounds: [0, 1], decimal: ",", thousands: ","}',
-        "",
-        "attributes.x.thousands",
-    ),
-    "a point in both places": ('x: {bounds: [0, 1], thousands: "."}', "", "x.thousands"),
-    "two signs of one column": (
-        'x: {bounds: [0, 1], decimal: ","}, y: {bounds: [0, 1], column: x}',
-        "",
-        "attributes: expected one decimal sign of the column 'x'",
-    ),
-    "a sign of levels": ('x: {levels: [a, b], decimal: ","}', "", "attributes.x.decimal"),
-    "a zone that is none": ("x: {levels: [a, b]}", "reading: {zone: Zurich}", "reading.zone"),
-    "a zone outside of all": ("x: {levels: [a, b]}", "reading: {zone: ../x}", "reading.zone"),
-    "an unknown key": ("x: {levels: [a, b]}", "reading: {comma: 1}", "reading.comma"),
-    "bounds that are no dates": ("t: {type: date, bounds: [0, 1]}", "", "attributes.t.bounds"),
-    "an impossible bound": ("t: {type: date, bounds: [2026-02-30, 2027-01-01]}", "", "t.bounds"),
-    "bounds the wrong way": ("t: {type: date, bounds: [2027-01-01, 2026-01-01]}", "", "t.bounds"),
-    "one day alone": ("t: {type: date, bounds: [2026-01-01, 2026-01-01]}", "", "t.bounds"),
-    "three bounds": (f"t: {{{OCTOBER.replace('[', '[2026-01-01, ')}}}", "", "t.bounds"),
-    "bounds to be decided": ("t: {type: date, bounds: [TODO, TODO]}", "", "t.bounds"),
-    "another type": ("t: {type: time, bounds: [2026-01-01, 2027-01-01]}", "", "attributes.t.type"),
-    "bins and every": (f"t: {{{OCTOBER}, bins: 3, every: day}}", "", "attributes.t.every"),
-    "too many cells": (
-        "t: {type: timestamp, bounds: [1900-01-01, 2026-10-31], every: hour}",
-        "",
-        "attributes.t.every",
-    ),
-    "more bins than days": (
-        "t: {type: date, bounds: [2026-10-01, 2026-10-03], bins: 4}",
-        "",
-        "attributes.t.bins",
-    ),
-    "edges outside": (f"t: {{{OCTOBER}, edges: [2026-11-05]}}", "", "attributes.t.edges"),
-    "an edge that is the lower bound": (f"t: {{{OCTOBER}, edges: [2026-10-01]}}", "", "t.edges"),
-    "hours of dates": (
-        "t: {type: date, bounds: [2026-10-01, 2026-10-31], every: hour}",
-        "",
-        "attributes.t.every",
-    ),
-    "a format without a year": (f't: {{{OCTOBER}, format: "%d.%m."}}', "", "attributes.t.format"),
-    "a format with two years": (
-        f't: {{{OCTOBER}, format: "%Y-%m-%d %Y"}}',
-        "",
-        "attributes.t.format",
-    ),
-    "a format with a name of a zone": (
-        f't: {{{OCTOBER}, format: "%Y-%m-%d %H %Z"}}',
-        "",
-        "attributes.t.format",
-    ),
-    "a format of a place": (f't: {{{OCTOBER}, format: "%x"}}', "", "attributes.t.format"),
-    "nullable without cells": (f"t: {{{OCTOBER}, nullable: true}}", "", "attributes.t.nullable"),
-    "no function": (OF_HOURS, "derive: {hour: {zone: UTC}}", "derive.hour"),
-    "two functions": (OF_HOURS, "derive: {hour: {hour: at, month: at}}", "derive.hour"),
-    "a function that is none": (OF_HOURS, "derive: {hour: {minute: at}}", "derive.hour.minute"),
-    "nobody reads it": ("x: {levels: [a, b]}", HOUR, "derive.hour"),
-    "of a derived one": (
-        f"{OF_HOURS}, x: {{bounds: [0, 1]}}",
-        "derive: {hour: {hour: at}, x: {product: [hour, 2]}}",
-        "derive.x",
-    ),
-    "a date of a derived one": (f"hour: {{{OCTOBER}}}", HOUR, "attributes.hour.type"),
-    "a unit of a product": (
-        "x: {bounds: [0, 1]}",
-        "derive: {x: {product: [y, 2], unit: days}}",
-        "derive.x.unit",
-    ),
-    "a zone of numbers": (
-        "x: {bounds: [0, 1]}",
-        "derive: {x: {difference: [y, z], zone: UTC}}",
-        "derive.x.zone",
-    ),
-    "a factor that is none": ("x: {bounds: [0, 1]}", "derive: {x: {product: [y, z]}}", "derive.x"),
-    "no letters": ("x: {levels: [a, b]}", "derive: {x: {prefix: [y, 0]}}", "derive.x"),
-    "one column": ("x: {bounds: [0, 1]}", "derive: {x: {difference: [y]}}", "derive.x.difference"),
-}
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_refused_in_one_line_with_its_field(case: str, tmp_path: Path) -> None:
-    attributes, more, field = MISTAKES[case]
-    with pytest.raises(DeclarationError) as refused:
-        written_spec(tmp_path, f"{{{attributes}}}", more=more)
-    message = str(refused.value)
-    assert len(message.splitlines()) == 1
-    assert field in message
-    assert "expected" in message
-
-
-def test_the_persons_column_cannot_be_derived_from(tmp_path: Path) -> None:
-    more = "derive: {x: {prefix: [rider, 2]}}"
-    persons = "{unit: rows_of_person, column: rider, at_most: 2}"
-    with pytest.raises(DeclarationError, match="no attribute on the person's column 'rider'"):
-        written_spec(tmp_path, "{x: {levels: [a, b]}}", more=more, protection=persons)
 
 
 PLAIN = "x: {bounds: [0, 9], bins: 3}, t: {levels: [a, b]}"

@@ -46,50 +46,6 @@ def test_several_urls_have_a_hash_each(tmp_path: Path) -> None:
     assert source.identity == "https://example.org/a.csv + https://example.org/b.csv"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("kind: csv, url: https://example.org/a.csv, at_most_mb: 5", "source.sha256: expected the"),
-        (f"kind: csv, url: https://example.org/a.csv, sha256: {SHA256}", "source.at_most_mb: exp"),
-        (f"kind: csv, {REMOTE}, path: a.csv", "source.path: expected one of"),
-        (f"kind: csv, path: a.csv, sha256: {SHA256}", "source.sha256: expected one of"),
-        (f"kind: csv, {REMOTE}, download: {{{REMOTE}}}", "source.download: expected one of"),
-        (f"kind: csv, {REMOTE}".replace("https", "http"), "source.url: expected https://"),
-        (f"kind: csv, {REMOTE}".replace("//", "//me:s3cret@"), "source.url: expected https://"),
-        (f"kind: csv, {REMOTE}".replace("0123", "XYZW"), "source.sha256: expected 64 hexadecimal"),
-        (f"kind: csv, {REMOTE}, at_most_mb: 5".replace("mb: 5,", "mb: 0,"), "source.at_most_mb"),
-        (
-            "kind: csv, urls: [], sha256: [], at_most_mb: 1",
-            "source.urls: expected at least one value",
-        ),
-        (
-            f"kind: csv, urls: ['https://a.org/a?b=1', 'https://a.org/a?b=2'], sha256: [{SHA256}, "
-            f"{SHA256}], at_most_mb: 1",
-            "source.urls: expected URLs that differ in more than a query, capital letters or "
-            "slashes, got https://a.org/a for a second time",
-        ),
-        (
-            f"kind: csv, urls: [https://a.org/a, https://a.org/b], sha256: [{SHA256}], "
-            "at_most_mb: 1",
-            "source.sha256: expected 64 hexadecimal digits (0-9, a-f), 2 times",
-        ),
-        (f"kind: parquet, {REMOTE}, delimiter: ;", "source.delimiter: expected one of"),
-        (f"kind: parquet, {REMOTE}".replace("url:", "urls:"), "source.url: expected a value"),
-        (
-            "kind: csv, path: a.csv, download: {url: https://a.org/a, at_most_mb: 1}",
-            "source.download.sha256",
-        ),
-        (f"kind: csv, path: a.csv, download: {{{REMOTE}, sample: 1}}", "source.download.sample"),
-    ],
-)
-def test_a_mistake_about_a_download_is_named_and_no_url_is_repeated(
-    tmp_path: Path, text: str, message: str
-) -> None:
-    said = complaint(tmp_path, text)
-    assert said.startswith(message)
-    assert "s3cret" not in said
-
-
 def test_the_hash_of_public_rows_may_be_left_open(tmp_path: Path) -> None:
     text = "kind: csv, url: https://example.org/toy.csv, at_most_mb: 5"
     assert source_of(tmp_path, text, "benchmark").sha256 == {}
@@ -262,58 +218,3 @@ def test_another_database_is_refused_and_its_url_not_repeated(
         "source.database: expected postgresql://user@host/database or sqlite:///path in RIDES, "
         "got another text"
     )
-
-
-@pytest.mark.parametrize(
-    "database",
-    [
-        "postgresql://ana:s3cret@localhost/rides",
-        "'sqlite://'",
-        "'sqlite:///:memory:'",
-        "'sqlite:///a.db?mode=rw'",
-        "sqlite:///file:a.db",
-        "rides.db",
-        "$rides",
-        "$RIDES/a",
-    ],
-)
-def test_a_password_has_no_place_in_a_data_set_file(tmp_path: Path, database: str) -> None:
-    said = complaint(tmp_path, f"kind: sql, database: {database}, {QUERY}")
-    assert said.startswith("source.database: expected sqlite:///path, or $NAME of a variable")
-    assert "s3cret" not in said
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "DELETE FROM rides",
-        "SELECT x FROM rides; DELETE FROM rides",
-        "SELECT x FROM rides; ;",
-        "SELECT ';' AS x FROM rides",
-        "SELECTED",
-        "ATTACH 'a.db' AS a",
-        "PRAGMA query_only = OFF",
-        "-- SELECT",
-    ],
-)
-def test_a_query_is_one_select(tmp_path: Path, query: str) -> None:
-    said = complaint(tmp_path, f'kind: sql, database: sqlite:///a.db, query: "{query}"')
-    assert said.startswith("source.query: expected one SELECT without a semicolon, or WITH")
-
-
-def test_a_query_is_not_sampled(tmp_path: Path) -> None:
-    text = f"kind: sql, database: sqlite:///a.db, {QUERY}, sample: {{rows: 1, by: colour, seed: 1}}"
-    assert complaint(tmp_path, text, "benchmark").startswith(
-        "source.sample: expected every row of a query"
-    )
-
-
-@pytest.mark.parametrize("path", ["$HOME/a.csv", "$DP_PIPELINE_DATA", "$DP_PIPELINE_DATA_2/a.csv"])
-def test_no_other_variable_is_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
-    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
-    if path == "$DP_PIPELINE_DATA":
-        assert source_of(tmp_path, f"kind: parquet, path: {path}").location == str(tmp_path)
-        return
-    assert "no variable but $DP_PIPELINE_DATA" in complaint(tmp_path, f"kind: csv, path: {path}")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +7,7 @@ import pytest
 
 from dp_pipeline.config.dataset import Target
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.parser import load_spec
-from dp_pipeline_tests.config.declarations import declaration, loaded, written
+from dp_pipeline_tests.config.declarations import loaded
 
 
 def with_targets(lines: str) -> dict[str, str]:
@@ -29,33 +27,6 @@ def test_a_missing_value_may_be_what_is_asked_for(tmp_path: Path) -> None:
     attributes = "attributes:\n  job: {levels: [a, b], nullable: true}"
     spec = loaded(tmp_path, attributes=attributes, **with_targets("job: {positive: [missing]}"))
     assert spec.targets[0].codes(spec.domain) == (2,)
-
-
-MISTAKES = {
-    "age: {positive: [red]}": ("targets.age", "expected an attribute with levels: colour"),
-    "shoe: {positive: [red]}": ("targets.shoe", "expected an attribute with levels: colour"),
-    "colour: {positive: []}": ("targets.colour.positive", "some but not all levels of colour"),
-    "colour: {positive: [pink]}": ("targets.colour.positive", "got pink"),
-    "colour: {positive: [red, red]}": ("targets.colour.positive", "each once"),
-    "colour: {positive: [red, green, blue]}": ("targets.colour.positive", "not all levels"),
-    "colour: {positive: red}": ("targets.colour.positive", "expected a list"),
-    "colour: [red]": ("targets.colour", "expected a mapping"),
-    "colour: {without: [age]}": ("targets.colour.positive", "expected a list"),
-    "colour: {positive: [red], without: [colour]}": ("targets.colour.without", "other attributes"),
-    "colour: {positive: [red], without: [x]}": ("targets.colour.without", "with cells"),
-    "colour: {positive: [red], without: [shoe]}": ("targets.colour.without", "got shoe"),
-    "colour: {positive: [red], because: red}": ("targets.colour.because", "not known"),
-}
-
-
-@pytest.mark.parametrize("lines", MISTAKES)
-def test_a_target_that_cannot_be_is_refused_with_its_line(lines: str, tmp_path: Path) -> None:
-    field, part = MISTAKES[lines]
-    path = written(tmp_path, declaration(**with_targets(lines)))
-    with pytest.raises(DeclarationError) as refused:
-        load_spec(path)
-    assert re.match(rf"{re.escape(str(path))}:\d+: {re.escape(field)}: ", str(refused.value))
-    assert part in str(refused.value)
 
 
 def test_what_is_measured_changes_with_targets_only_where_an_evaluation_asks_them(
