@@ -104,7 +104,7 @@ def _require_ceiling(spec: DatasetSpec) -> None:
     total, ceiling = Fraction(nano, NANO), spec.currency.amount_of(most or Fraction(0))
     if total > ceiling:
         limit = "an each_window" if by_window else "a total"
-        what = "what is published of each window" if spec.windows else "all models and partitions"
+        what = "what is published of each window" if spec.windows else "all models at all ε"
         raise DeclarationError(
             f"{spec.name}: ceiling: expected {limit} of at least {spec.currency.text(total)} "
             f"for {what}, got {spec.currency.text(ceiling)}"

@@ -65,7 +65,7 @@ BAD += ["0x1", "1000001", "0.1234567891", "", "1_0", "1e999999999", "9" * 5000]
 
 @pytest.mark.parametrize("text", BAD, ids=lambda text: text[:15])
 def test_an_epsilon_that_the_ledger_cannot_hold_is_refused(text: str) -> None:
-    with pytest.raises(DeclarationError, match="epsilon: expected .+, got") as refused:
+    with pytest.raises(DeclarationError, match=r"epsilon: expected .+, got") as refused:
         parse_epsilon(text)
     assert len(str(refused.value)) < 150
 
