@@ -29,7 +29,7 @@ GOOD: dict[str, dict[str, str]] = {
         "protection": "protection: {unit: one_row}",
         "label": "label: colour",
         "purpose": "purpose: benchmark",
-        "k_anonymity": "k_anonymity: {methods: {kjig: }}",
+        "k_anonymity": "k_anonymity:\n  methods: {kjig: }",
     },
     "windows": FIELDS
     | {
@@ -128,8 +128,8 @@ def table_text(table: list[Case]) -> str:
     for case in table:
         if case.good != good:
             good = case.good
-            text += f"=== {good}\n\n"
-        text += "".join(f"{line}\n" for line in (*case.lines, case.refusal, ""))
+            text += f"=== {good}\n"
+        text += "".join(f"{line}\n" for line in (*case.lines, case.refusal))
     return text
 
 
