@@ -508,7 +508,7 @@ def test_a_sample_says_on_a_terminal_how_rows_parse_and_shows_no_value(
         ["bike", "1", "1", "0", "1"],
         ["hour", "2", "1", "0", "0"],
     ]
-    assert "for the steward alone" in result.stdout
+    assert "for the custodian alone" in result.stdout
     assert SECRET not in result.output
     assert sorted(messy.parent.rglob("*")) == before
 

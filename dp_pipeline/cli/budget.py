@@ -1,11 +1,4 @@
-"""`dp-pipeline budget`: what every population has spent; ceilings, the ledger's health, exports.
-
-`dp-pipeline budget move`: from the file of a home to a server.
-
-`dp-pipeline budget restore`: a ledger that would not go on, goes on.
-
-`dp-pipeline budget give-up`: end a charged release that this program cannot finish.
-"""
+"""`dp-pipeline budget`: spent amounts of populations; ceilings, exports, repair of the ledger."""
 
 from __future__ import annotations
 
@@ -33,17 +26,16 @@ if TYPE_CHECKING:
 
 
 def _home() -> Home:
-    """Whose ledger is meant; the ledger's code is imported when somebody asks."""
     from dp_pipeline.releases.home import find_home
 
     return find_home()
 
 
 class ShowsByDefault(OrderedGroup):
-    """A group that takes what is no command of its own as arguments of `show`."""
+    """A group that hands arguments without a command to `show`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """``budget``, ``budget trips`` and ``budget --json`` are `budget show …`."""
+        """Read ``budget``, ``budget trips`` and ``budget --json`` as `budget show …`."""
         is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
         # A shell that completes the first word may get either kind.
         if not is_named and (args or not ctx.resilient_parsing):
@@ -51,9 +43,9 @@ class ShowsByDefault(OrderedGroup):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Its commands, and what `show` takes."""
-        shown = self.commands["show"].params[0].shell_complete(ctx, incomplete)
-        return [*super().shell_complete(ctx, incomplete), *shown]
+        """Return its commands, and the arguments of `show`."""
+        datasets = self.commands["show"].params[0].shell_complete(ctx, incomplete)
+        return [*super().shell_complete(ctx, incomplete), *datasets]
 
 
 @click.group(cls=ShowsByDefault)
@@ -73,7 +65,8 @@ def show(dataset: str | None, reader: Reader) -> None:
 
     accounts = budgets(_home().ledger, dataset)
     reader.answer(
-        lambda: {"accounts": [one.texts() for one in accounts]}, lambda: _print_budgets(accounts)
+        lambda: {"accounts": [budget.texts() for budget in accounts]},
+        lambda: _print_budgets(accounts),
     )
 
 
@@ -97,23 +90,25 @@ def _print_budgets(accounts: Sequence[Budget]) -> None:
         "a month",
         "its rest",
     ]
-    print_table("Privacy budgets (ε)", columns, [one.cells() for one in accounts])
+    print_table("Privacy budgets (ε)", columns, [budget.cells() for budget in accounts])
     if accounts:
         click.echo(_HOW_TO_READ)
-    for one in accounts:
-        if one.windows_word:
-            click.echo(f"{one.population}: {one.windows_word}")
-        if one.balance.delta_summary:
-            click.echo(f"{one.population}: δ of discovered levels: {one.balance.delta_summary}")
+    for budget in accounts:
+        if budget.windows_word:
+            click.echo(f"{budget.population}: {budget.windows_word}")
+        if budget.balance.delta_summary:
+            click.echo(
+                f"{budget.population}: δ of discovered levels: {budget.balance.delta_summary}"
+            )
 
 
 @budget.command("raise")
 @DATASET
-@click.option("--total", help="The new ceiling, for ever; else as it is.")
-@click.option("--delta", help="The new ceiling of the δ of discoveries, for ever; else as it is.")
-@click.option("--each-window", help="The new limit of each window; else as it is.")
-@click.option("--per-month", help="The new limit of a calendar month, or none; else as it is.")
-@click.option("--reason", required=True, help="Why; kept in the ledger, and exported.")
+@click.option("--total", help="The new ceiling, for ever; by default unchanged.")
+@click.option("--delta", help="The new ceiling of the δ of discoveries, for ever.")
+@click.option("--each-window", help="The new limit of each window.")
+@click.option("--per-month", help="The new limit of a calendar month, or none.")
+@click.option("--reason", required=True, help="The reason; recorded in the ledger, and exported.")
 def raise_(
     dataset: str,
     total: str | None,
@@ -131,22 +126,22 @@ def raise_(
 
     ledger, population = _home().ledger, population_of(dataset)
     opened = ledger.account(population)
-    now = opened.per_month if opened else None
-    as_it_is = opened.ceiling if opened and opened.ceiling else None
+    per_month_now = opened.per_month if opened else None
+    total_now = opened.ceiling if opened and opened.ceiling else None
     has_windows = opened is not None and bool(opened.windows)
-    if total is None and as_it_is is None and not has_windows:
+    if total is None and total_now is None and not has_windows:
         raise click.UsageError("--total: expected the new ceiling, got none")
     raised = ledger.raise_ceiling(
         population,
-        total=as_it_is if total is None else parse_epsilon(total, of="--total"),
-        per_month=now if per_month is None else _month(per_month),
+        total=total_now if total is None else parse_epsilon(total, of="--total"),
+        per_month=per_month_now if per_month is None else _month(per_month),
         reason=reason,
         by=operator_name(),
         delta_ceiling=None if delta is None else parse_delta(delta, of="--delta"),
         each_window=None if each_window is None else parse_epsilon(each_window, of="--each-window"),
     )
     click.echo(f"population {population}: {_limits(opened)} → {_limits(raised)}")
-    click.echo(f"the account rules from now on; its files may say so: {_declared(raised)}")
+    click.echo(f"the account decides from now on; its files may declare it: {_declared(raised)}")
 
 
 @budget.command()
@@ -173,7 +168,7 @@ def verify(reader: Reader) -> None:
 @budget.command()
 @click.argument("dataset", required=False, shell_complete=dataset_names)
 @click.option("--format", "as_", type=click.Choice(["csv", "json"]), default="csv")
-@click.option("--out", type=click.Path(path_type=Path), help="A file; else to the screen.")
+@click.option("--out", type=click.Path(path_type=Path), help="A file; by default the screen.")
 def export(dataset: str | None, as_: str, out: Path | None) -> None:
     """Write accounts and releases for readers.
 
@@ -185,9 +180,9 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
 
     ledger = _home().ledger
     ledger.verify()
-    wanted = None if dataset is None else population_of(dataset)
+    population = None if dataset is None else population_of(dataset)
     write = _write_csv if as_ == "csv" else _write_json
-    lines = exported(ledger.entries(wanted))
+    lines = exported(ledger.entries(population))
     if out is None:
         write(lines, sys.stdout)
         return
@@ -207,21 +202,21 @@ def _write_csv(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
 
 
 def _write_json(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
-    told = {
+    document = {
         "format": FORMAT,
         "lines": [{**_values(line), "spends": spends} for line, spends in lines],
     }
-    json.dump(told, file, indent=1, ensure_ascii=False)
+    json.dump(document, file, indent=1, ensure_ascii=False)
     file.write("\n")
 
 
 def _values(line: Line) -> dict[str, Any]:
-    """A line without its empty columns, and with parameters as an object."""
+    """Return a line without its empty columns, and with parameters as an object."""
     from dp_pipeline.config.parameters import fact_values
 
-    told: dict[str, Any] = {name: text for name, text in line.items() if text}
+    fields: dict[str, Any] = {name: text for name, text in line.items() if text}
     values = fact_values(line["parameters"])
-    return told if values is None else {**told, "parameters": values}
+    return fields if values is None else {**fields, "parameters": values}
 
 
 def _month(text: str) -> Fraction | None:
@@ -235,15 +230,17 @@ def _limits(account: Account | None) -> str:
 
 
 def _declared(account: Account) -> str:
-    """The limits as a data set file says them."""
+    """Return the limits as a data set file declares them."""
     from dp_pipeline.config.amounts import delta_text, epsilon_text
 
-    named = {
+    amounts = {
         "total": account.ceiling,
         "each_window": account.each_window,
         "per_month": account.per_month,
     }
-    texts = [f"{name}: {epsilon_text(one)}" for name, one in named.items() if one is not None]
+    texts = [
+        f"{name}: {epsilon_text(amount)}" for name, amount in amounts.items() if amount is not None
+    ]
     if account.delta_ceiling is not None:
         texts.append(f"delta: {delta_text(account.delta_ceiling)}")
     return f"{{{', '.join(texts)}}}"
@@ -269,25 +266,25 @@ def move() -> None:
     click.echo(f"{tip.sequence} rows moved; keep {LEDGER_VARIABLE} set from now on")
 
 
-_ROW = "A row that the ledger did not write, as a refusal names it; several times for several."
+_ROW = "A row that the ledger did not write, as a refusal names it; may be repeated."
 
 
 @click.command()
 @click.option("--row", "rows", multiple=True, metavar="NUMBER:DIGEST", help=_ROW)
-@click.option("--reason", required=True, help="Why; kept in the ledger, and exported.")
+@click.option("--reason", required=True, help="The reason; recorded in the ledger, and exported.")
 def restore(rows: tuple[str, ...], reason: str) -> None:
     """Restore a damaged ledger at the last row that holds.
 
     Its sums are computed anew from the rows.
 
-    Rows behind it that somebody else wrote are taken out, each in place of a row of the ledger that
-    says so: what looks like a charge is charged, and no sum gets smaller. Rows that the head covers
-    are refused. On a server the owner of the tables does this.
+    Foreign rows behind it are replaced by rows of the ledger that record it: what looks like a
+    charge is charged, and no sum gets smaller. Rows that the head covers are refused. On a server
+    the owner of the tables does this.
     """
 
-    named = dict(_row(text) for text in rows)
-    tip = _home().ledger.restore(named, reason=reason, by=operator_name())
-    out = f"{len(named)} rows taken out and charged; " if named else ""
+    digests = dict(_row(text) for text in rows)
+    tip = _home().ledger.restore(digests, reason=reason, by=operator_name())
+    out = f"{len(digests)} rows taken out and charged; " if digests else ""
     click.echo(f"{out}sums computed anew; the ledger goes on at row {tip.sequence}")
 
 
@@ -300,7 +297,7 @@ def _row(text: str) -> tuple[int, str]:
 
 @click.command("give-up")
 @click.argument("key")
-@click.option("--reason", required=True, help="Why; kept in the ledger.")
+@click.option("--reason", required=True, help="The reason; recorded in the ledger.")
 def give_up_command(key: str, reason: str) -> None:
     """End the unfinished release KEY for ever.
 
@@ -309,8 +306,8 @@ def give_up_command(key: str, reason: str) -> None:
     """
     from dp_pipeline.releases.publish import give_up
 
-    begun = give_up(_home(), key, reason=reason, by=operator_name())
-    click.echo(f"{begun.what}: given up; its charge stays, `run --new-draw` draws anew")
+    entry = give_up(_home(), key, reason=reason, by=operator_name())
+    click.echo(f"{entry.what}: given up; its charge stays, `run --new-draw` draws anew")
 
 
 for command in (give_up_command, move, restore):

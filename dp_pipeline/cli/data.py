@@ -1,11 +1,4 @@
-"""`dp-pipeline data`: data sets and their files.
-
-`dp-pipeline data check`: is this a good declaration, and what stands in its way here?
-
-`dp-pipeline data retire`: delete the rows of a population; what was released stays.
-
-`dp-pipeline data docs`: Great Expectations' suite and pages of the rows, for the steward.
-"""
+"""`dp-pipeline data`: list, check, document and retire data sets; `cli/draft.py` drafts them."""
 
 from __future__ import annotations
 
@@ -33,7 +26,7 @@ if TYPE_CHECKING:
     "--sample",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Read the source, and say how many of its first N rows parse: for the steward alone.",
+    help="Read the source, and count how many of its first N rows parse: for the custodian alone.",
 )
 @READER
 def data_check(file: Path, sample: int | None, reader: Reader) -> None:
@@ -50,14 +43,14 @@ def data_check(file: Path, sample: int | None, reader: Reader) -> None:
 
     if sample is not None:
         if reader.is_program:
-            raise click.UsageError("--sample: expected it without --json: it is for the steward")
+            raise click.UsageError("--sample: expected no --json beside it, got one")
         _require_terminal()
     spec = load_spec(file)
     require_buildable(spec, Lines.read(file))
     require_runnable(spec, file)
-    found = warnings(spec, file)
+    lines = warnings(spec, file)
     reader.answer(
-        lambda: _check_document(spec, file, found), lambda: _print_check(spec, file, found)
+        lambda: _check_document(spec, file, lines), lambda: _print_check(spec, file, lines)
     )
     if sample is not None:
         _show_sample(spec, sample)
@@ -85,10 +78,10 @@ def _print_check(spec: DatasetSpec, file: Path, warnings: list[str]) -> None:
     for warning in warnings:
         click.echo(f"warning: {warning}")
     total = spec.currency.text(price_of_everything(spec))
-    what = "all models at all ε cost"
+    purpose = "all models at all ε cost"
     if spec.windows is not None:
-        what = f"what is published of each {spec.windows.every} costs"
-    click.echo(f"{file}: a good declaration; {what} {total}")
+        purpose = f"what is published of each {spec.windows.every} costs"
+    click.echo(f"{file}: a good declaration; {purpose} {total}")
     without = _without_epsilon(spec)
     if without:
         click.echo(f"not differentially private: {', '.join(without)}")
@@ -96,57 +89,51 @@ def _print_check(spec: DatasetSpec, file: Path, warnings: list[str]) -> None:
         click.echo(k_anonymity_line(spec))
 
 
-_FOR_STEWARDS = """
-How the first {rows:,} rows parse, for the steward alone. These numbers are exact: show them to no
+_FOR_CUSTODIANS = """
+How the first {rows:,} rows parse, for the custodian alone. These numbers are exact: show them to no
 reader, and never choose bounds or levels by them. Nothing was charged, nothing was written."""
 
 
 def _require_terminal() -> None:
-    """DeclarationError where nobody but a file or another program would see the numbers."""
-
     if not is_terminal():
         raise DeclarationError(
             "data check: expected a terminal for --sample, got a file or a pipe: its numbers are "
-            "exact, and nobody may keep them"
+            "exact, and must not be stored"
         )
 
 
 def is_terminal() -> bool:
-    """Whether a person sees what is printed."""
+    """Return whether the output goes to a terminal."""
     return sys.stdout.isatty()
 
 
 def _show_sample(spec: DatasetSpec, rows: int) -> None:
-    """Exact numbers about rows; nothing is charged or written. DeclarationError for a source that
-    is downloaded.
-    """
+    """Print exact numbers about rows; DeclarationError for a source that is downloaded."""
     from dp_pipeline.raw.first_rows import parse_first_rows
 
     if spec.windows is not None:
         spec = spec.at_window(spec.windows.first)
-    here = next((one for one in spec.source.alternatives if not one.is_remote), None)
-    if here is None:
+    local = next((source for source in spec.source.alternatives if not source.is_remote), None)
+    if local is None:
         raise DeclarationError(
             f"{spec.name}: expected a source that is here for --sample, got one that is downloaded"
         )
-    sample = parse_first_rows(replace(spec, source=here), rows)
-    click.echo(_FOR_STEWARDS.format(rows=sample.rows))
-    name = max(len("attribute"), *(len(one.attribute) for one in sample.columns))
+    sample = parse_first_rows(replace(spec, source=local), rows)
+    click.echo(_FOR_CUSTODIANS.format(rows=sample.rows))
+    name = max(len("attribute"), *(len(column.attribute) for column in sample.columns))
     click.echo(f"  {'attribute':{name}}  as declared  missing  not read  outside")
-    for one in sample.columns:
-        click.echo(
-            f"  {one.attribute:{name}}  {one.good:11,}  {one.missing:7,}  {one.unread:8,}  "
-            f"{one.outside:7,}"
-        )
-    for words, many in sample.broken.items():
-        click.echo(f"  {many:,} rows break the constraint: {words}")
+    for column in sample.columns:
+        counts = f"{column.good:11,}  {column.missing:7,}  {column.unread:8,}  {column.outside:7,}"
+        click.echo(f"  {column.attribute:{name}}  {counts}")
+    for words, count in sample.broken.items():
+        click.echo(f"  {count:,} rows break the constraint: {words}")
     if spec.windows is not None:
         where = f"rows without a time in {spec.windows.column!r}, which are in no window"
         click.echo(f"  {where}: {sample.timeless:,}")
 
 
 def _without_epsilon(spec: DatasetSpec) -> list[str]:
-    """The models that have no finite ε at some ε of the file."""
+    """Return the models that have no finite ε at some ε of the file."""
     from dp_pipeline.models import build_model
     from dp_pipeline.models.base import declared_guarantee
 
@@ -185,7 +172,7 @@ def data_retire(dataset: str, yes: bool) -> None:
     click.echo(f"population {population}: {', '.join(names)}")
     if not yes:
         click.confirm("Delete these rows for ever?", abort=True)
-    # First the row, then the deed: what the ledger does not know has not begun.
+    # The ledger records it first: a deletion that it does not know has not begun.
     home.ledger.retire(population, names, by=operator_name())
     for snapshot in snapshots:
         retire(snapshot, population=population, on=datetime.now(UTC).date())
@@ -193,7 +180,7 @@ def data_retire(dataset: str, yes: bool) -> None:
 
 
 def _declared(dataset: str) -> dict[str, DatasetSpec]:
-    """Every good data set file by its name; DeclarationError where this one is none."""
+    """Return every good declaration by its name; DeclarationError where this one is not good."""
     from dp_pipeline.config.catalogue import dataset_files, file_of
     from dp_pipeline.config.parser import load_spec
 
@@ -211,7 +198,7 @@ def _declared(dataset: str) -> dict[str, DatasetSpec]:
 
 @click.command("docs")
 @DATASET
-@click.option("--window", default="", help="Of rows that are cut into windows: of this one.")
+@click.option("--window", default="", help="The time window, where there are windows.")
 def data_docs(dataset: str, window: str) -> None:
     """Write Great Expectations' pages about the rows of a data set.
 
@@ -228,7 +215,7 @@ def data_docs(dataset: str, window: str) -> None:
     spec, home = find_spec(dataset), find_home()
     if spec.windows is not None and not window:
         raise DeclarationError(
-            f"{spec.name}: --window: expected one whose rows were read, such as "
+            f"{spec.name}: --window: expected a window whose rows were read, such as "
             f"{spec.windows.first}, got none"
         )
     spec = spec.at_window(window) if window else spec
@@ -238,7 +225,7 @@ def data_docs(dataset: str, window: str) -> None:
             f"{spec.name}: expected ingested rows, got none: {preparation_hint(spec.name)}"
         )
     folder = write_data_docs(spec, require_snapshot(spec, home))
-    click.echo(f"{folder}: written, for the steward alone: it says what the rows are like")
+    click.echo(f"{folder}: written, for the custodian alone: it describes the rows")
     click.echo(f"open {folder / INDEX}")
 
 
@@ -280,7 +267,7 @@ def _print_list(specs: Sequence[DatasetSpec], refusals: Sequence[str]) -> None:
             spec.name,
             spec.purpose,
             str(spec.protection),
-            _first_of(tuple(spec.models)),
+            _short_list(tuple(spec.models)),
             _availability(spec),
         ]
         for spec in specs
@@ -293,9 +280,7 @@ def _print_list(specs: Sequence[DatasetSpec], refusals: Sequence[str]) -> None:
 
 
 def _loaded() -> tuple[list[DatasetSpec], list[str]]:
-    """Every declared data set, and one line for each file that is none: a draft is no reason to
-    hide the others.
-    """
+    """Return every good declaration, and one line for each file that is not good."""
     from dp_pipeline.config.catalogue import BUILT_IN, dataset_files
     from dp_pipeline.config.parser import load_spec
 
@@ -309,17 +294,18 @@ def _loaded() -> tuple[list[DatasetSpec], list[str]]:
 
 
 def _availability(spec: DatasetSpec) -> str:
-    """Whether the source is at hand; nothing of it is opened."""
+    """Return whether the source is at hand; nothing of it is opened."""
     from dp_pipeline.config.catalogue import is_available
 
     if not is_available(spec):
         return f"needs {spec.source.needs}"
-    absent = spec.source.download and not all(Path(one).exists() for one in spec.source.locations)
+    absent = spec.source.download and not all(
+        Path(location).exists() for location in spec.source.locations
+    )
     return "by download" if absent or spec.source.is_remote else "yes"
 
 
-def _first_of(names: tuple[str, ...]) -> str:
-    """One or two names; of more the first, and how many others there are."""
+def _short_list(names: tuple[str, ...]) -> str:
     return " ".join(names) if len(names) < 3 else f"{names[0]} + {len(names) - 1}"
 
 

@@ -1,6 +1,5 @@
-"""What only models and methods know of a declaration, with the line of the file that is wrong.
-
-What stands in the way of a good declaration here: files, variables, other populations.
+"""Checks of a declaration that need models and methods, or the files, variables and populations of
+this computer.
 """
 
 from __future__ import annotations
@@ -36,10 +35,12 @@ from dp_pipeline.releases.run_plan import plan_run
 
 
 def require_buildable(spec: DatasetSpec, lines: Document) -> None:
-    """DeclarationError with file and line for a model or a k-anonymous method that does not exist,
-    for their parameters, for attributes that do not fit them, and for a ceiling in ρ.
+    """Raise DeclarationError with file and line for a wrong model or k-anonymous method.
 
-    lines   of the file that the declaration is of
+    For one that does not exist, for its parameters, for attributes that do not fit it, and for a
+    ceiling in ρ.
+
+    lines   the lines of the file
     """
     _require_source(spec, lines)
     for name in spec.models:
@@ -51,10 +52,10 @@ def require_buildable(spec: DatasetSpec, lines: Document) -> None:
 
 
 def _require_source(spec: DatasetSpec, lines: Document) -> None:
-    """Of a source that is a name; whether a file or a database is there is no declaration."""
-    known = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind)
-    if known is not None and spec.source.location not in known:
-        error = _unknown("source", known, spec.source.location)
+    """Check the name and the options of a bundled set or a generator."""
+    names = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind)
+    if names is not None and spec.source.location not in names:
+        error = _unknown("source", names, spec.source.location)
         raise lines.located(error, "source", "name")
     for option in spec.source.options:
         if option not in ("seed", "rows"):
@@ -68,10 +69,10 @@ def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
     for parameter, text in spec.models[name].items():
         with _at(lines, "models", name, parameter):
             from_text(MODELS[name], {parameter: text}, of=name)
-    # That everything together costs too much is no fault of this model.
-    roomy = spec if spec.ceiling is None else replace(spec, ceiling=Fraction(LARGEST))
-    published = tuple(one for one in spec.publications if one.model == name)
-    only = replace(roomy, models={name: spec.models[name]}, publications=published)
+    # The price of everything together is no mistake of this model.
+    unlimited = spec if spec.ceiling is None else replace(spec, ceiling=Fraction(LARGEST))
+    published = tuple(publication for publication in spec.publications if publication.model == name)
+    only = replace(unlimited, models={name: spec.models[name]}, publications=published)
     with _at(lines, "models", name):
         build_model(only, name)
 
@@ -88,13 +89,13 @@ def _require_method(spec: DatasetSpec, name: str, lines: Document) -> None:
         declared_method(spec, name)
 
 
-def _unknown(what: str, known: tuple[str, ...], got: str) -> DeclarationError:
-    return DeclarationError(f"{what}: expected {one_of(known, got)}")
+def _unknown(kind: str, names: tuple[str, ...], got: str) -> DeclarationError:
+    return DeclarationError(f"{kind}: expected {one_of(names, got)}")
 
 
 @contextmanager
 def _at(lines: Document, *field: str) -> Iterator[None]:
-    """An error inside gets the line of this field."""
+    """Add file and line of a field to an error of the block."""
     try:
         yield
     except DeclarationError as error:
@@ -105,17 +106,17 @@ def _at(lines: Document, *field: str) -> Iterator[None]:
 
 
 def warnings(spec: DatasetSpec, file: Path) -> list[str]:
-    """One line each; none where everything is in place. Opens no source and writes nothing."""
+    """Return warnings, one line each. No source is opened and nothing is written."""
     return [*_source(spec), *_folder(file), *_home()]
 
 
 def require_runnable(spec: DatasetSpec, file: Path) -> None:
     """Refuse what `plan` and `run` refuse before they read a row, in the same words.
 
-    DeclarationError for a variable that is not set, a name that another file has, a source that
-    another population holds, noise that is not fit for the rows, and an account that was opened
-    otherwise; BudgetExceeded where all of it does not fit. Nothing is claimed. Where there is no
-    project, there is no ledger to ask.
+    Raises DeclarationError for a variable that is not set, a name of another file, a source of
+    another population, seeded noise for sensitive rows, and an account that was opened otherwise;
+    BudgetExceeded where all of it does not fit. Nothing is claimed. Without a project there is no
+    ledger to ask.
     """
     require_available(spec)
     require_own_name(spec, file)
@@ -128,7 +129,7 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
         )
         options = options_for(spec)
         if spec.windows is not None:
-            # One window is like another: none of them has a price of its own.
+            # All windows have the same price.
             options = options.of_window(spec.first_complete_window)
         plan_run(options).require_budget()
 
@@ -153,16 +154,16 @@ def _source(spec: DatasetSpec) -> Iterator[str]:
     if source.kind in ("csv", "parquet") and not source.is_remote and source.download is None:
         # Of files of windows their folder has to be there; the files come one by one.
         paths = source.identities if source.is_template else source.locations
-        named = [path.removeprefix("file:") for path in paths]
-        absent = (path for path in named if not Path(path).exists())
+        locations = [path.removeprefix("file:") for path in paths]
+        absent = (path for path in locations if not Path(path).exists())
         yield from (f"the source {path} is not there" for path in absent)
 
 
 def _folder(file: Path) -> Iterator[str]:
     """No command but this one finds a file outside of the folders of data sets."""
-    folder, named = follow_links(file).parent, os.environ.get(DATASETS_VARIABLE)
-    known = {follow_links(BUILT_IN)}
-    if named:
-        known.add(follow_links(named))
-    if folder not in known:
+    folder, variable = follow_links(file).parent, os.environ.get(DATASETS_VARIABLE)
+    folders = {follow_links(BUILT_IN)}
+    if variable:
+        folders.add(follow_links(variable))
+    if folder not in folders:
         yield f"commands and Dagster look for it with {DATASETS_VARIABLE}={folder} alone"

@@ -24,15 +24,17 @@ _FROM = (
     "of a variable with its URL."
 )
 _PUBLIC = "Anyone may see the rows: look at all of them, and propose levels and bounds."
-_FOLDER = "Where to write; else the folder of DP_PIPELINE_DATASETS, or this one."
+_FOLDER = "Where to write; by default the folder of DP_PIPELINE_DATASETS, or this one."
 
 
 @click.command("init")
 @click.argument("name")
 @click.option("--from", "origin", required=True, help=_FROM)
-@click.option("--query", default="", help="Of a database: one SELECT.")
+@click.option("--query", default="", help="The rows of a database: one SELECT.")
 @click.option("--header", default="", help="Names, with commas, for a CSV file without any.")
-@click.option("--delimiter", default="", help="Of a CSV file; else the likely one.")
+@click.option(
+    "--delimiter", default="", help="The delimiter of a CSV file; by default the likely one."
+)
 @click.option("--person", default="", help="The column that names a person with several rows.")
 @click.option("--public", is_flag=True, help=_PUBLIC)
 @click.option("--folder", type=click.Path(path_type=Path), help=_FOLDER)
@@ -51,23 +53,23 @@ def data_init(
     path = follow_links(where) / f"{name}.yaml"
     _require_new(name, path)
     fields = _source_fields(origin, path.parent, **form)
-    shown = "a query" if form["query"] else Path(origin).name
+    origin_name = "a query" if form["query"] else Path(origin).name
     source = drafted_source(fields, path)
     if public:
         _require_public(name, source)
-    _write(path, _draft(name, source, fields, origin=shown, person=person, public=public))
+    _write(path, _draft(name, source, fields, origin=origin_name, person=person, public=public))
     _print_next(where / path.name, is_open=not public)
 
 
 def _source_fields(
     origin: str, folder: Path, *, query: str, header: str, delimiter: str
 ) -> dict[str, Value]:
-    """The section ``source`` of a data set file in ``folder``.
+    """Return the section ``source`` of a data set file in ``folder``.
 
     origin   a path, ``sqlite:///path`` or ``$NAME`` of a variable with a database's URL
 
-    Raises DeclarationError for options that do not go with the origin, SourceError for a CSV file
-    that has no first line.
+    Raises DeclarationError for options that do not fit the origin, SourceError for a CSV file
+    without a first line.
     """
     from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
@@ -97,7 +99,7 @@ def _source_fields(
 
 
 def _form(path: Path, *, header: str, delimiter: str) -> dict[str, Value]:
-    """Of a CSV file: what it does not say itself."""
+    """Return the fields of a CSV file that it does not declare itself."""
     from dp_pipeline.raw.proposals import likely_delimiter
 
     chosen = delimiter or ("," if header else likely_delimiter(path))
@@ -115,9 +117,7 @@ def _database(origin: str, folder: Path) -> str:
 
 
 def _path(path: Path, folder: Path) -> str:
-    """A path as the file will say it: below it or in the data folder where it can be, so that both
-    may be moved.
-    """
+    """Return a path relative to the file or the data folder, if possible: both may be moved."""
     from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
     there, data = follow_links(path), os.environ.get(DATA_FOLDER_VARIABLE)
@@ -129,26 +129,24 @@ def _path(path: Path, folder: Path) -> str:
 
 
 def _require_new(name: str, path: Path) -> None:
-    """DeclarationError for a name that none can have, or another data set has."""
+    """Raise DeclarationError for a bad name, or that of another data set."""
     from dp_pipeline.config.catalogue import dataset_files
 
     if not is_name(name):
         raise DeclarationError(f"data init: expected a name of {EXPECTED_NAME}, got {name[:60]!r}")
-    taken = path if path.exists() else dataset_files().get(name)
-    if taken is not None:
-        raise DeclarationError(f"data init: expected a new name, got that of {taken}")
+    existing = path if path.exists() else dataset_files().get(name)
+    if existing is not None:
+        raise DeclarationError(f"data init: expected a new name, got that of {existing}")
 
 
 def _require_public(name: str, source: Source) -> None:
-    """DeclarationError where a release population of this project holds the source: its rows are
-    not public, whoever says so.
-    """
+    """Raise DeclarationError for a source of a release population: its rows are not public."""
     from dp_pipeline.releases.home import find_home
 
     try:
         home = find_home()
     except DeclarationError:
-        return  # Outside of a project nobody holds anything.
+        return  # Without a project there is no population.
     home.ledger.require_claimable(name, *source.identities)
 
 
@@ -161,48 +159,46 @@ def _draft(
     person: str,
     public: bool,
 ) -> str:
-    """The text of the file."""
     from dp_pipeline.config.draft import Outline, attribute_names, public_draft, sensitive_draft
     from dp_pipeline.raw.proposals import first_look, public_look
 
     columns = first_look(source)
     if person:
         _require_person(person, columns)
-    others = tuple(column for column in columns if column.name != person)
+    attribute_columns = tuple(column for column in columns if column.name != person)
     if not public:
-        outline = Outline(name, origin, fields, attribute_names(others), person or None)
+        outline = Outline(name, origin, fields, attribute_names(attribute_columns), person or None)
         return sensitive_draft(outline)
-    rows, looked = public_look(source, others, name=name)
-    outline = Outline(name, origin, fields, attribute_names(looked), person or None)
+    rows, proposed = public_look(source, attribute_columns, name=name)
+    outline = Outline(name, origin, fields, attribute_names(proposed), person or None)
     return public_draft(outline, rows=rows)
 
 
 def _require_person(name: str, columns: Sequence[SourceColumn]) -> None:
-    """DeclarationError where the source has no such column, or one of a type that is no id's."""
-
-    found = next((column for column in columns if column.name == name), None)
-    if found is None:
+    """Raise DeclarationError for a missing column, or one whose type is not that of an id."""
+    person = next((column for column in columns if column.name == name), None)
+    if person is None:
         raise DeclarationError(
             f"data init: expected a person's column of the source, got {name[:60]!r}"
         )
-    if not (found.is_integer or found.kind in ("text", "unknown")):
+    if not (person.is_integer or person.kind in ("text", "unknown")):
         raise DeclarationError(
             f"data init: expected text or whole numbers in the person's column {name[:60]!r}, "
-            f"got the type {found.type}: write it as int64 or text"
+            f"got the type {person.type}: write it as int64 or text"
         )
 
 
 def _write(path: Path, text: str) -> None:
-    """A new file, and beside it what editors check it with; neither is ever overwritten."""
+    """Write a new file, and its schema for editors beside it; neither is ever overwritten."""
     from dp_pipeline.config.draft import SCHEMA_FILE
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-        beside = path.with_name(SCHEMA_FILE)
-        if not beside.exists():
-            beside.write_text(schema_text(), encoding="utf-8")
+        schema = path.with_name(SCHEMA_FILE)
+        if not schema.exists():
+            schema.write_text(schema_text(), encoding="utf-8")
     except OSError as error:
         raise DeclarationError(
             f"data init: expected to write {path}, got {error.strerror}"
@@ -210,7 +206,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def schema_text() -> str:
-    """The JSON Schema of data set files."""
+    """Return the JSON Schema of data set files."""
     from dp_pipeline.config.draft import SCHEMA_FILE
 
     return resources.files("dp_pipeline.config").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from dp_pipeline.cli.options import (
     dataset_names,
     epsilons,
     ks,
-    releasing_names,
+    release_names,
 )
 from dp_pipeline.config.errors import DeclarationError
 
@@ -28,18 +28,25 @@ _FORMATS = click.Choice(["csv", "parquet", "arrow"])
 
 @click.command()
 @click.argument("dataset", metavar="NAME", shell_complete=dataset_names)
-@click.argument("model", required=False, default="", shell_complete=releasing_names)
-@click.option("--epsilon", default="", shell_complete=epsilons, help="At this ε; else the newest.")
+@click.argument("model", required=False, default="", shell_complete=release_names)
+@click.option(
+    "--epsilon",
+    default="",
+    shell_complete=epsilons,
+    help="The ε; by default that of the newest release.",
+)
 @click.option(
     "--k",
     default="",
     shell_complete=ks,
-    help="Of a k-anonymous method: at this K; else the newest.",
+    help="The K of a k-anonymous method; by default that of the newest release.",
 )
-@click.option("--window", default="", help="Of rows that are cut: of this window; else the newest.")
+@click.option("--window", default="", help="The time window; by default the newest.")
 @click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The folder.")
-@click.option("--format", "ending", type=_FORMATS, default="csv", help="Of tables.")
-@click.option("--allow-not-dp", is_flag=True, help="Also what is not cleared, marked as it is.")
+@click.option("--format", "ending", type=_FORMATS, default="csv", help="The format of tables.")
+@click.option(
+    "--allow-not-dp", is_flag=True, help="Export a release that is not releasable too, and mark it."
+)
 @READER
 def export(
     dataset: str,
@@ -63,15 +70,15 @@ def export(
 
     _require_folder("--to", target)
     spec = find_spec(dataset)
-    asked = Asked.of(spec, name=model, **options)
-    found = find_newest_settled(spec, find_home(), asked)
-    require_cleared(found, allow_not_dp=allow_not_dp)
-    exported = export_found(found, target, ending=ending)
+    request = Asked.of(spec, name=model, **options)
+    settled = find_newest_settled(spec, find_home(), request)
+    require_cleared(settled, allow_not_dp=allow_not_dp)
+    exported = export_found(settled, target, ending=ending)
     reader.answer(lambda: _document(exported), lambda: _print(exported))
 
 
 def _require_folder(of: str, path: Path) -> None:
-    """DeclarationError for an address: as a path it would be a folder called ``s3:`` here."""
+    """Raise DeclarationError for an address: as a path it would be a folder called ``s3:``."""
     scheme = path.parts[0] if path.parts else ""
     if len(path.parts) > 1 and scheme.endswith(":"):
         raise DeclarationError(
@@ -82,31 +89,28 @@ def _require_folder(of: str, path: Path) -> None:
 
 
 def _print(exported: Exported) -> None:
-    found = exported.found
-    click.echo(f"{found.words}: {found.standing}")
+    settled = exported.found
+    click.echo(f"{settled.words}: {settled.standing}")
     for name, size in exported.files.items():
         click.echo(f"  {name}  {size:,} bytes")
-    if "centres" in found.bundle.tables and not any(map(_is_geojson, exported.files)):
+    has_geojson = any(name.endswith(".geojson") for name in exported.files)
+    if "centres" in settled.bundle.tables and not has_geojson:
         click.echo("no GeoJSON: it knows longitude and latitude alone, and these are other places")
     click.echo(f"folder: {exported.folder}")
     click.echo(f"digest: sha256:{exported.digest}")
     click.echo(f"`dp-pipeline verify {exported.folder}` checks it, without a home")
 
 
-def _is_geojson(name: str) -> bool:
-    return name.endswith(".geojson")
-
-
 def _document(exported: Exported) -> Document:
-    found = exported.found
+    settled = exported.found
     return {
         "folder": str(exported.folder),
-        "release": found.release.what,
-        "dataset": found.release.spec.name,
-        "model": found.release.name,
-        "snapshot": found.bundle.facts["snapshot"],
-        "standing": found.standing,
-        "key": found.bundle.key,
+        "release": settled.release.what,
+        "dataset": settled.release.spec.name,
+        "model": settled.release.name,
+        "snapshot": settled.bundle.facts["snapshot"],
+        "standing": settled.standing,
+        "key": settled.bundle.key,
         "files": dict(exported.files),
         "digest": f"sha256:{exported.digest}",
     }
@@ -120,8 +124,8 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
     """Verify an exported folder from its own files.
 
     Digests, charges and card are compared; no home and no ledger is needed.
-    Whoever changes every file and digest alike can write a whole that agrees: compare the digest
-    that is printed with the one that the publisher says.
+    A forger can change every file and digest alike: compare the printed digest with the one that
+    the publisher names.
     """
     from dp_pipeline.export.folder import SUMS, digest_of_export
     from dp_pipeline.export.verify import verified
@@ -130,14 +134,16 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
     if not folder.is_dir():
         raise DeclarationError(f"{folder}: expected the folder of an export, got none")
     checks = verified(folder)
-    bad = [one for one in checks if not one.is_good]
+    bad = [check for check in checks if not check.is_good]
     digest = f"sha256:{digest_of_export(folder)}" if (folder / SUMS).is_file() else "none"
     reader.answer(
         lambda: {
             "folder": str(folder),
             "good": not bad,
             "digest": digest,
-            "checks": [{"of": one.of, "good": one.is_good, "found": one.found} for one in checks],
+            "checks": [
+                {"of": check.of, "good": check.is_good, "found": check.found} for check in checks
+            ],
         },
         lambda: _print_checks(checks, digest),
     )
@@ -146,8 +152,8 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
 
 
 def _print_checks(checks: Sequence[Check], digest: str) -> None:
-    for one in checks:
-        click.echo(one.line)
+    for check in checks:
+        click.echo(check.line)
     click.echo(f"digest: {digest}")
-    bad = sum(not one.is_good for one in checks)
+    bad = sum(not check.is_good for check in checks)
     click.echo(f"{len(checks)} checks, {bad or 'none'} bad")

@@ -1,7 +1,7 @@
 """The JSON Schema (draft 2020-12) of data set files, for editors: shapes, words, short helps.
 
-It is made of what the parser reads files by (``spec.parser.DataSetFile``), and of the models,
-methods, generators and bundled sets that there are.
+It is made of the parser's sections (``config.parser.DataSetFile``), models, methods, generators and
+bundled sets.
 
     python -m dp_pipeline.cli.json_schema > dp_pipeline/config/dataset.schema.json
 """
@@ -41,15 +41,15 @@ class _ForEditors(GenerateJsonSchema):
         return {"oneOf": super().union_schema(schema)["anyOf"]}
 
     def model_schema(self, schema: Any) -> JsonSchemaValue:
-        found = super().model_schema(schema)
-        found.pop("title", None)
-        return found
+        section = super().model_schema(schema)
+        section.pop("title", None)
+        return section
 
 
 def dataset_schema() -> dict[str, Any]:
-    """The whole schema, with every model, method, generator and bundled set there is."""
+    """Return the schema, with every model, method, generator and bundled set."""
     schema = DataSetFile.model_json_schema(schema_generator=_ForEditors)
-    sections = {name: one.get("properties", {}) for name, one in schema["$defs"].items()}
+    sections = {name: section.get("properties", {}) for name, section in schema["$defs"].items()}
     schema["properties"]["models"] |= _built(MODELS)
     sections["KAnonymitySection"]["methods"] |= _built(METHODS)
     for section, names in (("Bundled", BUNDLED), ("Generated", GENERATORS)):
@@ -63,20 +63,21 @@ def _one_of(names: Iterable[str]) -> dict[str, Any]:
 
 
 def _built(types: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping of names of models or methods to their parameters, or to nothing."""
+    """Return the schema of a mapping of models or methods to their parameters, or to nothing."""
     described = {}
-    for name, one in types.items():
+    for name, type_ in types.items():
         parameters = {
-            field.name: {"description": field.metadata["expected"], **TEXT} for field in fields(one)
+            field.name: {"description": field.metadata["expected"], **TEXT}
+            for field in fields(type_)
         }
         form = {"type": "object", "properties": parameters, "additionalProperties": False}
         nothing = ({"type": "null"}, {"const": ""})
-        described[name] = {"description": one.summary, "anyOf": [form, *nothing]}
+        described[name] = {"description": type_.summary, "anyOf": [form, *nothing]}
     return {"properties": described, "additionalProperties": False, "minProperties": 1}
 
 
 def schema_text() -> str:
-    """The schema as the file that is shipped."""
+    """Return the text of the shipped schema file."""
     return json.dumps(dataset_schema(), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -1,16 +1,14 @@
-"""Options that several commands share, and what a shell completes after them: names of data sets,
-their models and methods, their ε and K.
+"""Options that several commands share, and their completion by a shell: names of data sets, their
+models and methods, their ε and K.
 
-All of that stands in the names and texts of data set files. No declaration is checked, nothing is
-imported for it but the reader of YAML, and neither rows nor ledger are opened: a shell asks at each
-press of a key. What cannot be read completes to nothing, as a message would land in the middle of
-somebody's line.
+Completions stand in the names and texts of data set files. No declaration is checked, only the
+reader of YAML is imported, and neither rows nor ledger are opened: a shell asks at each press of a
+key. A file that cannot be read completes to nothing, as a message would land in the middle of the
+typed line.
 
-Who reads what a command answers: a person, or with `--json` a program.
-
-A person gets tables and sentences. A program gets one JSON document on stdout and nothing else: a
-``format`` number, exact amounts as texts, ``none`` where there is none. What went wrong is the
-same line on stderr for both, with the same exit code.
+With `--json` a command prints one JSON document on stdout and nothing else: a ``format`` number,
+exact amounts as texts, ``none`` where there is none. An error is the same line on stderr as
+without it, with the same exit code.
 """
 
 from __future__ import annotations
@@ -27,43 +25,39 @@ import click
 from dp_pipeline.config.errors import PipelineError
 
 FORMAT = 1
-"""Of every document; it grows when a field goes away or means something else."""
+"""The format of every document; it grows when a field goes away or changes its meaning."""
 
 NONE = "none"
-"""Of an amount that there is not, such as a limit."""
+"""The text of an absent amount, such as a limit."""
 
 Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Whoever called the command."""
+    """The reader of a command's answer: a person, or with `--json` a program."""
 
     is_program: bool = False
 
     def answer(self, document: Callable[[], Document], page: Callable[[], None]) -> None:
-        """Print the one document, or what a person sees; the other one is not even made."""
+        """Print the document of a program, or the page of a person; only one of them is made."""
         if self.is_program:
-            told = {"format": FORMAT, **document()}
-            click.echo(json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False))
+            fields = {"format": FORMAT, **document()}
+            click.echo(json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False))
         else:
             page()
 
     def note(self, line: str) -> None:
-        """A sentence for a person, after the answer."""
+        """Print a sentence for a person, after the answer."""
         if not self.is_program:
             click.echo(line)
-
-
-def _reader(_: click.Context, __: click.Parameter, as_json: bool) -> Reader:
-    return Reader(is_program=as_json)
 
 
 READER = click.option(
     "--json",
     "reader",
     is_flag=True,
-    callback=_reader,
+    callback=lambda _context, _parameter, is_program: Reader(is_program),
     help="One JSON document for programs, with amounts as exact texts.",
 )
 
@@ -77,79 +71,67 @@ CUSTODIAN = click.option(
 
 
 def amount_text(amount: Fraction | None) -> str:
-    """An amount as a program reads it, exactly; ``none`` where there is none, such as a limit."""
+    """Return an amount as exact text for a program; ``none`` for an absent one."""
     from dp_pipeline.config.amounts import epsilon_text
 
     return NONE if amount is None else epsilon_text(amount)
 
 
 def number_or_none(value: float | None) -> float | None:
-    """A number as JSON knows it: what is not finite is none there."""
+    """Return a number that JSON can write: None for one that is not finite."""
     return value if value is not None and math.isfinite(value) else None
 
 
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
 def dataset_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Declared data sets."""
+    """Return the declared data sets whose names begin with the typed text."""
     from dp_pipeline.config.catalogue import dataset_files
 
     try:
-        return _beginning(dataset_files(), incomplete)
+        return _starting_with(incomplete, dataset_files())
     except (PipelineError, OSError):
         return []
 
 
-def model_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Models of the data set that stands before."""
-    return _beginning(_field(context, "models"), incomplete)
+def _completing(*fields: tuple[str, ...]) -> Complete:
+    """Return the completion by names or texts of fields of the typed data set's file."""
+
+    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+        names = [name for path in fields for name in _names_in(context, path)]
+        return _starting_with(incomplete, names)
+
+    return complete
 
 
-def epsilons(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The ε that it declares."""
-    return _beginning(_field(context, "partitions"), incomplete)
+_METHODS = ("k_anonymity", "methods")
+model_names = _completing(("models",))
+epsilons = _completing(("partitions",))
+method_names = _completing(_METHODS)
+ks = _completing(("k_anonymity", "partitions"))
+release_names = _completing(("models",), _METHODS)
 
 
-def method_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Methods of its k-anonymous tables."""
-    return _beginning(_field(context, "k_anonymity", "methods"), incomplete)
-
-
-def ks(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The K that it declares."""
-    return _beginning(_field(context, "k_anonymity", "partitions"), incomplete)
-
-
-def releasing_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Models and methods: whatever may be handed out."""
-    every = [*_field(context, "models"), *_field(context, "k_anonymity", "methods")]
-    return _beginning(every, incomplete)
-
-
-def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+def _starting_with(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _field(context: click.Context, *path: str) -> list[str]:
-    """Texts, or names, of one field of the file of the data set; none where there are none."""
+def _names_in(context: click.Context, path: tuple[str, ...]) -> list[str]:
     from dp_pipeline.config.catalogue import dataset_files
     from dp_pipeline.config.yaml_text import Document
 
+    # Before an option without its value click has not yet given arguments their names.
+    dataset = context.params.get("dataset") or next(iter(context.args), "")
     try:
-        file = dataset_files().get(_dataset(context))
-        found: Any = {} if file is None else Document.read(file).texts
+        file = dataset_files().get(dataset)
+        section: Any = {} if file is None else Document.read(file).texts
     except (PipelineError, OSError):
         return []
     for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
-    is_many = isinstance(found, list | dict)
-    return [one for one in found if isinstance(one, str)] if is_many else []
-
-
-def _dataset(context: click.Context) -> str:
-    """The data set that was typed. Before an option without its value click has not yet given
-    arguments their names.
-    """
-    named: str | None = context.params.get("dataset")
-    return named or next(iter(context.args), "")
+        section = section.get(name) if isinstance(section, dict) else None
+    is_many = isinstance(section, list | dict)
+    return [name for name in section if isinstance(name, str)] if is_many else []
 
 
 DATASET = click.argument("dataset", shell_complete=dataset_names)
@@ -170,35 +152,33 @@ EPSILONS = click.option(
     help="Only this ε; may be repeated.",
 )
 
-
 WINDOW = click.option(
     "--window",
     "--windows",
     "windows",
     default="",
-    help="Of rows that are cut into windows: one, or FIRST..LAST; the newest that is over if none.",
+    help="A time window, or FIRST..LAST; the newest closed one by default.",
+)
+
+_REQUEST_OPTIONS = (
+    DATASET,
+    MODELS,
+    EPSILONS,
+    click.option("--new-draw", is_flag=True, help="Draw once more, at the full price."),
+    click.option(
+        "--refine",
+        default="",
+        help="Refine the release at this smaller ε, or at the `previous` one, and pay the "
+        "difference.",
+    ),
+    click.option("--snapshot", default="", help="Open a new snapshot under this name."),
+    WINDOW,
+    click.option("--span", type=int, default=0, help="Number of windows of each release."),
 )
 
 
 def request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What `run` does and `plan` foretells: the same words for both."""
-    options = (
-        DATASET,
-        MODELS,
-        EPSILONS,
-        click.option("--new-draw", is_flag=True, help="Draw once more, at the full price."),
-        click.option(
-            "--refine",
-            default="",
-            help="Refine the release at this smaller ε, or at the `previous` one, and pay what is "
-            "between the two.",
-        ),
-        click.option("--snapshot", default="", help="Open a new snapshot under this name."),
-        WINDOW,
-        click.option(
-            "--span", type=int, default=0, help="Release so many windows together, up to each."
-        ),
-    )
-    for option in reversed(options):
+    """Add the options that `run` and `plan` share."""
+    for option in reversed(_REQUEST_OPTIONS):
         command = option(command)
     return command

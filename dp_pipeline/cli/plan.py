@@ -1,8 +1,8 @@
-"""`dp-pipeline plan`: what a run would cost, what noise it would buy, and what the account has."""
+"""`dp-pipeline plan`: the cost of a run, the noise that it buys, and the state of the account."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -35,19 +35,18 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     from dp_pipeline.releases.run_options import requested
     from dp_pipeline.releases.run_plan import plan_run, refined_cost
 
-    asked = requested(dataset, **options)
-    planned, in_steps = plan_run(asked), refined_cost(asked)
+    request = requested(dataset, **options)
+    planned, in_steps = plan_run(request), refined_cost(request)
     if in_steps is not None and in_steps >= planned.total_cost:
         in_steps = None
     reader.answer(
         lambda: {**plan_document(planned), "requested_in_steps": amount_text(in_steps)},
-        lambda: _print_whole_plan(planned, in_steps),
+        lambda: _print_page(planned, in_steps),
     )
     planned.require_budget()
 
 
-def _print_whole_plan(planned: RunPlan, in_steps: Fraction | None) -> None:
-    """The plan, and what else there is: refinements, k-anonymous tables."""
+def _print_page(planned: RunPlan, in_steps: Fraction | None) -> None:
     spec = planned.spec
     print_plan(planned)
     if in_steps is not None:
@@ -58,7 +57,7 @@ def _print_whole_plan(planned: RunPlan, in_steps: Fraction | None) -> None:
 
 
 def plan_document(planned: RunPlan) -> Document:
-    """The plan of one data set for a program."""
+    """Return the plan of one data set for a program."""
     spec, balance = planned.spec, replace(planned.balance, window_ceiling=None)
     amounts = {**planned.amounts, "left": balance.remaining}
     if "left this month" in amounts:
@@ -66,9 +65,9 @@ def plan_document(planned: RunPlan) -> Document:
     return {
         "dataset": spec.name,
         "currency": spec.currency.name,
-        "releases": [_release(one) for one in planned.releases],
+        "releases": [_release(release) for release in planned.releases],
         "windows": [_window(planned, name) for name in planned.windows],
-        **{name.replace(" ", "_"): amount_text(one) for name, one in amounts.items()},
+        **{name.replace(" ", "_"): amount_text(amount) for name, amount in amounts.items()},
         "delta": str(planned.delta),
         "limits": planned.word,
     }
@@ -88,37 +87,17 @@ def _release(planned: PlannedRelease) -> dict[str, Any]:
 
 def _window(planned: RunPlan, name: str) -> dict[str, str]:
     balance = planned.windows[name]
-    return {
-        "window": name,
-        "requested": amount_text(planned.cost_of(name)),
-        "spent": amount_text(balance.window_spent),
-        "left": amount_text(balance.remaining),
-        "ceiling": amount_text(balance.window_ceiling),
+    amounts = {
+        "requested": planned.cost_of(name),
+        "spent": balance.window_spent,
+        "left": balance.remaining,
+        "ceiling": balance.window_ceiling,
     }
-
-
-def _print_windows(planned: RunPlan) -> None:
-    """A line for each window that a release is of: all that would be charged to it."""
-    from dp_pipeline.reporting.text import print_table
-
-    spec, currency, rows = planned.spec, planned.spec.currency, []
-    for name, balance in planned.windows.items():
-        states = ", ".join(dict.fromkeys(one.state for one in planned.releases_of(name)))
-        room = "no limit" if balance.remaining is None else currency.text(balance.remaining)
-        rows.append([name, states, currency.text(planned.cost_of(name)), room])
-    print_table(f"Plan of {spec.name}, {len(rows)} windows", WINDOW_COLUMNS, rows)
-    ceiling = planned.balance.ceiling
-    limit = "no total" if ceiling is None else f"a total of {currency.text(ceiling)}"
-    click.echo(
-        f"requested {currency.text(planned.total_cost)} of all windows together, under {limit}"
-    )
-
-
-WINDOW_COLUMNS = ("window", "state", "requested", "left")
+    return {"window": name} | {key: amount_text(amount) for key, amount in amounts.items()}
 
 
 def print_plan(planned: RunPlan) -> None:
-    """A line a release, and what the account has; of several windows a line each."""
+    """Print a line for each release, and the account; of several windows a line for each."""
     if planned.is_of_many_windows:
         _print_windows(planned)
     else:
@@ -127,45 +106,73 @@ def print_plan(planned: RunPlan) -> None:
         click.echo(planned.word)
 
 
+WINDOW_COLUMNS = ("window", "state", "requested", "left")
+
+
+def _print_windows(planned: RunPlan) -> None:
+    """Print a line for each window of a release, with all that would be charged to it."""
+    from dp_pipeline.reporting.text import print_table
+
+    spec, currency, rows = planned.spec, planned.spec.currency, []
+    for name, balance in planned.windows.items():
+        states = ", ".join(dict.fromkeys(release.state for release in planned.releases_of(name)))
+        left = "no limit" if balance.remaining is None else currency.text(balance.remaining)
+        rows.append([name, states, currency.text(planned.cost_of(name)), left])
+    print_table(f"Plan of {spec.name}, {len(rows)} windows", WINDOW_COLUMNS, rows)
+    ceiling = planned.balance.ceiling
+    limit = "no total" if ceiling is None else f"a total of {currency.text(ceiling)}"
+    requested = currency.text(planned.total_cost)
+    click.echo(f"requested {requested} of all windows together, under {limit}")
+
+
 def _print_releases(planned: RunPlan) -> None:
-    from dp_pipeline.config.amounts import epsilon_text
     from dp_pipeline.config.errors import float_text
     from dp_pipeline.reporting.text import print_table
 
-    rows = [
-        [
-            one.model,
-            epsilon_text(one.epsilon),
-            one.state,
-            epsilon_text(one.cost),
-            _noise(one),
-            *_size(one),
-        ]
-        for one in planned.releases
-    ]
-    currency = planned.spec.currency
+    currency, has_windows = planned.spec.currency, len(planned.windows) > 1
     cost = "cost" if currency.delta is None else f"cost ({currency.symbol})"
-    if len(planned.windows) > 1:
-        cost = f"{cost} of each window"
+    cost = f"{cost} of each window" if has_windows else cost
     columns = ["model", "ε", "state", cost, "noise of a count", "cells at most", "MB at most"]
+    rows = [_cells(release) for release in planned.releases]
     if not planned.has_tables:
         columns, rows = columns[:-2], [row[:-2] for row in rows]
     title = " ".join(("Plan of", planned.spec.name, *planned.spec.blocks))
     print_table(title, columns, rows)
     click.echo(NOISE_WORDS)
-    click.echo(_states_line(one.state for one in planned.releases))
-    if len(planned.windows) > 1:
+    states = dict.fromkeys(release.state.partition(",")[0] for release in planned.releases)
+    click.echo("; ".join(f"{state}: {STATES[state]}" for state in states))
+    if has_windows:
         _print_windows(planned)
     click.echo(_account_line(planned))
-    word = planned.balance.delta_summary
-    if planned.delta or word:
-        requested = float_text(planned.delta)
-        click.echo(f"δ of discovered levels: requested {requested}{f', {word}' if word else ''}")
+    summary = planned.balance.delta_summary
+    if planned.delta or summary:
+        line = f"δ of discovered levels: requested {float_text(planned.delta)}"
+        click.echo(f"{line}, {summary}" if summary else line)
+
+
+def _cells(release: PlannedRelease) -> list[str]:
+    """Return the cells of a line; a dash without noise on counts, or without a table."""
+    from dp_pipeline.config.amounts import epsilon_text
+    from dp_pipeline.reporting.text import number_text
+
+    noise, cells, megabytes = release.noise, release.cells, release.megabytes
+    is_table = cells is not None and megabytes is not None
+    return [
+        release.model,
+        epsilon_text(release.epsilon),
+        release.state,
+        epsilon_text(release.cost),
+        "–" if noise is None else number_text(noise),
+        f"{cells:,}" if is_table else "–",
+        number_text(megabytes) if is_table and megabytes is not None else "–",
+    ]
 
 
 def _account_line(planned: RunPlan) -> str:
-    """What is asked, spent, left and allowed. Of one window with a limit of its own first that of
-    the window, else what is left of it would stand beside what all of them have spent.
+    """Return what is requested, spent, left and allowed.
+
+    The limit of one window comes first, so that what is left of it is not read as the rest of what
+    all windows may spend.
     """
     balance, currency = planned.balance, planned.spec.currency
     if balance.window_remaining is None or len(planned.windows) > 1:
@@ -176,21 +183,23 @@ def _account_line(planned: RunPlan) -> str:
         "left": planned.remaining,
         "each_window": balance.window_ceiling,
     }
-    of_all = {name: it for name, it in planned.amounts.items() if name not in of_window}
+    of_all = {name: amount for name, amount in planned.amounts.items() if name not in of_window}
     together = _amounts_line(of_all, currency)
     return f"{_amounts_line(of_window, currency)}; all windows together: {together}"
 
 
 def _amounts_line(amounts: Mapping[str, Fraction | None], currency: Currency) -> str:
-    texts = ("no limit" if one is None else currency.text(one) for one in amounts.values())
-    return ", ".join(f"{name} {text}" for name, text in zip(amounts, texts, strict=True))
+    return ", ".join(
+        f"{name} {'no limit' if amount is None else currency.text(amount)}"
+        for name, amount in amounts.items()
+    )
 
 
 NOISE_WORDS = (
     "noise of a count: rows by which a count of a one-way table is wrong on average, if all of "
     "this ε pays for that table; a model shares its ε, so its counts are noisier"
 )
-"""What the column says, and what it does not."""
+"""The explanation of a column."""
 
 STATES = {
     "new": "a run draws it and pays the cost",
@@ -198,34 +207,11 @@ STATES = {
     "unfinished": "paid before, finished by a run at no cost",
     "dead": "paid before and cannot be finished; `--new-draw` pays again",
 }
-"""What a release is in the ledger → what a run would do."""
-
-
-def _states_line(states: Iterable[str]) -> str:
-    """What the states of a table mean, each once."""
-    words = dict.fromkeys(state.partition(",")[0] for state in states)
-    return "; ".join(f"{word}: {STATES[word]}" for word in words)
-
-
-def _noise(planned: PlannedRelease) -> str:
-    """As text; a dash where no noise on counts is bought."""
-    from dp_pipeline.reporting.text import number_text
-
-    return "–" if planned.noise is None else number_text(planned.noise)
-
-
-def _size(planned: PlannedRelease) -> tuple[str, str]:
-    """Cells and memory of a table, as text; dashes where the model releases none."""
-    from dp_pipeline.reporting.text import number_text
-
-    cells, megabytes = planned.cells, planned.megabytes
-    if cells is None or megabytes is None:
-        return "–", "–"
-    return f"{cells:,}", number_text(megabytes)
+"""State of a release in the ledger → what a run would do."""
 
 
 def k_anonymity_line(spec: DatasetSpec) -> str:
-    """The k-anonymous releases that a data set file declares, in a line."""
+    """Return the declared k-anonymous releases of a data set in a line."""
     from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity
 
     declared = declared_k_anonymity(spec)

@@ -1,7 +1,7 @@
 """`dp-pipeline run`, `anonymize`, `demo`, `backfill` and `roll-up`: commands that release.
 
-``run`` releases in this process, ``backfill`` asks the Dagster that is running. ``anonymize`` makes
-k-anonymous tables, which have no ε, and says so.
+``run`` releases in this process, ``backfill`` in the running Dagster. ``anonymize`` makes
+k-anonymous tables, which have no ε.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def anonymize(dataset: str, reader: Reader, quiet: bool, custodian: bool, **opti
     """Release k-anonymous tables of a data set, without any ε.
 
     By its first method, at every K of public rows. This is not differential privacy. Of
-    sensitive rows the K has to be named: two releases tell more than each.
+    sensitive rows the K has to be named: two releases reveal more than each.
     """
     (result,) = _executed([anonymize_options(dataset, **options)], quiet=quiet)
     reader.answer(lambda: result_document(result), lambda: print_result(result))
@@ -61,7 +61,7 @@ def anonymize(dataset: str, reader: Reader, quiet: bool, custodian: bool, **opti
 
 
 def _executed(every: Sequence[RunOptions], *, quiet: bool) -> list[RunResult]:
-    """Run all of them, shown step by step."""
+    """Run all of them, and show each step."""
     from dp_pipeline.orchestration.runner import execute, step_count
     from dp_pipeline.reporting.text import progress
 
@@ -77,7 +77,7 @@ def anonymize_options(
     every: bool = False,
     snapshot: str = "",
 ) -> RunOptions:
-    """What the words of the command ask for; DeclarationError for what is not declared."""
+    """Return the options of a run; DeclarationError for a method or K that is not declared."""
     from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.raw.snapshot import check_snapshot_id
     from dp_pipeline.releases.home import find_home
@@ -90,18 +90,18 @@ def anonymize_options(
 
     spec = find_spec(dataset)
     declared = declared_k_anonymity(spec)
-    known = tuple(declared.methods)
+    names = tuple(declared.methods)
     if every and methods:
         raise DeclarationError(
             f"{spec.name}: --all: expected no --method beside it, got {methods[0]!r}"
         )
-    chosen = known if every else tuple(dict.fromkeys(methods)) or known[:1]
+    chosen = names if every else tuple(dict.fromkeys(methods)) or names[:1]
     for name in chosen:
         declared_method(spec, name)
     if spec.is_release and not ks and len(declared.partitions) > 1:
         raise DeclarationError(
             f"{spec.name}: --k: expected one of {', '.join(declared.partition_keys)}: releases of "
-            "sensitive rows at several K tell more than each, got none"
+            "sensitive rows at several K reveal more than each, got none"
         )
     listed = sorted({declared.partition(text) for text in ks}) or declared.partitions
     if snapshot:
@@ -143,18 +143,18 @@ def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
     runs, tables = results[: len(models)], results[len(models) :]
     reader.answer(
         lambda: {
-            "runs": [result_document(one) for one in runs],
-            "k_anonymous": [result_document(one) for one in tables],
+            "runs": [result_document(result) for result in runs],
+            "k_anonymous": [result_document(result) for result in tables],
         },
         lambda: _print_demo(results),
     )
-    for one in results:
-        print_failed_checks(one.failing, one.failed_checks, custodian=custodian)
+    for result in results:
+        print_failed_checks(result.failing, result.failed_checks, custodian=custodian)
 
 
 def _print_demo(results: Sequence[RunResult]) -> None:
-    for one in results:
-        print_result(one, is_explained=one is results[0])
+    for result in results:
+        print_result(result, is_explained=result is results[0])
 
 
 @click.command()
@@ -198,9 +198,9 @@ def backfill(
         on_step(f"{dataset}: Dagster reads the definitions once more, which takes a while")
         submit_backfill(options.spec, partitions)
     reader.note(
-        f"{len(partitions)} runs wait in Dagster: its page Runs shows them. A run that "
-        "fails is begun again by the same command; what is released by then costs nothing. The "
-        "report is renewed when they are over."
+        f"{len(partitions)} runs wait in Dagster: its page Runs shows them. The same command "
+        "starts a failed run again; a finished release costs nothing. The report is renewed at "
+        "their end."
     )
 
 
@@ -221,10 +221,10 @@ def roll_up(dataset: str, models: tuple[str, ...], windows: str, reader: Reader)
 
     options = requested(dataset, models=models, windows=windows)
     if not options.windows:
-        raise DeclarationError(f"{dataset}: expected rows that are cut by `windows`, got none")
-    releases = [one for one in options.releases if isinstance(one, EpsilonRelease)]
+        raise DeclarationError(f"{dataset}: expected a data set with `windows`, got none")
+    releases = [release for release in options.releases if isinstance(release, EpsilonRelease)]
     files = {
-        name: str(write_roll_up([one for one in releases if one.name == name]))
+        name: str(write_roll_up([release for release in releases if release.name == name]))
         for name in options.names
     }
     reader.answer(

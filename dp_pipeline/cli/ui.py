@@ -1,9 +1,9 @@
 """`dp-pipeline ui`: Dagster's pages, for this computer only, and for no other page.
 
-WebGuard says who may ask Dagster's web server. Dagster itself asks nobody: it runs mutations of a
-GET, and of a page of any origin, so that a page that the steward merely looks at could spend ε.
-`dp-pipeline webserver` and `dp-pipeline dagster-dev`, which `ui` becomes, are Dagster's own
-programs with their own arguments, but their pages are served behind it.
+WebGuard decides which requests reach Dagster's web server. Dagster itself runs mutations of a GET,
+and of a page of any origin, so that any page that the custodian opens could spend ε.
+`dp-pipeline webserver` and `dp-pipeline dagster-dev`, which `ui` starts, are Dagster's own programs
+with their own arguments, but their pages are served behind the guard.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import click
 from dp_pipeline.config.errors import DeclarationError, PipelineError
 
 _HOST = "127.0.0.1"
-_TOLD = {
+_ENVIRONMENT = {
     "DAGSTER_DISABLE_TELEMETRY": "1",
     "GX_ANALYTICS_ENABLED": "false",
     # Else a daemon that looks at a backfill while the code server is away ends it, and its runs.
@@ -38,11 +38,11 @@ def ui(port: int) -> None:
     home = find_home()
     declared_origins()
     _require_free(port)
-    # Its programs start at once; none of them has to make the history.
+    # The programs start at the same time; none of them has to make the history.
     dagster_instance(home).dispose()
     # Runs are processes of their own, wherever they are started: all find the same home.
     os.environ[HOME_VARIABLE] = str(home.root)
-    os.environ.update(_TOLD)
+    os.environ.update(_ENVIRONMENT)
     click.echo(f"http://{_HOST}:{port} shows {home.root}; end it by Ctrl-C")
     sys.stdout.flush()
     words = ["dagster-dev", "--host", _HOST, "--port", str(port), *code_location()]
@@ -50,8 +50,7 @@ def ui(port: int) -> None:
 
 
 def _require_free(port: int) -> None:
-    """Dagster itself would take another port, and not say so where it is looked for."""
-
+    """Raise PipelineError for a busy port: Dagster would take another one silently."""
     with socket.socket() as probe:
         # A server that has just ended leaves the port in TIME_WAIT: that is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -99,9 +98,9 @@ _ADDED = (
 
 
 class RequestRefused(Exception):
-    """A request that is not let through: a status, and one line that says why.
+    """A request that is refused, with a status and one line that says why.
 
-    allowed   the methods that are, where another one was asked by
+    allowed   the allowed methods, where the request has another one
     """
 
     def __init__(self, status: int, reason: str, *, allowed: str = "") -> None:
@@ -110,10 +109,10 @@ class RequestRefused(Exception):
 
 
 class WebGuard:
-    """An ASGI application in front of Dagster's, that lets through what its own pages ask, and
-    what a program on this computer asks that is no browser.
+    """An ASGI application in front of Dagster's, for requests of its own pages and of programs on
+    this computer that are no browsers.
 
-    origins   of proxies, as `declared_origins` gives them; this computer's names always count
+    origins   of proxies, as `declared_origins` returns them; this computer's names always count
     """
 
     def __init__(self, app: App, origins: Sequence[str] = ()) -> None:
@@ -134,7 +133,7 @@ class WebGuard:
 
 
 def declared_origins() -> tuple[str, ...]:
-    """What ``$DP_PIPELINE_UI_ORIGINS`` names; DeclarationError for what is no origin."""
+    """Return the origins of ``$DP_PIPELINE_UI_ORIGINS``; DeclarationError for a bad one."""
     origins = tuple(os.environ.get(ORIGINS_VARIABLE, "").lower().split())
     for origin in origins:
         if _ORIGIN.fullmatch(origin) is None:
@@ -146,12 +145,12 @@ def declared_origins() -> tuple[str, ...]:
 
 
 def require_own(scope: Scope, origins: Sequence[str] = ()) -> None:
-    """Refused unless this request cannot come from a foreign page.
+    """Raise RequestRefused unless a request cannot come from a foreign page.
 
-    A browser says where a request goes (Host: a foreign name that was made to point to this
-    computer stays a foreign name) and which page asks (Origin of whatever may change something,
-    Sec-Fetch-Site of everything). Programs that are no browsers say only the first: of them a
-    JSON body is wanted, which no form and no image can send without asking the server first.
+    A browser sends where a request goes (Host: a foreign name that points to this computer stays a
+    foreign name) and which page asks (Origin for requests that may change something, Sec-Fetch-Site
+    for all). Programs that are no browsers send only the first: they need a JSON body, which no
+    form and no image can send without asking the server first.
     """
     _require_plain_path(scope["path"])
     headers = _headers(scope)
@@ -163,15 +162,15 @@ def require_own(scope: Scope, origins: Sequence[str] = ()) -> None:
 
 
 def _require_plain_path(path: str) -> None:
-    """Otherwise what is judged here would not be what is answered: Starlette's routes end in a
-    ``$``, which matches before a last line end too.
+    """Refuse control characters: Starlette's routes end in a ``$``, which matches before a last
+    line end too, so that another path would be answered than is checked here.
     """
     if _CONTROL.search(path):
         raise RequestRefused(400, "expected a path without control characters, got one with some")
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """The headers that count, by name; Refused where one of them stands twice."""
+    """Return the headers by name; RequestRefused where one of ``_SINGLE`` stands twice."""
     headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
@@ -192,7 +191,7 @@ def _require_host(headers: Mapping[str, str], origins: Sequence[str]) -> None:
 
 
 def _own_origins(host: str, origins: Sequence[str]) -> set[str]:
-    """The origins of pages that were loaded from this host."""
+    """Return the origins of pages that were loaded from this host."""
     own = {origin for origin in origins if origin.partition("://")[2] == host}
     if _THIS_COMPUTER.fullmatch(host):
         own.add(f"http://{host}")
@@ -200,7 +199,7 @@ def _own_origins(host: str, origins: Sequence[str]) -> set[str]:
 
 
 def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
-    """A link of another page may open one of ours; nothing else of it gets an answer."""
+    """Refuse requests of another page, unless a link of it opens one of ours."""
     site = headers.get("sec-fetch-site", "none").lower()
     if site in ("none", "same-origin"):
         return
@@ -218,7 +217,7 @@ def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
 
 
 def _require_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
-    """Any page's request that may change something has one; so has every websocket of a page."""
+    """Refuse a foreign origin; browsers send one with each request that may change something."""
     origin = headers.get("origin")
     if origin is not None and origin.lower() not in _own_origins(headers["host"].lower(), origins):
         raise RequestRefused(
@@ -227,9 +226,7 @@ def _require_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
 
 
 def _require_method(scope: Scope, headers: Mapping[str, str]) -> None:
-    """Pages and files by GET, questions and deeds by POST, reports of foreign programs not at all:
-    what was materialized is said by runs alone.
-    """
+    """Require GET for pages and files and POST for GraphQL; refuse reports of foreign programs."""
     path, method = scope["path"], scope["method"]
     if path.startswith(_REPORTS):
         raise RequestRefused(403, "expected a run to record its own events, got a report of one")
@@ -253,7 +250,7 @@ async def _refuse(scope: Scope, refusal: RequestRefused, send: Send) -> None:
         await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)[:100]})
         return
     body = f"{refusal}\n".encode()
-    told = [
+    headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
@@ -261,7 +258,7 @@ async def _refuse(scope: Scope, refusal: RequestRefused, send: Send) -> None:
         *([(b"allow", refusal.allowed.encode())] if refusal.allowed else []),
         *_ADDED,
     ]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": told})
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -279,8 +276,8 @@ _WORDS = {"ignore_unknown_options": True, "help_option_names": []}
 _WEBSERVER = [sys.executable, "-m", "dagster_webserver"]
 _DAEMON = [sys.executable, "-m", "dagster._daemon"]
 
-# Dagster has no door for a middleware: these two names of its modules are put in the place of.
-# A version that has none of them ends here, before it serves anything.
+# Dagster takes no middleware: these two names of its modules are replaced. A version without them
+# ends here, before it serves anything.
 _MAKES_APP = "create_app_from_workspace_process_context"
 _STARTS = "open_ipc_subprocess"
 
@@ -299,11 +296,11 @@ def webserver(words: Sequence[str]) -> None:
     keep_files_private()
     origins, make = declared_origins(), vars(cli)[_MAKES_APP]
 
-    def guarded(context: Any, path_prefix: str = "", *rest: Any, **named: Any) -> WebGuard:
+    def guarded(context: Any, path_prefix: str = "", *arguments: Any, **options: Any) -> WebGuard:
         if path_prefix:
             # The guard knows the paths that answer with data, from the root.
             raise DeclarationError(f"--path-prefix: expected none, got {path_prefix[:60]!r}")
-        return WebGuard(make(context, path_prefix, *rest, **named), origins)
+        return WebGuard(make(context, path_prefix, *arguments, **options), origins)
 
     vars(cli)[_MAKES_APP] = guarded
     cli.cli(list(words), prog_name="dagster-webserver", auto_envvar_prefix="DAGSTER_WEBSERVER")
@@ -312,7 +309,7 @@ def webserver(words: Sequence[str]) -> None:
 @click.command("dagster-dev", context_settings=_WORDS, hidden=True)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def dagster_dev(words: Sequence[str]) -> None:
-    """What `dagster dev` does: code server, daemon, and the guarded pages."""
+    """Start code server, daemon and the guarded pages, as `dagster dev` does."""
     from dagster._cli import dev
 
     from dp_pipeline.orchestration.instance import keep_files_private
@@ -321,18 +318,17 @@ def dagster_dev(words: Sequence[str]) -> None:
     declared_origins()
     start = vars(dev)[_STARTS]
 
-    def started(command: Sequence[str], **named: Any) -> Any:
-        return start(guarded_command(command), **named)
+    def started(command: Sequence[str], **options: Any) -> Any:
+        return start(guarded_command(command), **options)
 
     vars(dev)[_STARTS] = started
     dev.dev_command(list(words), prog_name="dagster dev")
 
 
 def guarded_command(command: Sequence[str]) -> list[str]:
-    """A command that `dagster dev` starts, with the guard before the pages.
+    """Return a command that `dagster dev` starts, with the guard before the pages.
 
-    Raises PipelineError for any that is not known: another version of Dagster would else serve
-    pages that nobody guards.
+    Raises PipelineError for an unknown one: another version of Dagster would serve unguarded pages.
     """
     program, words = list(command[:3]), list(command[3:])
     if program == _DAEMON:
