@@ -26,7 +26,7 @@ def people(rows: int):  # type: ignore[no-untyped-def]
     """The codes of such rows, as they are stored."""
     import numpy as np
 
-    from dp_pipeline.anonymity.partition import CodedRows, Column
+    from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 
     codes = np.empty((rows, len(CHOSEN)), np.uint8, order="F")
     target = np.empty(rows, np.int64)
@@ -47,7 +47,7 @@ def people(rows: int):  # type: ignore[no-untyped-def]
 def anonymize(name: str, rows: int) -> None:
     """One method, in this process."""
     from dp_pipeline.anonymity import build_method
-    from dp_pipeline.anonymity.partition import KAnonymityGuarantee
+    from dp_pipeline.anonymity.coded_rows import KAnonymityGuarantee
     from dp_pipeline.releases.k_anonymous_tables import k_anonymous_tables
 
     given, promise = people(rows), KAnonymityGuarantee(10)

@@ -17,8 +17,8 @@ from benchmarks.papers.information_loss import information_loss
 from benchmarks.papers.results import Row, System
 from benchmarks.papers.study import Benchmark, Study, finite, key_of, seed_of
 from dp_pipeline.anonymity import METHODS, build_method
-from dp_pipeline.anonymity.method import Recoded
-from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.method import Recoding
 from dp_pipeline.anonymity.protocols import EvaluationProtocol, evaluate_over
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation
@@ -248,11 +248,11 @@ def _measure_release(cell: MethodCell, promise: KAnonymityGuarantee, rows: Coded
     classes = EquivalenceClasses.of(released.codes, released.target, labels=labels)
     _require_promise(cell, promise, classes)
     # Loss is told row by row, before what is released was put in order.
-    retained = rows.some(~recoded.suppressed)
+    retained = rows.select(~recoded.suppressed)
     loss = information_loss(
         retained.codes,
-        recoded.recoding.released(retained).codes,
-        about=recoded.recoding.about,
+        recoded.rule.released(retained).codes,
+        about=recoded.rule.about,
         k=promise.k,
         suppressed=len(rows) - len(retained),
     )
@@ -272,7 +272,7 @@ def _measure_release(cell: MethodCell, promise: KAnonymityGuarantee, rows: Coded
 SHORT_SECONDS = 1.0
 
 
-def _time_selection(select: Callable[[], Recoded]) -> tuple[Recoded, float]:
+def _time_selection(select: Callable[[], Recoding]) -> tuple[Recoding, float]:
     """Return a selection and its seconds. A short one is made three times and the middle time
     taken: a process that was put aside for a moment would look slow.
     """

@@ -1,14 +1,14 @@
-"""Box: a set of codes in every column. What a class of rows is released as, where not by bits.
+"""Boxes: a set of codes in every column, which rows are released as where not by bits.
 
-BoxRecoding: every row is released as the box it falls into.
+BoxRule: every row is released as the box it falls into.
 
-BoxTree: boxes that were cut in two, bit by bit.
+BoxTree: boxes that were cut in two, again and again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -16,9 +16,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 from dp_pipeline.anonymity.groups import Groups
-from dp_pipeline.anonymity.method import Bit, bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.partition import CodedRows, Column
+from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 Box = tuple[tuple[int, ...], ...]
@@ -27,38 +27,35 @@ Box = tuple[tuple[int, ...], ...]
 _INTERVAL = re.compile(r"([\[(][^,]*), ([^,]*[\])])")
 
 
-def whole_box(columns: Iterable[Column]) -> Box:
-    """The box that holds every row there could be."""
-    return tuple(tuple(range(column.size)) for column in columns)
-
-
-def boxes_around(codes: IntArray, columns: Sequence[Column], groups: Groups) -> tuple[Box, ...]:
-    """The smallest box that holds the rows of each group, which has some, of codes (n, d)."""
-    sets = [
-        [one for some in groups.some(column.size) for one in _sets(codes[:, at], column, some)]
-        for at, column in enumerate(columns)
+def boxes_around(
+    codes: NDArray[np.integer], columns: Sequence[Column], groups: Groups
+) -> tuple[Box, ...]:
+    """Return the smallest box around the rows of each group, which has some, of codes (n, d)."""
+    code_sets = [
+        [codes_of for part in groups.parts(column.size) for codes_of in _sets(values, column, part)]
+        for values, column in zip(codes.T, columns, strict=True)
     ]
-    return tuple(tuple(one[group] for one in sets) for group in range(groups.size))
+    return tuple(tuple(sets[group] for sets in code_sets) for group in range(groups.size))
 
 
-def _sets(codes: IntArray, column: Column, groups: Groups) -> list[tuple[int, ...]]:
-    """The codes of one column in each group; of an ordered one those between them too."""
-    cells = groups.keys * column.size + codes[groups.members]
-    held = np.bincount(cells, minlength=groups.size * column.size) > 0
-    held = held.reshape(groups.size, column.size)
+def _sets(values: NDArray[np.integer], column: Column, groups: Groups) -> list[tuple[int, ...]]:
+    """Return the codes of one column in each group; in order, those between them too."""
+    cells = groups.keys * column.size + values[groups.members]
+    is_held = np.bincount(cells, minlength=groups.size * column.size) > 0
+    is_held = is_held.reshape(groups.size, column.size)
     if column.ordered:
-        values = held[:, : column.values]
+        present = is_held[:, : column.values]
         from_below, from_above = (
-            np.logical_or.accumulate(side, axis=1) for side in (values, values[:, ::-1])
+            np.logical_or.accumulate(side, axis=1) for side in (present, present[:, ::-1])
         )
-        held[:, : column.values] = from_below & from_above[:, ::-1]
-    different, places = np.unique(held, axis=0, return_inverse=True)
-    sets = [tuple(np.flatnonzero(one).tolist()) for one in different]
-    return [sets[at] for at in places.ravel().tolist()]
+        is_held[:, : column.values] = from_below & from_above[:, ::-1]
+    distinct, positions = np.unique(is_held, axis=0, return_inverse=True)
+    sets = [tuple(np.flatnonzero(mask).tolist()) for mask in distinct]
+    return [sets[i] for i in positions.ravel().tolist()]
 
 
 def text_of(codes: Sequence[int], column: Column) -> str:
-    """What a reader sees of a set of codes: ``any``, an interval, the levels or those it lacks.
+    """Return the text of a set of codes: ``any``, an interval, the levels or those it lacks.
 
     >>> ages = Column("age", ("[0, 20)", "[20, 40)", "[40, 60]", "?"), ordered=True, missing=3)
     >>> [text_of(codes, ages) for codes in ((1,), (0, 1), (1, 2, 3), (0, 1, 2, 3))]
@@ -70,17 +67,18 @@ def text_of(codes: Sequence[int], column: Column) -> str:
     if len(codes) == column.size:
         return "any"
     if not column.ordered:
-        held = set(codes)
-        lacks = [code for code in range(column.size) if code not in held]
-        return f"not {_set(lacks, column)}" if len(lacks) < len(codes) else _set(codes, column)
+        lacking = [code for code in range(column.size) if code not in set(codes)]
+        is_short = len(lacking) < len(codes)
+        return f"not {_set(lacking, column)}" if is_short else _set(codes, column)
     values = [code for code in codes if code != column.missing]
-    parts = [_values(values, column)] if values else []
-    missing = [column.levels[code] for code in codes if code == column.missing]
-    return " or ".join(parts + missing)
+    if not values:
+        return column.levels[codes[0]]
+    text = _interval(values, column)
+    return f"{text} or {column.levels[codes[-1]]}" if len(values) < len(codes) else text
 
 
-def _values(values: Sequence[int], column: Column) -> str:
-    """Values of an ordered column: one interval where they follow one another."""
+def _interval(values: Sequence[int], column: Column) -> str:
+    """Return values of an ordered column: one interval where they follow one another."""
     if len(values) == 1 or values[-1] - values[0] != len(values) - 1:
         return _set(values, column)
     low, high = column.levels[values[0]], column.levels[values[-1]]
@@ -96,13 +94,13 @@ def _set(codes: Sequence[int], column: Column) -> str:
 class BoxFinder(Protocol):
     """A public rule from a row to a box. Every row there could be has one."""
 
-    def places(self, codes: NDArray[np.integer]) -> IntArray:
-        """The number of the box of every row (n,), of codes (n, d)."""
+    def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
+        """Return the number of the box of every row (n,), of codes (n, d)."""
         ...
 
 
 @dataclass(frozen=True)
-class BoxRecoding:
+class BoxRule:
     """The columns are released as they are, with sets of levels in place of levels.
 
     source   the quasi-identifiers
@@ -120,134 +118,117 @@ class BoxRecoding:
     @cached_property
     def _sets(self) -> list[list[tuple[int, ...]]]:
         """The different sets of codes of every column, ascending."""
-        return [sorted({box[at] for box in self.boxes}) for at in range(len(self.source))]
+        return [sorted({box[i] for box in self.boxes}) for i in range(len(self.source))]
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """One released column a quasi-identifier, of the same name."""
-        pairs = zip(self.source, self._sets, strict=True)
-        return tuple(_released_column(column, sets) for column, sets in pairs)
+        released = []
+        for column, sets in zip(self.source, self._sets, strict=True):
+            missing = len(sets) - 1 if sets and sets[-1] == (column.missing,) else None
+            levels = tuple(text_of(codes, column) for codes in sets)
+            released.append(Column(column.name, levels, missing=missing))
+        return tuple(released)
 
     @property
     def about(self) -> tuple[int, ...]:
-        """Every column tells of itself."""
+        """Every column is made of itself."""
         return tuple(range(len(self.source)))
 
     @cached_property
     def _codes(self) -> IntArray:
         """Released codes of every box (boxes, d)."""
-        places = [{codes: at for at, codes in enumerate(sets)} for sets in self._sets]
-        table = [[places[at][codes] for at, codes in enumerate(box)] for box in self.boxes]
+        code_of = [{codes: i for i, codes in enumerate(sets)} for sets in self._sets]
+        table = [[code_of[i][codes] for i, codes in enumerate(box)] for box in self.boxes]
         return np.array(table, dtype=np.int64).reshape(len(self.boxes), len(self.source))
 
     @cached_property
     def _features(self) -> FloatArray:
-        """For every box and every cumulative bit, the share of the box's levels where it is
-        true (boxes, bits).
-        """
-        shares = [
-            _shares(column, sets) for column, sets in zip(self.source, self._sets, strict=True)
+        """Share of every box's levels where each cumulative bit is true (boxes, bits)."""
+        parts = [
+            _bit_shares(column, sets)[self._codes[:, i]]
+            for i, (column, sets) in enumerate(zip(self.source, self._sets, strict=True))
         ]
-        parts = [table[self._codes[:, at]] for at, table in enumerate(shares)]
         return np.hstack([np.zeros((len(self.boxes), 0)), *parts])
 
     def released(self, rows: CodedRows) -> CodedRows:
-        """The box of every row."""
-        codes = self._codes[self.finder.places(rows.codes)]
+        """Return the box of every row."""
+        codes = self._codes[self.finder.box_numbers(rows.codes)]
         return replace(rows, columns=self.columns, codes=codes)
 
     def features(self, rows: CodedRows) -> FloatArray:
-        """What is known of each cumulative bit of a row by its box: how likely it is true when
-        the levels of the box are equally likely. Ordered columns so become numbers near the
-        middle of their interval, with a bend at each edge; nominal ones, membership.
+        """Return how likely each cumulative bit of a row is true when the levels of its box are
+        equally likely. So ordered columns become numbers near the middle of their interval, with
+        a bend at each edge; nominal ones, membership.
         """
-        return self._features[self.finder.places(rows.codes)]
+        return self._features[self.finder.box_numbers(rows.codes)]
 
 
-def _released_column(column: Column, sets: list[tuple[int, ...]]) -> Column:
-    missing = len(sets) - 1 if sets and sets[-1] == (column.missing,) else None
-    return Column(column.name, tuple(text_of(codes, column) for codes in sets), missing=missing)
-
-
-def _shares(column: Column, sets: list[tuple[int, ...]]) -> FloatArray:
-    """Share of each set (sets,) where each cumulative bit of the column is true (sets, bits)."""
-    bits, codes = cumulative_bits((column,)), np.arange(column.size)[:, None]
-    sizes = np.array([len(chosen) for chosen in sets], dtype=np.int64)
-    held = np.zeros((len(sets), column.size))
-    held[np.repeat(np.arange(len(sets)), sizes), [code for chosen in sets for code in chosen]] = 1
-    return np.asarray(held @ bit_matrix(bits, codes, (column,)) / sizes[:, None])
+def _bit_shares(column: Column, sets: list[tuple[int, ...]]) -> FloatArray:
+    """Return the share of each set where each cumulative bit of the column is true (sets, bits)."""
+    bits, codes = cumulative_bits((column,)), np.arange(column.size)
+    is_held = np.array([np.isin(codes, chosen) for chosen in sets]).reshape(len(sets), -1)
+    answers = bit_matrix(bits, codes[:, None], (column,))
+    return np.asarray(is_held.astype(np.float64) @ answers / is_held.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
 class Fork:
-    """Rows where the bit is true go to the node ``yes``, the others to the node ``no``."""
+    """Rows whose code of a column is in first..end − 1 go to the node ``yes``, others to ``no``."""
 
-    bit: Bit
+    column: int
+    first: int
+    end: int
     no: int
     yes: int
 
 
 @dataclass(frozen=True)
 class BoxTree:
-    """The cuts, which are real rules: they know where a row goes that they were not made of.
+    """The cuts, which are real rules: they send rows to boxes that they were not made of.
 
-    source   the columns
-    nodes    the root first, a fork before its sides; None is a box. Boxes are numbered in this
-             order
+    nodes   the root first, a fork before its sides; None is a box. Boxes are numbered in this
+            order
     """
 
-    source: tuple[Column, ...]
     nodes: tuple[Fork | None, ...]
 
-    def places(self, codes: NDArray[np.integer]) -> IntArray:
-        """The number of the box of every row (n,), of codes (n, d)."""
-        column, low, high, no, yes, box = self._table
-        at = np.zeros(len(codes), dtype=np.int64)
-        rows = np.flatnonzero(box[at] < 0)
+    def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
+        """Return the number of the box of every row (n,), of codes (n, d)."""
+        column, first, end, no, yes, box = self._table
+        node = np.zeros(len(codes), dtype=np.int64)
+        rows = np.flatnonzero(box[node] < 0)
         while len(rows):
-            node = at[rows]
-            values = codes[rows, column[node]]
-            is_yes = (values >= low[node]) & (values < high[node])
-            at[rows] = np.where(is_yes, yes[node], no[node])
-            rows = rows[box[at[rows]] < 0]
-        return np.asarray(box[at])
+            fork = node[rows]
+            values = codes[rows, column[fork]]
+            is_yes = (values >= first[fork]) & (values < end[fork])
+            node[rows] = np.where(is_yes, yes[fork], no[fork])
+            rows = rows[box[node[rows]] < 0]
+        return np.asarray(box[node])
 
     @cached_property
     def _table(self) -> IntArray:
-        """Of every node its column, the codes from which and below which rows go to ``yes``, both
-        sides, and the number of its box, −1 of a fork (6, nodes).
-        """
-        found = np.full((6, len(self.nodes)), -1)
-        for place, fork in enumerate(self.nodes):
+        """The fields of every fork, and the number of every box, −1 of a fork (6, nodes)."""
+        table = np.full((6, len(self.nodes)), -1)
+        for i, fork in enumerate(self.nodes):
             if fork is not None:
-                runs = fork.bit.run(self.source)
-                found[:5, place] = fork.bit.column, *runs, fork.no, fork.yes
-        is_box = found[0] < 0
-        found[5, is_box] = np.arange(np.count_nonzero(is_box))
-        return found
+                table[:5, i] = fork.column, fork.first, fork.end, fork.no, fork.yes
+        is_box = table[0] < 0
+        table[5, is_box] = np.arange(np.count_nonzero(is_box))
+        return table
 
-    @property
-    def boxes(self) -> tuple[Box, ...]:
-        """All rows that the cuts send to each box: together they are every row there could be."""
-        found, box_at = [], {0: whole_box(self.source)}
-        for place, fork in enumerate(self.nodes):
-            box = box_at.pop(place)
+    def boxes(self, columns: Sequence[Column]) -> tuple[Box, ...]:
+        """Return all rows that the cuts send to each box: together they are every row there could
+        be.
+        """
+        boxes, pending = [], {0: tuple(tuple(range(column.size)) for column in columns)}
+        for i, fork in enumerate(self.nodes):
+            box = pending.pop(i)
             if fork is None:
-                found.append(box)
-            else:
-                box_at[fork.no], box_at[fork.yes] = _sides(box, fork.bit, self.source)
-        return tuple(found)
-
-
-def _sides(box: Box, bit: Bit, columns: tuple[Column, ...]) -> tuple[Box, Box]:
-    """The part of a box where a bit is false, and the part where it is true."""
-    at, (first, end) = bit.column, bit.run(columns)
-    true = tuple(code for code in box[at] if first <= code < end)
-    false = tuple(code for code in box[at] if not first <= code < end)
-    no, yes = ((*box[:at], part, *box[at + 1 :]) for part in (false, true))
-    return no, yes
-
-
-def level_starts(columns: tuple[Column, ...]) -> IntArray:
-    """Where the levels of each column start when all lie in one line, and its end (d + 1,)."""
-    return np.cumsum([0, *(column.size for column in columns)])
+                boxes.append(box)
+                continue
+            j, inside = fork.column, range(fork.first, fork.end)
+            for side, is_yes in ((fork.no, False), (fork.yes, True)):
+                codes = tuple(code for code in box[j] if (code in inside) == is_yes)
+                pending[side] = (*box[:j], codes, *box[j + 1 :])
+        return tuple(boxes)

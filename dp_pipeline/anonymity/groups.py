@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
-MOST_CELLS_AT_ONCE = 1 << 22
+MAX_CELLS_AT_ONCE = 1 << 22
 """Groups × levels × labels that are counted together."""
 
 
@@ -24,7 +24,7 @@ class Groups:
 
     members   row numbers, those of each group together
     keys      (members,) the group of each, ascending
-    size      groups; any of them may be empty
+    size      number of groups; any of them may be empty
     """
 
     members: IntArray
@@ -32,41 +32,41 @@ class Groups:
     size: int
 
     @classmethod
-    def of(cls, places: IntArray, size: int) -> Groups:
-        """All rows, by the group of each (n,)."""
-        order = np.argsort(places, kind="stable")
-        return cls(order, places[order], size)
+    def of(cls, group_of_row: IntArray, size: int) -> Groups:
+        """Return the groups of all rows, by the group of each (n,)."""
+        order = np.argsort(group_of_row, kind="stable")
+        return cls(order, group_of_row[order], size)
 
     @classmethod
-    def one(cls, rows: int) -> Groups:
-        """All rows in one group."""
+    def single(cls, rows: int) -> Groups:
+        """Return all rows in one group."""
         return cls(np.arange(rows), np.zeros(rows, dtype=np.int64), 1)
 
-    def parted(self, sides: IntArray, many: int) -> Groups:
-        """The same rows in other groups.
+    def regroup(self, keys: IntArray, size: int) -> Groups:
+        """Return the same rows in other groups.
 
-        sides   (members,) the new group of each member, in 0..many − 1
+        keys   (members,) the new group of each member, in 0..size − 1
         """
-        order = np.argsort(sides, kind="stable")
-        return Groups(self.members[order], sides[order], many)
+        order = np.argsort(keys, kind="stable")
+        return Groups(self.members[order], keys[order], size)
 
-    def only(self, kept: NDArray[np.bool_]) -> Groups:
-        """Those groups that are kept (size,), numbered anew."""
-        stays, numbers = kept[self.keys], np.cumsum(kept) - 1
-        left = self.members[stays], numbers[self.keys[stays]]
-        return Groups(*left, int(np.count_nonzero(kept)))
+    def select(self, mask: NDArray[np.bool_]) -> Groups:
+        """Return the groups where the mask is true (size,), numbered anew."""
+        is_selected, numbers = mask[self.keys], np.cumsum(mask) - 1
+        keys = numbers[self.keys[is_selected]]
+        return Groups(self.members[is_selected], keys, int(np.count_nonzero(mask)))
 
-    def some(self, cells: int) -> Iterator[Groups]:
-        """The same groups, numbered anew, as many at a time as can be counted together.
+    def parts(self, cells: int) -> Iterator[Groups]:
+        """Yield the same groups, numbered anew, as many at a time as can be counted together.
 
         cells   that are counted of each group
         """
-        at_once = max(1, MOST_CELLS_AT_ONCE // max(1, cells))
+        at_once = max(1, MAX_CELLS_AT_ONCE // max(1, cells))
         for start in range(0, self.size, at_once):
             low, high = np.searchsorted(self.keys, [start, start + at_once])
             size = min(at_once, self.size - start)
             yield Groups(self.members[low:high], self.keys[low:high] - start, size)
 
     def total(self, numbers: IntArray | FloatArray) -> FloatArray:
-        """The sum of one number a member over each group (size,)."""
+        """Return the sum of one number a member over each group (size,)."""
         return np.asarray(np.bincount(self.keys, numbers, minlength=self.size))

@@ -1,13 +1,11 @@
-"""Growing a tree of boxes: each is cut in two as long as both sides keep the promise.
+"""Growing a tree of boxes: each is cut in two as long as both sides keep the guarantee.
 
-Cuts: what every bit would make of the boxes of one depth, as counts.
-
-What makes one tree another is which of the allowed cuts is chosen; that is all a method says.
+What makes one tree another is which of the allowed cuts is chosen: that is all a method adds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,38 +13,109 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.boxes import BoxRecoding, BoxTree, Fork, level_starts
+from dp_pipeline.anonymity.boxes import BoxRule, BoxTree, Fork
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.groups import Groups
-from dp_pipeline.anonymity.method import Bit, Recoded, cumulative_bits, kept_whole
-from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
+from dp_pipeline.anonymity.method import Recoding, cumulative_bits, unchanged_if_possible
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 NO_CUT = -1
 
 
+def level_starts(columns: Sequence[Column]) -> IntArray:
+    """Return where the levels of each column start when all lie in one line, and its end
+    (d + 1,).
+    """
+    return np.cumsum([0, *(column.size for column in columns)])
+
+
+@dataclass(frozen=True, eq=False)
+class LevelLine:
+    """The levels of all columns in one line, of which each cumulative bit is a run.
+
+    positions    (n, d) position in the line of each code
+    columns      (bits,) the column of each bit
+    first, end   (bits,) its run
+    levels       in the line
+    """
+
+    rows: CodedRows
+    positions: IntArray
+    columns: IntArray
+    first: IntArray
+    end: IntArray
+    levels: int
+
+    @classmethod
+    def of(cls, rows: CodedRows) -> LevelLine:
+        """Return the levels of some rows."""
+        starts, bits = level_starts(rows.columns), cumulative_bits(rows.columns)
+        columns = np.array([bit.column for bit in bits], dtype=np.int64)
+        runs = [bit.code_range(rows.columns) for bit in bits]
+        first, end = (np.array(runs, dtype=np.int64).reshape(-1, 2) + starts[columns, None]).T
+        positions = rows.codes.astype(np.int64) + starts[:-1]
+        return cls(rows, positions, columns, first, end, int(starts[-1]))
+
+    @property
+    def labels(self) -> int:
+        """Number of labels."""
+        return len(self.rows.target_levels)
+
+    def answers(self, members: IntArray, bits: IntArray) -> NDArray[np.bool_]:
+        """Return the answers of some rows, each to a bit of its own."""
+        position = self.positions[members, self.columns[bits]]
+        return np.asarray((position >= self.first[bits]) & (position < self.end[bits]))
+
+    def sum_by_level(
+        self, members: IntArray, keys: IntArray, size: int, numbers: FloatArray | None = None
+    ) -> NDArray[Any]:
+        """Return the rows of each key on each level (size, levels), or sums of their numbers."""
+        cells = (keys[:, None] * self.levels + self.positions[members]).ravel()
+        weights = None if numbers is None else np.repeat(numbers, self.positions.shape[1])
+        return np.bincount(cells, weights, minlength=size * self.levels).reshape(size, self.levels)
+
+    def sum_by_bit(self, by_level: NDArray[Any]) -> NDArray[Any]:
+        """Return the sums where each bit is true (…, bits), of those on each level (…, levels)."""
+        before = np.zeros((*by_level.shape[:-1], self.levels + 1), dtype=by_level.dtype)
+        np.cumsum(by_level, axis=-1, out=before[..., 1:])
+        return np.asarray(before[..., self.end] - before[..., self.first])
+
+    def fork(self, bit: int, *, no: int, yes: int) -> Fork:
+        """Return the cut by a bit."""
+        column = int(self.columns[bit])
+        start = sum(one.size for one in self.rows.columns[:column])
+        return Fork(column, int(self.first[bit]) - start, int(self.end[bit]) - start, no, yes)
+
+
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """The cuts of some boxes by all cumulative bits.
+    """The cuts of some boxes by all cumulative bits, as counts.
 
     boxes   the rows of each
     """
 
-    line: _Line
+    line: LevelLine
     boxes: Groups
-    promise: KAnonymityGuarantee
+    guarantee: KAnonymityGuarantee
 
     @cached_property
     def levels(self) -> IntArray:
         """Rows of each level, column after column (labels, boxes, levels)."""
         labels, size = self.line.labels, self.boxes.size
         keys = self.line.rows.target[self.boxes.members] * size + self.boxes.keys
-        found = self.line.on_levels(self.boxes.members, keys, labels * size)
-        return np.asarray(found.reshape(labels, size, -1))
+        counts = self.line.sum_by_level(self.boxes.members, keys, labels * size)
+        return np.asarray(counts.reshape(labels, size, -1))
+
+    @cached_property
+    def whole(self) -> IntArray:
+        """Rows of each box (labels, boxes, 1): those on all levels of one column."""
+        first = self.line.rows.columns[0]
+        return np.asarray(self.levels[..., : first.size].sum(axis=-1, keepdims=True))
 
     @cached_property
     def yes(self) -> IntArray:
         """Rows where each bit is true (labels, boxes, bits)."""
-        return np.asarray(self.line.on_bits(self.levels))
+        return np.asarray(self.line.sum_by_bit(self.levels))
 
     @cached_property
     def no(self) -> IntArray:
@@ -54,170 +123,92 @@ class Cuts:
         return self.whole - self.yes
 
     @cached_property
-    def whole(self) -> IntArray:
-        """Rows of each box (labels, boxes, 1): those on all levels of one column."""
-        one = self.line.rows.columns[0]
-        return np.asarray(self.levels[..., : one.size].sum(axis=-1, keepdims=True))
-
-    @cached_property
-    def rows_yes(self) -> IntArray:
-        """Rows of every label where each bit is true (boxes, bits)."""
-        return np.asarray(self.yes.sum(axis=0))
-
-    @cached_property
-    def rows_no(self) -> IntArray:
-        """Rows of every label where each bit is false (boxes, bits)."""
-        return np.asarray(self.no.sum(axis=0))
-
-    @cached_property
     def allowed(self) -> NDArray[np.bool_]:
-        """Whether both sides keep the promise (boxes, bits)."""
-        return self._keeps(self.yes, self.rows_yes) & self._keeps(self.no, self.rows_no)
+        """Whether both sides keep the guarantee (boxes, bits)."""
+        sides = (self.guarantee.is_kept(side, axis=0) for side in (self.yes, self.no))
+        return np.logical_and(*sides)
 
-    def best(self, worth: NDArray[Any], some: NDArray[np.bool_] | None = None) -> IntArray:
-        """The allowed bit that is worth most to each box (boxes,), of equal ones the first; NO_CUT
-        where there is none.
-
-        worth   (boxes, bits), none negative
-        some    (boxes, bits) which of the allowed bits are asked for; None: all
-        """
-        asked = self.allowed if some is None else self.allowed & some
-        found = np.where(asked, worth, -1).argmax(axis=1)
-        return np.where(asked.any(axis=1), found, NO_CUT)
-
-    @property
+    @cached_property
     def evenness(self) -> IntArray:
         """Rows on the smaller side of each cut (boxes, bits)."""
-        return np.asarray(np.minimum(self.rows_yes, self.rows_no))
+        return np.asarray(np.minimum(self.yes.sum(axis=0), self.no.sum(axis=0)))
+
+    def best(self, worth: NDArray[Any], offered: NDArray[np.bool_] | None = None) -> IntArray:
+        """Return the allowed bit that is worth most to each box (boxes,), of equal ones the first;
+        NO_CUT where there is none.
+
+        worth     (boxes, bits), none negative
+        offered   (boxes, bits) which of the allowed bits may be chosen; None: all
+        """
+        is_offered = self.allowed if offered is None else self.allowed & offered
+        bits = np.where(is_offered, worth, -1).argmax(axis=1)
+        return np.where(is_offered.any(axis=1), bits, NO_CUT)
 
     def totals(self, numbers: FloatArray) -> FloatArray:
-        """Sums over the rows of each box where each bit is true (boxes, bits), of one number a
-        row of the table.
+        """Return sums over the rows of each box where each bit is true (boxes, bits), of one number
+        a row of the table.
         """
-        boxes, own = self.boxes, numbers[self.boxes.members]
-        return np.asarray(
-            self.line.on_bits(self.line.on_levels(boxes.members, boxes.keys, boxes.size, own))
-        )
-
-    def _keeps(self, counts: IntArray, rows: IntArray) -> NDArray[np.bool_]:
-        """Whether there are rows, and they keep the promise (boxes, bits)."""
-        enough = rows >= max(1, self.promise.k)
-        if self.promise.diversity > 1:
-            enough &= np.count_nonzero(counts, axis=0) >= self.promise.diversity
-        return np.asarray(enough)
+        members, keys, size = self.boxes.members, self.boxes.keys, self.boxes.size
+        by_level = self.line.sum_by_level(members, keys, size, numbers[members])
+        return np.asarray(self.line.sum_by_bit(by_level))
 
 
 Choose = Callable[[Cuts], IntArray]
-"""Which cut is made of each box (boxes,), as the place of its bit, or NO_CUT. A cut that is not
+"""From the cuts of some boxes to the bit that each is cut by (boxes,), or NO_CUT. A cut that is not
 allowed is not made, whatever is chosen.
 """
 
 
-@dataclass(frozen=True, eq=False)
-class _Line:
-    """The levels of all columns in one line, of which each bit is a run.
-
-    places       (n, d) place in the line of each code
-    columns      (bits,) the column of each bit
-    first, end   (bits,) its run
-    levels       in the line
-    """
-
-    rows: CodedRows
-    bits: tuple[Bit, ...]
-    places: IntArray
-    columns: IntArray
-    first: IntArray
-    end: IntArray
-    levels: int
-
-    @classmethod
-    def of(cls, rows: CodedRows) -> _Line:
-        starts, bits = level_starts(rows.columns), cumulative_bits(rows.columns)
-        columns = np.array([bit.column for bit in bits], dtype=np.int64)
-        runs = np.array([bit.run(rows.columns) for bit in bits], dtype=np.int64).reshape(-1, 2)
-        first, end = (runs + starts[columns, None]).T
-        places = rows.codes.astype(np.int64) + starts[:-1]
-        return cls(rows, bits, places, columns, first, end, int(starts[-1]))
-
-    @property
-    def labels(self) -> int:
-        return len(self.rows.target_levels)
-
-    def yes(self, members: IntArray, bits: IntArray) -> NDArray[np.bool_]:
-        """The answers of some rows, each to a bit of its own."""
-        place = self.places[members, self.columns[bits]]
-        return np.asarray((place >= self.first[bits]) & (place < self.end[bits]))
-
-    def on_levels(
-        self, members: IntArray, keys: IntArray, size: int, numbers: FloatArray | None = None
-    ) -> NDArray[Any]:
-        """Rows of each key on each level (size, levels), or sums of a number of theirs."""
-        cells = (keys[:, None] * self.levels + self.places[members]).ravel()
-        each = None if numbers is None else np.repeat(numbers, self.places.shape[1])
-        return np.bincount(cells, each, minlength=size * self.levels).reshape(size, self.levels)
-
-    def on_bits(self, on_levels: NDArray[Any]) -> NDArray[Any]:
-        """The same where each bit is true (…, bits), of what there is on each level (…, levels)."""
-        before = np.zeros((*on_levels.shape[:-1], self.levels + 1), dtype=on_levels.dtype)
-        np.cumsum(on_levels, axis=-1, out=before[..., 1:])
-        return np.asarray(before[..., self.end] - before[..., self.first])
-
-    def chosen(self, boxes: Groups, promise: KAnonymityGuarantee, choose: Choose) -> IntArray:
-        """The bit that cuts each box, or NO_CUT (boxes,)."""
-        found = []
-        for some in boxes.some(self.levels * self.labels):
-            cuts = Cuts(self, some, promise)
-            bits = choose(cuts)
-            found.append(np.where(cuts.allowed[np.arange(some.size), bits], bits, NO_CUT))
-        return np.concatenate(found)
-
-
-def grow(rows: CodedRows, promise: KAnonymityGuarantee, choose: Choose) -> BoxTree:
+def grow(rows: CodedRows, guarantee: KAnonymityGuarantee, choose: Choose) -> BoxTree:
     """Cut the box of all rows, and its sides, until no cut is allowed or chosen.
 
-    It depends on how many rows there are of each kind, not on their order.
+    The tree depends on how many rows there are of each kind, not on their order.
     """
-    line, boxes = _Line.of(rows), Groups.one(len(rows))
+    line, boxes = LevelLine.of(rows), Groups.single(len(rows))
     nodes: list[Fork | None] = [None]
-    places = np.zeros(1, dtype=np.int64)
-    while boxes.size and line.bits:
-        chosen = line.chosen(boxes, promise, choose)
-        cut = np.flatnonzero(chosen != NO_CUT)
+    node_of_box = np.zeros(1, dtype=np.int64)
+    while boxes.size and len(line.columns):
+        bits = _chosen_bits(line, boxes, guarantee, choose)
+        is_cut = bits != NO_CUT
         sides = np.zeros((boxes.size, 2), dtype=np.int64)
-        sides[cut] = len(nodes) + np.arange(2 * len(cut)).reshape(-1, 2)
-        for box in cut.tolist():
+        sides[is_cut] = len(nodes) + np.arange(2 * np.count_nonzero(is_cut)).reshape(-1, 2)
+        for box in np.flatnonzero(is_cut).tolist():
             no, yes = sides[box].tolist()
-            nodes[places[box]] = Fork(line.bits[chosen[box]], no=no, yes=yes)
-        nodes += [None] * (2 * len(cut))
-        large, boxes = _large_sides(line, boxes, chosen, promise)
-        places = sides.ravel()[large]
-    return BoxTree(rows.columns, tuple(nodes))
+            nodes[node_of_box[box]] = line.fork(bits[box], no=no, yes=yes)
+        nodes += [None] * (2 * np.count_nonzero(is_cut))
+        answers = line.answers(boxes.members, bits[boxes.keys])
+        halves = boxes.regroup(2 * boxes.keys + answers, 2 * boxes.size)
+        # Only a side with rows enough for two can be cut again.
+        least = 2 * max(1, guarantee.k, guarantee.diversity)
+        is_large = np.bincount(halves.keys, minlength=halves.size) >= least
+        is_large &= np.repeat(is_cut, 2)
+        boxes, node_of_box = halves.select(is_large), sides.ravel()[is_large]
+    return BoxTree(tuple(nodes))
 
 
-def _large_sides(
-    line: _Line, boxes: Groups, chosen: IntArray, promise: KAnonymityGuarantee
-) -> tuple[NDArray[np.bool_], Groups]:
-    """Which sides of the boxes have rows enough for another cut (2·boxes,), and these sides."""
-    answers = line.yes(boxes.members, chosen[boxes.keys])
-    sides = boxes.parted(2 * boxes.keys + answers, 2 * boxes.size)
-    enough = 2 * max(1, promise.k, promise.diversity)
-    large = np.bincount(sides.keys, minlength=sides.size) >= enough
-    large &= np.repeat(chosen != NO_CUT, 2)
-    return large, sides.only(large)
+def _chosen_bits(
+    line: LevelLine, boxes: Groups, guarantee: KAnonymityGuarantee, choose: Choose
+) -> IntArray:
+    """Return the bit that cuts each box, or NO_CUT (boxes,)."""
+    chosen = []
+    for part in boxes.parts(line.levels * line.labels):
+        cuts = Cuts(line, part, guarantee)
+        bits = choose(cuts)
+        chosen.append(np.where(cuts.allowed[np.arange(part.size), bits], bits, NO_CUT))
+    return np.concatenate(chosen)
 
 
-def boxed(
-    rows: CodedRows, promise: KAnonymityGuarantee, choose: Choose, *, least: int = 1
-) -> Recoded:
-    """The boxes of a grown tree as a recoding under which the rows keep the promise.
+def cut_into_boxes(
+    rows: CodedRows, guarantee: KAnonymityGuarantee, choose: Choose, *, least: int = 1
+) -> Recoding:
+    """Return the boxes of a grown tree as a recoding under which the rows keep the guarantee.
 
-    least   rows of every box that was cut from another, where the promise asks for less
+    least   rows of every box that was cut from another, where K is less
 
-    Nothing is left out. A promise of nothing keeps every value. TooFewRows as ``Method.recode``.
+    Nothing is left out. Where nothing is guaranteed, every value is kept. TooFewRows as
+    ``Method.recode``.
     """
-    if (kept := kept_whole(rows, promise)) is not None:
-        return kept
-    tree = grow(rows, replace(promise, k=max(promise.k, least)), choose)
-    nobody = np.zeros(len(rows), dtype=np.bool_)
-    return Recoded(BoxRecoding(rows.columns, tree.boxes, tree), nobody)
+    if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:
+        return unchanged
+    tree = grow(rows, replace(guarantee, k=max(guarantee.k, least)), choose)
+    return Recoding.of_all(BoxRule(rows.columns, tree.boxes(rows.columns), tree), rows)

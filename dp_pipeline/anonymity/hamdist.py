@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.method import Bit, Ranking, Recoded, bit_matrix, one_hot_bits
-from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, Patterns
-from dp_pipeline.anonymity.ranking import RankedSearch, Started, fill, on_and_off
+from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, DistinctRows, KAnonymityGuarantee
+from dp_pipeline.anonymity.method import Bit, Recoding, bit_matrix, one_hot_bits
+from dp_pipeline.anonymity.ranking import RankedSearch, Ranking, label_counts
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.metrics.equivalence_classes import class_ids
 
 
 def hamming_distances(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
-    """Pairs of rows with different labels that each bit tells apart, (bits,).
+    """Return the pairs of rows with different labels that each bit keeps apart, (bits,).
 
     HamDist of a set of bits is the sum of these: over all pairs of a row of one label and a row
     of another, the places where they differ. Pairs that differ in a bit are those of a row with
@@ -27,7 +27,7 @@ def hamming_distances(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
     Source: Zhang, Mohammed, Dave, Al Hasan, "Feature Selection for Classification under Anonymity
     Constraint" (Transactions on Data Privacy 2017), of which only the abstract could be read.
     """
-    on, off = on_and_off(rows, bits)
+    on, off = label_counts(rows, bits)
     return np.asarray(on.sum(axis=1) * off.sum(axis=1) - (on * off).sum(axis=1))
 
 
@@ -37,95 +37,79 @@ class HamdistForward(RankedSearch):
 
     summary: ClassVar[str] = "one pass over one-hot bits, by Hamming distance of the labels"
 
-    def worth(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:  # noqa: ARG002
-        """HamDist of each bit."""
+    def score_bits(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:  # noqa: ARG002
+        """Return the HamDist of each bit."""
         return hamming_distances(rows, bits).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class HamdistBackward(HamdistForward):
-    """All bits, and the lowest HamDist dropped until the promise is kept.
+    """All bits, and the lowest HamDist dropped until the guarantee is kept.
 
-    What is left is a head of the ranking, and each shorter head has coarser classes: so it is
-    found by adding from the top until a bit breaks the promise. Not maximal: a bit behind that
+    The rest is a head of the ranking, and each shorter head has coarser classes: so it is
+    found by adding from the top until a bit breaks the guarantee. Not maximal: a bit behind that
     one might have been kept.
     """
 
     summary: ClassVar[str] = "drops one-hot bits of least Hamming distance until it is k-anonymous"
 
-    def recode_by(self, ranking: Ranking, rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
-        """The longest head of the ranking that keeps the promise, of it what is worth a column."""
-        started = Started.of(rows, self.bits(rows.columns), promise)
-        kept = list[int]()
-        for place in ranking.places:
-            if not started.partition.allows(started.rare.rows[place]):
+    def recode_by(
+        self, ranking: Ranking, rows: CodedRows, guarantee: KAnonymityGuarantee
+    ) -> Recoding:
+        """Return the longest head of the ranking that keeps the guarantee, without bits that are
+        not worth a column.
+        """
+        partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
+        accepted = list[int]()
+        for bit in ranking:
+            if not partition.allows(bit):
                 break
-            kept += fill(started.partition, started.rare, [place])
-        return started.result(kept)
+            accepted += accept_in_order(partition, [bit])
+        return partition.result(accepted)
 
 
 @dataclass(frozen=True)
 class HamdistRatio:
     """All bits, and again and again the one dropped that frees most rows for its HamDist.
 
-    A row is freed that was in a class which breaks the promise and is no longer. A bit that
-    frees rows and tells no labels apart goes first; where no bit alone frees a row, the one of
+    A row is freed that was in a class which breaks the guarantee and is no longer. A bit that
+    frees rows and keeps no labels apart goes first; where no bit alone frees a row, the one of
     least HamDist goes. Ties: the first bit.
     """
 
     summary: ClassVar[str] = "drops the one-hot bit that frees most rows for its Hamming distance"
 
     def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
-        """One a level, as in the papers."""
+        """Return one bit a level, as in the papers."""
         return one_hot_bits(columns)
 
-    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
-        """Drop until the promise is kept."""
-        bits = self.bits(rows.columns)
-        started = Started.of(rows, bits, promise)
+    def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
+        """Drop bits until the guarantee is kept."""
+        bits, distinct = self.bits(rows.columns), DistinctRows.of(rows)
+        partition = ClassPartition(rows, bits, guarantee)
         distances = hamming_distances(rows, bits)
-        exposed = _Exposed.of(started.patterns, bits, promise)
-        kept = list(range(len(bits)))
-        while exposed.rows_without(kept, None) > promise.most_suppressed(len(rows)):
-            kept.remove(_least_worth(exposed, kept, distances))
-        return started.result(fill(started.partition, started.rare, kept))
+        matrix = bit_matrix(bits, distinct.codes, rows.columns)
+        remaining = list(range(len(bits)))
+
+        def exposed_rows(dropped: int | None = None) -> int:
+            """Return the rows in broken classes, by all remaining bits but one."""
+            if guarantee.is_empty:
+                return 0
+            ids, sizes = class_ids(matrix[:, [bit for bit in remaining if bit != dropped]])
+            counts = np.zeros((len(sizes), distinct.counts.shape[1]), dtype=np.int64)
+            np.add.at(counts, ids, distinct.counts)
+            return int(counts[~guarantee.is_kept(counts)].sum())
+
+        while (exposed := exposed_rows()) > guarantee.max_suppressed_rows(len(rows)):
+            freed = {bit: exposed - exposed_rows(bit) for bit in remaining}
+            remaining.remove(_least_worth(freed, distances))
+        return partition.result(accept_in_order(partition, remaining))
 
 
-def _least_worth(exposed: _Exposed, kept: list[int], distances: IntArray) -> int:
-    now = exposed.rows_without(kept, None)
-    freed = {place: now - exposed.rows_without(kept, place) for place in kept}
+def _least_worth(freed: dict[int, int], distances: IntArray) -> int:
+    """Return the bit to drop, by the rows that each frees."""
     if not any(freed.values()):
-        return min(kept, key=lambda place: distances[place])
-    free = [place for place in kept if freed[place] and not distances[place]]
-    chosen = free or [place for place in kept if freed[place]]
-    return max(chosen, key=lambda place: freed[place] / max(1, int(distances[place])))
-
-
-@dataclass(frozen=True, eq=False)
-class _Exposed:
-    """Counts rows in classes that break the promise, whichever bits are kept.
-
-    rows     (m, bits), the different rows, as bits
-    labels   (m, labels), how many rows of each label they stand for
-    """
-
-    rows: NDArray[np.bool_]
-    labels: IntArray
-    promise: KAnonymityGuarantee
-
-    @classmethod
-    def of(cls, found: Patterns, bits: Sequence[Bit], promise: KAnonymityGuarantee) -> _Exposed:
-        labels = np.zeros((len(found.rows), len(found.rows.target_levels)), dtype=np.int64)
-        labels[np.arange(len(labels)), found.rows.target] = found.many
-        return cls(bit_matrix(bits, found.rows.codes, found.rows.columns), labels, promise)
-
-    def rows_without(self, kept: Sequence[int], left_out: int | None) -> int:
-        """Rows that are exposed by the kept bits but one."""
-        if self.promise.is_empty:
-            return 0
-        ids, sizes = class_ids(self.rows[:, [place for place in kept if place != left_out]])
-        merged = np.zeros((len(sizes), self.labels.shape[1]), dtype=np.int64)
-        np.add.at(merged, ids, self.labels)
-        rows = merged.sum(axis=1)
-        bad = (rows < self.promise.k) | (np.count_nonzero(merged, axis=1) < self.promise.diversity)
-        return int(rows[bad].sum())
+        return min(freed, key=lambda bit: distances[bit])
+    freeing = [bit for bit in freed if freed[bit]]
+    costless = [bit for bit in freeing if not distances[bit]]
+    return max(costless or freeing, key=lambda bit: freed[bit] / max(1, int(distances[bit])))

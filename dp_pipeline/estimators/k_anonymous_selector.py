@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.method import Method, sensitive_diversity
-from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import features_of, plain_frame
 from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, whole_number
@@ -365,7 +365,7 @@ labels in every class; no ε, not differentially private
                 anonymized = method.recode(rows, promise, seed=seed)
             except TooFewRows as error:
                 raise DeclarationError(str(error)) from None
-            rule = FittedRecoding.of(columns, anonymized.recoding, method, rows)
+            rule = FittedRecoding.of(columns, anonymized.rule, method, rows)
             names = rule.names(rule.bits, features.names)
             if len(set(names)) < len(names):
                 raise DeclarationError(

@@ -18,16 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity import METHODS
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 from dp_pipeline.anonymity.method import (
     Bit,
-    BitRecoding,
+    BitRule,
     Method,
     RowRule,
     Unchanged,
     cumulative_bits,
-    one_hot_bits,
 )
-from dp_pipeline.anonymity.partition import CodedRows, Column
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import INVALID, IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
@@ -118,11 +117,8 @@ class FittedRecoding:
         """What a method has made of some rows."""
         asked = getattr(method, "bits", cumulative_bits)
         bits = tuple(asked(rows.columns))
-        if not isinstance(recoding, BitRecoding):
+        if not isinstance(recoding, BitRule):
             return cls(columns, recoding, bits, _told(recoding, bits, rows))
-        if not set(recoding.bits) <= set(bits):
-            # kjig keeps levels where those of mutual information are best.
-            bits = one_hot_bits(rows.columns)
         chosen = set(recoding.bits)
         support = np.array([bit in chosen for bit in bits], dtype=np.bool_)
         return cls(columns, recoding, bits, support)
@@ -135,7 +131,7 @@ class FittedRecoding:
     @property
     def keeps_bits(self) -> bool:
         """Whether columns of 0 and 1 are released, in place of boxes."""
-        return isinstance(self.recoding, BitRecoding)
+        return isinstance(self.recoding, BitRule)
 
     def names(self, bits: Sequence[Bit], names: Sequence[str]) -> NDArray[np.object_]:
         """What some bits are called, where the columns have these names."""
@@ -154,7 +150,7 @@ class FittedRecoding:
             return self.recoding.features(rows)[:, self.support]
         matrix = np.empty((features.rows, len(self.kept)), dtype=np.int8)
         for at, bit in enumerate(self.kept):
-            said = bit.of(codes, declared)
+            said = bit.answers(codes, declared)
             matrix[:, at] = said & coded[bit.column][1] if bit.asks == "is" else said
         return matrix
 

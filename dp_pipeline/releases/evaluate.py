@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.partition import CodedRows, TooFewRows
+from dp_pipeline.anonymity.coded_rows import CodedRows, TooFewRows
 from dp_pipeline.anonymity.protocols import EvaluationProtocol, ProtocolResult
 from dp_pipeline.anonymity.protocols import evaluate as tried_on
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec

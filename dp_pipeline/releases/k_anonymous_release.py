@@ -7,16 +7,17 @@ protocol of every other release with a charge of kind ``not-dp`` and without sto
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from dp_pipeline.anonymity import METHODS, build_method
-from dp_pipeline.anonymity.method import Method, sensitive_diversity
-from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.method import Method, Recoding, sensitive_diversity
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec, KAnonymity
 from dp_pipeline.config.domain import Attribute
@@ -25,7 +26,12 @@ from dp_pipeline.config.parameters import fact_text, texts_of
 from dp_pipeline.ledger import Entry
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.k_anonymous_tables import k_anonymous_tables, keeps_guarantee
+from dp_pipeline.releases.k_anonymous_tables import (
+    AUC,
+    ONE_LABEL_AUC,
+    k_anonymous_tables,
+    keeps_guarantee,
+)
 from dp_pipeline.releases.release import (
     OTHER_NON_DP,
     Drawing,
@@ -329,6 +335,7 @@ class KAnonymousDrawing(Drawing):
             self.promise,
             label=str(self.dataset.label),
             is_public=not self.dataset.is_release,
+            aucs=self._aucs(rows, recoded),
         )
         bundle = Bundle(spec.key.digest, spec.facts, (), quality={}, tables=tables, transcript="")
         if not keeps_guarantee(bundle):
@@ -336,6 +343,16 @@ class KAnonymousDrawing(Drawing):
                 f"{spec.what}: expected a table that keeps its promise, got another"
             )
         return bundle
+
+    def _aucs(self, rows: CodedRows, recoded: Recoding) -> dict[str, float]:
+        """Return what classifiers learn in folds of public rows, and what they would learn if one
+        label a class were enough; nothing of a method that does not measure it.
+        """
+        if self.dataset.is_release or self.promise.diversity < 2 or recoded.auc is None:
+            return {}
+        one_label = replace(self.promise, diversity=1)
+        other = self.method.recode(rows, one_label, seed=self.seed)
+        return {AUC: recoded.auc, ONE_LABEL_AUC: other.auc or math.nan}
 
     def texts(self, bundle: Bundle) -> dict[str, str]:
         """The card."""

@@ -5,15 +5,15 @@ What is promised is counted anew from the rows as they are stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.method import Bit, BitRecoding, Recoded, RowRule
-from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
+from dp_pipeline.anonymity.method import Bit, BitRule, Recoding, RowRule
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
@@ -21,20 +21,24 @@ from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import ROWS_A_BATCH, Columns, LongColumns, Tables, batches_of
 
 RELEASED = "released"
+AUC, ONE_LABEL_AUC = "auc_in_folds", "auc_in_folds_with_one_label"
+"""Measures of public rows alone."""
 
 
 def k_anonymous_tables(
     rows: CodedRows,
-    anonymized: Recoded,
+    anonymized: Recoding,
     promise: KAnonymityGuarantee,
     *,
     label: str,
     is_public: bool,
+    aucs: Mapping[str, float] | None = None,
 ) -> Tables:
     """``released``: one text a kept column, and the label; rows sorted by what they hold.
     ``columns``: name, source attribute and rule of each. ``measures``: name and value of every
     measure of the released rows. ``suppressed``: how many rows were left out; of public rows, of
-    every label.
+    every label. ``aucs`` are two measures more: what classifiers learn in folds of the rows, and
+    what they would learn if one label a class were enough.
 
     Neither the order of the rows nor that in which columns were chosen is in them, nor anything
     of columns that were not kept. Of sensitive rows that were left out nothing is told but how
@@ -42,11 +46,11 @@ def k_anonymous_tables(
     columns of one name.
     """
     released = {RELEASED: _texts(anonymized.release(rows), label)}
-    is_bits = isinstance(anonymized.recoding, BitRecoding)
-    facts = measured(released, label=label, k=promise.k, bits=is_bits).facts()
+    is_bits = isinstance(anonymized.rule, BitRule)
+    facts = {**measured(released, label=label, k=promise.k, bits=is_bits).facts(), **(aucs or {})}
     return {
         **released,
-        "columns": _rules(anonymized.recoding),
+        "columns": _rules(anonymized.rule),
         "measures": {
             "name": np.array(list(facts), dtype=np.str_),
             "value": np.array(list(facts.values()), dtype=np.float64),
@@ -149,7 +153,7 @@ def _text_batches(texts: np.ndarray, places: NDArray[np.integer]) -> Iterator[np
 
 
 def _rules(recoding: RowRule) -> dict[str, np.ndarray]:
-    if isinstance(recoding, BitRecoding):
+    if isinstance(recoding, BitRule):
         sources = [recoding.source[bit.column].name for bit in recoding.bits]
         rules = [_rule(bit, recoding.source[bit.column]) for bit in recoding.bits]
     else:
@@ -172,7 +176,7 @@ def _rule(bit: Bit, column: Column) -> str:
     return f"1 where {column.name} is {level}"
 
 
-def _left_out(rows: CodedRows, anonymized: Recoded, *, by_label: bool) -> dict[str, np.ndarray]:
+def _left_out(rows: CodedRows, anonymized: Recoding, *, by_label: bool) -> dict[str, np.ndarray]:
     """How many rows were left out; or label, rows of it that were, and their share of its rows,
     0 of none.
     """

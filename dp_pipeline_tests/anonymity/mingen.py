@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
 
 Record = tuple[int, ...]
 
@@ -33,20 +33,20 @@ def kept_or_not(column: Column) -> Hierarchy:
     return tuple(range(column.size)), (0,) * column.size
 
 
-def keeps(records: Sequence[Record], labels: Sequence[int], promise: KAnonymityGuarantee) -> bool:
+def keeps(records: Sequence[Record], labels: Sequence[int], guarantee: KAnonymityGuarantee) -> bool:
     """Whether every record is released together with enough equal ones: the definition."""
-    if promise.is_empty:
+    if guarantee.is_empty:
         return True
     for record in records:
         twins = [at for at, other in enumerate(records) if other == record]
-        if len(twins) < promise.k or len({labels[at] for at in twins}) < promise.diversity:
+        if len(twins) < guarantee.k or len({labels[at] for at in twins}) < guarantee.diversity:
             return False
     return True
 
 
-def kept_by(rows: CodedRows, promise: KAnonymityGuarantee) -> bool:
+def kept_by(rows: CodedRows, guarantee: KAnonymityGuarantee) -> bool:
     """``keeps`` of released rows."""
-    return keeps([tuple(codes) for codes in rows.codes.tolist()], rows.target.tolist(), promise)
+    return keeps([tuple(codes) for codes in rows.codes.tolist()], rows.target.tolist(), guarantee)
 
 
 def generalised(rows: CodedRows, hierarchies: Sequence[Hierarchy], node: Node) -> list[Record]:
@@ -58,13 +58,13 @@ def generalised(rows: CodedRows, hierarchies: Sequence[Hierarchy], node: Node) -
 
 
 def minimal_generalisations(
-    rows: CodedRows, hierarchies: Sequence[Hierarchy], promise: KAnonymityGuarantee
+    rows: CodedRows, hierarchies: Sequence[Hierarchy], guarantee: KAnonymityGuarantee
 ) -> set[Node]:
-    """The nodes that keep the promise and have no node below them that does, however far."""
+    """The nodes that keep the guarantee and have no node below them that does, however far."""
     lattice = list(product(*(range(len(hierarchy)) for hierarchy in hierarchies)))
     labels = rows.target.tolist()
     keeping = [
-        node for node in lattice if keeps(generalised(rows, hierarchies, node), labels, promise)
+        node for node in lattice if keeps(generalised(rows, hierarchies, node), labels, guarantee)
     ]
     return {node for node in keeping if not any(_below(node, keeping))}
 

@@ -8,17 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.anonymity import groups
+from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.groups import Groups
-from dp_pipeline.anonymity.growth import NO_CUT, Cuts, _Line, boxed, grow
-from dp_pipeline.anonymity.kjig import DIVERSE_WAYS, WAYS
-from dp_pipeline.anonymity.label_lines import LinedRows
+from dp_pipeline.anonymity.growth import NO_CUT, Cuts, LevelLine, cut_into_boxes, grow
+from dp_pipeline.anonymity.kjig import CANDIDATES
+from dp_pipeline.anonymity.label_scores import ScoredRows
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline_tests.anonymity.mingen import kept_by
-from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows_of
-
-promises = st.builds(KAnonymityGuarantee, k=st.integers(2, 5), diversity=st.integers(1, 2))
+from dp_pipeline_tests.anonymity.populations import (
+    PATIENTS,
+    coded_rows,
+    flags,
+    guarantees,
+    is_possible,
+    rows_of,
+)
 
 
 def two_groups(rows: CodedRows, seed: int) -> Groups:
@@ -35,30 +40,30 @@ def lists(found: Groups) -> list[list[int]]:
 
 @given(sides=st.lists(st.integers(0, 4), max_size=12), kept=st.sets(st.integers(0, 4)))
 def test_groups_are_parted_into_sides_of_which_some_are_kept(sides, kept):
-    found = Groups.one(len(sides)).parted(np.array(sides, dtype=np.int64), 5)
+    found = Groups.single(len(sides)).regroup(np.array(sides, dtype=np.int64), 5)
     parts = [[at for at, side in enumerate(sides) if side == one] for one in range(5)]
     assert lists(found) == parts
     mask = np.array([side in kept for side in range(5)])
-    assert lists(found.only(mask)) == [parts[one] for one in sorted(kept)]
+    assert lists(found.select(mask)) == [parts[one] for one in sorted(kept)]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
 def test_groups_some_at_a_time_are_all_of_them_in_order(at_once: int, monkeypatch):
-    monkeypatch.setattr(groups, "MOST_CELLS_AT_ONCE", 10 * at_once)
+    monkeypatch.setattr(groups, "MAX_CELLS_AT_ONCE", 10 * at_once)
     whole = Groups(np.array([4, 2, 7, 1]), np.array([0, 2, 2, 3]), 5)
-    parts = list(whole.some(10))
+    parts = list(whole.parts(10))
     assert [one for part in parts for one in lists(part)] == [[4], [], [2, 7], [1], []]
     assert max(part.size for part in parts) <= at_once
     assert whole.total(np.array([1, 2, 3, 4])).tolist() == [1, 0, 5, 4, 0]
 
 
 @settings(max_examples=50, deadline=None)
-@given(rows=coded_rows(at_least=1), promise=promises, seed=st.integers(0, 1000))
-def test_cuts_are_counted_as_by_masks(rows, promise, seed):
+@given(rows=coded_rows(at_least=1), guarantee=guarantees(), seed=st.integers(0, 1000))
+def test_cuts_are_counted_as_by_masks(rows, guarantee, seed):
     boxes, bits = two_groups(rows, seed), cumulative_bits(rows.columns)
     if not bits:
         return
-    cuts = Cuts(_Line.of(rows), boxes, promise)
+    cuts = Cuts(LevelLine.of(rows), boxes, guarantee)
     numbers, answers = np.arange(len(rows)) * 3.0, bit_matrix(bits, rows.codes, rows.columns)
     for box, members in enumerate(lists(boxes)):
         for at in range(len(bits)):
@@ -72,16 +77,16 @@ def test_cuts_are_counted_as_by_masks(rows, promise, seed):
             assert cuts.evenness[box, at] == min(len(side) for side in sides.values())
             assert cuts.totals(numbers)[box, at] == numbers[sides[True]].sum()
             assert cuts.allowed[box, at] == all(
-                len(side) >= promise.k and len(set(rows.target[side])) >= promise.diversity
+                len(side) >= guarantee.k and len(set(rows.target[side])) >= guarantee.diversity
                 for side in sides.values()
             )
 
 
 @settings(max_examples=50, deadline=None)
-@given(rows=coded_rows(at_least=1), promise=promises, seed=st.integers(0, 1000))
-def test_the_best_cut_is_an_allowed_one(rows, promise, seed):
+@given(rows=coded_rows(at_least=1), guarantee=guarantees(), seed=st.integers(0, 1000))
+def test_the_best_cut_is_an_allowed_one(rows, guarantee, seed):
     if cumulative_bits(rows.columns):
-        cuts = Cuts(_Line.of(rows), two_groups(rows, seed), promise)
+        cuts = Cuts(LevelLine.of(rows), two_groups(rows, seed), guarantee)
         worth = np.random.default_rng(seed).integers(0, 3, cuts.allowed.shape)
         for numbers in (worth, np.zeros_like(worth)):
             best = cuts.best(numbers).tolist()
@@ -96,11 +101,11 @@ def any_bit(at: int, cuts: Cuts) -> IntArray:
 
 
 @settings(max_examples=50, deadline=None)
-@given(rows=coded_rows(at_least=1), promise=promises, at=st.integers(0, 20))
-def test_a_cut_that_breaks_the_promise_is_not_made(rows, promise, at):
-    if len(rows) >= promise.k and len(set(rows.target)) >= promise.diversity:
-        found = boxed(rows, promise, lambda cuts: any_bit(at, cuts))
-        assert kept_by(found.release(rows), promise)
+@given(rows=coded_rows(at_least=1), guarantee=guarantees(), at=st.integers(0, 20))
+def test_a_cut_that_breaks_the_guarantee_is_not_made(rows, guarantee, at):
+    if is_possible(rows, guarantee):
+        found = cut_into_boxes(rows, guarantee, lambda cuts: any_bit(at, cuts))
+        assert kept_by(found.release(rows), guarantee)
 
 
 def test_a_box_without_a_cut_stays_whole():
@@ -112,8 +117,8 @@ def test_a_box_without_a_cut_stays_whole():
         return np.array([0] if is_root else [1, NO_CUT])
 
     tree = grow(rows, KAnonymityGuarantee(2), chosen)
-    assert tree.boxes == (((1,), (0, 1)), ((0,), (0,)), ((0,), (1,)))
-    assert tree.places(rows.codes).tolist() == [1, 2, 0, 0] * 3
+    assert tree.boxes(rows.columns) == (((1,), (0, 1)), ((0,), (0,)), ((0,), (1,)))
+    assert tree.box_numbers(rows.codes).tolist() == [1, 2, 0, 0] * 3
 
 
 def test_a_row_goes_to_the_box_that_holds_it_at_any_depth():
@@ -121,16 +126,21 @@ def test_a_row_goes_to_the_box_that_holds_it_at_any_depth():
         *[(*(int(at > step) for step in range(6)), 0) for at in range(7)] * 2, columns=flags(6)
     )
     tree = grow(stairs, KAnonymityGuarantee(2), lambda cuts: cuts.best(-cuts.evenness + 100))
-    assert len(tree.boxes) == 7
-    for row, place in zip(stairs.codes.tolist(), tree.places(stairs.codes).tolist(), strict=True):
-        assert all(code in allowed for code, allowed in zip(row, tree.boxes[place], strict=True))
+    boxes = tree.boxes(stairs.columns)
+    assert len(boxes) == 7
+    for row, place in zip(
+        stairs.codes.tolist(), tree.box_numbers(stairs.codes).tolist(), strict=True
+    ):
+        assert all(code in allowed for code, allowed in zip(row, boxes[place], strict=True))
 
 
-@pytest.mark.parametrize("way", dict.fromkeys((*WAYS, *DIVERSE_WAYS)))
-def test_classes_counted_few_at_a_time_are_the_same(way, monkeypatch):
-    lined = LinedRows(TEN, KAnonymityGuarantee(2))
-    whole = way.recode(lined).release(TEN)
-    monkeypatch.setattr(groups, "MOST_CELLS_AT_ONCE", 1)
-    parted = way.recode(LinedRows(TEN, KAnonymityGuarantee(2))).release(TEN)
-    assert parted.columns == whole.columns
-    assert parted.codes.tolist() == whole.codes.tolist()
+@pytest.mark.parametrize("candidate", CANDIDATES)
+def test_classes_counted_few_at_a_time_are_the_same(candidate, monkeypatch):
+    def recode():
+        return candidate.recode(ScoredRows(PATIENTS, KAnonymityGuarantee(2))).release(PATIENTS)
+
+    together = recode()
+    monkeypatch.setattr(groups, "MAX_CELLS_AT_ONCE", 1)
+    parted = recode()
+    assert parted.columns == together.columns
+    assert parted.codes.tolist() == together.codes.tolist()

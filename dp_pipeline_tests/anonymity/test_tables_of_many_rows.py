@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.anonymity import build_method
-from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.releases import k_anonymous_tables as tables
 from dp_pipeline.results import clusters
 from dp_pipeline.results.clusters import LongColumns, Tables

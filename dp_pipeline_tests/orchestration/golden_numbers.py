@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.coded_rows import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import PipelineError

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.anonymity.method import Recoded, Unchanged
-from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.method import Recoding, Unchanged
 from dp_pipeline.config.dataset import DatasetSpec, KAnonymity
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
 from dp_pipeline.ledger import Ledger, Reservation
@@ -414,7 +414,7 @@ def test_bins_that_differ_after_six_digits_lose_no_column(method: str, project: 
 def test_a_table_with_two_columns_of_one_name_is_refused(names: tuple[str, str]):
     columns = tuple(Column(name, ("a", "b")) for name in names)
     rows = CodedRows(columns, np.array([[0, 1], [0, 1]]), np.array([0, 1]), ("no", "yes"))
-    everything = Recoded(Unchanged(columns), np.zeros(2, dtype=np.bool_))
+    everything = Recoding(Unchanged(columns), np.zeros(2, dtype=np.bool_))
     with pytest.raises(BoundaryViolation, match="expected columns of different names"):
         k_anonymous_tables(rows, everything, KAnonymityGuarantee(2), label="ill", is_public=True)
 

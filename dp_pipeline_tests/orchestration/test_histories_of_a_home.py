@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.anonymity.partition import TooFewRows
+from dp_pipeline.anonymity.coded_rows import TooFewRows
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.raw.retirement import retire

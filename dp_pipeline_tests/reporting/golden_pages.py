@@ -75,8 +75,10 @@ def golden_texts() -> Iterator[tuple[str, str]]:
         yield name, card(reported)
     figures = dict.fromkeys(FIGURES, 0.5)
     sensitive = spec(purpose="release", ceiling=TEN)
+    aucs = {"auc_in_folds": 0.863, "auc_in_folds_with_one_label": 0.986}
     diverse = {"diversity": 2, "measures": measures("ab", "aab")}
-    yield "card_k.md", card(k_anonymous(left_out=[("a", 1, 0.125)], suppress="1/8", **diverse))
+    public = {**diverse, "measures": {**diverse["measures"], **aucs}}
+    yield "card_k.md", card(k_anonymous(left_out=[("a", 1, 0.125)], suppress="1/8", **public))
     secret = {"spec": sensitive, "attributes": "x", "beside": BESIDE}
     yield "card_k_sensitive.md", card(k_anonymous(**secret, allow_not_dp="yes"))
     yield "card_k_nothing.md", card(k_anonymous(k=0, measures=measures(k=0), **secret))

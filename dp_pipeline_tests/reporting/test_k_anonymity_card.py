@@ -241,3 +241,13 @@ def test_a_card_promises_what_the_measures_just_keep():
 def test_figures_of_sensitive_rows_are_refused():
     with pytest.raises(BoundaryViolation, match="no figures of sensitive rows, got auc"):
         card_of(k_anonymous(**SENSITIVE, figures={"auc": 0.9}))
+
+
+def test_what_one_label_would_give_is_of_public_rows_alone():
+    diverse = {"diversity": 2, "measures": measures("ab", "aab")}
+    assert "(`diversity: 1`) would give is shown of public rows alone." in card_of(
+        k_anonymous(**SENSITIVE, **diverse)
+    )
+    measured = {**diverse["measures"], "auc_in_folds": 0.8, "auc_in_folds_with_one_label": 0.9}
+    with pytest.raises(BoundaryViolation, match="no figures of sensitive rows, got auc_in_folds"):
+        card_of(k_anonymous(**SENSITIVE, **{**diverse, "measures": measured}))

@@ -17,10 +17,10 @@ from benchmarks.papers.anonymity import USES
 from benchmarks.papers.shown import run_study
 from benchmarks.papers.study import Benchmark, key_of
 from dp_pipeline.anonymity import METHODS
+from dp_pipeline.anonymity.coded_rows import KAnonymityGuarantee
 from dp_pipeline.anonymity.hamdist import HamdistForward
 from dp_pipeline.anonymity.kjig import Kjig
-from dp_pipeline.anonymity.method import Recoded, Unchanged
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
+from dp_pipeline.anonymity.method import Recoding, Unchanged
 from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, PipelineError
 from dp_pipeline.ledger import Ledger
@@ -182,7 +182,7 @@ def test_a_system_that_breaks_its_claim_ends_the_study(
     [
         (
             "kjig",
-            lambda _, rows, promise, *, seed: Recoded(  # noqa: ARG005
+            lambda _, rows, promise, *, seed: Recoding(  # noqa: ARG005
                 Unchanged(rows.columns), np.zeros(len(rows), dtype=bool)
             ),
         ),

@@ -9,26 +9,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity import clustering, groups
-from dp_pipeline.anonymity.boxes import BoxRecoding
-from dp_pipeline.anonymity.clustering import ClusterKAnonymity, Gower
+from dp_pipeline.anonymity import groups
+from dp_pipeline.anonymity.boxes import BoxRule
+from dp_pipeline.anonymity.clustering import ClusterKAnonymity, Gower, _Clustering
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, DistinctRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.groups import Groups
-from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
-from dp_pipeline_tests.anonymity.boxes import boxes_of, tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
-from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, rows_of
+from dp_pipeline_tests.anonymity.populations import (
+    PATIENTS,
+    SEX_AND_AGE,
+    attempt,
+    boxes_of,
+    coded_rows,
+    guarantees,
+    is_possible,
+    rows_of,
+)
 
 NUMBER = Column("number", tuple(str(level) for level in range(9)), ordered=True)
-promises = st.builds(KAnonymityGuarantee, k=st.integers(2, 5), diversity=st.integers(1, 2))
 
 
-def clustered(rows: CodedRows, promise: KAnonymityGuarantee) -> BoxRecoding:
-    found = ClusterKAnonymity().recode(rows, promise, seed=0).recoding
-    assert isinstance(found, BoxRecoding)
-    return found
+def clustered(rows: CodedRows, k: int, diversity: int = 1) -> BoxRule:
+    return ClusterKAnonymity().recode(rows, KAnonymityGuarantee(k, diversity), seed=0).rule
 
 
-def apart(one: list[int], other: list[int], columns: tuple[Column, ...]) -> int:
+def split_centres(rows: CodedRows, guarantee: KAnonymityGuarantee) -> list[list[int]]:
+    clusters = _Clustering(DistinctRows.of(rows), Gower.of(rows.columns), guarantee)
+    return clusters.split_centres().tolist()
+
+
+def distance(one: list[int], other: list[int], columns: tuple[Column, ...]) -> int:
     """Gower's distance in 1024ths of a column, rounded up: the definition, column by column."""
     total = 0
     for first, second, column in zip(one, other, columns, strict=True):
@@ -43,15 +53,15 @@ def apart(one: list[int], other: list[int], columns: tuple[Column, ...]) -> int:
 @settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(at_least=1), seed=st.integers(0, 1000))
 def test_distances_and_nearest_centres_are_those_of_a_loop(rows, seed):
-    distance, rng = Gower.of(rows.columns), np.random.default_rng(seed)
+    gower, rng = Gower.of(rows.columns), np.random.default_rng(seed)
     centres = rows.codes[rng.integers(0, len(rows), 3)]
     table = [
-        [apart(row, centre, rows.columns) for centre in centres.tolist()]
+        [distance(row, centre, rows.columns) for centre in centres.tolist()]
         for row in rows.codes.tolist()
     ]
     others = np.repeat(centres[1:2], len(rows), axis=0)
-    assert distance.between(rows.codes, others).tolist() == [row[1] for row in table]
-    nearest = distance.nearest(rows.codes, distance.from_centres(centres))
+    assert gower.between(rows.codes, others).tolist() == [row[1] for row in table]
+    nearest = gower.nearest(rows.codes, gower.from_centres(centres))
     assert nearest.tolist() == [row.index(min(row)) for row in table]
 
 
@@ -66,7 +76,9 @@ def test_middles_have_the_least_total_distance(rows, seed):
         members = two.members[keys == group]
 
         def total(centre: list[int], members: np.ndarray = members) -> int:
-            distances = [apart(row, centre, rows.columns) for row in rows.codes[members].tolist()]
+            distances = [
+                distance(row, centre, rows.columns) for row in rows.codes[members].tolist()
+            ]
             return int(np.dot(distances, weights[members]))
 
         assert total(middle) == min(
@@ -75,63 +87,62 @@ def test_middles_have_the_least_total_distance(rows, seed):
 
 
 def test_missing_values_are_as_far_as_values_can_be():
-    distance = Gower.of(WARD)
+    gower = Gower.of(SEX_AND_AGE)
     rows = np.array([[0, 0], [0, 1], [0, 2], [0, 3], [1, 0]])
     young, missing = (np.array([[0, age]] * 5) for age in (0, 3))
-    assert distance.between(rows, young).tolist() == [0, 512, 1024, 1024, 1024]
-    assert distance.between(rows, missing).tolist() == [1024, 1024, 1024, 0, 2048]
+    assert gower.between(rows, young).tolist() == [0, 512, 1024, 1024, 1024]
+    assert gower.between(rows, missing).tolist() == [1024, 1024, 1024, 0, 2048]
 
 
 def test_two_clumps_are_two_boxes_around_their_rows():
     rows = rows_of(*[(value, 0) for value in (0, 0, 1, 6, 7, 8)], columns=(NUMBER,))
-    recoding = clustered(rows, KAnonymityGuarantee(2))
-    assert recoding.columns[0].levels == ("0 to 1", "6 to 8")
+    rule = clustered(rows, 2)
+    assert rule.columns[0].levels == ("0 to 1", "6 to 8")
     # New rows go to the nearest centre, 0 or 7, even where its box does not reach.
     asked = rows_of((3, 0), (4, 0), (5, 0), columns=(NUMBER,))
-    assert recoding.finder.centres == ((0,), (7,))
-    assert recoding.released(asked).codes[:, 0].tolist() == [0, 1, 1]
+    assert rule.finder.centres == ((0,), (7,))
+    assert rule.released(asked).codes[:, 0].tolist() == [0, 1, 1]
 
 
 def test_a_cluster_of_more_than_twice_k_is_split():
     four = rows_of(*[(value, 0) for value in (0, 1, 7, 8)], columns=(NUMBER,))
     five = rows_of(*[(value, 0) for value in (0, 1, 6, 7, 8)], columns=(NUMBER,))
-    assert len(clustered(four, KAnonymityGuarantee(2)).boxes) == 1
-    assert len(clustered(five, KAnonymityGuarantee(2)).boxes) == 2
+    assert len(clustered(four, 2).boxes) == 1
+    assert len(clustered(five, 2).boxes) == 2
 
 
 def test_a_row_far_from_all_others_joins_the_nearest_cluster():
     rows = rows_of(*[(0, 0)] * 4, *[(4, 0)] * 4, (8, 0), columns=(NUMBER,))
-    assert clustered(rows, KAnonymityGuarantee(3)).columns[0].levels == ("0", "4 to 8")
+    assert clustered(rows, 3).columns[0].levels == ("0", "4 to 8")
 
 
 def test_a_cluster_of_less_than_k_rows_has_no_centre():
     rows = rows_of(*[(0, 0)] * 4, *[(4, 0)] * 7, (8, 0), columns=(NUMBER,))
-    patterns = clustering._Patterns.of(rows)
-    assert clustering._split(patterns, KAnonymityGuarantee(3)).tolist() == [[0], [4]]
-    assert clustering._split(patterns, KAnonymityGuarantee(1, 1)).tolist() == [[0], [4], [8]]
+    assert split_centres(rows, KAnonymityGuarantee(3)) == [[0], [4]]
+    assert split_centres(rows, KAnonymityGuarantee(1, 1)) == [[0], [4], [8]]
 
 
-def split_one_by_one(rows: CodedRows, promise: KAnonymityGuarantee) -> list[list[int]]:
+def split_one_by_one(rows: CodedRows, guarantee: KAnonymityGuarantee) -> list[list[int]]:
     """The centres of ``_split``, by a loop over one cluster after the other."""
     kinds = np.unique(rows.codes, axis=0).tolist()
     of_kind = [np.flatnonzero((rows.codes == kind).all(axis=1)) for kind in kinds]
 
     def middle(members: list[int]) -> list[int]:
         codes = np.repeat([kinds[at] for at in members], [len(of_kind[at]) for at in members], 0)
-        all_rows = Groups.one(len(codes))
+        all_rows = Groups.single(len(codes))
         return Gower.of(rows.columns).middles(codes, np.ones(len(codes)), all_rows)[0].tolist()
 
     def farthest(members: list[int], centre: list[int]) -> list[int]:
-        return kinds[max(members, key=lambda at: apart(kinds[at], centre, rows.columns))]
+        return kinds[max(members, key=lambda at: distance(kinds[at], centre, rows.columns))]
 
     def split(members: list[int]) -> list[list[int]]:
         many = sum(len(of_kind[at]) for at in members)
-        if many <= 2 * max(promise.k, promise.diversity) or len(members) == 1:
+        if many <= 2 * max(guarantee.k, guarantee.diversity) or len(members) == 1:
             return [middle(members)]
         centres = [farthest(members, middle(members))]
         centres.append(farthest(members, centres[0]))
         for _ in range(5):
-            far = [[apart(kinds[at], one, rows.columns) for one in centres] for at in members]
+            far = [[distance(kinds[at], one, rows.columns) for one in centres] for at in members]
             sides = [
                 [at for at, (one, other) in zip(members, far, strict=True) if (one > other) == side]
                 for side in (False, True)
@@ -144,73 +155,59 @@ def split_one_by_one(rows: CodedRows, promise: KAnonymityGuarantee) -> list[list
 
     def keeps(members: list[int]) -> bool:
         labels = rows.target[np.concatenate([of_kind[at] for at in members])].tolist()
-        return len(labels) >= promise.k and len(set(labels)) >= promise.diversity
+        return len(labels) >= guarantee.k and len(set(labels)) >= guarantee.diversity
 
     return [list(one) for one in sorted({tuple(one) for one in split([*range(len(kinds))])})]
 
 
 @settings(max_examples=60, deadline=None)
-@given(rows=coded_rows(at_least=4), promise=promises, at_once=st.sampled_from([1, 1 << 22]))
-def test_clusters_split_together_are_those_split_in_turn(rows, promise, at_once):
-    if tried(ClusterKAnonymity(), rows, promise) is None:
+@given(rows=coded_rows(at_least=4), guarantee=guarantees(), at_once=st.sampled_from([1, 1 << 22]))
+def test_clusters_split_together_are_those_split_in_turn(rows, guarantee, at_once):
+    if not is_possible(rows, guarantee):
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(groups, "MOST_CELLS_AT_ONCE", at_once)
-        found = clustering._split(clustering._Patterns.of(rows), promise).tolist()
-    assert found == split_one_by_one(rows, promise)
+        patch.setattr(groups, "MAX_CELLS_AT_ONCE", at_once)
+        centres = split_centres(rows, guarantee)
+    assert centres == split_one_by_one(rows, guarantee)
 
 
 def test_equal_rows_are_not_parted():
     rows = rows_of(*[(0, 0)] * 50, *[(8, 0)] * 2, columns=(NUMBER,))
-    assert clustered(rows, KAnonymityGuarantee(2)).columns[0].levels == ("0", "8")
+    assert clustered(rows, 2).columns[0].levels == ("0", "8")
 
 
 def test_clusters_of_one_label_are_merged_for_diversity():
     rows = rows_of(*[(0, 0)] * 4, *[(1, 1)] * 4, *[(8, 0), (8, 1)] * 2, columns=(NUMBER,))
-    assert clustered(rows, KAnonymityGuarantee(2)).columns[0].levels == ("0", "1", "8")
-    assert clustered(rows, KAnonymityGuarantee(2, diversity=2)).columns[0].levels == ("0 to 1", "8")
+    assert clustered(rows, 2).columns[0].levels == ("0", "1", "8")
+    assert clustered(rows, 2, 2).columns[0].levels == ("0 to 1", "8")
 
 
-@settings(max_examples=30, deadline=None)
-@given(rows=coded_rows(at_least=1), promise=promises)
-def test_boxes_reach_no_farther_than_their_rows(rows, promise):
-    if tried(ClusterKAnonymity(), rows, promise) is None:
+@settings(max_examples=40, deadline=None)
+@given(rows=coded_rows(at_least=1), guarantee=guarantees())
+def test_boxes_reach_no_farther_than_their_rows(rows, guarantee):
+    recoding = attempt(ClusterKAnonymity(), rows, guarantee)
+    if recoding is None:
         return
-    recoding = clustered(rows, promise)
-    places = recoding.finder.places(rows.codes)
-    for row, box in zip(places, boxes_of(recoding, rows), strict=True):
-        members = rows.codes[places == row]
-        for at, (column, codes) in enumerate(zip(rows.columns, box, strict=True)):
-            seen = set(members[:, at].tolist())
+    numbers = recoding.rule.finder.box_numbers(rows.codes)
+    assert set(numbers.tolist()) == set(range(len(recoding.rule.boxes)))
+    for number, box in zip(numbers, boxes_of(recoding.rule, rows), strict=True):
+        members = rows.codes[numbers == number]
+        labels = rows.target[numbers == number].tolist()
+        assert len(labels) >= guarantee.k
+        assert len(set(labels)) >= guarantee.diversity
+        for i, (column, codes) in enumerate(zip(rows.columns, box, strict=True)):
+            seen = set(members[:, i].tolist())
             ends = [code for code in seen if code != column.missing] if column.ordered else []
             between = set(range(min(ends), max(ends) + 1)) if ends else set()
             assert set(codes) == seen | between
 
 
-@settings(max_examples=40, deadline=None)
-@given(rows=coded_rows(at_least=1), promise=promises)
-def test_every_centre_has_a_class_that_keeps_the_promise(rows, promise):
-    if tried(ClusterKAnonymity(), rows, promise) is None:
-        return
-    finder = clustered(rows, promise).finder
-    places = finder.places(rows.codes)
-    for centre in range(len(finder.centres)):
-        labels = rows.target[places == centre].tolist()
-        assert len(labels) >= promise.k
-        assert len(set(labels)) >= promise.diversity
-
-
-def nothing_is_merged(patterns, centres, promise):  # noqa: ARG001
-    return centres
-
-
-def each_pattern_is_a_centre(patterns, promise):  # noqa: ARG001
-    return patterns.codes
-
-
 def test_clusters_that_are_not_merged_are_caught(monkeypatch: pytest.MonkeyPatch):
-    promise = KAnonymityGuarantee(3, diversity=2)
-    monkeypatch.setattr(clustering, "_split", each_pattern_is_a_centre)
-    assert kept_by(ClusterKAnonymity().recode(TEN, promise, seed=0).release(TEN), promise)
-    monkeypatch.setattr(clustering, "_merged", nothing_is_merged)
-    assert not kept_by(ClusterKAnonymity().recode(TEN, promise, seed=0).release(TEN), promise)
+    guarantee = KAnonymityGuarantee(3, diversity=2)
+    # Each different row is a centre.
+    monkeypatch.setattr(_Clustering, "split_centres", lambda self: self.codes)
+    released = ClusterKAnonymity().recode(PATIENTS, guarantee, seed=0).release(PATIENTS)
+    assert kept_by(released, guarantee)
+    monkeypatch.setattr(_Clustering, "merged_centres", lambda _, centres: centres)
+    released = ClusterKAnonymity().recode(PATIENTS, guarantee, seed=0).release(PATIENTS)
+    assert not kept_by(released, guarantee)

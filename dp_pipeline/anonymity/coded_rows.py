@@ -1,0 +1,192 @@
+"""Rows as codes of declared levels, and what every class of a k-anonymous release has to have: a
+syntactic guarantee, not a differential one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import DeclarationError, PipelineError
+from dp_pipeline.metrics.equivalence_classes import class_ids
+
+
+@dataclass(frozen=True)
+class Column:
+    """One quasi-identifier, or one released column.
+
+    levels    one text a code
+    ordered   whether codes ascend with the values, that of missing values left aside
+    missing   the code of missing values, the last one, or None: a level of its own, after which
+              no value comes
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    ordered: bool = False
+    missing: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of levels."""
+        return len(self.levels)
+
+    @property
+    def values(self) -> int:
+        """Number of levels that are not missing: the codes before them."""
+        return self.size if self.missing is None else self.missing
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """n rows of quasi-identifiers, and of the attribute that classifiers predict.
+
+    columns         d quasi-identifiers
+    codes           (n, d), integers 0..size − 1 of each column
+    target          (n,) codes of the label, 0..len(target_levels) − 1
+    target_levels   one text a label
+
+    DeclarationError for arrays of other shapes and for codes outside their columns' levels.
+
+    >>> rows = CodedRows((Column("sex", ("f", "m")),), np.array([[0], [1]]), np.array([1, 0]),
+    ...                  ("well", "ill"))
+    >>> rows
+    CodedRows(1 columns)
+    """
+
+    columns: tuple[Column, ...]
+    codes: NDArray[np.integer]
+    target: IntArray
+    target_levels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        n, d = len(self.target), len(self.columns)
+        if self.codes.shape != (n, d) or self.target.ndim != 1:
+            raise DeclarationError(
+                f"coded rows: expected codes of {d} columns and one label a row, got other shapes"
+            )
+        is_within = _is_within(self.target, len(self.target_levels)) and all(
+            _is_within(self.codes[:, i], column.size) for i, column in enumerate(self.columns)
+        )
+        if not is_within:
+            raise DeclarationError("coded rows: expected codes of declared levels, got others")
+
+    def __repr__(self) -> str:
+        return f"CodedRows({len(self.columns)} columns)"
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def select(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> CodedRows:
+        """Return the rows with these numbers, or those where a mask is true."""
+        return replace(self, codes=self.codes[rows], target=self.target[rows])
+
+    @property
+    def target_counts(self) -> IntArray:
+        """Rows of each label (labels,)."""
+        counts = np.bincount(self.target, minlength=len(self.target_levels))
+        return counts.astype(np.int64)
+
+
+def _is_within(codes: NDArray[np.integer], size: int) -> bool:
+    return len(codes) == 0 or bool(codes.min() >= 0 and codes.max() < size)
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctRows:
+    """The m different rows of a table, labels left aside, in the order of their codes: the order
+    of the rows themselves is gone.
+
+    codes     (m, d)
+    counts    (m, labels) rows of each label
+    row_ids   (n,) which of them each row is
+
+    >>> rows = CodedRows((Column("sex", ("f", "m")),), np.array([[1], [0], [1]]),
+    ...                  np.array([0, 1, 1]), ("well", "ill"))
+    >>> distinct = DistinctRows.of(rows)
+    >>> distinct.codes.tolist(), distinct.counts.tolist(), distinct.row_ids.tolist()
+    ([[0], [1]], [[0, 1], [1, 1]], [1, 0, 1])
+    """
+
+    codes: NDArray[np.integer]
+    counts: IntArray
+    row_ids: IntArray
+
+    @classmethod
+    def of(cls, rows: CodedRows) -> DistinctRows:
+        """Return the different rows of a table."""
+        ids, sizes = class_ids(rows.codes)
+        positions = np.zeros(len(sizes), dtype=np.int64)
+        positions[ids] = np.arange(len(rows))
+        labels = len(rows.target_levels)
+        counts = np.bincount(ids * labels + rows.target, minlength=len(sizes) * labels)
+        return cls(rows.codes[positions], counts.reshape(-1, labels), ids)
+
+
+class TooFewRows(PipelineError):
+    """There are fewer rows than one equivalence class must have; nothing was released."""
+
+
+@dataclass(frozen=True)
+class KAnonymityGuarantee:
+    """Every class that is released has at least ``k`` rows and ``diversity`` different labels.
+
+    k            0 and 1 guarantee nothing
+    diversity    1 guarantees nothing
+    suppressed   most rows that may be left out of the release to keep it, as an exact share
+
+    DeclarationError for negative numbers and for a share of one or more.
+    """
+
+    k: int
+    diversity: int = 1
+    suppressed: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.k < 0 or self.diversity < 1 or not 0 <= self.suppressed < 1:
+            raise DeclarationError(
+                "guarantee: expected k ≥ 0, diversity ≥ 1 and a share 0 ≤ suppressed < 1, "
+                f"got {self.k}, {self.diversity}, {self.suppressed}"
+            )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every table keeps it."""
+        return self.k <= 1 and self.diversity <= 1
+
+    def max_suppressed_rows(self, rows: int) -> int:
+        """Return the number of rows that may be left out of so many.
+
+        >>> KAnonymityGuarantee(5, suppressed=Fraction("0.29")).max_suppressed_rows(100)
+        29
+        """
+        return int(self.suppressed * rows)
+
+    def is_kept(self, counts: IntArray, *, axis: int = -1) -> NDArray[np.bool_]:
+        """Return which classes have rows and labels enough; a class without rows has not.
+
+        counts   rows of every class by label, the labels along ``axis``; where no diversity is
+                 guaranteed, rows of all labels may be in one number
+
+        >>> KAnonymityGuarantee(2, 2).is_kept(np.array([[1, 1], [2, 0], [0, 0]])).tolist()
+        [True, False, False]
+        """
+        is_kept = counts.sum(axis=axis) >= max(1, self.k)
+        if self.diversity > 1:
+            is_kept &= np.count_nonzero(counts, axis=axis) >= self.diversity
+        return np.asarray(is_kept)
+
+    def require_possible(self, rows: CodedRows) -> None:
+        """Raise TooFewRows unless all rows together, as one class, keep the guarantee."""
+        if self.is_empty:
+            return
+        if len(rows) < self.k:
+            raise TooFewRows(f"k-anonymity: expected at least K={self.k} rows, got fewer")
+        if np.count_nonzero(rows.target_counts) < self.diversity:
+            raise TooFewRows(
+                f"diversity: expected at least {self.diversity} different labels, got fewer"
+            )

@@ -1,0 +1,152 @@
+"""Scores of rows along straight lines through the labels: what all rows together say of each row.
+
+ScoredRows: rows with their scores, learned once for all candidate recodings.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.anonymity.coded_rows import CodedRows, DistinctRows, KAnonymityGuarantee
+from dp_pipeline.anonymity.method import Bit, bit_matrix, cumulative_bits
+from dp_pipeline.anonymity.ranking import label_counts, mutual_information
+from dp_pipeline.config.encoding import FloatArray, IntArray
+
+MAX_BITS = 256
+"""Bits that have a weight: the most informative ones."""
+
+MAX_LINES = 16
+"""Labels that have a line each: the most frequent ones."""
+
+MAX_LEARNED_ROWS = 100_000
+"""Different rows, labels included, that weights are learned from: of more a seeded sample."""
+
+SCORE_UNIT = 1 << 12
+"""Weights are integers in units of 1/4096, so that sums of scores are exact in any order."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreRule:
+    """A rule from levels to scores: integers, one for the line of each label, of two labels for
+    one of them.
+
+    level_scores   for each column what its levels add to every score (levels, scores)
+
+    Squares are in nats, times 2^24: a fall of squares by a cut weighs as much as the fall of
+    entropy that it foretells, to the second order.
+    """
+
+    level_scores: tuple[FloatArray, ...]
+
+    @classmethod
+    def learn(cls, rows: CodedRows, guarantee: KAnonymityGuarantee) -> ScoreRule:
+        """Return the rule that logistic regression (C = 1) learns from the weighted bits of rows.
+
+        It depends on how many rows there are of each kind, not on their order. Without such bits,
+        or of rows of one label, there is no score.
+        """
+        counts, bits = rows.target_counts, _weighted_bits(rows, guarantee)
+        lines = MAX_LINES if np.count_nonzero(counts) > 2 else 1
+        labels = np.argsort(-counts, kind="stable")[:lines]
+        labels = labels[(counts[labels] > 0) & (counts[labels] < len(rows))]
+        tables = [np.zeros((column.size, len(labels) if bits else 0)) for column in rows.columns]
+        if not bits or not len(labels):
+            return cls(tuple(tables))
+        distinct, shares = DistinctRows.of(rows), counts / len(rows)
+        weights = _logistic_weights(bit_matrix(bits, distinct.codes, rows.columns), distinct.counts)
+        # The change of a probability p is p times that of its line beside the mean of all lines.
+        changes = (weights - (weights @ shares)[:, None]) * shares
+        rest = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
+        scaled = changes[:, labels] * SCORE_UNIT / np.sqrt(2 * shares * rest)[labels]
+        for bit, weight in zip(bits, np.rint(scaled), strict=True):
+            first, end = bit.code_range(rows.columns)
+            tables[bit.column][first:end] += weight
+        return cls(tuple(tables))
+
+    def keep_lines(self, is_kept: NDArray[np.bool_]) -> ScoreRule:
+        """Return the same scores along some lines (scores,), and nought along the others."""
+        return ScoreRule(tuple(np.where(is_kept, table, 0.0) for table in self.level_scores))
+
+    def scores(self, codes: NDArray[np.integer]) -> IntArray:
+        """Return the scores (n, scores) of codes (n, d)."""
+        lines = self.level_scores[0].shape[1] if self.level_scores else 0
+        scores = np.zeros((len(codes), lines))
+        for column, table in enumerate(self.level_scores):
+            scores += table[codes[:, column]]
+        return scores.astype(np.int64)
+
+
+def _logistic_weights(answers: NDArray[np.bool_], counts: IntArray) -> FloatArray:
+    """Return the weight of every bit on the line of every label (bits, labels): of two labels the
+    first has none, nor has a label without rows.
+
+    answers   (m, bits) of the different rows
+    counts    (m, labels) rows of each label
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    kinds, labels = np.nonzero(counts)
+    if len(kinds) > MAX_LEARNED_ROWS:
+        sample = np.random.default_rng(0).choice(len(kinds), MAX_LEARNED_ROWS, replace=False)
+        # And the first row of every label: none is lost by chance.
+        sample = np.union1d(sample, np.unique(labels, return_index=True)[1])
+        kinds, labels = kinds[sample], labels[sample]
+    with warnings.catch_warnings():
+        # Rows are in nearly the same order before the optimum is reached.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solver = LogisticRegression().fit(
+            answers[kinds].astype(np.float64), labels, sample_weight=counts[kinds, labels]
+        )
+    weights = np.zeros((answers.shape[1], counts.shape[1]))
+    weights[:, solver.classes_[-len(solver.coef_) :]] = solver.coef_.T
+    return weights
+
+
+def _weighted_bits(rows: CodedRows, guarantee: KAnonymityGuarantee) -> tuple[Bit, ...]:
+    """Return the bits that have a weight, the most informative ones first considered.
+
+    Every group of levels of a column that have one weight has as many rows and labels as a class
+    has to have: no weight is that of a level which few rows have, nor of one between two others.
+    Weights of several columns together are learned from all rows all the same.
+    """
+    bits, labels = cumulative_bits(rows.columns), len(rows.target_levels)
+    information = mutual_information(label_counts(rows, bits))
+    group_of = [np.zeros(column.size, dtype=np.int64) for column in rows.columns]
+    chosen: list[int] = []
+    for i in np.argsort(-information, kind="stable").tolist():
+        column, (first, end) = bits[i].column, bits[i].code_range(rows.columns)
+        is_inside = np.zeros(len(group_of[column]), dtype=np.bool_)
+        is_inside[first:end] = True
+        groups = np.unique(2 * group_of[column] + is_inside, return_inverse=True)[1]
+        cells = groups[rows.codes[:, column]] * labels + rows.target
+        counts = np.bincount(cells, minlength=(int(groups.max()) + 1) * labels)
+        if guarantee.is_kept(counts.reshape(-1, labels)).all():
+            group_of[column] = groups
+            chosen.append(i)
+        if len(chosen) == MAX_BITS:
+            break
+    return tuple(bits[i] for i in sorted(chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRows:
+    """Rows, the guarantee that they have to keep, and their scores."""
+
+    rows: CodedRows
+    guarantee: KAnonymityGuarantee
+
+    @cached_property
+    def rule(self) -> ScoreRule:
+        """Learned from the rows."""
+        return ScoreRule.learn(self.rows, self.guarantee)
+
+    @cached_property
+    def scores(self) -> IntArray:
+        """Integers (n, scores)."""
+        return self.rule.scores(self.rows.codes)

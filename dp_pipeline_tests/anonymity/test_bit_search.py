@@ -1,0 +1,271 @@
+"""The kernel that counts rows on one side of a bit, and the searches and rankings over it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
+from dp_pipeline.anonymity.coded_rows import (
+    CodedRows,
+    Column,
+    KAnonymityGuarantee,
+    TooFewRows,
+)
+from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistRatio, hamming_distances
+from dp_pipeline.anonymity.kjig import Kjig, accept_informative
+from dp_pipeline.anonymity.method import Bit, BitRule, bit_matrix, cumulative_bits, one_hot_bits
+from dp_pipeline.anonymity.ranking import InformationRanking, fitted_forest, permutation_importance
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline_tests.anonymity.mingen import kept_by
+from dp_pipeline_tests.anonymity.populations import (
+    PATIENTS,
+    SEX_AND_AGE,
+    coded_rows,
+    flagged,
+    flags,
+    guarantees,
+    rows_of,
+)
+
+any_guarantee = guarantees(k=0, shares="0 0.1 0.3")
+ONE_HOT = one_hot_bits(SEX_AND_AGE)
+
+
+def yes_bits(count: int) -> tuple[Bit, ...]:
+    """One bit a flag."""
+    return tuple(Bit(i, 1) for i in range(count))
+
+
+def exposed(matrix: np.ndarray, target: np.ndarray, guarantee: KAnonymityGuarantee) -> set[int]:
+    """Rows in classes that break the guarantee: the definition, row by row."""
+    if guarantee.is_empty:
+        return set()
+    keys = [tuple(row) for row in matrix.tolist()]
+    sizes = Counter(keys)
+    labels = {key: {target[i] for i, other in enumerate(keys) if other == key} for key in sizes}
+    return {
+        i
+        for i, key in enumerate(keys)
+        if sizes[key] < guarantee.k or len(labels[key]) < guarantee.diversity
+    }
+
+
+def parts_released_rows(rows: CodedRows, kept: list[int], bit: int, guarantee) -> bool:
+    """Whether two released rows of one class differ in one more bit; where no row may be left out
+    every bit counts.
+    """
+    if guarantee.is_empty or not guarantee.max_suppressed_rows(len(rows)):
+        return True
+    hidden = exposed(rows.codes[:, [*kept, bit]], rows.target, guarantee)
+    released = [tuple(row) for i, row in enumerate(rows.codes.tolist()) if i not in hidden]
+    classes = {tuple(row[column] for column in kept) for row in released}
+    return len({(*(row[column] for column in kept), row[bit]) for row in released}) > len(classes)
+
+
+@st.composite
+def flagged_rows(draw: st.DrawFn) -> CodedRows:
+    n, bits = draw(st.integers(1, 24)), draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    shares = rng.choice([0.0, 0.1, 0.5, 0.9, 1.0], size=bits)
+    return flagged((rng.random((n, bits)) < shares).astype(np.int64), rng.integers(0, 2, n))
+
+
+def partition_of(rows: CodedRows, guarantee, **options) -> ClassPartition | None:
+    try:
+        return ClassPartition(rows, yes_bits(len(rows.columns)), guarantee, **options)
+    except TooFewRows:
+        return None
+
+
+@settings(max_examples=60, deadline=None)
+@given(flagged_rows(), any_guarantee, st.booleans())
+def test_the_kernel_counts_as_a_loop_over_rows(rows, guarantee, by_label):
+    partition = partition_of(rows, guarantee, by_label=by_label)
+    if partition is None:
+        return
+    kept, refused, bits = list[int](), set[int](), range(len(rows.columns))
+    together = partition.keeps_guarantee(partition.split(list(bits))).tolist()
+    assert together == [partition.allows(bit) for bit in bits]
+    for bit in bits:
+        hidden = exposed(rows.codes[:, [*kept, bit]], rows.target, guarantee)
+        is_allowed = len(hidden) <= guarantee.max_suppressed_rows(len(rows))
+        assert partition.allows(bit) == is_allowed
+        is_worth = parts_released_rows(rows, kept, bit, guarantee)
+        assert partition.takes(bit) == (is_allowed and is_worth)
+        # A bit that was refused once is refused for ever.
+        refused |= {other for other in bits if not partition.takes(other)}
+        assert bit not in refused or not partition.takes(bit)
+        if is_allowed:
+            partition.refine(bit)
+            kept.append(bit)
+        suppressed = partition.result(kept).suppressed
+        assert set(np.flatnonzero(suppressed)) == exposed(
+            rows.codes[:, kept], rows.target, guarantee
+        )
+        classes = Counter(map(tuple, rows.codes[:, kept].tolist()))
+        assert sorted(partition.sizes.tolist()) == sorted(classes.values())
+
+
+@settings(max_examples=50, deadline=None)
+@given(flagged_rows(), any_guarantee, st.randoms(use_true_random=False))
+def test_constant_equal_and_contrary_bits_are_allowed(rows, guarantee, random):
+    ones = np.ones((len(rows), 1), dtype=np.int64)
+    codes = np.concatenate([rows.codes, ones, 1 - ones, rows.codes, 1 - rows.codes], axis=1)
+    width, twice = len(rows.columns), flagged(codes, rows.target)
+    partition = partition_of(twice, guarantee)
+    if partition is None:
+        return
+    order = list(range(width))
+    random.shuffle(order)
+    kept = accept_in_order(partition, order)
+    before = partition.sizes.tolist()
+    for bit in [
+        width,
+        width + 1,
+        *(width + 2 + i for i in kept),
+        *(2 * width + 2 + i for i in kept),
+    ]:
+        assert partition.allows(bit)
+        assert partition.takes(bit) or guarantee.max_suppressed_rows(len(rows))
+        partition.refine(bit)
+    assert partition.sizes.tolist() == before
+
+
+def test_guarantees_of_negative_numbers_are_refused():
+    for wrong in ({"k": -1}, {"k": 2, "diversity": 0}, {"k": 2, "suppressed": Fraction(1)}):
+        with pytest.raises(DeclarationError, match="expected k ≥ 0, diversity ≥ 1 and a share"):
+            KAnonymityGuarantee(**wrong)
+
+
+def test_a_search_of_many_rows_is_quick():
+    # A fifth of a million rows, which take half a second; twice of that.
+    rng = np.random.default_rng(5)
+    codes = (rng.random((200_000, 42)) < rng.uniform(0.01, 0.5, 42)).astype(np.uint8)
+    rows = flagged(codes, rng.integers(0, 2, 200_000))
+    partition = ClassPartition(rows, yes_bits(42), KAnonymityGuarantee(k=10))
+    started = time.process_time()
+    kept = accept_in_order(partition, range(42))
+    assert time.process_time() - started < 0.2
+    assert 5 < len(kept) < 42
+
+
+def in_order(rows: CodedRows, bits, order, k: int):
+    partition = ClassPartition(rows, bits, KAnonymityGuarantee(k))
+    return partition.result(accept_in_order(partition, order))
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=coded_rows(at_least=4), k=st.integers(2, 4))
+def test_every_part_of_a_k_anonymous_set_is_k_anonymous(rows, k):
+    bits = one_hot_bits(rows.columns)
+    kept = in_order(rows, bits, range(len(bits)), k).rule.bits
+    for count in range(len(kept) + 1):
+        for part in list(combinations(kept, count))[:20]:
+            assert kept_by(BitRule(rows.columns, part).released(rows), KAnonymityGuarantee(k))
+
+
+def test_the_printed_condition_keeps_what_exposes():
+    # RFKA's loop as it is printed: add a bit, and *if* the privacy test is passed remove it.
+    order, guarantee, printed = [2, 0, 3, 1, 4, 5], KAnonymityGuarantee(k=3), list[Bit]()
+    for bit in order:
+        printed.append(ONE_HOT[bit])
+        if kept_by(BitRule(SEX_AND_AGE, tuple(printed)).released(PATIENTS), guarantee):
+            printed.pop()
+    assert printed
+    assert not kept_by(BitRule(SEX_AND_AGE, tuple(printed)).released(PATIENTS), guarantee)
+    ours = in_order(PATIENTS, ONE_HOT, order, 3)
+    assert ours.rule.bits
+    assert kept_by(ours.release(PATIENTS), guarantee)
+
+
+def test_a_larger_k_may_keep_another_bit():
+    # K = 2 takes the first bit (2 of 8 rows), beside which the second would leave single rows.
+    # K = 3 refuses the first, and so has room for the second.
+    pairs = [(1, 1), (1, 0), (0, 1), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]
+    rows = rows_of(*((*pair, 0) for pair in pairs), columns=flags(2))
+    for k, kept in ((2, 0), (3, 1)):
+        assert in_order(rows, yes_bits(2), (0, 1), k).rule.bits == (yes_bits(2)[kept],)
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=coded_rows())
+def test_hamdist_is_the_sum_over_all_pairs(rows):
+    bits = one_hot_bits(rows.columns)
+    matrix, total = bit_matrix(bits, rows.codes, rows.columns), np.zeros(len(bits), dtype=np.int64)
+    for first, second in combinations(range(len(rows)), 2):
+        if rows.target[first] != rows.target[second]:
+            total += matrix[first] != matrix[second]
+    assert hamming_distances(rows, bits).tolist() == total.tolist()
+
+
+def test_hamdist_backward_drops_the_lowest_first():
+    guarantee, kept = KAnonymityGuarantee(3), list(HamdistBackward().ranking(PATIENTS, seed=0))
+    while not kept_by(
+        BitRule(SEX_AND_AGE, tuple(ONE_HOT[bit] for bit in kept)).released(PATIENTS), guarantee
+    ):
+        kept.pop()
+    found = HamdistBackward().recode(PATIENTS, guarantee, seed=0)
+    assert set(found.rule.bits) == {ONE_HOT[bit] for bit in kept}
+    assert 0 < len(kept) < len(ONE_HOT)
+
+
+def test_hamdist_ratio_drops_what_frees_most_rows():
+    found = HamdistRatio().recode(PATIENTS, KAnonymityGuarantee(3), seed=0)
+    names = {bit.name(SEX_AND_AGE) for bit in found.rule.bits}
+    # The one missing age exposes its row, and all bits that single it out have to go.
+    assert "age=missing" not in names
+    assert names
+
+
+def test_kjig_takes_bits_that_say_most_together_first():
+    # The label is a contrary of two flags, four rows of each kind; a third flag says nothing.
+    records = [(a, b, c, a ^ b) for a in (0, 1) for b in (0, 1) for c in (0, 1)] * 8
+    rows = rows_of(*records, *[(1, 1, 0, 0)] * 8, columns=flags(3))
+    bits = cumulative_bits(rows.columns)
+    partition = ClassPartition(rows, bits, KAnonymityGuarantee(8), by_label=True)
+    assert {bits[bit].column for bit in accept_informative(partition)[:2]} == {0, 1}
+
+
+@pytest.mark.parametrize("method", [InformationRanking(), HamdistRatio(), Kjig("columns")])
+def test_no_bit_is_taken_for_a_suppressed_row(method):
+    # One row alone has the first flag, which says most of its label; the second cuts in halves.
+    records = [(1, 0, 1), *[(0, half, label) for half in (0, 1) for label in (0, 1)] * 10]
+    rows = rows_of(*records, columns=flags(2))
+    found = method.recode(rows, KAnonymityGuarantee(5, suppressed=Fraction("0.1")), seed=0)
+    assert {bit.column for bit in found.rule.bits} == {1}
+    assert not found.suppressed.any()
+
+
+def test_bits_say_what_they_ask():
+    names = [bit.name(SEX_AND_AGE) for bit in cumulative_bits(SEX_AND_AGE)]
+    assert names == ["sex=m", "age>=middle", "age>=old", "age=missing"]
+    codes = np.array([[1, 2], [0, 3]])
+    matrix = bit_matrix(cumulative_bits(SEX_AND_AGE), codes, SEX_AND_AGE)
+    assert matrix.tolist() == [[True, True, True, False], [False, False, False, True]]
+    one_level = (Column("x", ("only",)),)
+    assert [bit.name(one_level) for bit in cumulative_bits(one_level)] == ["x=only"]
+
+
+def test_importance_is_judged_by_rows_outside_of_the_bag():
+    bits = np.random.default_rng(1).integers(0, 2, (200, 6)).astype(np.float32)
+    target = bits[:, 0].astype(int)
+    forest = fitted_forest(bits, target, trees=3, seed=1)
+    bagged = SimpleNamespace(
+        estimators_=forest.estimators_, estimators_samples_=[np.arange(200)] * 3
+    )
+    outside, inside = (
+        permutation_importance(one, bits, target, rng=np.random.default_rng(1))
+        for one in (forest, bagged)
+    )
+    # A third of 200 rows is outside of a bag, and half of them change with the bit.
+    assert 10 < outside[0] < 60
+    assert not inside.any()

@@ -1,0 +1,305 @@
+"""What every method must do, and what the oracle finds that searches a whole lattice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
+from dp_pipeline.anonymity.boxes import BoxRule
+from dp_pipeline.anonymity.clustering import ClusterKAnonymity
+from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistForward, HamdistRatio
+from dp_pipeline.anonymity.kjig import CANDIDATES, Kjig
+from dp_pipeline.anonymity.label_scores import ScoredRows
+from dp_pipeline.anonymity.method import (
+    BitRule,
+    Method,
+    Recoding,
+    bit_matrix,
+    cumulative_bits,
+    one_hot_bits,
+)
+from dp_pipeline.anonymity.mondrian import Mondrian, Tree
+from dp_pipeline.anonymity.ranking import Impurity, InformationRanking, RankedSearch, Rfka
+from dp_pipeline_tests.anonymity.mingen import (
+    halving,
+    keeps,
+    kept_by,
+    kept_or_not,
+    minimal_generalisations,
+)
+from dp_pipeline_tests.anonymity.populations import (
+    PATIENTS,
+    SEX_AND_AGE,
+    attempt,
+    boxes_of,
+    coded_rows,
+    every_row,
+    flags,
+    guarantees,
+    is_in,
+    is_possible,
+    rows_of,
+)
+
+
+class CandidateMethod:
+    """One candidate of kjig as a method."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __repr__(self) -> str:
+        return f"candidate {self._number}"
+
+    def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
+        return CANDIDATES[self._number].recode(ScoredRows(rows, guarantee))
+
+
+ONE_PASS: list[Method] = [
+    Rfka(trees=3),
+    Impurity(trees=3),
+    HamdistForward(),
+    InformationRanking(),
+    Kjig("columns"),
+]
+SELECTING: list[Method] = [*ONE_PASS, HamdistBackward(), HamdistRatio()]
+CUTTING: list[Method] = [Mondrian(), Tree(), Tree(least=1), Tree(least=4)]
+AROUND: list[Method] = [ClusterKAnonymity(), *map(CandidateMethod, range(len(CANDIDATES)))]
+BOXING = CUTTING + AROUND
+each_method = pytest.mark.parametrize("method", SELECTING + BOXING, ids=repr)
+each_boxing = pytest.mark.parametrize("method", BOXING, ids=repr)
+any_guarantee = guarantees(k=0, diversity=3, shares="0 0.2")
+
+
+def bits_of(method: Method, rows: CodedRows) -> tuple:
+    return cumulative_bits(rows.columns) if isinstance(method, Kjig) else one_hot_bits(rows.columns)
+
+
+@pytest.mark.parametrize("method", [*SELECTING, *BOXING, Kjig()], ids=repr)
+@settings(max_examples=25, deadline=None)
+@given(rows=coded_rows(), guarantee=any_guarantee)
+def test_guarantee_is_kept_or_refused(method, rows, guarantee):
+    recoding = attempt(method, rows, guarantee)
+    assert (recoding is not None) == is_possible(rows, guarantee)
+    if recoding is not None:
+        released, suppressed = recoding.release(rows), int(recoding.suppressed.sum())
+        assert kept_by(released, guarantee)
+        is_boxed = isinstance(recoding.rule, BoxRule)
+        assert suppressed <= (0 if is_boxed else guarantee.max_suppressed_rows(len(rows)))
+        assert len(released) == len(rows) - suppressed
+
+
+@pytest.mark.parametrize("method", [*SELECTING, *BOXING, Kjig()], ids=repr)
+@settings(max_examples=15, deadline=None)
+@given(
+    rows=coded_rows(at_least=2),
+    guarantee=any_guarantee,
+    random=st.randoms(use_true_random=False),
+)
+def test_row_order_changes_nothing(method, rows, guarantee, random):
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    turned = rows.select(np.array(order))
+    first, second = (attempt(method, table, guarantee) for table in (rows, turned))
+    if first is None or second is None:
+        assert first is second
+        return
+    assert first.suppressed[order].tolist() == second.suppressed.tolist()
+    releases = first.release(rows), second.release(turned)
+    assert releases[0].columns == releases[1].columns
+    assert releases[0].codes.tolist() == releases[1].codes.tolist()
+    assert releases[0].target.tolist() == releases[1].target.tolist()
+
+
+@pytest.mark.parametrize("method", BOXING, ids=repr)
+def test_seed_changes_no_box(method):
+    first, second = (
+        method.recode(PATIENTS, KAnonymityGuarantee(2), seed=seed).release(PATIENTS)
+        for seed in (0, 9)
+    )
+    assert (first.columns, first.codes.tolist()) == (second.columns, second.codes.tolist())
+
+
+@each_method
+def test_k_of_nought_and_one_keep_everything(method):
+    for k in (0, 1):
+        recoding = method.recode(PATIENTS, KAnonymityGuarantee(k), seed=0)
+        released = recoding.rule.released(PATIENTS)
+        if isinstance(recoding.rule, BitRule):
+            assert set(recoding.rule.bits) == set(bits_of(method, PATIENTS))
+        else:
+            assert released.columns == PATIENTS.columns
+            assert released.codes.tolist() == PATIENTS.codes.tolist()
+            bits = cumulative_bits(PATIENTS.columns)
+            expected = bit_matrix(bits, PATIENTS.codes, PATIENTS.columns).astype(float)
+            assert recoding.rule.features(PATIENTS).tolist() == expected.tolist()
+
+
+@each_method
+def test_too_few_rows_give_an_error(method):
+    with pytest.raises(TooFewRows, match="expected at least K=11 rows, got fewer"):
+        method.recode(PATIENTS, KAnonymityGuarantee(11), seed=0)
+    assert len(method.recode(PATIENTS, KAnonymityGuarantee(10), seed=0).release(PATIENTS)) == 10
+    rows = replace(PATIENTS, target=np.zeros(10, dtype=np.int64))
+    assert kept_by(method.recode(rows, KAnonymityGuarantee(3), seed=0).release(rows), THREE)
+    with pytest.raises(TooFewRows, match="expected at least 2 different labels, got fewer"):
+        method.recode(rows, KAnonymityGuarantee(3, diversity=2), seed=0)
+
+
+THREE = KAnonymityGuarantee(3)
+
+
+@each_method
+def test_without_columns_all_rows_are_one_class(method):
+    rows = rows_of((0,), (1,), (1,), columns=())
+    recoding = method.recode(rows, KAnonymityGuarantee(3), seed=0)
+    released = recoding.release(rows)
+    assert recoding.rule.features(rows).shape == released.codes.shape == (3, 0)
+    assert sorted(released.target.tolist()) == [0, 1, 1]
+
+
+@each_method
+def test_missing_everywhere_is_a_level_like_any_other(method):
+    rows = rows_of(*[(i % 2, 3, i % 2) for i in range(80)], columns=SEX_AND_AGE)
+    released = method.recode(rows, KAnonymityGuarantee(3), seed=0).release(rows)
+    assert len({tuple(codes) for codes in released.codes.tolist()}) == 2
+
+
+@each_method
+def test_identical_rows_are_one_class(method):
+    rows = rows_of(*[(1, 2, i % 2) for i in range(6)], columns=SEX_AND_AGE)
+    recoding = method.recode(rows, KAnonymityGuarantee(2), seed=0)
+    assert len(set(map(tuple, recoding.release(rows).codes.tolist()))) == 1
+    if isinstance(recoding.rule, BitRule):
+        bits = () if isinstance(method, Kjig) else one_hot_bits(SEX_AND_AGE)
+        assert set(recoding.rule.bits) == set(bits)
+
+
+@each_boxing
+@settings(max_examples=30, deadline=None)
+@given(rows=coded_rows(at_least=1), guarantee=guarantees(diversity=3))
+def test_every_row_has_a_box_that_holds_it(method, rows, guarantee):
+    recoding = attempt(method, rows, guarantee)
+    if recoding is None:
+        return
+    rule, others = recoding.rule, every_row(rows.columns)
+    released, features = rule.released(others), rule.features(others)
+    assert released.columns == rule.columns
+    assert [column.name for column in rule.columns] == [column.name for column in rows.columns]
+    assert features.shape == (len(others), len(cumulative_bits(rows.columns)))
+    assert np.all((features >= 0) & (features <= 1))
+    by_class: dict[tuple[int, ...], list[float]] = {}
+    for codes, seen in zip(released.codes.tolist(), features.tolist(), strict=True):
+        assert by_class.setdefault(tuple(codes), seen) == seen
+    # New rows may lie outside of a box that is drawn around the rows of its class.
+    table = others if method in CUTTING else rows
+    boxes = zip(table.codes.tolist(), boxes_of(rule, table), strict=True)
+    assert all(is_in(tuple(codes), box) for codes, box in boxes)
+    if method in CUTTING:
+        for codes in others.codes.tolist():
+            assert sum(is_in(tuple(codes), box) for box in rule.boxes) == 1
+
+
+@pytest.mark.parametrize("method", ONE_PASS, ids=repr)
+@settings(max_examples=20, deadline=None)
+@given(rows=coded_rows(), guarantee=guarantees(k=0, shares="0 0.2"))
+def test_no_bit_can_be_added_after_one_pass(method, rows, guarantee):
+    recoding = attempt(method, rows, guarantee)
+    if recoding is None:
+        return
+    partition = ClassPartition(rows, bits_of(method, rows), guarantee)
+    accepted = [partition.bits.index(bit) for bit in recoding.rule.bits]
+    for bit in accepted:
+        partition.refine(bit)
+    others = [
+        bit for bit in range(len(partition.bits)) if bit not in accepted and partition.takes(bit)
+    ]
+    assert isinstance(method, Kjig) or not others
+    for bit in others:
+        assert partition.cut_classes(partition.split([bit])).tolist() == [0]
+
+
+@pytest.mark.parametrize("method", ONE_PASS, ids=repr)
+@settings(max_examples=20, deadline=None)
+@given(rows=coded_rows(most=16), guarantee=guarantees())
+def test_one_pass_finds_a_minimal_generalisation(method, rows, guarantee):
+    bits, recoding = bits_of(method, rows), attempt(method, rows, guarantee)
+    if len(bits) > 7 or recoding is None:
+        return
+    kept = recoding.rule.bits
+    if isinstance(method, Kjig):
+        kept = with_settled_bits(rows, bits, kept)
+    node = tuple(int(bit not in kept) for bit in bits)
+    assert node in minimal_selections(rows, bits, guarantee)
+
+
+def with_settled_bits(rows: CodedRows, bits: tuple, kept: tuple) -> set:
+    """Kept bits, and those that are the same for all rows of each class of theirs."""
+    classes = [tuple(row) for row in bit_matrix(kept, rows.codes, rows.columns).tolist()]
+
+    def is_settled(bit):
+        answers = bit.answers(rows.codes, rows.columns).tolist()
+        return len(set(zip(classes, answers, strict=True))) == len(set(classes))
+
+    return {bit for bit in bits if bit in kept or is_settled(bit)}
+
+
+def minimal_selections(rows: CodedRows, bits: tuple, guarantee: KAnonymityGuarantee) -> set:
+    """0 for a bit that is kept, 1 for one that is left out: the lattice of all selections."""
+    matrix = bit_matrix(bits, rows.codes, rows.columns).astype(np.int64)
+    table = CodedRows(flags(len(bits)), matrix, rows.target, rows.target_levels)
+    return minimal_generalisations(table, [kept_or_not(one) for one in table.columns], guarantee)
+
+
+def test_a_search_that_stops_at_a_refusal_is_caught():
+    # The first flag singles one row out, the second parts the others in halves. A head of the
+    # order ends before the first, though the second could be kept.
+    rows = rows_of((1, 0, 0), *[(0, 0, 0)] * 3, *[(0, 1, 0)] * 4, columns=flags(2))
+    assert HamdistBackward().recode(rows, KAnonymityGuarantee(2), seed=1).rule.bits == ()
+    minimal = minimal_selections(rows, one_hot_bits(rows.columns), KAnonymityGuarantee(2))
+    assert minimal == {(1, 1, 0, 0)}
+
+
+class TakesTheLastUnseen(RankedSearch):
+    """A search with a mistake: the last bit of the order is taken unseen."""
+
+    def score_bits(self, rows, bits, *, seed):  # noqa: ARG002
+        return np.arange(len(bits), 0, -1).astype(np.float64)
+
+    def recode_by(self, ranking, rows, guarantee):
+        partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
+        accepted = [*accept_in_order(partition, ranking[:-1]), ranking[-1]]
+        return Recoding(partition.result(accepted).rule, np.zeros(len(rows), dtype=np.bool_))
+
+
+def test_a_search_that_takes_a_bit_unseen_is_caught():
+    recoding = TakesTheLastUnseen().recode(PATIENTS, KAnonymityGuarantee(2), seed=0)
+    assert not kept_by(recoding.release(PATIENTS), KAnonymityGuarantee(2))
+
+
+def test_the_oracle_finds_the_minimal_nodes_by_hand():
+    # Sex has heights 0, 1 and age 0, 1, 2: {young, middle} and {old, missing} at height 1.
+    # (0, 0) leaves a middle-aged man alone. Both nodes above it have classes of two and more:
+    # (1, 0) leaves the missing age alone, (0, 1) has women 3 + 2, men 2 + 3.
+    hierarchies = [halving(column) for column in SEX_AND_AGE]
+    assert hierarchies[1] == ((0, 1, 2, 3), (0, 0, 1, 1), (0, 0, 0, 0))
+    assert minimal_generalisations(PATIENTS, hierarchies, KAnonymityGuarantee(2)) == {(0, 1)}
+    # Five women and five men; or eight young and middle, of whom two are men, so not.
+    assert minimal_generalisations(PATIENTS, hierarchies, KAnonymityGuarantee(4)) == {(0, 2)}
+    assert minimal_generalisations(PATIENTS, hierarchies, KAnonymityGuarantee(6)) == {(1, 2)}
+    assert minimal_generalisations(PATIENTS, hierarchies, KAnonymityGuarantee(11)) == set()
+
+
+def test_the_oracle_counts_rows_and_labels():
+    rows = rows_of((0, 0), (0, 0), (1, 0), (1, 1), columns=flags(1))
+    hierarchies = [halving(rows.columns[0])]
+    assert minimal_generalisations(rows, hierarchies, KAnonymityGuarantee(2)) == {(0,)}
+    assert minimal_generalisations(rows, hierarchies, KAnonymityGuarantee(2, diversity=2)) == {(1,)}
+    assert keeps([(0,), (0,), (1,), (1,)], [0, 0, 0, 1], KAnonymityGuarantee(2))
+    assert not keeps([(0,), (0,), (0,), (1,)], [0, 0, 0, 1], KAnonymityGuarantee(2))
