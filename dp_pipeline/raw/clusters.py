@@ -90,9 +90,7 @@ class RedactErrors(Generic[Task, Result]):
 
 
 def unwrap(get_result: Callable[[], Result]) -> Result:
-    """Return ``get_result()``; PipelineError in one line, without the engine's words, where the
-    work failed.
-    """
+    """Return ``get_result()``; PipelineError, without the engine's words, where it fails."""
     try:
         return get_result()
     except PipelineError:

@@ -5,7 +5,7 @@ the counters count; of many rows, those of a sample with a bound of its error.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,27 +79,22 @@ def estimated_distances(
     which is computed: small for tables of few cells, and large for those of which each row has
     a cell of its own, about which a sample says little.
     """
-    all_marginals = list(
-        dict.fromkeys(marginal for listed in marginals.values() for marginal in listed)
-    )
+    all_marginals = list(dict.fromkeys(m for listed in marginals.values() for m in listed))
     names = sorted({name for marginal in all_marginals for name in marginal})
     halves = [_halves(table, names) for table in (real, released)]
-    real_sample, released_sample = (_join_halves(listed) for listed in halves)
-    distance_of = distances(real_sample, released_sample, sizes, all_marginals)
+    real, released = map(_join_halves, halves)
+    distance_of = distances(real, released, sizes, all_marginals)
     half_distances = [
-        distances(listed[0], listed[1], sizes, all_marginals)
-        for listed in halves
-        if len(listed) == 2
+        distances(pair[0], pair[1], sizes, all_marginals) for pair in halves if len(pair) == 2
     ]
+
+    def mean(of: Mapping[Names, float], listed: Sequence[Names]) -> float:
+        return float(np.mean([of[marginal] for marginal in listed]))
+
     return {
         name: EstimatedDistance(
-            float(np.mean([distance_of[marginal] for marginal in listed])),
-            sum(
-                float(np.mean([distance_of_half[marginal] for marginal in listed]))
-                for distance_of_half in half_distances
-            )
-            if half_distances
-            else None,
+            mean(distance_of, listed),
+            sum(mean(of, listed) for of in half_distances) if half_distances else None,
         )
         for name, listed in marginals.items()
     }
@@ -107,67 +102,19 @@ def estimated_distances(
 
 def _halves(table: Codes, names: Sequence[str]) -> tuple[Codes, ...]:
     """Return the table itself, or two halves of a sample of its rows that a fixed seed decides."""
-    rows = _rows(table, names)
+    rows = _row_count(table, names)
     if rows <= MOST_COMPARED:
         return ({name: table[name] for name in names},)
     chosen = np.random.default_rng(0).choice(rows, size=MOST_COMPARED, replace=False)
-    halves = np.split(chosen, [MOST_COMPARED // 2])
-    return tuple(
-        {name: np.asarray(table[name])[np.sort(half)] for name in names} for half in halves
-    )
+    halves = map(np.sort, np.split(chosen, [MOST_COMPARED // 2]))
+    return tuple({name: np.asarray(table[name])[half] for name in names} for half in halves)
 
 
 def _join_halves(halves: Sequence[Codes]) -> Codes:
-    if len(halves) == 1:
-        return halves[0]
     return {name: np.concatenate([half[name] for half in halves]) for name in halves[0]}
 
 
-def distances(
-    real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
-) -> dict[Names, float]:
-    """Return each marginal → its variation distance, as ``average_distance`` defines it.
-
-    Tables over few attributes are counted together, so many ways in one call are cheaper than
-    in many. n · m is below 2^62.
-    """
-    names = sorted({name for marginal in marginals for name in marginal})
-    n, m = _rows(real, names), _rows(released, names)
-    if n == 0:
-        return dict.fromkeys(marginals, float("nan"))
-    real, released = (_smallest_types(table, names, sizes) for table in (real, released))
-    most = min(_DENSE_CELLS_A_ROW * (n + m), _MOST_DENSE_CELLS)
-    small = [
-        marginal
-        for marginal in marginals
-        if is_fusible(sizes, marginal) and _cells(sizes, marginal) <= most
-    ]
-    dense = {marginal for marginal in marginals if _cells(sizes, marginal) <= most}.difference(
-        small
-    )
-    distance_of = dict(_fused_distances(real, released, sizes, small, n=n, m=m))
-    # One room for all tables: a new one each time would cost more than counting.
-    buffer = np.empty(
-        (2, max((_cells(sizes, marginal) for marginal in dense), default=0)), dtype=np.int32
-    )
-    for marginal in marginals:
-        if marginal in dense:
-            c, s = buffer[:, : _cells(sizes, marginal)]
-            _count(_steps(real, sizes, marginal), c)
-            _count(_steps(released, sizes, marginal), s)
-            distance_of[frozenset(marginal)] = _distance_of_counts(c, s, n=n, m=m)
-        elif frozenset(marginal) not in distance_of:
-            distance_of[frozenset(marginal)] = _sparse_distance(
-                real, released, sizes, marginal, n=n, m=m
-            )
-    return {marginal: distance_of[frozenset(marginal)] for marginal in marginals}
-
-
-def _cells(sizes: Mapping[str, int], marginal: Names) -> int:
-    return math.prod(sizes[name] for name in marginal)
-
-
-def _rows(table: Codes, names: Sequence[str]) -> int:
+def _row_count(table: Codes, names: Sequence[str]) -> int:
     lengths = {len(table[name]) for name in names}
     if len(lengths) != 1:
         raise DeclarationError(
@@ -176,67 +123,116 @@ def _rows(table: Codes, names: Sequence[str]) -> int:
     return lengths.pop()
 
 
-def _smallest_types(table: Codes, names: Sequence[str], sizes: Mapping[str, int]) -> Codes:
-    """Return the columns in their smallest types, without a copy of those that are."""
-    return {
-        name: np.asarray(table[name]).astype(np.min_scalar_type(sizes[name] - 1), copy=False)
-        for name in names
-    }
+def distances(
+    real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
+) -> dict[Names, float]:
+    """Return each marginal → its variation distance, as ``average_distance`` defines it.
+
+    Tables over few attributes are counted together, so many marginals in one call are cheaper
+    than in many. n · m is below 2^62.
+    """
+    names = sorted({name for marginal in marginals for name in marginal})
+    n, m = _row_count(real, names), _row_count(released, names)
+    real, released = (
+        {name: _smallest(table[name], sizes[name]) for name in names} for table in (real, released)
+    )
+    pair = _TablePair(real, released, sizes, n, m)
+    if n == 0:
+        return dict.fromkeys(marginals, float("nan"))
+    most = min(_DENSE_CELLS_A_ROW * (n + m), _MOST_DENSE_CELLS)
+    dense = [marginal for marginal in marginals if pair.cells(marginal) <= most]
+    fusible = [marginal for marginal in dense if is_fusible(sizes, marginal)]
+    distance_of = dict(pair.fused_distances(fusible))
+    # One buffer for all tables: a new one each time would cost more than counting.
+    buffer = np.empty((2, max(map(pair.cells, set(dense) - {*fusible}), default=0)), np.int32)
+    for marginal in marginals:
+        if frozenset(marginal) not in distance_of:
+            cells = pair.cells(marginal)
+            distance_of[frozenset(marginal)] = (
+                pair.dense_distance(marginal, buffer[:, :cells])
+                if cells <= most
+                else pair.sparse_distance(marginal)
+            )
+    return {marginal: distance_of[frozenset(marginal)] for marginal in marginals}
 
 
-def _fused_distances(
-    real: Codes,
-    released: Codes,
-    sizes: Mapping[str, int],
-    marginals: Sequence[Names],
-    *,
-    n: int,
-    m: int,
-) -> Iterator[tuple[frozenset[str], float]]:
-    """Yield distances of the marginals that are counted together."""
-    by_set = {frozenset(marginal): marginal for marginal in marginals}
-    planned = plan(sizes, list(by_set.values()), rows=n + m)
-    for (fused, c), (_, s) in zip(
-        count_plan(planned, real, rows=n), count_plan(planned, released, rows=m), strict=True
-    ):
-        # A sum over cells of differences is the difference of the sums.
-        differences = c * m - s * n if m else c
-        for names, table in summed_tables(fused, differences).items():
-            yield frozenset(names), _half_sum(table, n=n, m=m)
+def _smallest(codes: NDArray[Any], size: int) -> NDArray[Any]:
+    return np.asarray(codes).astype(np.min_scalar_type(size - 1), copy=False)
 
 
-def _half_sum(table: IntArray, *, n: int, m: int) -> float:
-    """Return ½ Σ |c/n − s/m| of a table of c·m − s·n, and of one of c where m = 0."""
-    if m == 0:
-        return min(1.0, float(np.abs(table / n - 1 / table.size).sum()) / 2)
-    return int(np.abs(table).sum()) / (2 * n * m)
+@dataclass(frozen=True, eq=False)
+class _TablePair:
+    """Two tables to be compared: n real rows and m released ones, in the smallest types."""
+
+    real: Codes
+    released: Codes
+    sizes: Mapping[str, int]
+    n: int
+    m: int
+
+    def cells(self, marginal: Names) -> int:
+        return math.prod(self.sizes[name] for name in marginal)
+
+    def fused_distances(self, marginals: Sequence[Names]) -> Iterator[tuple[frozenset[str], float]]:
+        by_set = {frozenset(marginal): marginal for marginal in marginals}
+        planned = plan(self.sizes, list(by_set.values()), rows=self.n + self.m)
+        real = count_plan(planned, self.real, rows=self.n)
+        released = count_plan(planned, self.released, rows=self.m)
+        for (fused, c), (_, s) in zip(real, released, strict=True):
+            # A sum over cells of differences is the difference of the sums.
+            differences = c * self.m - s * self.n if self.m else c
+            for names, table in summed_tables(fused, differences).items():
+                if self.m == 0:
+                    yield frozenset(names), self._distance_to_uniform(table, table.size)
+                else:
+                    yield frozenset(names), int(np.abs(table).sum()) / (2 * self.n * self.m)
+
+    def dense_distance(self, marginal: Names, buffer: NDArray[np.int32]) -> float:
+        """Return the distance of a marginal with few cells, counted into ``buffer`` (2, cells)."""
+        for table, counts in zip((self.real, self.released), buffer, strict=True):
+            _count(_cell_steps(table, self.sizes, marginal), counts)
+        return self._distance_of_counts(*buffer)
+
+    def sparse_distance(self, marginal: Names) -> float:
+        """Return the distance of a marginal with many more cells than rows."""
+        keys, cells = np.zeros(1, dtype=np.int64), 1
+        for name in marginal:
+            # Only which rows share a cell counts, so occupied cells are renumbered.
+            if cells * self.sizes[name] > _DENSE_CELLS_A_ROW * (self.n + self.m):
+                keys, cells = _renumber(keys, cells)
+            keys = keys * self.sizes[name] + np.concatenate([self.real[name], self.released[name]])
+            cells *= self.sizes[name]
+        keys, cells = _renumber(keys, cells)
+        if self.m == 0:
+            return self._distance_to_uniform(np.bincount(keys), self.cells(marginal))
+        counts = np.empty((2, cells), dtype=np.int32)
+        _count([keys[: self.n]], counts[0])
+        _count([keys[self.n :]], counts[1])
+        return self._distance_of_counts(*counts)
+
+    def _distance_to_uniform(self, counts: IntArray, cells: int) -> float:
+        """Return ½ Σ |c/n − 1/cells|; cells without a real row may be left out of ``counts``."""
+        occupied = counts[counts > 0]
+        off = float(np.abs(occupied / self.n - 1 / cells).sum()) + (cells - len(occupied)) / cells
+        return min(1.0, off / 2)
+
+    def _distance_of_counts(self, c: NDArray[np.int32], s: NDArray[np.int32]) -> float:
+        """Return ½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m): few of many cells have rows of both."""
+        if self.m == 0:
+            return self._distance_to_uniform(c.astype(np.int64), len(c))
+        shared = 0
+        for start in range(0, len(c), _CELLS_A_STEP):
+            c_step, s_step = (counts[start : start + _CELLS_A_STEP] for counts in (c, s))
+            both = np.flatnonzero((c_step > 0) & (s_step > 0))
+            shares = c_step[both] * np.int64(self.m), s_step[both] * np.int64(self.n)
+            shared += int(np.minimum(*shares).sum())
+        return (self.n * self.m - shared) / (self.n * self.m)
 
 
-def _sparse_distance(
-    real: Codes, released: Codes, sizes: Mapping[str, int], marginal: Names, *, n: int, m: int
-) -> float:
-    """Return the distance of one marginal with many more cells than rows."""
-    keys, key_bound = _sparse_keys(real, released, sizes, marginal)
-    if m == 0:
-        # Every cell without a real row is 1/cells off.
-        cells = _cells(sizes, marginal)
-        counts = np.unique(keys, return_counts=True)[1]
-        total = float(np.abs(counts / n - 1 / cells).sum()) + (cells - len(counts)) / cells
-        return min(1.0, total / 2)
-    if key_bound > _DENSE_CELLS_A_ROW * (n + m):
-        return _distance_of_keys(keys[:n], keys[n:])
-    c, s = np.empty((2, key_bound), dtype=np.int32)
-    _count(iter((keys[:n],)), c)
-    _count(iter((keys[n:],)), s)
-    return _distance_of_counts(c, s, n=n, m=m)
-
-
-def _steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iterator[IntArray]:
-    """Yield cell of every row, last attribute fastest, some rows at a time."""
-    rows = len(table[marginal[0]])
-    for start in range(0, rows, _ROWS_A_STEP):
+def _cell_steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iterator[IntArray]:
+    """Yield the cell of every row, last attribute fastest, some rows at a time."""
+    for start in range(0, len(table[marginal[0]]), _ROWS_A_STEP):
         step = slice(start, start + _ROWS_A_STEP)
-
         keys = table[marginal[0]][step].astype(np.int32)
         for name in marginal[1:]:
             keys *= np.int32(sizes[name])
@@ -244,44 +240,11 @@ def _steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iterator[
         yield keys.astype(np.int64)
 
 
-def _count(steps: Iterator[IntArray], counts: NDArray[np.int32]) -> None:
+def _count(steps: Iterable[IntArray], counts: NDArray[np.int32]) -> None:
     """Count the rows of every cell; in small numbers, so that more of them stay in the cache."""
     counts[:] = 0
     for keys in steps:
         np.add.at(counts, keys, np.int32(1))
-
-
-def _distance_of_counts(c: NDArray[np.int32], s: NDArray[np.int32], *, n: int, m: int) -> float:
-    """Return ½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m): few of many cells have rows of both tables."""
-    if m == 0:
-        return _half_sum(c.astype(np.int64), n=n, m=0)
-    shared = 0
-    for start in range(0, len(c), _CELLS_A_STEP):
-        step = slice(start, start + _CELLS_A_STEP)
-        shared_cells = np.flatnonzero((c[step] > 0) & (s[step] > 0))
-        shared += int(
-            np.minimum(
-                c[step][shared_cells] * np.int64(m), s[step][shared_cells] * np.int64(n)
-            ).sum()
-        )
-    return (n * m - shared) / (n * m)
-
-
-def _sparse_keys(
-    real: Codes, released: Codes, sizes: Mapping[str, int], marginal: Names
-) -> tuple[IntArray, int]:
-    """Return a key a row of both tables, equal for rows of one cell, and a bound of all keys.
-
-    Only equality counts, so occupied cells are renumbered where there are many more cells.
-    """
-    columns = (np.concatenate([real[name], released[name]]) for name in marginal)
-    keys, cells = np.zeros(1, dtype=np.int64), 1
-    for name, column in zip(marginal, columns, strict=True):
-        if cells * sizes[name] > _DENSE_CELLS_A_ROW * len(column):
-            keys, cells = _renumber(keys, cells)
-        keys = keys * sizes[name] + column
-        cells *= sizes[name]
-    return keys, cells
 
 
 def _renumber(keys: IntArray, cells: int) -> tuple[IntArray, int]:
@@ -293,17 +256,3 @@ def _renumber(keys: IntArray, cells: int) -> tuple[IntArray, int]:
     is_occupied[keys] = 1
     numbers = np.cumsum(is_occupied, dtype=np.int64) - 1
     return numbers[keys], int(numbers[-1]) + 1
-
-
-def _distance_of_keys(real: IntArray, released: IntArray) -> float:
-    """Return ½ Σ |c/n − s/m| over the cells that occur."""
-    n, m = len(real), len(released)
-    (cells, c), (released_cells, s) = (
-        np.unique(keys, return_counts=True) for keys in (real, released)
-    )
-    keys = np.concatenate([cells, released_cells])
-    differences = np.concatenate([c * m, -s * n])
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-    return int(np.abs(np.add.reduceat(differences[order], starts)).sum()) / (2 * n * m)

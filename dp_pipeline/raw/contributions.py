@@ -168,9 +168,7 @@ def _codes(indices: pa.Array) -> NDArray[np.int32]:
 
 
 def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Return cells without a dictionary, floating numbers as doubles, text as large text: one
-    array of small text holds 2 GB of it.
-    """
+    """Return cells without a dictionary, reals as doubles, text as large text (above 2 GB)."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if column.type in REAL:
@@ -274,7 +272,6 @@ def _message(columns: list[_Cells]) -> list[Words]:
 
 
 def _cells(name: str, column: pa.ChunkedArray | pa.Array, key: bytes) -> _Cells:
-    """Return the cells of one column."""
     cells = _plain(column)
     if isinstance(cells, pa.ChunkedArray):
         cells = cells.combine_chunks()
@@ -332,9 +329,7 @@ Parts = tuple[int, ...]
 
 
 def assign_parts(table: pa.Table, keys: PersonKeys) -> IntArray:
-    """Return the part of the person of every row (n,), −1 for none: a keyed digest of the id, as
-    ``keep_at_most`` compares persons.
-    """
+    """Return the part of every row's person (n,), −1 for none: a keyed digest of the id."""
     persons, secret = _Persons.of(table, keys.column), keys.ids.rows
     words = siphash.of_words([_cells(keys.column, persons.ids, secret).words], secret)
     # The last one is for rows without an id, whose code is −1.

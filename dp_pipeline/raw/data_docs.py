@@ -89,7 +89,6 @@ def _with_dictionaries(table: pa.Table) -> pa.Table:
 
 
 def _write_pages(spec: DatasetSpec, suites: list[Suite], folder: Path) -> None:
-    """Write each suite as NAME.json, and the library's pages about all into ``data_docs``."""
     context = library_context()
     site = {
         "class_name": "SiteBuilder",

@@ -234,9 +234,7 @@ def _download_path(folder: Path, url: str) -> Path:
 
 
 def delete_downloads(folder: Path) -> None:
-    """Delete the downloads that killed runs left in the snapshots of one sensitive data set; the
-    caller holds its lock.
-    """
+    """Delete the downloads that killed runs left in a sensitive data set, which is locked."""
     for path in folder.glob("*/*"):
         if _DOWNLOAD_NAME.fullmatch(path.name) and path.is_file():
             path.unlink()
@@ -245,7 +243,6 @@ def delete_downloads(folder: Path) -> None:
 def _fetch(
     spec: DatasetSpec, source: Source, url: str, path: Path, earlier: Mapping[str, str]
 ) -> str:
-    """Download a file unless it is there, and return its hash."""
     declared, before = source.sha256.get(url), earlier.get(redact_url(url))
     if path.is_file() and not spec.is_release:
         with path.open("rb") as file:

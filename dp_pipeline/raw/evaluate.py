@@ -197,7 +197,6 @@ def reference_kmeans(points: FloatArray, k: int) -> FloatArray:
 
 
 def _sample_points(points: FloatArray, limit: int) -> FloatArray:
-    """Return all points, or a seeded sample of them in their order."""
     if len(points) <= limit:
         return points
     chosen = np.random.default_rng(0).choice(len(points), size=limit, replace=False)

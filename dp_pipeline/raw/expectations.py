@@ -101,9 +101,7 @@ def frame_column(spec: DatasetSpec, column: str) -> str:
 
 
 def constraint_column(number: int) -> str:
-    """Return the name in the frame of rows of the column that holds whether a row keeps a
-    constraint: no attribute has a space in its name.
-    """
+    """Return the frame's column that holds whether a row keeps a constraint."""
     return f"constraint {number}"
 
 
@@ -166,7 +164,6 @@ def _noun(attribute: Attribute) -> str:
 
 
 def _value_sentence(attribute: Attribute) -> str:
-    """Return the sentence about the values that are not missing."""
     name, share = attribute.name, _at_least(attribute.usable)
     values = "one of the declared levels"
     if attribute.coordinate is not None:
@@ -186,7 +183,6 @@ def _at_least(share: Fraction) -> str:
 
 
 def _declared_expectation(spec: DatasetSpec, declared: DeclaredExpectation) -> Expectation:
-    """Return the expectation that the data set file declares in Great Expectations' words."""
     columns = tuple(declared.columns.values())
     # As of other checks on rows: no attribute's name can be taken for the person's column.
     endings = [f"__{name}" if name in spec.domain.names else "_person_id" for name in columns]

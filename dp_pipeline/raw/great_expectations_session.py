@@ -59,9 +59,7 @@ def evaluate_batches(
     batches: Sequence[BatchReader],
     parallel_map: ParallelMap,
 ) -> dict[str, bool]:
-    """Return the same about the rows of several batches together: every expectation judges a row by
-    itself, or wants any row at all, so numbers of rows add up.
-    """
+    """Return the same about several batches: judged rows add up, as each is judged alone."""
     if len(batches) == 1:
         return evaluate(spec, expectations, row_frame(spec, batches[0]()))
     totals = {expectation.name: _Tally() for expectation in expectations}
@@ -184,7 +182,6 @@ def library_suite(spec: DatasetSpec, name: str, expectations: Sequence[Expectati
 
 
 def _translate(spec: DatasetSpec, expectation: Expectation) -> Any:
-    """Return the library's expectation for ours, or for one of the data set file."""
     if expectation.declared is not None:
         type_ = expectation.declared.type
         columns = expectation.declared.columns.items()

@@ -134,9 +134,7 @@ def _require_closed(spec: DatasetSpec, moment: int) -> None:
 
 
 def _require_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
-    """Raise DeclarationError unless the stored rows are of the declared population and source, with
-    all columns.
-    """
+    """Raise DeclarationError unless the stored rows are of this population and source."""
     stored = snapshot.manifest
     missing = [column for column in spec.columns if column not in stored.get("columns", ())]
     if stored.get("population", spec.population) != spec.population:
@@ -155,7 +153,6 @@ def _require_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
 
 
 def _read_source(snapshot: Snapshot, spec: DatasetSpec, claim: Claim) -> None:
-    """Read the source, or the download in its place, into a snapshot."""
     folder = snapshot.folder if spec.is_release else snapshot.folder.parent.parent / DOWNLOADS
     with located_source(spec, folder, _earlier_downloads(snapshot)) as located:
         try:
@@ -201,15 +198,12 @@ def _read_source(snapshot: Snapshot, spec: DatasetSpec, claim: Claim) -> None:
 
 
 def _source_names(located: LocatedSource) -> tuple[str, ...]:
-    """Return the ledger's names for what is read, as it is now."""
     hashes = map(sha256_name, located.sha256.values())
     return (*located.source.current_identities, *hashes)
 
 
 def _earlier_downloads(snapshot: Snapshot) -> dict[str, str]:
-    """Return identity → hash of the downloads of the data set's snapshots, the last one's where
-    they differ.
-    """
+    """Return identity → hash of the data set's earlier downloads, the last one's for each."""
     manifests = []
     for folder in snapshot.folder.parent.iterdir():
         try:

@@ -206,7 +206,6 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
 
 
 def _declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows that keep a value in every attribute, and every constraint."""
     table = rows_of_window(spec, table.select(list(dict.fromkeys(spec.columns))))
     return table.filter(pa.array(rows_as_declared(spec.domain, table)))
 
@@ -236,9 +235,7 @@ def rows_as_declared(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
 
 
 def rows_breaking(constraint: Constraint, domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows (n,) break a constraint. Rows without a cell in one of its attributes do
-    not: they are dropped anyway.
-    """
+    """Return which rows (n,) break a constraint: none without a cell, as those are dropped."""
     attributes = [domain[name] for name in constraint.attributes]
     codes = {a.name: cell_codes(a, column_of(a, table)) for a in attributes}
     is_complete: NDArray[np.bool_] = np.logical_and.reduce([c != INVALID for c in codes.values()])
@@ -248,7 +245,6 @@ def rows_breaking(constraint: Constraint, domain: Domain, table: pa.Table) -> ND
 
 
 def _normalized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the stage ``normalized`` of rows that survived."""
     columns: dict[str, pa.Array] = {}
     nullable: set[str] = set()
     for attribute in spec.domain:
@@ -285,7 +281,6 @@ def _stage_table(columns: Mapping[str, pa.Array], nullable: Collection[str] = ()
 def _encoded_tables(
     spec: DatasetSpec, snapshot: Snapshot, stage: str, parallel_map: ParallelMap, scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the stage ``discretized`` or ``one_hot``, made of every batch of the one before it."""
     work = _discretize_batch if stage == "discretized" else _one_hot_batch
     with stage_batches(snapshot, _INPUT_STAGE[stage]) as batches:
         yield from map_to_tables(parallel_map, partial(work, spec), batches, scratch)
@@ -338,9 +333,7 @@ def _one_hot_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table]:
 
 
 def require_codes(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Raise NotPrepared unless the snapshot is prepared, DeclarationError for a data set without
-    cells. Reads the manifest alone.
-    """
+    """Raise NotPrepared unless the snapshot is prepared, DeclarationError without cells."""
     require_prepared(spec, snapshot)
     if not spec.domain.discrete:
         raise DeclarationError(f"{spec.name}: expected attributes with cells, got none")

@@ -65,10 +65,7 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
 
 
 def likely_delimiter(path: Path) -> str:
-    """Return the delimiter that cuts the first line into most cells; a comma where none does.
-
-    Raises SourceError where there is no first line.
-    """
+    """Return the delimiter of most cells in the first line; SourceError where there is none."""
     return max(DELIMITERS, key=lambda d: len(_header(Source("csv", str(path), delimiter=d))))
 
 
@@ -122,9 +119,7 @@ def _found_column(column: pa.Field) -> SourceColumn:
 
 
 def _guarded(source: Source, read: Callable[[], Result]) -> Result:
-    """Return ``read()``, or raise a SourceError without the error's message, which may quote a
-    cell.
-    """
+    """Return ``read()``, or raise a SourceError without the error, which may quote a cell."""
     expected = f"a {source.kind} source with columns"
     try:
         return read()
@@ -233,7 +228,6 @@ def _fields(values: Sequence[str]) -> tuple[Fields, str]:
 
 
 def _text_fields(values: Sequence[str]) -> tuple[Fields, str]:
-    """Return fields for texts that are not all numbers: dates, or levels."""
     is_date = all(len(text) == len("2026-10-05") for text in values)
     clocks = [Clock("date" if is_date else "timestamp")]
     clocks += [Clock("timestamp" if "H" in text else "date", format=text) for text in _FORMATS]
@@ -249,7 +243,6 @@ def _text_fields(values: Sequence[str]) -> tuple[Fields, str]:
 
 
 def _proposed_times(found: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
-    """Return the same for a column that is stored as dates or times."""
     clock = Clock("date" if found.kind == "date" else "timestamp")
     values = times(column, clock)
     present = values[~np.isnan(values)]
@@ -273,7 +266,6 @@ def _time_fields(clock: Clock, first: int, last: int) -> Fields:
 
 
 def _number_fields(values: Sequence[str], read: FloatArray) -> tuple[Fields, str]:
-    """Return fields for these different texts, which were read as these numbers."""
     is_integer = bool((read == np.rint(read)).all())
     if is_integer and len(values) <= MAX_CODES:
         return {"levels": [values[place] for place in np.argsort(read, kind="stable")]}, ""

@@ -113,7 +113,6 @@ def _rounds(blocks: Sequence[Words], k: Words) -> Words:
 
 
 def _round(state: list[Words], scratch: Words) -> None:
-    """Do one SipRound in place; sums are modulo 2^64."""
     a, b, c, d = state
     a += b
     _mix(b, 13, a, scratch)
@@ -133,7 +132,6 @@ def _mix(word: Words, bits: int, mask: Words, scratch: Words) -> None:
 
 
 def _rotate(word: Words, bits: int, scratch: Words) -> None:
-    """Rotate every word left by some bits."""
     np.left_shift(word, np.uint64(bits), out=scratch)
     word >>= np.uint64(64 - bits)
     word |= scratch

@@ -153,9 +153,7 @@ class Snapshot:
 
     @property
     def claimed(self) -> tuple[str, ...]:
-        """The canonical names of its sources; none where no whole manifest has them, without which
-        no row is read.
-        """
+        """The canonical names of its sources; none where no whole manifest has them."""
         return tuple(self._readable_manifest().get("claimed", ()))
 
     @property
@@ -205,9 +203,7 @@ class Snapshot:
         self._write_manifest({**stored, **facts})
 
     def mark_retired(self, *, population: str, on: date) -> None:
-        """Replace the manifest: from now on these rows, and their name, are refused. What else lies
-        in the folder is not touched.
-        """
+        """Replace the manifest: from now on these rows, and their name, are refused."""
         facts = {"format": FORMAT, "id": self.id, "population": population}
         self._write_manifest({**facts, _RETIRED: on.isoformat()})
 
@@ -348,6 +344,5 @@ def _not_prepared(spec: DatasetSpec, snapshot: Snapshot, expected: str) -> NotPr
 
 
 def _marks(snapshot: Snapshot, name: str) -> dict[str, Any]:
-    """Return one mapping of the manifest; empty where there is none."""
     marks = snapshot.manifest.get(name)
     return marks if isinstance(marks, dict) else {}

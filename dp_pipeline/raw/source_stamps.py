@@ -27,9 +27,7 @@ class SourceStamp:
 
 
 def is_watchable(source: Source) -> bool:
-    """Return whether a source has a stamp at all: files here, or behind URLs with a declared hash.
-    Decided by the declaration: nothing is opened.
-    """
+    """Return whether a source has a stamp: files here, or URLs with a declared hash."""
     return source.kind in FILES and any(
         not alternative.is_remote or _declared_hashes(alternative)
         for alternative in source.alternatives
@@ -71,13 +69,11 @@ def source_digest(source: Source) -> str | None:
 
 
 def _declared_hashes(source: Source) -> str:
-    """Return the declared hashes of every URL; empty where one is missing."""
     hashes = [source.sha256.get(url, "") for url in source.locations]
     return " ".join(hashes) if all(hashes) else ""
 
 
 def _local_files(source: Source) -> list[Path]:
-    """Return every file of a local source; none where one is missing."""
     if source.is_remote or not source.is_resolved:
         return []
     parts = [

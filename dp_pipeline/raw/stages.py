@@ -65,9 +65,7 @@ def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def public_row_count(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int | None:
-    """Return how many rows a stored stage of a benchmark has; None of sensitive rows, whose number
-    is never shown, and where no copy of the rows is stored.
-    """
+    """Return a stored stage's rows of a benchmark; None of sensitive rows, or without a copy."""
     path = snapshot.table_path(stage)
     if spec.is_release or not path.is_file():
         return None
@@ -148,9 +146,7 @@ def read_stage(snapshot: Snapshot, stage: str, columns: Sequence[str] | None = N
 def read_with_fingerprint(
     snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None
 ) -> tuple[pa.Table, str]:
-    """Return the table of one snapshot, and the keyed fingerprint of the very bytes it is read
-    from.
-    """
+    """Return a snapshot's table, and the keyed fingerprint of the bytes it is read from."""
     content, fingerprint = snapshot.checked_content(stage)
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:

@@ -57,9 +57,7 @@ def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
 
 
 def _column_kind(spec: DatasetSpec, name: str, column: str, type_: pa.DataType) -> Kind:
-    """Return the kind of a stored column, ``other`` for floating numbers of persons, and for times
-    and numbers of which the declaration says otherwise.
-    """
+    """Return a column's kind; ``other`` for floating ids, and undeclared times or numbers."""
     kind = kind_of(type_)
     if name == PERSON:
         return kind if kind == "text" or type_ in WHOLE else "other"

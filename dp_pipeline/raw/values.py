@@ -231,7 +231,6 @@ def _word(value: str | float) -> str | None:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column without a dictionary."""
     if pa.types.is_dictionary(column.type):
         return pc.cast(column, column.type.value_type)
     return column
@@ -272,10 +271,7 @@ def _numbers_or_nan(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray
 
 
 def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
-    """Return codes of a nominal column (n,); INVALID marks a row to drop.
-
-    A text is looked up without the white space around it.
-    """
+    """Return codes of a nominal column of stripped texts (n,); INVALID marks a row to drop."""
     levels = levels_of(attribute)
     places, words = level_words(attribute, column)
     # The last place is for missing values, whose place is −1.
@@ -300,9 +296,7 @@ def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
 def level_words(
     attribute: Attribute, column: pa.ChunkedArray
 ) -> tuple[IntArray, NDArray[np.object_]]:
-    """Return the texts of a nominal column as places (n,) in an array of texts: an alias becomes
-    its level, and a missing value is None, or has the place −1.
-    """
+    """Return a nominal column's texts as ``texts`` does, aliases as levels, None for missing."""
     places, words = texts(column)
     aliases = dict(attribute.aliases)
     words[:] = [aliases.get(word, word) for word in words]

@@ -99,9 +99,7 @@ def _write_result(
 
 
 def write_tables(path: Path, tables: Iterable[pa.Table]) -> None:
-    """Write tables of one schema, one or more of one chunk each, as the batches of an Arrow file,
-    whole or not at all: several may write the same file at once.
-    """
+    """Write tables of one chunk each as batches of an Arrow file, whole or not at all."""
 
     def write(file: BinaryIO) -> None:
         rest = iter(tables)

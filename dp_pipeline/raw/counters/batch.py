@@ -227,9 +227,7 @@ def exact_bounds(columns: Columns) -> IntArray:
 
 
 def first_by_hash(columns: Columns, limit: int, salt: int) -> IntArray:
-    """Return the ``limit`` rows with the smallest hash, ascending, (limit, d); all if there are
-    fewer. Rows of equal hash are ordered by their coordinates: position decides nothing.
-    """
+    """Return the ``limit`` rows of smallest hash, then coordinates, ascending, (limit, d)."""
     hashes = hash_of(columns, salt)
     if len(hashes) > limit:
         candidates = np.flatnonzero(hashes <= np.partition(hashes, limit - 1)[limit - 1])

@@ -49,9 +49,7 @@ class CheckedRows:
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> CheckedRows:
-        """Find the rows; NotPrepared unless all snapshots were validated and prepared under this
-        declaration, Damaged where no rows can be read.
-        """
+        """Find the rows; NotPrepared or Damaged unless all members are prepared as declared."""
         stages = ("normalized", "discretized") if spec.domain.discrete else ("normalized",)
         # All are of one data set, and so under one lock.
         with snapshot.locked():
@@ -65,9 +63,7 @@ class CheckedRows:
         return cls(snapshot.members, stored, stages=stages, fingerprint=fingerprint)
 
     def require_stages(self, stages: Collection[str] | None = None) -> None:
-        """Raise Damaged unless the tables of these stages, of all for None, are as they were
-        stored. Each is checked once.
-        """
+        """Raise Damaged unless these stages (None: all) are as stored; check each once."""
         with self._lock:
             unchecked = [
                 stage
@@ -84,9 +80,7 @@ class CheckedRows:
     def run_checked(
         self, work: Callable[[], Result], stages: Collection[str] | None = None
     ) -> Result:
-        """Run ``work`` while these stages are checked; Damaged where one has changed, whatever
-        ``work`` returned or failed at.
-        """
+        """Run ``work`` while these stages are checked; Damaged, whatever it did, if one changed."""
         with ThreadPoolExecutor(1) as threads:
             check = threads.submit(self.require_stages, stages)
             try:

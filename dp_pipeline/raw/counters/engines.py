@@ -99,7 +99,6 @@ def spark_fold(stored: StoredRows, address: str = "") -> Fold:
 
 
 def _count(job: tuple[StoredRows, tuple[BatchQuery, ...]], start: int) -> Partial:
-    """Count a few batches, on a worker."""
     stored, queries = job
     return stored.answer_batches(range(len(stored.groups))[start : start + BATCHES_A_TASK], queries)
 

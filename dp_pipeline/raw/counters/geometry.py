@@ -67,9 +67,7 @@ class Assignment:
         return np.vstack([-2.0 * (self._reduced**2 * self._centres).T, squares.sum(axis=1)])
 
     def _by_differences(self, columns: Columns) -> IntArray:
-        """Return the same labels in int64: no |x − c|² exceeds the largest distance, which was
-        checked.
-        """
+        """Return the same labels in int64, which hold the largest distance, as was checked."""
         table = np.zeros((len(columns[0]), len(self._centres)), dtype=np.int64)
         for q, c, weight in zip(columns, self._centres.T, self._reduced, strict=True):
             difference = q.astype(np.int64)[:, None] - c
@@ -114,7 +112,6 @@ def _add_subsets(
 
 
 def _add_sums(sums: IntArray, rule: NearestCentre, columns: Columns, *, rows: int) -> None:
-    """Add the rows' sizes and totals to ``sums`` (centres, 1 + columns)."""
     assignment, k = Assignment(rule), len(rule.centres)
     for block in assignment.blocks(rows):
         part = [column[block] for column in columns]
@@ -233,16 +230,14 @@ def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) ->
     for start in range(0, rows, ROWS_A_CHUNK):
         chunk = slice(start, start + ROWS_A_CHUNK)
         for (of_high, of_low), column in zip(tables, columns, strict=True):
-            places = _places(column[chunk])
+            places = cells_of(column[chunk], 1 << AXIS_BITS)
             keys[chunk] |= of_high[places >> _LOW_BITS] | of_low[places & (len(low) - 1)]
     keys.sort()
     return keys
 
 
 def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArray:
-    """Return rows in every box ``bits`` below each node, (nodes, 2^bits), from keys in rising
-    order.
-    """
+    """Return rows in every box ``bits`` below each node, (nodes, 2^bits), from sorted keys."""
     counts = np.zeros((len(nodes), 1 << bits), dtype=np.int64)
     step = max(1, _BOXES_A_CHUNK >> bits)
     for start in range(0, len(nodes), step):
@@ -252,13 +247,6 @@ def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArra
         places = np.searchsorted(keys, edges.astype(keys.dtype))
         counts[chunk] = np.diff(places, axis=1)
     return counts
-
-
-def _places(coordinates: NDArray[Any]) -> IntArray:
-    """Return cells 0..2^17 − 1 of coordinates; the upper edge of the box is in the last one."""
-    places = coordinates.astype(np.int64)
-    places += 1 << COORDINATE_BITS
-    return np.minimum(places, (1 << AXIS_BITS) - 1, out=places)
 
 
 def _spread(axes: Sequence[int], axis: int, places: IntArray) -> IntArray:

@@ -83,7 +83,6 @@ Columns = dict[str, NDArray[Any]]
 
 
 def _read_columns(domain: Domain, stored: StoredRows) -> tuple[Columns, Columns]:
-    """Read all coordinates and all codes, batch by batch, in threads."""
     coordinates: Columns = {n: np.empty(stored.row_count, np.int32) for n in domain.numeric}
     smallest = {name: np.min_scalar_type(size - 1) for name, size in stored.sizes}
     codes: Columns = {name: np.empty(stored.row_count, kind) for name, kind in smallest.items()}

@@ -238,7 +238,6 @@ def count_plan(
 
 
 def _groups(tables: Sequence[FusedTable]) -> Iterator[list[FusedTable]]:
-    """Yield neighbours of few cells together."""
     group: list[FusedTable] = []
     cells = 0
     for fused in tables:
@@ -252,9 +251,7 @@ def _groups(tables: Sequence[FusedTable]) -> Iterator[list[FusedTable]]:
 
 
 class _BlockKeys:
-    """Keys of one block of rows; those of a super-column, and of the first two of the table before,
-    are made once.
-    """
+    """Keys of one block of rows; those that tables share are made once."""
 
     def __init__(self, codes: Codes, rows: slice) -> None:
         self._codes, self._rows = codes, rows

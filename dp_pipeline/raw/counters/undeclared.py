@@ -206,10 +206,7 @@ def _store_parts(spec: DatasetSpec, batches: Sequence[BatchReader], snapshot: Sn
 def _tables_by_person(
     spec: DatasetSpec, keys: PersonKeys | None, batches: Sequence[BatchReader], scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield what is kept of many batches, in tables that have all rows of their persons.
-
-    scratch   a private folder for batches that are split by person
-    """
+    """Yield what is kept of many batches, all rows of a person in one table."""
     tables = (_as_declared(spec, rows_of_window(spec, read())) for read in batches)
     if keys is None:
         yield from tables
@@ -252,7 +249,6 @@ def _count_kinds(attribute: Attribute, table: pa.Table) -> IntArray:
 def _weigh_texts(
     attribute: Attribute, table: pa.Table, persons: IntArray, weights: tuple[int, ...]
 ) -> dict[bytes, int]:
-    """Return text → weights of all persons of a part who have it."""
     places, words = level_words(attribute, column_of(attribute, table))
     reserved = {"", *({MISSING} if attribute.nullable else ())}
     levels = [_as_level(word, reserved) for word in words]

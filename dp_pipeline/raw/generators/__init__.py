@@ -58,9 +58,7 @@ def shares(rows: int, weights: Sequence[float]) -> IntArray:
 def draw_category(
     rng: np.random.Generator, weights: FloatArray, parents: tuple[IntArray, ...], rows: int
 ) -> IntArray:
-    """Draw a category a row by ``weights`` (…parents' sizes, k), given the ``parents``' codes
-    (rows,).
-    """
+    """Draw a category a row by ``weights`` (…sizes of parents, k), given ``parents`` (rows,)."""
     cumulative = np.cumsum(weights / weights.sum(axis=-1, keepdims=True), axis=-1)
     thresholds = np.broadcast_to(cumulative[parents], (rows, weights.shape[-1]))
     # The last threshold is 1 up to rounding and must not be passed.
@@ -69,9 +67,7 @@ def draw_category(
 
 
 def draw_one_of_many(rng: np.random.Generator, weights: FloatArray, rows: int) -> IntArray:
-    """Draw one of very many categories a row, by bisection: a (rows, categories) table is too
-    large.
-    """
+    """Draw one of very many categories a row, by bisection: (rows, categories) is too large."""
     cumulative = np.cumsum(weights)
     positions = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
     codes: IntArray = np.minimum(positions, len(weights) - 1).astype(np.int64)

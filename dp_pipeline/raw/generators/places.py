@@ -1,13 +1,8 @@
 """Made-up places: clusters of points, and rides of persons.
 
-birch3_like      a hundred Gaussian clusters of random sizes, places and widths
-unbalance_like   three dense clusters on the left, five sparse ones on the right
-pytest2d         five Gaussian clusters in a small box, the first data set of every clustering test
-mixture          eight equal Gaussian clusters in a box of any dimension, for clustering beyond the
-                 plane
-trips_like       where the rides of a made-up city end, with riders of very different habits
-rides_stream     rides with a time, for windows: of riders who stay for many weeks, in a city whose
-                 demand drifts; bicycles go in summer, offices grow
+Clusters are Gaussian; the order of rows is random. ``pytest2d`` is the first data set of every
+clustering test. ``rides_stream`` has a time, for windows: its riders stay for many weeks, in a city
+whose demand drifts.
 """
 
 from __future__ import annotations
@@ -23,6 +18,20 @@ from dp_pipeline.config.clock import DAY
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.raw.generators import draw_category, draw_one_of_many, random_numbers, shares
 
+
+def _draw_clusters(
+    rng: np.random.Generator, centres: FloatArray, spreads: FloatArray, sizes: IntArray
+) -> tuple[FloatArray, IntArray]:
+    """Draw the points of Gaussian clusters (rows, d) and their clusters (rows,), shuffled."""
+    cluster = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    noise = rng.standard_normal((len(cluster), centres.shape[1]))
+    return centres[cluster] + spreads[cluster, None] * noise, cluster
+
+
+def _labels(cluster: IntArray) -> pa.Array:
+    return pa.array((cluster + 1).astype(str).tolist(), pa.string())
+
+
 BIRCH3_CLUSTERS = 100
 SIDE = 1e6
 NARROWEST, WIDEST = 8_000.0, 30_000.0
@@ -31,89 +40,71 @@ NARROWEST, WIDEST = 8_000.0, 30_000.0
 def birch3_like(seed: int = 0, rows: int = 100_000) -> pa.Table:
     """Draw points x, y, whole numbers in the box [0, 1e6]², of 100 clusters.
 
-    Centres are uniform in the box, standard deviations uniform from 8,000 to
-    30,000, sizes a uniform random split of ``rows``. Points past the box are moved
-    to its edge. The order of rows is random.
+    Centres are uniform in the box, standard deviations uniform from 8,000 to 30,000, sizes a
+    uniform random split of ``rows``. Points past the box are moved to its edge.
     """
     rng = random_numbers(seed)
     centres = rng.uniform(0.0, SIDE, size=(BIRCH3_CLUSTERS, 2))
     spreads = rng.uniform(NARROWEST, WIDEST, size=BIRCH3_CLUSTERS)
     sizes = rng.multinomial(rows, rng.dirichlet(np.ones(BIRCH3_CLUSTERS)))
-    cluster = rng.permutation(np.repeat(np.arange(BIRCH3_CLUSTERS), sizes))
-    points = centres[cluster] + spreads[cluster, None] * rng.standard_normal((rows, 2))
+    points, _ = _draw_clusters(rng, centres, spreads, sizes)
     points = np.rint(np.clip(points, 0.0, SIDE))
     return pa.table({"x": points[:, 0], "y": points[:, 1]})
 
 
 DENSE = [(140_000.0, 350_000.0), (180_000.0, 400_000.0), (210_000.0, 350_000.0)]
-SPARSE = [
-    (440_000.0, 300_000.0),
-    (440_000.0, 400_000.0),
-    (490_000.0, 350_000.0),
-    (540_000.0, 300_000.0),
-    (540_000.0, 400_000.0),
-]
-SPREADS = [8_000.0] * len(DENSE) + [6_000.0] * len(SPARSE)
-WEIGHTS = [20] * len(DENSE) + [1] * len(SPARSE)
+SPARSE = [(440_000.0, 300_000.0), (440_000.0, 400_000.0), (490_000.0, 350_000.0)]
+SPARSE += [(540_000.0, 300_000.0), (540_000.0, 400_000.0)]
 
 
 def unbalance_like(seed: int = 0, rows: int = 6_500) -> pa.Table:
     """Draw points x, y in the box [0, 1e6]² and their cluster ``label``, the texts 1 to 8.
 
-    With 6,500 rows 3 × 2,000 points are dense (labels 1 to 3) and 5 × 100 sparse;
-    other numbers of rows keep the proportion 20 : 1. The order of rows is shuffled.
+    With 6,500 rows 3 × 2,000 points are dense (labels 1 to 3) and 5 × 100 sparse; other numbers
+    of rows keep the proportion 20 : 1.
     """
     rng = random_numbers(seed)
-    cluster = rng.permutation(np.repeat(np.arange(len(WEIGHTS)), shares(rows, WEIGHTS)))
-    centres, spreads = np.array(DENSE + SPARSE), np.array(SPREADS)
-    points = centres[cluster] + spreads[cluster, None] * rng.standard_normal((rows, 2))
-    points = np.rint(np.clip(points, 0.0, 1e6))
-    labels = pa.array((cluster + 1).astype(str).tolist(), pa.string())
-    return pa.table({"x": points[:, 0], "y": points[:, 1], "label": labels})
+    dense, sparse = len(DENSE), len(SPARSE)
+    spreads = np.array([8_000.0] * dense + [6_000.0] * sparse)
+    sizes = shares(rows, [20] * dense + [1] * sparse)
+    points, cluster = _draw_clusters(rng, np.array(DENSE + SPARSE), spreads, sizes)
+    points = np.rint(np.clip(points, 0.0, SIDE))
+    return pa.table({"x": points[:, 0], "y": points[:, 1], "label": _labels(cluster)})
 
 
 CENTRES = np.array([(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0), (0.0, 0.0)])
-PYTEST2D_SPREAD = 0.2
-BOX = 2.0
 
 
 def pytest2d(seed: int = 0, rows: int = 10_000) -> pa.Table:
-    """Draw points x, y (rows,) of five equal clusters at (±1, ±1) and (0, 0), standard deviation
-    0.2.
+    """Draw points x, y of five equal clusters at (±1, ±1) and (0, 0), standard deviation 0.2.
 
-    Every point lies strictly inside the box (−2, 2)²: the rare one outside (five
-    standard deviations) is moved to its edge. The order of rows is shuffled.
+    Every point lies strictly inside the box (−2, 2)²: the rare one outside (five standard
+    deviations) is moved to its edge.
     """
-    rng = random_numbers(seed)
-    cluster = rng.permutation(np.repeat(np.arange(len(CENTRES)), shares(rows, [1] * len(CENTRES))))
-    points = CENTRES[cluster] + PYTEST2D_SPREAD * rng.standard_normal((rows, 2))
-    edge = np.nextafter(BOX, 0.0)
+    k = len(CENTRES)
+    points, _ = _draw_clusters(
+        random_numbers(seed), CENTRES, np.full(k, 0.2), shares(rows, [1] * k)
+    )
+    edge = np.nextafter(2.0, 0.0)
     points = np.clip(points, -edge, edge)
     return pa.table({"x": points[:, 0], "y": points[:, 1]})
 
 
 MIXTURE_CLUSTERS = 8
-MIXTURE_SPREAD = 0.08
-REACH_OF_CENTRES = 0.7
 
 
 def mixture(seed: int = 0, rows: int = 100_000, *, dimensions: int) -> pa.Table:
     """Draw points x1, …, xd in the box [−1, 1]^d and their cluster ``label``, the texts 1 to 8.
 
-    Centres are uniform in [−0.7, 0.7]^d, every standard deviation is 0.08, clusters are equal
-    in size up to one row. Points past the box are moved to its edge. The order of rows is
-    shuffled.
+    Centres are uniform in [−0.7, 0.7]^d, every standard deviation is 0.08, clusters are equal in
+    size up to one row. Points past the box are moved to its edge.
     """
-    rng = random_numbers(seed)
-    centres = rng.uniform(-REACH_OF_CENTRES, REACH_OF_CENTRES, size=(MIXTURE_CLUSTERS, dimensions))
-    cluster = rng.permutation(
-        np.repeat(np.arange(MIXTURE_CLUSTERS), shares(rows, [1] * MIXTURE_CLUSTERS))
-    )
-    points = centres[cluster] + MIXTURE_SPREAD * rng.standard_normal((rows, dimensions))
+    rng, k = random_numbers(seed), MIXTURE_CLUSTERS
+    centres = rng.uniform(-0.7, 0.7, size=(k, dimensions))
+    points, cluster = _draw_clusters(rng, centres, np.full(k, 0.08), shares(rows, [1] * k))
     points = np.clip(points, -1.0, 1.0)
     columns: dict[str, pa.Array] = {f"x{a + 1}": pa.array(points[:, a]) for a in range(dimensions)}
-    columns["label"] = pa.array((cluster + 1).astype(str).tolist(), pa.string())
-    return pa.table(columns)
+    return pa.table(columns | {"label": _labels(cluster)})
 
 
 mixture4, mixture6, mixture8 = (partial(mixture, dimensions=d) for d in (4, 6, 8))
@@ -168,7 +159,6 @@ def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
 
 
 def _riders(rng: np.random.Generator, rows: int) -> IntArray:
-    """Draw the rider's number of every trip (rows,), the busy ones much more often."""
     riders = max(1, round(rows / TRIPS_A_RIDER))
     activity = np.minimum(1.0 + rng.pareto(HEAVY_TAIL, size=riders), MOST_TIMES_USUAL)
     return draw_one_of_many(rng, activity, rows)
@@ -263,7 +253,6 @@ def _activity(seed: int, week: int) -> FloatArray:
 
 
 def _hubs(season: float, week: int) -> FloatArray:
-    """Return weights of the hubs in a week."""
     years = (week - START // WEEK) / 52
     factors = np.array([1.0, 1.0, 1.0 - 0.4 * season, 1.0 + years, 1.0 + 0.6 * season, 1.0, 1.0])
     weights: FloatArray = HUBS[:, 3] * np.maximum(factors, 0.2)

@@ -107,9 +107,7 @@ def _texts(
     strange: tuple[str, ...] = (),
     missing: float = 0.0,
 ) -> pa.Array:
-    """Return texts of ``codes`` (n,): about 1 % replaced by ``strange`` ones, a share ``missing``
-    null.
-    """
+    """Return texts of ``codes`` (n,): 1 % ``strange`` ones, a share ``missing`` null."""
     names = np.array([*levels, *strange], dtype=object)
     if strange:
         unknown = rng.integers(len(levels), len(names), size=len(codes))
@@ -183,9 +181,7 @@ def _tenures(
 
 
 def _households(rng: np.random.Generator, marital: IntArray, age: FloatArray) -> FloatArray:
-    """Draw persons a household: couples with children in middle age, the old and the single often
-    alone.
-    """
+    """Draw persons a household: children in middle age, the old and single often alone."""
     children = rng.poisson(np.where((age >= 28) & (age < 55), 1.25, 0.25))
     partner = np.where(marital == 1, 1, rng.random(len(age)) < 0.18)
     children = np.where((marital == 0) & (age >= 30), children // 2, children)
@@ -218,33 +214,19 @@ def tic_like(seed: int = 0, rows: int = 9_822) -> pa.Table:
             parents = _parents(structure, block, firsts)
             shape = (*(SIZES[index] for index in parents), SIZES[len(codes)])
             chosen = tuple(codes[index] for index in parents)
-            codes.append(draw_category(rng, _weights(structure, shape), chosen, rows))
+            # Some levels are likely and some rare, others given other parents.
+            weights = np.exp(_CLEAR / 2 * structure.standard_normal(shape))
+            codes.append(draw_category(rng, weights, chosen, rows))
             block.append(len(codes) - 1)
         firsts.append(block[0])
-    return pa.table(
-        {
-            f"c{index + 1}": _tic_like_texts(column, SIZES[index])
-            for index, column in enumerate(codes)
-        }
-    )
+    texts = [pa.array(column.astype(str).tolist(), pa.string()) for column in codes]
+    return pa.table(texts, names=[f"c{number}" for number in range(1, len(texts) + 1)])
 
 
 def _parents(structure: np.random.Generator, block: list[int], firsts: list[int]) -> list[int]:
-    """Draw the earlier attributes that the next one of a block depends on: at most two."""
     if block:
         most = min(len(block), 1 + int(structure.random() < 0.25))
         return sorted(structure.choice(block, size=most, replace=False).tolist())
     if firsts and structure.random() < _LINK:
         return [int(structure.choice(firsts))]
     return []
-
-
-def _weights(structure: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
-    """Draw weights: some levels likely and some rare, others given other parents."""
-    weights: FloatArray = np.exp(_CLEAR / 2 * structure.standard_normal(shape))
-    return weights
-
-
-def _tic_like_texts(codes: IntArray, size: int) -> pa.Array:
-    levels = np.array([str(level) for level in range(size)], dtype=object)
-    return pa.array(levels[codes], pa.string())

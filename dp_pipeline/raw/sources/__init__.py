@@ -110,7 +110,6 @@ def _read_tables(spec: DatasetSpec, paths: Sequence[Path]) -> Iterable[pa.Table]
 
 
 def _read_bundled(spec: DatasetSpec) -> pa.Table:
-    """Return feature columns under their own names, and ``target``: the class by name."""
     _require_listed(spec, BUNDLED)
     from sklearn import datasets
 

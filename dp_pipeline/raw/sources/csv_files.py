@@ -182,9 +182,7 @@ def _file_parts(path: Path, *, line_is_row: bool) -> Iterator[bytes]:
 
 
 def _short_lines(content: bytes, *, line_is_row: bool) -> bytes:
-    """Return the lines that are not too long, each judged as it stands in the file: white space and
-    marks that are removed later must not make one shorter.
-    """
+    """Return the lines that are not too long, judged before anything is stripped from them."""
     lines = content.splitlines(keepends=True)
     if max(map(len, lines)) <= MAX_LINE_BYTES:
         return content

@@ -179,7 +179,6 @@ def postgresql_types(connection: Connection, query: str) -> list[ColumnType]:
 
 
 def _require_types(spec: DatasetSpec, types: list[ColumnType]) -> dict[str, str]:
-    """Return each declared column's type by name; SourceError for one that cannot be read."""
     check_names(spec, [type_.column for type_ in types])
     declared = [type_ for type_ in types if type_.column in declared_columns(spec)]
     for column, name, category in declared:
@@ -222,9 +221,7 @@ def _select_sqlite(connection: Connection, spec: DatasetSpec) -> SelectStatement
 
 
 def sqlite_columns(connection: Connection, query: str) -> list[str]:
-    """Return the names of a query's columns, in its order; no row is read, and none can be written
-    from then on.
-    """
+    """Return the names of a query's columns; from then on the connection cannot write."""
     connection.exec_driver_sql("PRAGMA query_only = ON")
     return list(connection.exec_driver_sql(select_from(query, "*") + " LIMIT 0").keys())
 

@@ -35,9 +35,7 @@ def parquet_parts(folder: Path) -> list[Path]:
 
 
 def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
-    """Return the files of a source: the one file, or the parts of a folder; SourceError for a
-    folder without parts, and for a table of Delta or Iceberg.
-    """
+    """Return the one file, or a folder's parts; SourceError for Delta, Iceberg or no part."""
     if not path.is_dir():
         return [path]
     if (path / "_delta_log").is_dir() or any(path.glob("metadata/*.metadata.json")):
@@ -143,9 +141,7 @@ def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
 
 
 def _file_tables(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of a file whose schema was checked, after an empty table; SourceError where
-    the file has another schema by now.
-    """
+    """Yield an empty table, then the rows; SourceError where the file's schema changed."""
     with _open(spec, path) as file:
         if not schema.equals(reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
             raise reading.refusal(spec, "a file that stays while it is read", "one that changed")

@@ -144,7 +144,6 @@ def _read_tables(connection: Connection, statement: SelectStatement) -> Iterator
 
 
 def _with_times(table: pa.Table, statement: SelectStatement) -> pa.Table:
-    """Return the same table with texts of dates and times as such."""
     for name, type_ in statement.times.items():
         cells = convert_times(table.column(name).cast(pa.string()), type_)
         table = table.set_column(table.column_names.index(name), name, cells)
