@@ -24,7 +24,7 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import NoAnswer
 from dp_pipeline.gate import mechanisms
 from dp_pipeline.gate.counter import Counter
-from dp_pipeline.gate.noise import NoiseSource, drawn_scale
+from dp_pipeline.gate.noise import NoiseSource, sampling_scale
 from dp_pipeline.results.accountant import (
     EXPONENTIAL,
     GAUSSIAN,
@@ -184,7 +184,7 @@ class QueryExecutor(Generic[AnyCounter]):
         """Return a query of a vector with discrete Laplace noise."""
         scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
         draw = partial(mechanisms.measure, l1=l1, epsilon=epsilon, noise=self.noise)
-        scale_of = partial(drawn_scale, self.noise, scale)
+        scale_of = partial(sampling_scale, self.noise, scale)
         return NoisyQuery(Spend(words, LAPLACE, epsilon, l1, scale), draw, scale_of)
 
     def refinement_query(

@@ -33,9 +33,11 @@ def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...
 
 def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
     """BoundaryViolation unless every level has a group and the groups are 0, 1, … in order."""
-    for name, one in groupings.items():
+    for name, grouping in groupings.items():
         # The first group is 0: a step of 1 from −1.
-        steps = np.diff(one.groups, prepend=-1) if type(one) is Grouping else np.array([-1])
+        steps = (
+            np.diff(grouping.groups, prepend=-1) if type(grouping) is Grouping else np.array([-1])
+        )
         fits = len(steps) == domain[name].size and steps[0] == 1
         if not fits or not set(steps.tolist()) <= {0, 1}:
             raise BoundaryViolation(f"groups of {name}: expected one for every level, got others")
@@ -45,20 +47,26 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
     """BoundaryViolation unless every new attribute has a name of its own and a group for every
     cell of others, in tuples that never change, and no group is left out.
     """
-    for name, one in derived.items():
-        fixed = type(one) is DerivedAttribute and type(name) is str and name not in domain.names
+    for name, attribute in derived.items():
+        fixed = (
+            type(attribute) is DerivedAttribute and type(name) is str and name not in domain.names
+        )
         # A list could be changed between two questions.
-        if not fixed or not all(type(x) is tuple for x in (one.attributes, one.groups)):
+        if not fixed or not all(
+            type(part) is tuple for part in (attribute.attributes, attribute.groups)
+        ):
             raise BoundaryViolation(f"attribute {name}: expected a new one, derived, got another")
-        cells = domain.cell_count(one.attributes)
-        whole = cells <= MOST_DERIVED_CELLS and all(type(group) is int for group in one.groups)
-        used = set(one.groups) if whole else set()
-        if not one.attributes or len(set(one.attributes)) < len(one.attributes):
+        cells = domain.cell_count(attribute.attributes)
+        is_integral = cells <= MOST_DERIVED_CELLS and all(
+            type(group) is int for group in attribute.groups
+        )
+        used = set(attribute.groups) if is_integral else set()
+        if not attribute.attributes or len(set(attribute.attributes)) < len(attribute.attributes):
             raise BoundaryViolation(f"attribute {name}: expected one of different others")
-        if len(one.groups) != cells or used != set(range(len(used))) or not used:
+        if len(attribute.groups) != cells or used != set(range(len(used))) or not used:
             raise BoundaryViolation(
                 f"attribute {name}: expected a group for each of at most {MOST_DERIVED_CELLS} "
-                f"cells, none left out, got {len(one.groups)} for {cells}"
+                f"cells, none left out, got {len(attribute.groups)} for {cells}"
             )
 
 

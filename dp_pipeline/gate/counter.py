@@ -118,7 +118,7 @@ class Counter(Protocol):
         """
         ...
 
-    def children(self, tree: BitTree, asked: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
+    def children(self, tree: BitTree, requests: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
         """For each (nodes, bits) that is asked: rows in every box ``bits`` further bits below each
         node, empty boxes included; shape (m, 2^bits), in the order of ``nodes.children(bits)``;
         bits = 0 is the nodes themselves. One look at the rows answers all of them.

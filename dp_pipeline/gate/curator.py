@@ -1,6 +1,6 @@
-"""Curator: what a private model is handed in place of rows. It asks, and pays for every answer.
+"""Curator: a private model gets it in place of rows. It asks, and pays for every answer.
 
-Every question stands here with the proof of its sensitivity: ⊕ says what one row more does.
+Every question stands here with the proof of its sensitivity: ⊕ begins the effect of one more row.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from dp_pipeline.results.measurement import (
     NoisyNodes,
     SparseTable,
 )
-from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.transcript import AnswerRecord, Transcript
 from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 
 
@@ -77,17 +77,13 @@ class Curator:
     the answer was never drawn, count the rows, add noise, store; then return it. What is disclosed
     without noise, on benchmarks alone, is recorded in the place of a charge.
 
-    counter      exact answers, or None: only the transcript can be replayed
+    counter, accountant, transcript, noise, recoding   as of ``QueryExecutor``
     domain       declared attributes, public
     distance     rows that two neighbouring data sets differ by, at most
-    accountant   holds the ε, or ρ, of this release; a charge above it raises BudgetExceeded
-    transcript   every answer is stored there before it is returned
-    noise        where the noise comes from
     benchmark    whether the rows are public: only then may anything be disclosed
     relation     what neighbouring data sets are; ``distance`` is the one under it
-    recoding     digests of groups of levels and derived attributes, for the transcript
-    paid_marginals marginals that were measured of these very rows and may be refined here: those of
-                 a release that this one refines, which nothing else refines; None: there are none
+    paid_marginals   marginals that were measured of these very rows and may be refined here: those
+                 of a release that this one refines, which nothing else refines; None: none
     """
 
     def __init__(  # noqa: PLR0913
@@ -134,15 +130,14 @@ class Curator:
         return f"{type(self).__name__}({attributes} attributes, distance {self.distance})"
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Curator:
-        """The same curator of tables where levels of some attributes are groups, made of what was
-        released: same accountant, same transcript.
+        """Return the same curator of tables where levels of some attributes are released groups.
 
         groupings   attribute → the group of each of its levels; the others stay as they are
 
         Every row is recoded by itself, so a row more is a row more: all proofs hold as they are.
         """
         checks.require_groupings(self._domain, groupings)
-        grouped = {name: one.of(self._domain[name]) for name, one in groupings.items()}
+        grouped = {name: grouping.of(self._domain[name]) for name, grouping in groupings.items()}
         # Constraints are about levels, and none of these attributes has them any more.
         domain = Domain(self._domain.with_attributes(grouped).attributes)
         rows = self._executor.counter
@@ -150,22 +145,24 @@ class Curator:
         return self._recoded(counter, domain, ("groups", groupings))
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Curator:
-        """The same curator of rows with attributes more, made of what is public or was released:
-        same accountant, same transcript.
+        """Return the same curator of rows with more attributes, made of what is public or was
+        released: same accountant, same transcript.
 
         derived   name → which others decide it, and how; the others stay as they are
 
         As for groups: every row is recoded by itself, so a row more is a row more.
         """
         checks.require_derived(self._domain, derived)
-        added = tuple(one.named(name) for name, one in derived.items())
+        added = tuple(attribute.named(name) for name, attribute in derived.items())
         rows = self._executor.counter
         counter = None if rows is None else rows.with_attributes(derived)
         domain = Domain((*self._domain, *added), self._domain.constraints)
         return self._recoded(counter, domain, ("derived attributes", derived))
 
-    def _recoded(self, counter: Counter | None, domain: Domain, how: QuestionKey) -> Curator:
-        """The same curator of the same rows in other words, which the transcript knows as well."""
+    def _recoded(
+        self, counter: Counter | None, domain: Domain, description: QuestionKey
+    ) -> Curator:
+        """Return the same curator of recoded rows; the transcript's questions name the recoding."""
         executor = self._executor
         return Curator(
             counter,
@@ -176,7 +173,7 @@ class Curator:
             noise=executor.noise,
             benchmark=self._benchmark,
             relation=self._relation,
-            recoding=(*executor.recoding, digest_of(how)),
+            recoding=(*executor.recoding, digest_of(description)),
             paid_marginals=self._paid_marginals,
         )
 
@@ -186,7 +183,7 @@ class Curator:
         asked: QuestionKey,
         exact: CounterQuery[Counter],
         *,
-        l1_per_row: int,
+        l1_per_row: int = 1,
         epsilon: Fraction,
     ) -> IntArray:
         """A Laplace question from its charge to its answer; ``exact`` looks without noise."""
@@ -195,26 +192,26 @@ class Curator:
         return self._executor.answer(paid, asked, exact)
 
     def measure(self, attributes: Names, *, epsilon: Fraction) -> NoisyMarginal:
-        """The marginal over ``attributes``, every cell noisy; () is the number of rows.
+        """Return the marginal over ``attributes``, every cell noisy; () is the number of rows.
 
         ⊕ one row is in one cell: Δ1 = 1 a row.
         """
         checks.require_table(self.domain, attributes)
-        paid = self._executor.laplace_query(_words(attributes), l1=self.distance, epsilon=epsilon)
-        return self._tabulated({attributes: paid})[0]
+        query = self._executor.laplace_query(_words(attributes), l1=self.distance, epsilon=epsilon)
+        return self._marginals({attributes: query})[0]
 
     def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Many marginals in one scan, each for its own amount of the release's currency.
+        """Return many marginals in one scan, each for its own amount of the release's currency.
 
         amounts   attributes → ε or ρ; () is the number of rows. Answers are in this order.
 
-        A charge each, all of them made before the look. ⊕ one row is in one cell of every
+        A charge each, all of them before the rows are counted. ⊕ one row is in one cell of every
         table: Δ1 = Δ2 = 1 a row, with discrete Laplace noise for an ε, Gaussian for a ρ.
         """
         for attributes in amounts:
             checks.require_table(self.domain, attributes)
         l1, l2_squared = self.distance, self.distance**2
-        return self._tabulated(
+        return self._marginals(
             {
                 names: self._executor.vector_query(
                     _words(names), l1=l1, l2_squared=l2_squared, amount=amount
@@ -224,104 +221,105 @@ class Curator:
         )
 
     def _scale(self, epsilon: Fraction) -> Fraction:
-        """Of the noise on counts that one row moves by 1."""
+        """Return the scale of the noise on counts that one row moves by 1."""
         return mechanisms.laplace_scale(l1=self.distance, epsilon=epsilon)
 
-    def _tabulated(self, paid: Mapping[Names, NoisyQuery]) -> tuple[NoisyMarginal, ...]:
-        """Marginals, charged together: one scan, and an answer stored for each."""
-        self.accountant.charge(*(one.spend for one in paid.values()))
-        look = CachedScan(lambda counter: counter.count(list(paid)))
-        found = []
-        for at, (names, one) in enumerate(paid.items()):
-
-            def exact(counter: Counter, at: int = at) -> IntArray:
-                return look(counter)[at].open_at_the_gate()
-
-            record = self._executor.answer_record(one, ("marginal", names), exact)
+    def _marginals(self, queries: Mapping[Names, NoisyQuery]) -> tuple[NoisyMarginal, ...]:
+        keys = {names: ("marginal", names) for names in queries}
+        marginals = []
+        for names, record in self._count_all(queries, keys).items():
+            spend = queries[names].spend
             table = record.answer.reshape(self.domain.shape(names))
-            is_gaussian = one.spend.mechanism == GAUSSIAN
-            marginal = NoisyMarginal(names, table, one.spend.scale, is_gaussian)
-            self._keep(marginal, one.spend.epsilon, record.scale)
-            found.append(marginal)
-        return tuple(found)
+            marginal = NoisyMarginal(names, table, spend.scale, spend.mechanism == GAUSSIAN)
+            self._remember(marginal, spend.epsilon, record.scale)
+            marginals.append(marginal)
+        return tuple(marginals)
+
+    def _count_all(
+        self, queries: Mapping[Names, NoisyQuery], keys: Mapping[Names, QuestionKey]
+    ) -> dict[Names, AnswerRecord]:
+        """Charge for tables together, and answer each from one scan."""
+        self.accountant.charge(*(query.spend for query in queries.values()))
+        scan = CachedScan(lambda counter: counter.count(list(queries)))
+        records = {}
+        for position, (names, query) in enumerate(queries.items()):
+
+            def count(counter: Counter, position: int = position) -> IntArray:
+                return scan(counter)[position].open_at_the_gate()
+
+            records[names] = self._executor.answer_record(query, keys[names], count)
+        return records
 
     def refine(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Marginals that were measured, with less noise, for some more of the currency each.
+        """Return marginals that were measured, with less noise, for more of the currency each.
 
         amounts   attributes → ε or ρ that is added to what was paid for them; answers in this order
 
-        A charge each of what is added, all of them made before the look. A marginal that was
+        A charge each of what is added, all of them before the rows are counted. A marginal that was
         measured for e and refined for f more has about the noise of one that is measured for e + f,
         and both answers together cost e + f. In ε, exactly so: ``mechanisms.refine``; Δ1 = 1 a row,
         as before. In ρ it is measured once more, and the mean by precisions, which is
         post-processing, has the variance of σ² at e + f, and what rounding adds.
-        The answer that is refined is the last one that was drawn, whatever a model says of it.
+        The refined answer is the last one that was drawn, whatever a model says of it.
         BoundaryViolation for a marginal that was not measured.
         """
-        before = {names: self._last_answer(names) for names in amounts}
+        earlier = {names: self._last_answer(names) for names in amounts}
         if self.currency != PURE:
-            return self._measured_again(amounts, before)
-        paid = {
-            names: self._executor.refinement_query(
+            return self._measured_again(amounts, earlier)
+        queries, keys = {}, {}
+        for names, epsilon in amounts.items():
+            first = earlier[names]
+            queries[names] = self._executor.refinement_query(
                 f"{_words(names)}, refined",
                 l1=self.distance,
-                before=before[names].amount,
-                scale=before[names].scale or Fraction(0),
+                before=first.amount,
+                scale=first.scale or Fraction(0),
                 epsilon=epsilon,
-                first=before[names].marginal.table,
+                first=first.marginal.table,
             )
-            for names, epsilon in amounts.items()
-        }
-        self.accountant.charge(*(one.spend for one in paid.values()))
-        look = CachedScan(lambda counter: counter.count(list(paid)))
-        found = []
-        for at, (names, one) in enumerate(paid.items()):
-            first = before[names]
-
-            def exact(counter: Counter, at: int = at) -> IntArray:
-                return look(counter)[at].open_at_the_gate()
-
-            asked = ("refined marginal", names, first.amount, first.scale, first.marginal.table)
-            record = self._executor.answer_record(one, asked, exact)
-            table = record.answer.reshape(first.marginal.table.shape)
-            total = first.amount + amounts[names]
-            found.append(NoisyMarginal(names, table, self._scale(total)))
-            self._keep(found[-1], total, record.scale)
-        return tuple(found)
+            arguments = (names, first.amount, first.scale, first.marginal.table)
+            keys[names] = ("refined marginal", *arguments)
+        marginals = []
+        for names, record in self._count_all(queries, keys).items():
+            table = record.answer.reshape(earlier[names].marginal.table.shape)
+            total = earlier[names].amount + amounts[names]
+            marginals.append(NoisyMarginal(names, table, self._scale(total)))
+            self._remember(marginals[-1], total, record.scale)
+        return tuple(marginals)
 
     def _measured_again(
-        self, amounts: Mapping[Names, Fraction], before: Mapping[Names, PaidMarginal]
+        self, amounts: Mapping[Names, Fraction], earlier: Mapping[Names, PaidMarginal]
     ) -> tuple[NoisyMarginal, ...]:
-        """Marginals in ρ, each the mean of what is known of it and of one measurement more."""
-        found = []
+        """Return marginals in ρ, each the mean of what is known and one more measurement."""
+        marginals = []
         for again in self.tabulate(amounts):
-            first = before[again.attributes]
-            found.append(first.marginal.averaged(again))
-            self._keep(found[-1], first.amount + amounts[again.attributes], None)
-        return tuple(found)
+            first = earlier[again.attributes]
+            marginals.append(first.marginal.averaged(again))
+            self._remember(marginals[-1], first.amount + amounts[again.attributes], None)
+        return tuple(marginals)
 
-    def _keep(self, marginal: NoisyMarginal, amount: Fraction, scale: Fraction | None) -> None:
-        """What was answered, as a copy: whatever a model writes into its own changes nothing."""
-        kept = replace(marginal, table=marginal.table.copy())
-        paid = PaidMarginal(kept, amount, scale)
-        self._paid_marginals[self._executor.recoding, marginal.attributes] = paid
+    def _remember(self, marginal: NoisyMarginal, amount: Fraction, scale: Fraction | None) -> None:
+        # As a copy: whatever a model writes into its own changes nothing.
+        copy = replace(marginal, table=marginal.table.copy())
+        key = self._executor.recoding, marginal.attributes
+        self._paid_marginals[key] = PaidMarginal(copy, amount, scale)
 
     def _last_answer(self, names: Names) -> PaidMarginal:
-        """The last answer about a marginal, and what was paid for it."""
-        known = self._paid_marginals.get((self._executor.recoding, names))
-        if known is None or (known.scale is None) != (self.currency != PURE):
-            got = "one that was not measured" if known is None else "one in another currency"
+        """Return the last answer about a marginal, and what was paid for it."""
+        last = self._paid_marginals.get((self._executor.recoding, names))
+        if last is None or (last.scale is None) != (self.currency != PURE):
+            got = "one that was not measured" if last is None else "one in another currency"
             raise BoundaryViolation(f"refine: expected a marginal that was measured, got {got}")
-        return known
+        return last
 
-    def choose(self, what: str, candidates: Mapping[Names, Score], *, epsilon: Fraction) -> Names:
-        """The attributes whose table has a nearly highest score, for an amount of the release's
-        currency. No score moves by more than the largest Δ∞ among them, at this distance.
+    def choose(self, words: str, candidates: Mapping[Names, Score], *, epsilon: Fraction) -> Names:
+        """Return the attributes whose table has a nearly highest score, for an amount of the
+        release's currency. No score moves by more than the largest Δ∞ among them, at this distance.
         """
-        return self.open_scores(candidates).choose(what, tuple(candidates), amount=epsilon)
+        return self.open_scores(candidates).choose(words, tuple(candidates), amount=epsilon)
 
     def open_scores(self, candidates: Mapping[Names, Score]) -> ScoreSession:
-        """Scores of tables, to be asked about as often as is paid for; this costs nothing.
+        """Open scores of tables, for as many paid questions as wanted; this costs nothing.
 
         Proofs: ``gate.scores``, ``ScoreSession``. BoundaryViolation for a score that needs
         ``public_rows`` where there are none.
@@ -332,7 +330,7 @@ class Curator:
         return ScoreSession(known, self._executor)
 
     def public_rows(self) -> int:
-        """The number of rows, where neighbours have the same: free, and recorded.
+        """Return the number of rows, where neighbours have the same: free, and recorded.
 
         Under ``replace_one``, where a person is one row, n is a function of what is public: a
         neighbour has another row, not one more. This is about prepared rows: a replaced row
@@ -348,17 +346,17 @@ class Curator:
             )
         )
 
-    def _require_public_rows(self, what: str) -> None:
+    def _require_public_rows(self, question: str) -> None:
         if not self._benchmark or self._relation != "replace_one" or self.distance != 2:
             raise BoundaryViolation(
-                f"{what}: expected benchmark rows under replace_one with one row a person, where "
-                "the number of rows is public, got others"
+                f"{question}: expected benchmark rows under replace_one with one row a person, "
+                "where the number of rows is public, got others"
             )
 
     def measure_marginal_error(
         self, released: dict[Names, IntArray], *, epsilon: Fraction
     ) -> IntArray:
-        """⌊Σ over m released marginals of Σ over cells of |2^16·c − n·q| / 2^s⌋, noisy; shape ().
+        """Return ⌊Σ over m marginals of Σ over cells of |2^16·c − n·q| / 2^s⌋, noisy; shape ().
 
         released   attributes → int64 q ≥ 0 of the marginal's shape, Σ q = 2^16
 
@@ -389,7 +387,7 @@ class Curator:
     def sparse_table(
         self, attributes: tuple[str, ...], *, threshold: int, epsilon: Fraction
     ) -> SparseTable:
-        """All cells over ``attributes`` with a noisy count of at least ``threshold``.
+        """Return all cells over ``attributes`` with a noisy count of at least ``threshold``.
 
         attributes   one or more, with at most 2^62 cells together
         threshold    whole, at least 1; at most 2^20 empty cells may be expected to reach it
@@ -399,8 +397,8 @@ class Curator:
         never drawn one by one changes no probability (``gate.samplers``). Hence ε.
         BoundaryViolation for anything else, from public numbers alone.
         """
-        what = f"cells of {', '.join(attributes)} from {threshold} rows on"
-        spend = self._executor.laplace_query(what, l1=self.distance, epsilon=epsilon).spend
+        words = f"cells of {', '.join(attributes)} from {threshold} rows on"
+        spend = self._executor.laplace_query(words, l1=self.distance, epsilon=epsilon).spend
         cells = checks.require_sparse(
             self.domain, attributes, threshold=threshold, scale=spend.scale
         )
@@ -409,20 +407,20 @@ class Curator:
         def make_noisy(occupied: IntArray) -> IntArray:
             return noise.sparse_laplace(occupied, spend.scale, cells=cells, threshold=threshold)
 
-        kept = self._executor.charge_and_answer(
+        cells_above = self._executor.charge_and_answer(
             NoisyQuery(spend, make_noisy),
             ("sparse table", attributes, threshold),
             lambda counter: counter.occupied(attributes).open_at_the_gate(),
         )
         shape = self.domain.shape(attributes)
-        return SparseTable(attributes, shape, kept, threshold, spend.scale)
+        return SparseTable(attributes, shape, cells_above, threshold, spend.scale)
 
     @cached_property
     def _levels(self) -> NodeLevels:
         return NodeLevels()
 
     def measure_grid(self, columns: tuple[str, ...], *, cells: int, epsilon: Fraction) -> NoisyGrid:
-        """Counts of ``cells`` equal intervals an axis over the declared box.
+        """Return counts of ``cells`` equal intervals an axis over the declared box.
 
         ⊕ one row is in one cell, empty cells are measured too: Δ1 = 1 a row.
         """
@@ -431,7 +429,6 @@ class Curator:
             f"grid of {cells} cells an axis over {', '.join(columns)}",
             ("grid", columns, cells),
             lambda counter: counter.grid(columns, cells).open_at_the_gate(),
-            l1_per_row=1,
             epsilon=epsilon,
         )
         shape = (cells,) * len(columns)
@@ -440,7 +437,7 @@ class Curator:
     def measure_nodes(
         self, columns: tuple[str, ...], nodes: Nodes, *, depth: int, epsilon: Fraction
     ) -> NoisyNodes:
-        """Counts of tree nodes of heights up to ``depth`` (the finest the model will ask for).
+        """Return counts of tree nodes of heights up to ``depth``, the finest that the model needs.
 
         ⊕ the nodes are disjoint, checked here, so one row is in at most one: Δ1 = 1 a row.
         No nodes at all is a measure too: charged, recorded, empty.
@@ -452,13 +449,12 @@ class Curator:
             f"counts of {len(nodes)} tree nodes over {', '.join(columns)}, depth {depth}",
             ("nodes", columns, nodes.heights, nodes.cells),
             lambda counter: self._levels.counts(counter, columns, nodes, depth),
-            l1_per_row=1,
             epsilon=epsilon,
         )
         return NoisyNodes(table, self._scale(epsilon))
 
     def measure_boxes(self, tree: BitTree, nodes: Prefixes, *, epsilon: Fraction) -> NoisyNodes:
-        """Counts of disjoint nodes of a binary tree.
+        """Return counts of disjoint nodes of a binary tree.
 
         ⊕ the nodes are disjoint, checked here, so one row is in at most one: Δ1 = 1 a row.
         """
@@ -470,13 +466,12 @@ class Curator:
             f"counts of {len(nodes)} tree nodes over {', '.join(tree.columns)}",
             ("boxes", tree, nodes),
             lambda counter: counter.children(tree, [(nodes, 0)])[0].open_at_the_gate()[:, 0],
-            l1_per_row=1,
             epsilon=epsilon,
         )
         return NoisyNodes(table, self._scale(epsilon))
 
     def open_tree(self, tree: BitTree, *, epsilon: Fraction) -> TreeSession:
-        """A tree whose every root-to-leaf path spends exactly ``epsilon``; charged now.
+        """Open a tree whose every root-to-leaf path spends ``epsilon``; charged now.
 
         The release is refused while a path has something left. Proof: ``TreeSession``.
         """
@@ -484,14 +479,14 @@ class Curator:
         scale = self._scale(epsilon)
         # The largest scale that the session may be asked for: what cannot be drawn is not charged.
         checked_scale(scale * SHARES)
-        what = f"tree over {', '.join(tree.columns)}"
-        spend = Spend(what, TREE_PATHS, epsilon, self.distance, scale)
+        words = f"tree over {', '.join(tree.columns)}"
+        spend = Spend(words, TREE_PATHS, epsilon, self.distance, scale)
         session = TreeSession(tree, spend, self._executor)
         self.accountant.charge(spend, settled=session.close)
         return session
 
     def open_splits(self, tree: BitTree, *, bits: int, epsilon: Fraction) -> SplitSession:
-        """Splits of a 2^bits-way tree, however deep, for ``epsilon``; charged now.
+        """Open the splits of a 2^bits-way tree, however deep, for ``epsilon``; charged now.
 
         Proof: ``SplitSession``.
         """
@@ -499,15 +494,15 @@ class Curator:
         checks.require_fan(bits)
         fan = 1 << bits
         scale = checked_scale(split_scale(fan=fan, distance=self.distance, epsilon=epsilon))
-        what = f"splits over {', '.join(tree.columns)}"
-        spend = Spend(what, biased_splits(fan), epsilon, self.distance, scale)
+        words = f"splits over {', '.join(tree.columns)}"
+        spend = Spend(words, biased_splits(fan), epsilon, self.distance, scale)
         self.accountant.charge(spend)
         return SplitSession(tree, spend, self._executor, bits=bits)
 
     def measure_distance(
         self, rule: NearestCentre, *, clip: int, shift: int, epsilon: Fraction
     ) -> IntArray:
-        """Σ min(D, clip) >> shift over the rows, noisy; shape ().
+        """Return Σ min(D, clip) >> shift over the rows, noisy; shape ().
 
         ⊕ one row adds a whole number in 0..clip >> shift: Δ1 = clip >> shift a row.
         """
@@ -530,7 +525,7 @@ class Curator:
         totals_epsilon: Fraction,
         salt: int = 0,
     ) -> NoisyClusters:
-        """Sizes and totals of the clusters of every subset: two measures, one scan.
+        """Return sizes and totals of the clusters of every subset: two measures, one scan.
 
         rules   one a subset; one alone takes every row. Rows go to subsets by a hash.
 
@@ -539,12 +534,12 @@ class Curator:
         """
         checks.require_subsets(self.domain, rules, salt)
         d = len(rules[0].columns)
-        what = f"of {len(rules)} × {len(rules[0].centres)} clusters"
+        clusters = f"of {len(rules)} × {len(rules[0].centres)} clusters"
         of_sizes = self._executor.laplace_query(
-            f"sizes {what}", l1=self.distance, epsilon=sizes_epsilon
+            f"sizes {clusters}", l1=self.distance, epsilon=sizes_epsilon
         )
         of_totals = self._executor.laplace_query(
-            f"totals {what}", l1=(d << COORDINATE_BITS) * self.distance, epsilon=totals_epsilon
+            f"totals {clusters}", l1=(d << COORDINATE_BITS) * self.distance, epsilon=totals_epsilon
         )
         self.accountant.charge(of_sizes.spend, of_totals.spend)
         look = CachedScan(
@@ -562,7 +557,7 @@ class Curator:
     def measure_residuals(
         self, rule: NearestCentre, radii: tuple[int, ...], *, epsilon: Fraction
     ) -> IntArray:
-        """Clipped residual totals of every cluster, noisy, (k, d); one radius is 2^16.
+        """Return clipped residual totals of every cluster, noisy, (k, d); one radius is 2^16.
 
         ⊕ one row is in one cluster and adds at most 2^16 in L1 (rounded towards zero).
         """
@@ -579,7 +574,7 @@ class Curator:
     def measure_classes(
         self, rule: NearestCentre, attribute: str, *, epsilon: Fraction
     ) -> IntArray:
-        """Rows of every level of ``attribute`` in every released cluster, noisy, (levels, k).
+        """Return rows of every level of ``attribute`` in every cluster, noisy, (levels, k).
 
         ⊕ one row has one level and one nearest centre: Δ1 = 1 a row.
         """
@@ -588,39 +583,37 @@ class Curator:
             f"levels of {attribute} in {len(rule.centres)} clusters",
             ("levels in clusters", rule, attribute),
             lambda counter: counter.classify(rule, attribute).open_at_the_gate(),
-            l1_per_row=1,
             epsilon=epsilon,
         )
 
     def measure_mistakes(self, rule: PredictedLabel, *, epsilon: Fraction) -> IntArray:
-        """Rows that the rule answers rightly and rows that it answers wrongly, noisy, (2,).
+        """Return the rows that the rule predicts rightly and wrongly, noisy, (2,).
 
         The gate learns nothing: the rule is fixed before the rows are looked at.
-        ⊕ one row is answered rightly or wrongly: Δ1 = 1 a row.
+        ⊕ one row is predicted rightly or wrongly: Δ1 = 1 a row.
         """
         rule.require_exact(self.domain)
         return self._laplace(
             f"right and wrong predictions of {rule.target}",
             ("mistakes", rule),
             lambda counter: counter.mistakes(rule).open_at_the_gate(),
-            l1_per_row=1,
             epsilon=epsilon,
         )
 
     def disclose_bounds(self, columns: tuple[str, ...], *, reason: str) -> IntArray:
-        """Smallest and largest fixed-point coordinate of every column, (2, d); the declared box
-        where there is nobody.
+        """Return the smallest and largest fixed-point coordinate of every column, (2, d); the
+        declared box where there are no rows.
         """
         checks.require_axes(self.domain, columns)
-        what = f"smallest and largest of {', '.join(columns)}"
-        asked = ("bounds", columns)
-        return self._disclosed(what, asked, reason, lambda counter: counter.bounds(columns))
+        words = f"smallest and largest of {', '.join(columns)}"
+        key = ("bounds", columns)
+        return self._disclosed(words, key, reason, lambda counter: counter.bounds(columns))
 
     def disclose_records(
         self, columns: tuple[str, ...], many: int, salt: int, *, reason: str
     ) -> IntArray:
-        """Fixed-point coordinates of ``many`` rows drawn by a hash of their content, (many, d);
-        the middle of the box where there are fewer.
+        """Return coordinates of ``many`` rows sampled by a hash of their content, (many, d); the
+        middle of the box where there are fewer.
 
         salt   public, 0 … 2^63 − 1
         """
@@ -629,30 +622,30 @@ class Curator:
             raise BoundaryViolation(
                 f"records: expected 1 to {MOST_GRID_CELLS} of them and a salt in 0..2^63 − 1"
             )
-        what = f"{many} records of {', '.join(columns)}, salt {salt}"
-        asked = ("records", columns, many, salt)
+        words = f"{many} records of {', '.join(columns)}, salt {salt}"
+        key = ("records", columns, many, salt)
         return self._disclosed(
-            what, asked, reason, lambda counter: counter.records(columns, many, salt)
+            words, key, reason, lambda counter: counter.records(columns, many, salt)
         )
 
     def _disclosed(
-        self, what: str, asked: QuestionKey, reason: str, look: Callable[[Disclosing], Sealed]
+        self, words: str, key: QuestionKey, reason: str, query: Callable[[Disclosing], Sealed]
     ) -> IntArray:
         if not self._benchmark:
-            raise BoundaryViolation(f"{what}: expected benchmark rows, got rows to be protected")
-        self.accountant.disclose(Disclosure(what, reason))
+            raise BoundaryViolation(f"{words}: expected benchmark rows, got rows to be protected")
+        self.accountant.disclose(Disclosure(words, reason))
 
         def exact(counter: Counter) -> IntArray:
             if not isinstance(counter, Disclosing):
-                raise BoundaryViolation(f"{what}: expected an engine that discloses, got another")
-            return look(counter).open_at_the_gate()
+                raise BoundaryViolation(f"{words}: expected an engine that discloses, got another")
+            return query(counter).open_at_the_gate()
 
-        return self._executor.answer_without_noise(f"disclosed without noise: {what}", asked, exact)
+        return self._executor.answer_without_noise(f"disclosed without noise: {words}", key, exact)
 
 
 def error_shift(marginals: int) -> int:
-    """Bits that the error of so many marginals is coarser by: one row's part of it is then at most
-    2^26.
+    """Return the bits by which the error of so many marginals is coarser: one row's part of it is
+    then at most 2^26.
 
     >>> error_shift(511), error_shift(512), error_shift(2000)
     (0, 1, 2)

@@ -40,7 +40,7 @@ from dp_pipeline.results.transcript import Transcript
 
 
 @dataclass(frozen=True)
-class Look:
+class DiscoveryQuery:
     """One look at one attribute: public, known before any row is read.
 
     spend   what it costs; charged before the first look
@@ -57,48 +57,50 @@ class Look:
         return self.attribute.undeclared or Undeclared()
 
 
-def looks_of(spec: DatasetSpec) -> tuple[Look, ...]:
+def discovery_queries(spec: Undiscovered) -> tuple[DiscoveryQuery, ...]:
     """Every look that discovers the domain, in order, with its price: they add up to the declared
     ε and δ. DeclarationError where nothing is to be discovered.
     """
     cost = spec.discover
     if cost is None or not spec.to_discover:
         raise DeclarationError(f"{spec.name}: expected something to discover, got none")
-    named = [(spec.domain[name], kind) for name in spec.to_discover for kind in _kinds(spec, name)]
-    epsilons = split(cost.epsilon, [1] * len(named))
-    of_texts = sum(kind == "levels" for _, kind in named)
+    requests = [
+        (spec.domain[name], kind) for name in spec.to_discover for kind in _kinds(spec, name)
+    ]
+    epsilons = split(cost.epsilon, [1] * len(requests))
+    of_texts = sum(kind == "levels" for _, kind in requests)
     delta = (cost.delta or Fraction(0)) / max(1, of_texts)
     return tuple(
         _look(spec, attribute, kind, epsilon, delta)
-        for (attribute, kind), epsilon in zip(named, epsilons, strict=True)
+        for (attribute, kind), epsilon in zip(requests, epsilons, strict=True)
     )
 
 
-def _kinds(spec: DatasetSpec, name: str) -> Iterator[str]:
-    wanted = spec.domain[name].undeclared or Undeclared()
-    if wanted.levels is not None:
+def _kinds(spec: Undiscovered, name: str) -> Iterator[str]:
+    undeclared = spec.domain[name].undeclared or Undeclared()
+    if undeclared.levels is not None:
         yield "levels"
-    if wanted.bounds:
+    if undeclared.bounds:
         yield "bounds"
-    if wanted.quantiles is not None:
+    if undeclared.quantiles is not None:
         yield "quantiles"
 
 
 def _look(
-    spec: DatasetSpec, attribute: Attribute, kind: str, epsilon: Fraction, delta: Fraction
-) -> Look:
-    what = f"{kind} of {attribute.name}"
+    spec: Undiscovered, attribute: Attribute, kind: str, epsilon: Fraction, delta: Fraction
+) -> DiscoveryQuery:
+    words = f"{kind} of {attribute.name}"
     if kind == "levels":
         rows = spec.protection.rows
         most = (attribute.undeclared or Undeclared()).levels or 1
         persons = spec.distance // rows
-        rule = text_rule(what, rows=rows, persons=persons, epsilon=epsilon, delta=delta, most=most)
-        return Look(attribute, rule.spend, rule)
+        rule = text_rule(words, rows=rows, persons=persons, epsilon=epsilon, delta=delta, most=most)
+        return DiscoveryQuery(attribute, rule.spend, rule)
     scale = laplace_scale(l1=spec.distance, epsilon=epsilon)
     mechanism = LAPLACE if kind == "bounds" else TREE_PATHS
     # What cannot be drawn is not charged; a tree draws at the scale of a single share, at most.
     checked_scale(scale if kind == "bounds" else scale * SHARES)
-    return Look(attribute, Spend(what, mechanism, epsilon, spec.distance, scale))
+    return DiscoveryQuery(attribute, Spend(words, mechanism, epsilon, spec.distance, scale))
 
 
 def discover(
@@ -120,20 +122,22 @@ def discover(
     of which is named; the whole budget is spent then. DeclarationError where nothing is to be
     discovered.
     """
-    looks = looks_of(spec)
-    accountant.charge(*(look.spend for look in looks))
+    queries = discovery_queries(spec)
+    accountant.charge(*(query.spend for query in queries))
     discovery = _Discovery(spec, QueryExecutor(counter, accountant, transcript, noise))
-    found: dict[str, DiscoveredAttribute] = dict.fromkeys(spec.to_discover, DiscoveredAttribute())
+    attributes: dict[str, DiscoveredAttribute] = dict.fromkeys(
+        spec.to_discover, DiscoveredAttribute()
+    )
     failures: list[str] = []
-    for look in looks:
-        name = look.attribute.name
+    for query in queries:
+        name = query.attribute.name
         try:
-            found[name] = discovery.after(look, found[name])
+            attributes[name] = discovery.after(query, attributes[name])
         except NotDiscovered as error:
             failures.append(str(error))
     if failures:
         raise NotDiscovered(f"{spec.name}: {'; '.join(failures)}")
-    return DiscoveredDomain(tuple(found.items()))
+    return DiscoveredDomain(tuple(attributes.items()))
 
 
 Kind = Literal["whole", "number", "text"]
@@ -159,16 +163,16 @@ def discover_kinds(
     count of numbers or texts decides; numbers are whole where fewer than one in twenty is another.
     """
     executor = QueryExecutor(counter, accountant, transcript, noise)
-    what = f"kinds of {len(names)} columns"
-    paid = executor.laplace_query(what, l1=distance * len(names), epsilon=epsilon)
+    words = f"kinds of {len(names)} columns"
+    query = executor.laplace_query(words, l1=distance * len(names), epsilon=epsilon)
     noisy = executor.charge_and_answer(
-        paid, ("kinds", names), lambda counter: counter.kinds(names).open_at_the_gate()
+        query, ("kinds", names), lambda counter: counter.kinds(names).open_at_the_gate()
     )
-    found: dict[str, Kind] = {}
-    for name, (whole, other, texts) in zip(names, noisy.reshape(-1, 3).tolist(), strict=True):
-        is_text = texts > whole + other
-        found[name] = "text" if is_text else ("whole" if other * 20 < whole else "number")
-    return found
+    kinds: dict[str, Kind] = {}
+    for name, (integers, other, texts) in zip(names, noisy.reshape(-1, 3).tolist(), strict=True):
+        is_text = texts > integers + other
+        kinds[name] = "text" if is_text else ("whole" if other * 20 < integers else "number")
+    return kinds
 
 
 @dataclass(frozen=True)
@@ -178,17 +182,17 @@ class _Discovery:
     spec: DatasetSpec
     executor: QueryExecutor[UndeclaredCounter]
 
-    def after(self, look: Look, found: DiscoveredAttribute) -> DiscoveredAttribute:
+    def after(self, query: DiscoveryQuery, known: DiscoveredAttribute) -> DiscoveredAttribute:
         """What is known of an attribute after one look more."""
-        if look.rule is not None:
-            return replace(found, levels=self._levels(look, look.rule))
-        if look.spend.mechanism == LAPLACE:
-            return replace(found, bounds=self._bounds(look))
-        bins = self._bins(look, found)
-        return replace(found, edges=bins.cuts, pieces=bins.pieces)
+        if query.rule is not None:
+            return replace(known, levels=self._levels(query, query.rule))
+        if query.spend.mechanism == LAPLACE:
+            return replace(known, bounds=self._bounds(query))
+        bins = self._bins(query, known)
+        return replace(known, edges=bins.cuts, pieces=bins.pieces)
 
-    def _levels(self, look: Look, rule: TextRule) -> tuple[str, ...]:
-        name = look.attribute.name
+    def _levels(self, query: DiscoveryQuery, rule: TextRule) -> tuple[str, ...]:
+        name = query.attribute.name
 
         def exact(counter: UndeclaredCounter) -> IntArray:
             return counter.texts(name, rule.weights).open_at_the_gate()
@@ -196,13 +200,13 @@ class _Discovery:
         def make_noisy(numbers: IntArray) -> IntArray:
             return rule.chosen(numbers, self.executor.noise)
 
-        ruled = (rule.weights, rule.threshold, rule.most, look.spend.delta)
-        asked = ("texts", name, ruled, look.attribute.aliases, look.attribute.missing)
+        parameters = (rule.weights, rule.threshold, rule.most, query.spend.delta)
+        key = ("texts", name, parameters, query.attribute.aliases, query.attribute.missing)
         texts = require_packed(
-            self.executor.answer(NoisyQuery(look.spend, make_noisy), asked, exact)
+            self.executor.answer(NoisyQuery(query.spend, make_noisy), key, exact)
         )
-        others = {look.attribute.other} - {None, *texts}
-        if len(texts) + len(others) < 2:
+        other = {query.attribute.other} - {None, *texts}
+        if len(texts) + len(other) < 2:
             raise NotDiscovered(
                 f"levels of {name}: expected two levels that about {float(rule.persons):,.0f} "
                 f"persons each have, got {len(texts)}: raise `discover` or list the levels, "
@@ -210,16 +214,16 @@ class _Discovery:
             )
         return texts
 
-    def _bounds(self, look: Look) -> tuple[float, float]:
-        edges = bucket_edges(look.wanted.unit)
-        name, buckets = look.attribute.name, len(edges) - 1
-        threshold = bucket_threshold(look.spend.scale, buckets, _cost(self.spec).beta)
-        paid = self.executor.laplace_query(
-            look.spend.what, l1=look.spend.sensitivity, epsilon=look.spend.epsilon
+    def _bounds(self, query: DiscoveryQuery) -> tuple[float, float]:
+        edges = bucket_edges(query.wanted.unit)
+        name, buckets = query.attribute.name, len(edges) - 1
+        threshold = bucket_threshold(query.spend.scale, buckets, _cost(self.spec).beta)
+        noisy_query = self.executor.laplace_query(
+            query.spend.what, l1=query.spend.sensitivity, epsilon=query.spend.epsilon
         )
         noisy = self.executor.answer(
-            paid,
-            ("magnitudes", name, repr(look.wanted.unit), look.attribute.missing),
+            noisy_query,
+            ("magnitudes", name, repr(query.wanted.unit), query.attribute.missing),
             lambda counter: counter.magnitudes(name, edges).open_at_the_gate(),
         )
         passed = np.flatnonzero(noisy >= threshold)
@@ -230,20 +234,24 @@ class _Discovery:
             )
         return with_zero(edges[int(passed[0])], edges[int(passed[-1]) + 1])
 
-    def _bins(self, look: Look, found: DiscoveredAttribute) -> NoisyBins:
-        name, wanted = look.attribute.name, look.wanted
-        if wanted.bounds and found.bounds is None:
+    def _bins(self, query: DiscoveryQuery, known: DiscoveredAttribute) -> NoisyBins:
+        name, undeclared = query.attribute.name, query.wanted
+        if undeclared.bounds and known.bounds is None:
             raise NotDiscovered(f"quantiles of {name}: expected bounds before, got none")
-        interval = look.attribute.coordinate or Coordinate(*(found.bounds or (0.0, 0.0)))
-        within = ("within", name, repr(interval.lower), repr(interval.upper))
+        interval = query.attribute.coordinate or Coordinate(*(known.bounds or (0.0, 0.0)))
+        interval_key = ("within", name, repr(interval.lower), repr(interval.upper))
         executor = self.executor
         rows = None if executor.counter is None else executor.counter.within(name, interval)
         inner = QueryExecutor(
-            rows, executor.accountant, executor.transcript, executor.noise, (digest_of(within),)
+            rows,
+            executor.accountant,
+            executor.transcript,
+            executor.noise,
+            (digest_of(interval_key),),
         )
-        session = TreeSession(tree_of(name), look.spend, inner)
+        session = TreeSession(tree_of(name), query.spend, inner)
         bins = QuantileBins(
-            interval, wanted.quantiles or 1, wanted.unit, scale=float(look.spend.scale)
+            interval, undeclared.quantiles or 1, undeclared.unit, scale=float(query.spend.scale)
         )
         noisy = bins.bins(session)
         if noisy is None:

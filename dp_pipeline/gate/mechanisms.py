@@ -59,7 +59,7 @@ def refine(
     both answers together. Whether there is a second one, and its ε, may depend on the first: the
     ratio holds for each pair of answers. A chain of refinements is the same, one after the other.
     V depends on s: it has to be the scale that was drawn. A source may have rounded that up
-    (``gate.noise.drawn_scale``): then ``first`` alone has cost l1 / s, a little less than
+    (``gate.noise.sampling_scale``): then ``first`` alone has cost l1 / s, a little less than
     ``before``, and both have cost what was charged for both, before + epsilon, as s' says no s. ∎
 
     Cut at the ends of int64, noise is no longer what was drawn: BoundaryViolation where ``first``

@@ -1,5 +1,5 @@
-"""Where noise comes from: OpenDP, our exact sampler, or a seed. Entropy is drawn here alone. What
-passes the gate as a number: integers of int64, exact scales, floats and roots rounded upwards.
+"""Sources of noise: OpenDP, our exact sampler, or a seed. Entropy is drawn here alone. The numbers
+that pass the gate: integers of int64, exact scales, floats and roots rounded upwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LARGEST_SCALE = 2**55
 
 
 def int64_array(values: object, *, of: str) -> IntArray:
-    """The array as int64, value for value; anything but an integer array is refused.
+    """Return the array as int64, value for value; anything but an integer array is refused.
 
     Floats, booleans, dates and Python objects are refused by type, whatever they hold, and
     unsigned numbers above 2^63 − 1 by size: a wrapped number has no sensitivity.
@@ -45,7 +45,7 @@ def int64_array(values: object, *, of: str) -> IntArray:
 
 
 def checked_scale(scale: Fraction) -> Fraction:
-    """The scale itself; refused (by its public value alone) unless a Fraction, 0 < scale ≤ 2^55."""
+    """Return the scale; refused (by its public value alone) unless a Fraction, 0 < scale ≤ 2^55."""
     if not isinstance(scale, Fraction) or scale <= 0:
         raise BoundaryViolation(f"noise: expected a positive Fraction as scale, got {scale!r}")
     if scale > LARGEST_SCALE:
@@ -56,7 +56,7 @@ def checked_scale(scale: Fraction) -> Fraction:
 
 
 def float_at_least(value: Fraction) -> float:
-    """The smallest float that is not below a positive ``value`` (up to 2^1023).
+    """Return the smallest float that is not below a positive ``value`` (up to 2^1023).
 
     A scale rounded down would be less noise than was paid for.
 
@@ -68,7 +68,7 @@ def float_at_least(value: Fraction) -> float:
 
 
 def root_at_least(square: Fraction) -> Fraction:
-    """A short Fraction r with r² ≥ square > 0, above the root by less than one part in 10^9.
+    """Return a short Fraction r with r² ≥ square > 0, above the root by less than one part in 10^9.
 
     r is N / 2^k with 2^30 ≤ N ≤ 2^32, the smallest such N whose square is large enough: one step
     less would be below the root, so r exceeds it by less than 1 / 2^k = r / N. It is a float
@@ -84,14 +84,14 @@ def root_at_least(square: Fraction) -> Fraction:
     return least / Fraction(2) ** k
 
 
-def drawn_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
+def sampling_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
     """Return the scale at which a source draws ``size`` numbers of discrete Laplace noise.
 
     scale   what was paid for; the result is never smaller
 
     OpenDP takes a float, rounded up here; every other source takes the Fraction itself.
 
-    >>> drawn_scale(OpenDPNoise(), Fraction(1, 3), 5) - Fraction(1, 3)
+    >>> sampling_scale(OpenDPNoise(), Fraction(1, 3), 5) - Fraction(1, 3)
     Fraction(1, 27021597764222976)
     """
     is_float = isinstance(source, OpenDPNoise) and size < MANY_CELLS
@@ -102,7 +102,10 @@ _opendp_features = threading.Lock()
 
 
 class NoiseSource(Protocol):
-    """Draws the noise of one release. Scales are exact; nothing here knows a sensitivity."""
+    """Draws the noise of one release. Scales are exact; nothing here knows a sensitivity.
+
+    Every method returns int64 of the shape of its counts, cut at the ends of int64.
+    """
 
     @property
     def name(self) -> str:
@@ -110,10 +113,10 @@ class NoiseSource(Protocol):
 
     @property
     def is_releasable(self) -> bool:
-        """False if whoever knows the seed can subtract the noise."""
+        """Whether nobody can subtract the noise, as with a known seed."""
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        """counts + independent noise with P(x) ∝ exp(−|x| / scale), cut to int64; same shape.
+        """Return counts + independent noise with P(x) ∝ exp(−|x| / scale).
 
         Costs l1 / scale, where l1 is what one protected unit moves of ``counts``.
         """
@@ -121,9 +124,9 @@ class NoiseSource(Protocol):
     def sparse_laplace(
         self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
     ) -> IntArray:
-        """``discrete_laplace`` on all ``cells`` of a table, and those ≥ ``threshold``, (kept, 2),
-        key and noisy count, ascending by key. ``occupied`` is the key and count of the cells
-        that are not empty, (m, 2).
+        """Return those ≥ ``threshold`` of ``discrete_laplace`` on all ``cells`` of a table, key and
+        noisy count, (m', 2), ascending by key. ``occupied``, (m, 2), has the key and count of the
+        cells that are not empty.
 
         Costs l1 / scale, as ``discrete_laplace`` does: the rest is post-processing.
         """
@@ -131,29 +134,29 @@ class NoiseSource(Protocol):
     def refined_laplace(
         self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
     ) -> IntArray:
-        """counts + discrete Laplace noise of the scale ``finer``, of which the noise in ``first``,
-        counts + noise that was drawn at ``scale`` (``drawn_scale``), is a coarser form, cut to
-        int64; same shape. Both answers together cost ε = Δ1 / finer.
+        """Return counts + discrete Laplace noise of the scale ``finer``, of which the noise in
+        ``first``, counts + noise that was drawn at ``scale`` (``sampling_scale``), is a coarser
+        form. Both answers together cost ε = Δ1 / finer.
         """
         ...
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        """counts + noise with P(z) ∝ exp(−max |z_i| / scale) on all of them together, cut to int64;
-        shape (p,). ε = Δ∞ / scale.
+        """Return counts + noise with P(z) ∝ exp(−max |z_i| / scale) on all of them together, (p,).
+        ε = Δ∞ / scale.
         """
         ...
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        """The flat index of a large score. Costs 2·linf / scale."""
+        """Return the flat index of a large score. Costs 2·linf / scale."""
 
     def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
-        """counts + independent noise with P(x) ∝ exp(−x² / (2·sigma2)), cut to int64; same shape.
+        """Return counts + independent noise with P(x) ∝ exp(−x² / (2·sigma2)).
 
         Costs ρ = l2² / (2·sigma2) of zCDP, where l2 is what one protected unit moves of ``counts``.
         """
 
     def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        """The flat index i with probability ∝ exp(scores_i / scale).
+        """Return the flat index i with probability ∝ exp(scores_i / scale).
 
         Costs ρ = (2·linf / scale)² / 8 of zCDP: a quarter of what the same pure ε of
         ``noisy_max`` is worth, ε² / 2.
@@ -165,108 +168,13 @@ MANY_CELLS = 1 << 15
 are is public, and OpenDP takes fifty times as long for each."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenDPNoise:
-    """The OpenDP library (0.16): the default for releases, 6 µs per Laplace, 11 per Gaussian.
-    A question of MANY_CELLS counts or more is answered by our exact sampler, as a sparse table is.
-
-    Its ``make_laplace`` on i64 vectors is the discrete Laplace and saturates like ours. Its
-    ``make_noisy_max`` under pure DP is permute-and-flip on exact rationals (McKenna, Sheldon
-    2020, arXiv:2010.12603); we hand it i64 scores, never floats. It costs 2Δ/scale as well.
-
-    Under zero-concentrated DP ``make_gaussian`` on i64 vectors is the discrete Gaussian of
-    the float's exact value, and ``make_noisy_max`` the exponential mechanism on exact rationals
-    by rejection: 20 ms for 4,000 candidates of which one has all the probability.
-    """
-
-    name: ClassVar[str] = "opendp"
-    is_releasable: ClassVar[bool] = True
-
-    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        """See NoiseSource."""
-        counts = int64_array(counts, of="counts")
-        scale = drawn_scale(self, checked_scale(scale), counts.size)
-        if not counts.size:
-            return counts.copy()
-        if counts.size >= MANY_CELLS:
-            return ExactNoise().discrete_laplace(counts, scale)
-        # Late, and by submodule: 0.3 s that a command which draws nothing should not pay.
-        from opendp.domains import atom_domain, vector_domain
-        from opendp.measurements import make_laplace
-        from opendp.metrics import l1_distance
-
-        with _contrib_enabled():
-            space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
-            add_noise = make_laplace(*space, scale=float(scale))
-        return np.array(add_noise(counts.ravel().tolist()), np.int64).reshape(counts.shape)
-
-    def sparse_laplace(
-        self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
-    ) -> IntArray:
-        """See NoiseSource. Ours throughout: OpenDP has none, and its scale, a float, would tell
-        an occupied cell from an empty one.
-        """
-        return ExactNoise().sparse_laplace(occupied, scale, cells=cells, threshold=threshold)
-
-    def refined_laplace(
-        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
-    ) -> IntArray:
-        """See NoiseSource. Ours: OpenDP has none."""
-        return ExactNoise().refined_laplace(counts, first, scale, finer)
-
-    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        """See NoiseSource. Ours: OpenDP has none."""
-        return ExactNoise().discrete_linf(counts, scale)
-
-    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        """See NoiseSource."""
-        from opendp.measures import max_divergence
-
-        return self._choice(scores, scale, max_divergence)
-
-    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
-        """See NoiseSource."""
-        counts, sigma2 = int64_array(counts, of="counts"), _checked_variance(sigma2)
-        if not counts.size:
-            return counts.copy()
-        if counts.size >= MANY_CELLS:
-            return ExactNoise().discrete_gaussian(counts, sigma2)
-        from opendp.domains import atom_domain, vector_domain
-        from opendp.measurements import make_gaussian
-        from opendp.metrics import l2_distance
-
-        with _contrib_enabled():
-            space = vector_domain(atom_domain(T="i64")), l2_distance(T="i64")
-            add_noise = make_gaussian(*space, scale=float_at_least(root_at_least(sigma2)))
-        return np.array(add_noise(counts.ravel().tolist()), np.int64).reshape(counts.shape)
-
-    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        """See NoiseSource."""
-        from opendp.measures import zero_concentrated_divergence
-
-        return self._choice(scores, scale, zero_concentrated_divergence)
-
-    def _choice(self, scores: IntArray, scale: Fraction, measure: Callable[[], Any]) -> int:
-        """What OpenDP's noisy max under a privacy measure chooses."""
-        scores, at_least = _candidates(scores), float_at_least(checked_scale(scale))
-        from opendp.domains import atom_domain, vector_domain
-        from opendp.measurements import make_noisy_max
-        from opendp.metrics import linf_distance
-
-        with _contrib_enabled():
-            space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64")
-            select = make_noisy_max(*space, measure(), scale=at_least)
-        return int(select(scores.tolist()))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _SampledNoise:
-    """Our exact sampler on some random bytes."""
+    """Our exact sampler on some random bytes; its methods are those of NoiseSource."""
 
     _uniform: samplers.UniformIntegers = field(init=False, repr=False)
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        """See NoiseSource."""
         counts = int64_array(counts, of="counts")
         noise = samplers.laplace_noise(counts.size, checked_scale(scale), self._uniform)
         return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
@@ -274,7 +182,6 @@ class _SampledNoise:
     def sparse_laplace(
         self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
     ) -> IntArray:
-        """See NoiseSource."""
         return samplers.sparse_laplace(
             int64_array(occupied, of="counts"),
             checked_scale(scale),
@@ -286,36 +193,32 @@ class _SampledNoise:
     def refined_laplace(
         self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
     ) -> IntArray:
-        """See NoiseSource."""
         counts, first = int64_array(counts, of="counts"), int64_array(first, of="first answers")
         # A difference of two numbers of 64 bits needs one more.
-        drawn = first.ravel().astype(object) - counts.ravel()
-        small = int(max(map(abs, drawn.tolist()), default=0)) <= np.iinfo(np.int64).max
-        drawn = drawn.astype(np.int64) if small else drawn
+        coarse = first.ravel().astype(object) - counts.ravel()
+        is_small = int(max(map(abs, coarse.tolist()), default=0)) <= np.iinfo(np.int64).max
+        coarse = coarse.astype(np.int64) if is_small else coarse
         noise = samplers.refined_noise(
-            drawn, checked_scale(scale), checked_scale(finer), self._uniform
+            coarse, checked_scale(scale), checked_scale(finer), self._uniform
         )
         return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        """See NoiseSource."""
         counts = int64_array(counts, of="counts")
         return samplers.saturating_sum(
             counts, samplers.linf_noise(counts.size, checked_scale(scale), self._uniform)
         )
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        """See NoiseSource; report noisy max with geometric noise, ties to the lowest index."""
+        # Report noisy max with geometric noise, ties to the lowest index.
         return samplers.noisy_argmax(_candidates(scores), checked_scale(scale), self._uniform)
 
     def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
-        """See NoiseSource."""
         counts = int64_array(counts, of="counts")
         noise = samplers.gaussian_noise(counts.size, _checked_variance(sigma2), self._uniform)
         return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
 
     def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        """See NoiseSource."""
         return samplers.exponential_choice(_candidates(scores), checked_scale(scale), self._uniform)
 
 
@@ -332,6 +235,78 @@ class ExactNoise(_SampledNoise):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_uniform", samplers.UniformIntegers(os.urandom))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDPNoise(ExactNoise):
+    """The OpenDP library (0.16): the default for releases, 6 µs per Laplace, 11 per Gaussian.
+    A question of MANY_CELLS counts or more is answered by our exact sampler, as are a sparse table,
+    a refinement and the L∞ mechanism, which OpenDP does not have.
+
+    Its ``make_laplace`` on i64 vectors is the discrete Laplace and saturates like ours. Its
+    ``make_noisy_max`` under pure DP is permute-and-flip on exact rationals (McKenna, Sheldon
+    2020, arXiv:2010.12603); we hand it i64 scores, never floats. It costs 2Δ/scale as well.
+
+    Under zero-concentrated DP ``make_gaussian`` on i64 vectors is the discrete Gaussian of
+    the float's exact value, and ``make_noisy_max`` the exponential mechanism on exact rationals
+    by rejection: 20 ms for 4,000 candidates of which one has all the probability.
+    """
+
+    name: ClassVar[str] = "opendp"
+
+    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
+        counts = int64_array(counts, of="counts")
+        scale = sampling_scale(self, checked_scale(scale), counts.size)
+        if not counts.size:
+            return counts.copy()
+        if counts.size >= MANY_CELLS:
+            return ExactNoise.discrete_laplace(self, counts, scale)
+        # Late, and by submodule: 0.3 s that a command which draws nothing should not pay.
+        from opendp.domains import atom_domain, vector_domain
+        from opendp.measurements import make_laplace
+        from opendp.metrics import l1_distance
+
+        with _contrib_enabled():
+            space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
+            add_noise = make_laplace(*space, scale=float(scale))
+        return np.array(add_noise(counts.ravel().tolist()), np.int64).reshape(counts.shape)
+
+    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
+        from opendp.measures import max_divergence
+
+        return self._choice(scores, scale, max_divergence)
+
+    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
+        counts, sigma2 = int64_array(counts, of="counts"), _checked_variance(sigma2)
+        if not counts.size:
+            return counts.copy()
+        if counts.size >= MANY_CELLS:
+            return ExactNoise.discrete_gaussian(self, counts, sigma2)
+        from opendp.domains import atom_domain, vector_domain
+        from opendp.measurements import make_gaussian
+        from opendp.metrics import l2_distance
+
+        with _contrib_enabled():
+            space = vector_domain(atom_domain(T="i64")), l2_distance(T="i64")
+            add_noise = make_gaussian(*space, scale=float_at_least(root_at_least(sigma2)))
+        return np.array(add_noise(counts.ravel().tolist()), np.int64).reshape(counts.shape)
+
+    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
+        from opendp.measures import zero_concentrated_divergence
+
+        return self._choice(scores, scale, zero_concentrated_divergence)
+
+    def _choice(self, scores: IntArray, scale: Fraction, measure: Callable[[], Any]) -> int:
+        """Return the choice of OpenDP's noisy max under a privacy measure."""
+        scores, at_least = _candidates(scores), float_at_least(checked_scale(scale))
+        from opendp.domains import atom_domain, vector_domain
+        from opendp.measurements import make_noisy_max
+        from opendp.metrics import linf_distance
+
+        with _contrib_enabled():
+            space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64")
+            select = make_noisy_max(*space, measure(), scale=at_least)
+        return int(select(scores.tolist()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -365,42 +340,25 @@ RELEASABLE_SOURCES = (OpenDPNoise, ExactNoise)
 """The sources that protect persons. Any object may say so of itself; these do."""
 
 
-def noise_source(name: str, *, seed: int | None = None) -> NoiseSource:
-    """The source of a declared name: "opendp", "exact", or "seeded" with its seed.
-
-    Raises DeclarationError for any other name, and for a seed that is missing or superfluous.
-
-    >>> noise_source("opendp"), noise_source("seeded", seed=7)
-    (OpenDPNoise(), SeededNoise())
-    """
-    if name == SeededNoise.name:
-        if seed is None:
-            raise DeclarationError("noise: expected seeded:NUMBER, got 'seeded' without a number")
-        return SeededNoise(seed)
-    if name not in (OpenDPNoise.name, ExactNoise.name):
-        raise DeclarationError(f"noise: expected opendp, exact or seeded, got {name!r}")
-    if seed is not None:
-        raise DeclarationError(f"noise: expected {name!r} without a seed, got one")
-    return OpenDPNoise() if name == OpenDPNoise.name else ExactNoise()
-
-
 def parse_noise(text: str) -> NoiseSource:
-    """The source that a setting names: ``opendp``, ``exact`` or ``seeded:NUMBER``.
+    """Return the source that a setting names: ``opendp``, ``exact`` or ``seeded:NUMBER``.
 
     One spelling a source, because the name is part of every release key: anything else
     is a DeclarationError.
 
-    >>> parse_noise("seeded:7").is_releasable
-    False
+    >>> parse_noise("opendp"), parse_noise("seeded:7").is_releasable
+    (OpenDPNoise(), False)
     """
-    if not re.fullmatch(r"[a-z]+(:(0|[1-9][0-9]{0,17}))?", text):
-        raise DeclarationError(f"noise: expected opendp, exact or seeded:NUMBER, got {text[:60]!r}")
-    name, _, seed = text.partition(":")
-    return noise_source(name, seed=int(seed) if seed else None)
+    sources = {source.name: source for source in RELEASABLE_SOURCES}
+    if text in sources:
+        return sources[text]()
+    if re.fullmatch(r"seeded:(0|[1-9][0-9]{0,17})", text):
+        return SeededNoise(int(text.removeprefix("seeded:")))
+    raise DeclarationError(f"noise: expected opendp, exact or seeded:NUMBER, got {text[:60]!r}")
 
 
 def _candidates(scores: IntArray) -> IntArray:
-    """The scores as a flat int64 vector; a choice among none is refused."""
+    """Return the scores as a flat int64 vector; a choice among none is refused."""
     scores = int64_array(scores, of="scores").ravel()
     if not scores.size:
         raise BoundaryViolation("choice: expected at least one candidate, got none")
@@ -408,7 +366,7 @@ def _candidates(scores: IntArray) -> IntArray:
 
 
 def _checked_variance(sigma2: Fraction) -> Fraction:
-    """sigma2 itself; refused (by its public value alone) unless a Fraction, 0 < σ² ≤ (2^55)²."""
+    """Return σ²; refused (by its public value alone) unless a Fraction, 0 < σ² ≤ (2^55)²."""
     if not isinstance(sigma2, Fraction) or sigma2 <= 0:
         raise BoundaryViolation(f"noise: expected a positive Fraction as σ², got {sigma2!r}")
     if sigma2 > LARGEST_SCALE**2:
@@ -420,10 +378,10 @@ def _checked_variance(sigma2: Fraction) -> Fraction:
 
 @contextmanager
 def _contrib_enabled() -> Iterator[None]:
-    """OpenDP's "contrib" feature, while a mechanism is built and no longer.
+    """Enable OpenDP's "contrib" feature while a mechanism is built, and no longer.
 
-    The switch is one global set in OpenDP, read by constructors only. Someone else's code in
-    this process keeps the setting it chose; the lock is for our own threads.
+    The switch is one global set in OpenDP, read by constructors only. Other code in
+    this process keeps its setting; the lock is for our own threads.
     """
     from opendp import mod
 

@@ -75,10 +75,10 @@ def _private_square_distance(
     box = curator.domain.box(clusters.columns)
     unit = rule.unit_in(box) ** 2
     if clusters.synopsis is None:
-        far = _widest_gap(clusters.centres, box)
+        reach = _widest_gap(clusters.centres, box)
     else:
-        far = _quantile_of_synopsis(clusters.centres, clusters.synopsis)
-    clip = max(1, int(far / unit))
+        reach = _quantile_of_synopsis(clusters.centres, clusters.synopsis)
+    clip = max(1, int(reach / unit))
     # The sum keeps 20 bits a row: finer would be noise, and the total stays far below 2^63.
     shift = max(0, clip.bit_length() - 20)
     total = curator.measure_distance(rule, clip=clip, shift=shift, epsilon=epsilon)
@@ -173,21 +173,21 @@ def private_table_quality(
     ``avd_2`` is of the attributes one by one where no pair of them fits; no ``avd_3`` is paid for
     where no three do.
     """
-    ways = {k: _fitting(curator.domain, ways_of(table.attributes, k)) for k in PRIVATE_WAYS}
-    ways[2] = ways[2] or [(name,) for name in table.attributes]
-    ways = {k: chosen for k, chosen in ways.items() if chosen}
-    asked = [target for target in targets if target.attribute in table.attributes]
-    weights = [ROWS_WEIGHT] + [Fraction(1)] * (len(ways) + len(asked))
+    marginals = {k: _fitting(curator.domain, ways_of(table.attributes, k)) for k in PRIVATE_WAYS}
+    marginals[2] = marginals[2] or [(name,) for name in table.attributes]
+    marginals = {k: names for k, names in marginals.items() if names}
+    predicted = [target for target in targets if target.attribute in table.attributes]
+    weights = [ROWS_WEIGHT] + [Fraction(1)] * (len(marginals) + len(predicted))
     of_rows, *parts = split(epsilon, weights)
-    counted = int(curator.measure((), epsilon=of_rows).table)
-    rows = NoisyNumber(max(1, counted), float(curator.distance / of_rows), "rows")
+    row_count = int(curator.measure((), epsilon=of_rows).table)
+    rows = NoisyNumber(max(1, row_count), float(curator.distance / of_rows), "rows")
     distances = dict[str, NoisyNumber]()
-    for (k, chosen), part in zip(ways.items(), parts[: len(ways)], strict=True):
-        released = {way: whole_parts(table.probabilities(way)) for way in chosen}
+    for (k, names), part in zip(marginals.items(), parts[: len(marginals)], strict=True):
+        released = {names: whole_parts(table.probabilities(names)) for names in names}
         error = int(curator.measure_marginal_error(released, epsilon=part))
         # One row moves the average of ½Σ|c − n·q| by at most 1.
-        whole = (len(chosen) << 17) >> error_shift(len(chosen))
-        value = min(1.0, max(0.0, error / whole / rows.value))
+        denominator = (len(names) << 17) >> error_shift(len(names))
+        value = min(1.0, max(0.0, error / denominator / rows.value))
         # Var(S/n) ≈ (Var S + (S/n)² Var n)/n², to first order.
         spread = hypot(float(curator.distance / part), value * rows.scale) / rows.value
         distances[f"avd_{k}"] = NoisyNumber(value, spread, "share")
@@ -195,19 +195,19 @@ def private_table_quality(
         f"misclassified_logistic/{target.attribute}": _private_mistakes(
             curator, table, target, part
         )
-        for target, part in zip(asked, parts[len(ways) :], strict=True)
+        for target, part in zip(predicted, parts[len(marginals) :], strict=True)
     }
     return distances | mistakes
 
 
-def _fitting(domain: Domain, ways: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Those that are counted together with the ones before them in at most ``MAX_CELLS``."""
-    chosen, left = [], MAX_CELLS
-    for way in ways:
-        cells = domain.cell_count(way)
-        if cells <= left:
-            chosen.append(way)
-            left -= cells
+def _fitting(domain: Domain, marginals: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Those that are counted together with the ones before them in at most ``MOST_CELLS``."""
+    chosen, remaining = [], MOST_CELLS
+    for names in marginals:
+        cells = domain.cell_count(names)
+        if cells <= remaining:
+            chosen.append(names)
+            remaining -= cells
     return chosen
 
 
@@ -268,14 +268,14 @@ def private_class_quality(
     alone is in the number with a probability of β at most.
     """
     counts, left_out = _measured(curator, table, epsilon)
-    found = ClassAuc.of(counts, table.rates)
-    if np.isnan(found.value):
+    auc = ClassAuc.of(counts, table.rates)
+    if np.isnan(auc.value):
         # As if nothing was known, and as far off as anything.
         return {f"auc_class_rate/{table.label}": NoisyNumber(0.5, 0.5, "share")}
     # To first order, with the same noise in every cell; an AUC is never further off than 1.
-    scale = float(curator.distance / epsilon) * float(np.sqrt((found.gradient**2).sum()))
-    scale += left_out * float(np.abs(found.gradient[-1]).max())
-    value = min(1.0, max(0.0, found.value))
+    scale = float(curator.distance / epsilon) * float(np.sqrt((auc.gradient**2).sum()))
+    scale += left_out * float(np.abs(auc.gradient[-1]).max())
+    value = min(1.0, max(0.0, auc.value))
     return {f"auc_class_rate/{table.label}": NoisyNumber(value, min(1.0, scale), "share")}
 
 

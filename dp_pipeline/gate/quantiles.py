@@ -135,8 +135,8 @@ class QuantileBins:
         noisy = session.expand(_nodes(boxes), bits=FAN_BITS, shares=_shares(boxes, shares))
         for box, counts in zip(boxes, noisy.tolist(), strict=True):
             box.children = tuple(
-                _Box(box.depth + FAN_BITS, box.bits << FAN_BITS | at, float(rows), shares)
-                for at, rows in enumerate(counts)
+                _Box(box.depth + FAN_BITS, box.bits << FAN_BITS | child, float(rows), shares)
+                for child, rows in enumerate(counts)
             )
 
     def _settle(self, session: TreeSession, boxes: list[_Box]) -> None:

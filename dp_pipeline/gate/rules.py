@@ -54,17 +54,19 @@ class NearestCentre:
         (((32768,),), (1,))
         """
         coordinates = [interval.encode(centres[:, axis]) for axis, interval in enumerate(box)]
-        whole = tuple(zip(*(column.tolist() for column in coordinates), strict=True))
+        fixed_point = tuple(zip(*(column.tolist() for column in coordinates), strict=True))
         parts = _HEAVIEST
-        while parts > 1 and not cls(columns, whole, _weights(box, parts)).fits_floats:
+        while parts > 1 and not cls(columns, fixed_point, _weights(box, parts)).fits_floats:
             parts //= 2
-        rule = cls(columns, whole, _weights(box, parts))
+        rule = cls(columns, fixed_point, _weights(box, parts))
         return replace(rule, weights=rule.reduced_weights)
 
     def centres_in(self, box: Sequence[Coordinate]) -> FloatArray:
         """The centres in data units, (k, d)."""
         columns = np.array(self.centres, dtype=np.int64).T
-        return np.stack([one.decode(q) for one, q in zip(box, columns, strict=True)], axis=1)
+        return np.stack(
+            [interval.decode(q) for interval, q in zip(box, columns, strict=True)], axis=1
+        )
 
     def unit_in(self, box: Sequence[Coordinate]) -> float:
         """Data units of one weighted step, that is of 1 in weight · (q − c)."""
@@ -180,7 +182,7 @@ class PredictedLabel:
                 f"predicted label: expected different columns, less than 2^16, "
                 f"got {len(self.columns)}"
             )
-        cells = tuple(len(one) for one in self.weights)
+        cells = tuple(len(column_weights) for column_weights in self.weights)
         if cells != domain.shape(self.columns):
             raise BoundaryViolation(
                 f"predicted label: expected a weight for every cell of {len(self.columns)} "
@@ -189,7 +191,9 @@ class PredictedLabel:
         self._require_numbers(domain[self.target].size)
 
     def _require_numbers(self, levels: int) -> None:
-        weights = [weight for one in self.weights for weight in one] + [self.intercept]
+        weights = [weight for column_weights in self.weights for weight in column_weights] + [
+            self.intercept
+        ]
         if not all(type(number) is int for number in (*weights, *self.positive)):
             raise BoundaryViolation("predicted label: expected whole numbers, got others")
         if max(map(abs, weights)) > MOST_WEIGHT:

@@ -53,10 +53,10 @@ class UniformIntegers:
         """
         if bound == 1:
             return np.zeros(size, np.uint16)
-        kept = self._attempt(bound, size)
-        while kept.size < size:
-            kept = np.concatenate([kept, self._attempt(bound, size - kept.size)])
-        return kept
+        accepted = self._attempt(bound, size)
+        while accepted.size < size:
+            accepted = np.concatenate([accepted, self._attempt(bound, size - accepted.size)])
+        return accepted
 
     def _attempt(self, bound: int, size: int) -> WholeNumbers:
         """What survives of ``size`` words; whether one survives does not depend on the others."""
@@ -70,11 +70,12 @@ class UniformIntegers:
             text = self.entropy(width * size)
             words = np.empty(size, object)
             words[:] = [
-                int.from_bytes(text[at : at + width], "little") for at in range(0, len(text), width)
+                int.from_bytes(text[start : start + width], "little")
+                for start in range(0, len(text), width)
             ]
         draws = words // (256**width // bound)
-        kept: WholeNumbers = draws[draws < bound]
-        return kept
+        accepted: WholeNumbers = draws[draws < bound]
+        return accepted
 
 
 _INT64 = np.iinfo(np.int64)
@@ -144,10 +145,10 @@ def refined_noise(
     below = _second_fails(size, 1 / product, 1 / ratio, uniform)
     inside = geometric_noise(size, ratio, uniform)
     steps = geometric_noise(size, product, uniform)
-    kept = ~_second_fails(size, 1 / ratio, 2 / scale, uniform)
-    above = magnitude + np.where(kept, steps, 0)
-    placed = np.where(below, -beyond, np.where(inside < magnitude, inside, above))
-    return np.asarray(np.where(first < 0, -placed, placed))
+    is_beyond = ~_second_fails(size, 1 / ratio, 2 / scale, uniform)
+    above = magnitude + np.where(is_beyond, steps, 0)
+    noise = np.where(below, -beyond, np.where(inside < magnitude, inside, above))
+    return np.asarray(np.where(first < 0, -noise, noise))
 
 
 def _second_fails(
@@ -159,18 +160,18 @@ def _second_fails(
     answer = np.zeros(size, np.bool_)
     running = np.arange(size)
     while running.size:
-        running = running[_tossed(running.size, first, uniform)]
-        came_true = _tossed(running.size, second, uniform)
+        running = running[_toss(running.size, first, uniform)]
+        came_true = _toss(running.size, second, uniform)
         answer[running[~came_true]] = True
         running = running[came_true]
     return answer
 
 
-def _tossed(size: int, exponent: Fraction, uniform: UniformIntegers) -> NDArray[np.bool_]:
+def _toss(size: int, exponent: Fraction, uniform: UniformIntegers) -> NDArray[np.bool_]:
     """True with probability exp(−exponent), ``size`` times."""
     wide = max(exponent.numerator, exponent.denominator) > _INT64.max
-    part = np.full(size, exponent.numerator, object if wide else np.int64)
-    return bernoulli_exp_of_any(part, exponent.denominator, uniform)
+    numerators = np.full(size, exponent.numerator, object if wide else np.int64)
+    return bernoulli_exp_of_any(numerators, exponent.denominator, uniform)
 
 
 _RADII = 16
@@ -196,14 +197,14 @@ def linf_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNum
     """
     if not size:
         return np.zeros(0, np.int64)
-    radius = next(_kept_radii(size, scale, uniform))
+    radius = next(_accepted_radii(size, scale, uniform))
     places = uniform.below(2 * radius + 1, size)
     if radius > _INT64.max // 2:
         return np.asarray(places.astype(object) - radius)
     return np.asarray(places.astype(np.int64) - radius)
 
 
-def _kept_radii(size: int, scale: Fraction, uniform: UniformIntegers) -> Iterator[int]:
+def _accepted_radii(size: int, scale: Fraction, uniform: UniformIntegers) -> Iterator[int]:
     """Proposed radii that are kept, one after the other."""
     while True:
         proposed = geometric_noise(_RADII * (size + 1), scale, uniform).reshape(_RADII, -1)
@@ -249,23 +250,25 @@ def saturating_sum(counts: IntArray, noise: WholeNumbers) -> IntArray:
     return np.asarray(total, np.int64)
 
 
-def bernoulli_exp(part: WholeNumbers, whole: int, uniform: UniformIntegers) -> NDArray[np.bool_]:
+def bernoulli_exp(
+    numerators: WholeNumbers, denominator: int, uniform: UniformIntegers
+) -> NDArray[np.bool_]:
     """True with probability exp(−part / whole), for each 0 ≤ part ≤ whole (Algorithm 1).
 
     Round k goes on with probability part / (whole · k), and the answer is whether the round
     that stops is odd. The two factors are drawn apart, so whole · k need not fit 64 bits.
     """
-    answer = np.zeros(part.size, np.bool_)
-    undecided = np.arange(part.size)
+    answer = np.zeros(numerators.size, np.bool_)
+    undecided = np.arange(numerators.size)
     k = 1
     while undecided.size:
-        goes_on = uniform.below(whole, part.size) < part
+        goes_on = uniform.below(denominator, numerators.size) < numerators
         if k > 1:
-            goes_on &= uniform.below(k, part.size) == 0
+            goes_on &= uniform.below(k, numerators.size) == 0
         # Right for those that stop here; the others are overwritten in the round where they stop.
         answer[undecided] = goes_on == (k % 2 == 0)
         still = np.flatnonzero(goes_on)
-        undecided, part = undecided[still], part[still]
+        undecided, numerators = undecided[still], numerators[still]
         k += 1
     return answer
 
@@ -299,9 +302,9 @@ def _successes(size: int, uniform: UniformIntegers) -> IntArray:
 
 def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbers:
     """Magnitudes with signs, without those that would be "−0"."""
-    kept = ~negative | (magnitudes > 0)
-    magnitudes = magnitudes[kept]
-    return np.where(negative[kept], -magnitudes, magnitudes)
+    is_valid = ~negative | (magnitudes > 0)
+    magnitudes = magnitudes[is_valid]
+    return np.where(negative[is_valid], -magnitudes, magnitudes)
 
 
 def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeNumbers:
@@ -324,7 +327,7 @@ def _largest(numbers: WholeNumbers) -> int:
 
 
 def bernoulli_exp_of_any(
-    part: WholeNumbers, whole: int, uniform: UniformIntegers
+    numerators: WholeNumbers, denominator: int, uniform: UniformIntegers
 ) -> NDArray[np.bool_]:
     """True with probability exp(−part / whole), for each part ≥ 0, however large.
 
@@ -334,8 +337,8 @@ def bernoulli_exp_of_any(
     whole units, times exp(−rest). One unit is drawn for all at a time, and the first that fails
     decides: about ln(size) rounds, even if every γ is astronomical.
     """
-    answer = np.ones(part.size, np.bool_)
-    units = part // whole
+    answer = np.ones(numerators.size, np.bool_)
+    units = numerators // denominator
     running = np.flatnonzero(units > 0)
     while running.size:
         came_true = bernoulli_exp(np.ones(running.size, np.uint16), 1, uniform)
@@ -343,8 +346,8 @@ def bernoulli_exp_of_any(
         running = running[came_true]
         units[running] -= 1
         running = running[units[running] > 0]
-    left = np.flatnonzero(answer)
-    answer[left] = bernoulli_exp(part[left] % whole, whole, uniform)
+    undecided = np.flatnonzero(answer)
+    answer[undecided] = bernoulli_exp(numerators[undecided] % denominator, denominator, uniform)
     return answer
 
 
@@ -372,12 +375,12 @@ def gaussian_noise(size: int, sigma2: Fraction, uniform: UniformIntegers) -> Who
     parts: list[WholeNumbers] = [np.zeros(0, np.int64)]
     while size > 0:
         proposed = laplace_noise(2 * min(size, _BLOCK) + 16, scale, uniform)
-        parts.append(_kept(proposed, sigma2, int(scale), uniform)[:size])
+        parts.append(_accepted_gaussian(proposed, sigma2, int(scale), uniform)[:size])
         size -= parts[-1].size
     return np.asarray(np.concatenate(parts))
 
 
-def _kept(
+def _accepted_gaussian(
     proposed: WholeNumbers, sigma2: Fraction, t: int, uniform: UniformIntegers
 ) -> WholeNumbers:
     """Those of the draws y that pass with probability exp(−(|y| − σ²/t)² / (2σ²)).
@@ -386,12 +389,12 @@ def _kept(
     """
     n, d = sigma2.numerator, sigma2.denominator
     magnitudes = np.abs(proposed)
-    whole = 2 * n * d * t * t
+    denominator = 2 * n * d * t * t
     largest = int(magnitudes.max(initial=0)) * d * t + n
-    if max(largest * largest, whole, d * t) > np.iinfo(np.int64).max:
+    if max(largest * largest, denominator, d * t) > np.iinfo(np.int64).max:
         magnitudes = magnitudes.astype(object)
     distances: WholeNumbers = magnitudes * (d * t) - n
-    return proposed[bernoulli_exp_of_any(distances * distances, whole, uniform)]
+    return proposed[bernoulli_exp_of_any(distances * distances, denominator, uniform)]
 
 
 _BATCH = 1 << 12
@@ -468,18 +471,20 @@ def threshold_binomial(
     are known well enough to tell k. No number is rounded into the answer: however close U is
     to an F(k), it is told apart in the end, with probability 1.
     """
-    drawn, bits, digits = 0, 0, _DIGITS
+    uniform_bits, bits, digits = 0, 0, _DIGITS
     while True:
-        drawn = drawn << _BITS | int(uniform.below(1 << _BITS, 1)[0])
+        uniform_bits = uniform_bits << _BITS | int(uniform.below(1 << _BITS, 1)[0])
         bits += _BITS
-        number = inverted(cells, threshold, scale, drawn=drawn, bits=bits, digits=digits)
+        number = inverted(
+            cells, threshold, scale, uniform_bits=uniform_bits, bits=bits, digits=digits
+        )
         if number is not None:
             return number
         digits *= 2
 
 
 def inverted(
-    cells: int, threshold: int, scale: Fraction, *, drawn: int, bits: int, digits: int
+    cells: int, threshold: int, scale: Fraction, *, uniform_bits: int, bits: int, digits: int
 ) -> int | None:
     """The k with F(k − 1) ≤ U < F(k) for every U of [drawn, drawn + 1) / 2^bits; None if
     ``digits`` (80 or more) of F do not tell.
@@ -494,10 +499,10 @@ def inverted(
     """
     with localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         allowed = Decimal(10) ** -(digits // 2)
-        low = Decimal(drawn) / (1 << bits) - allowed
-        high = Decimal(drawn + 1) / (1 << bits) + allowed
-        distance, one = _exp(threshold / scale), _exp(1 / scale)
-        chance = distance / (1 + one)
+        low = Decimal(uniform_bits) / (1 << bits) - allowed
+        high = Decimal(uniform_bits + 1) / (1 << bits) + allowed
+        distance, next_chance = _exp(threshold / scale), _exp(1 / scale)
+        chance = distance / (1 + next_chance)
         odds = chance / (1 - chance)
         term = (cells * (1 - chance).ln()).exp()
         total = Decimal(0)
@@ -541,20 +546,20 @@ def sparse_laplace(
     Data" (ICDT 2012), whose geometric noise is the discrete Laplace.
     """
     noisy = saturating_sum(occupied[:, 1], laplace_noise(len(occupied), scale, uniform))
-    kept = noisy >= threshold
-    marked = _different(threshold_binomial(cells, threshold, scale, uniform), cells, uniform)
-    empty = marked[~np.isin(marked, occupied[:, 0])]
+    is_kept = noisy >= threshold
+    marked_keys = _different(threshold_binomial(cells, threshold, scale, uniform), cells, uniform)
+    empty = marked_keys[~np.isin(marked_keys, occupied[:, 0])]
     least = np.full(len(empty), threshold, dtype=np.int64)
     reached = saturating_sum(least, geometric_noise(len(empty), scale, uniform))
-    keys = np.concatenate([occupied[kept, 0], empty])
-    found = np.stack([keys, np.concatenate([noisy[kept], reached])], axis=1)
-    return np.asarray(found[np.argsort(keys)], np.int64)
+    keys = np.concatenate([occupied[is_kept, 0], empty])
+    cells_above = np.stack([keys, np.concatenate([noisy[is_kept], reached])], axis=1)
+    return np.asarray(cells_above[np.argsort(keys)], np.int64)
 
 
-def _different(many: int, bound: int, uniform: UniformIntegers) -> IntArray:
+def _different(size: int, bound: int, uniform: UniformIntegers) -> IntArray:
     """A uniform set of ``many`` different integers below ``bound``: repeats are drawn again."""
-    found: set[int] = set()
-    while len(found) < many:
+    keys: set[int] = set()
+    while len(keys) < size:
         # Never more than are missing, so it is as if they were drawn one by one.
-        found.update(uniform.below(bound, many - len(found)).tolist())
-    return np.array(sorted(found), dtype=np.int64)
+        keys.update(uniform.below(bound, size - len(keys)).tolist())
+    return np.array(sorted(keys), dtype=np.int64)

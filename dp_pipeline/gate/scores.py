@@ -105,7 +105,9 @@ class Gap:
         # Every term below is at most 2^61 / size and their sum at most 2^61; else Python integers.
         largest = max(UNIT * int(counts.max(initial=0)), _largest(self.expected))
         fits = 2 * largest * counts.size <= 2**61
-        wide, expected = (one if fits else one.astype(object) for one in (counts, self.expected))
+        wide, expected = (
+            array if fits else array.astype(object) for array in (counts, self.expected)
+        )
         return int(np.abs(UNIT * wide - expected).sum())
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
@@ -310,9 +312,9 @@ class FScore:
         """F of an exact table whose first axis is the child."""
         counts = _counts(table)
         self.require_shape(counts.shape)
-        zeros, ones = _two_sides(counts)
+        zero_counts, one_counts = _two_sides(counts)
         n = int(counts.sum())
-        most_ones = _most_ones(zeros, ones, (n + 1) // 2)
+        most_ones = _most_ones(zero_counts, one_counts, (n + 1) // 2)
         short = n - 2 * np.arange(len(most_ones))
         missing = np.maximum(short, 0) + np.maximum(n - 2 * most_ones, 0)
         return -UNIT // 2 * int(missing.min())
@@ -348,16 +350,16 @@ def _bits(counts: IntArray) -> int:
     return int(np.rint(UNIT * (counts * np.log2(np.maximum(counts, 1)))).astype(np.int64).sum())
 
 
-def _most_ones(zeros: IntArray, ones: IntArray, half: int) -> IntArray:
+def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArray:
     """Largest k1 for every k0 in 0..half, when each place adds to k0 or to k1; k0 is cut there."""
     most = np.full(half + 1, _NEVER)
     most[0] = 0
-    for zero, one in zip(zeros.tolist(), ones.tolist(), strict=True):
-        gained = min(zero, half)
+    for zero_count, one_count in zip(zero_counts.tolist(), one_counts.tolist(), strict=True):
+        gained = min(zero_count, half)
         shifted = np.full(half + 1, _NEVER)
         shifted[gained:] = most[: half + 1 - gained]
         shifted[half] = most[half - gained :].max()
-        most = np.maximum(shifted, most + one)
+        most = np.maximum(shifted, most + one_count)
     return most
 
 

@@ -44,10 +44,12 @@ class Candidates:
             score.require_shape(require_table(domain, names))
         self._scores = dict(scores)
         self._cells = [domain.cell_count(names) for names in self._scores]
-        self._places = {names: at for at, names in enumerate(self._scores)}
+        self._places = {names: position for position, names in enumerate(self._scores)}
         self._moves = [score.linf(distance) for score in self._scores.values()]
         self._exact = CachedScan(self._look)
-        self.digest = digest_of({names: (one.kind, one) for names, one in self._scores.items()})
+        self.digest = digest_of(
+            {names: (score.kind, score) for names, score in self._scores.items()}
+        )
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -61,17 +63,17 @@ class Candidates:
         """Positions of some candidates; BoundaryViolation for none, one twice, or another."""
         if not names or len(set(names)) < len(names) or not set(names) <= set(self._places):
             raise BoundaryViolation("scores: expected different candidates, got others")
-        return [self._places[one] for one in names]
+        return [self._places[name] for name in names]
 
     def moves(self, places: Sequence[int]) -> list[int]:
         """Most that one protected unit moves each of these scores by, in 1/2^16 row."""
-        return [self._moves[at] for at in places]
+        return [self._moves[place] for place in places]
 
     def penalties(self, penalties: Mapping[Names, int]) -> IntArray:
         """A vector of public penalties, 0 where none is given."""
         values = dict(penalties)
-        whole = all(type(value) is int and abs(value) <= LARGEST for value in values.values())
-        if not whole or not set(values) <= set(self._places):
+        is_integral = all(type(value) is int and abs(value) <= LARGEST for value in values.values())
+        if not is_integral or not set(values) <= set(self._places):
             raise BoundaryViolation(
                 "penalties: expected candidates with whole numbers of at most 2^61, got others"
             )
@@ -82,21 +84,23 @@ class Candidates:
         return self._exact(counter).open_at_the_gate()
 
     def _look(self, counter: Counter) -> Sealed:
-        found = []
+        scores = []
         for names in self._batches():
             tables = zip(names, counter.count(names), strict=True)
-            found += [self._scores[one].score(sealed.open_at_the_gate()) for one, sealed in tables]
-        return Sealed(np.array([cut(score) for score in found], dtype=np.int64))
+            scores += [
+                self._scores[name].score(sealed.open_at_the_gate()) for name, sealed in tables
+            ]
+        return Sealed(np.array([cut(score) for score in scores], dtype=np.int64))
 
     def _batches(self) -> Iterator[list[Names]]:
         batch: list[Names] = []
-        held = 0
+        batch_cells = 0
         for names, cells in zip(self._scores, self._cells, strict=True):
-            if batch and held + cells > MOST_CELLS_AT_ONCE:
+            if batch and batch_cells + cells > MOST_CELLS_AT_ONCE:
                 yield batch
-                batch, held = [], 0
+                batch, batch_cells = [], 0
             batch.append(names)
-            held += cells
+            batch_cells += cells
         yield batch
 
 
@@ -124,14 +128,14 @@ class ScoreSession:
     def measure_all(self, *, amount: Fraction) -> IntArray:
         """Every score, noisy, (m,), in the order of the candidates: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
         moves = self._moves(self._candidates.names)
-        paid = self._executor.vector_query(
+        query = self._executor.vector_query(
             f"scores of {len(moves)} tables",
             l1=sum(moves),
             l2_squared=sum(move * move for move in moves),
             amount=amount,
         )
         return self._executor.charge_and_answer(
-            paid, ("scores", self._candidates.digest), self._candidates.exact
+            query, ("scores", self._candidates.digest), self._candidates.exact
         )
 
     def measure_together(self, *, epsilon: Fraction) -> IntArray:
@@ -141,29 +145,29 @@ class ScoreSession:
         half of what ``measure_all`` has for the same ε, where all Δ_i are alike.
         """
         moves = self._moves(self._candidates.names)
-        what = f"scores of {len(moves)} tables together"
-        paid = self._executor.linf_query(what, linf=max(moves), epsilon=epsilon)
+        words = f"scores of {len(moves)} tables together"
+        query = self._executor.linf_query(words, linf=max(moves), epsilon=epsilon)
         return self._executor.charge_and_answer(
-            paid, ("scores together", self._candidates.digest), self._candidates.exact
+            query, ("scores together", self._candidates.digest), self._candidates.exact
         )
 
     def measure_total(self, *, amount: Fraction) -> int:
         """Σ of all scores, noisy: Δ = Σ Δ_i."""
         most = sum(self._moves(self._candidates.names))
-        what = f"total of the scores of {len(self._candidates)} tables"
+        words = f"total of the scores of {len(self._candidates)} tables"
 
-        def exact(counter: Counter) -> IntArray:
+        def count(counter: Counter) -> IntArray:
             # Python integers: a sum that wrapped would have no sensitivity.
             total = cut(sum(self._candidates.exact(counter).tolist()))
             return np.array(total, dtype=np.int64)
 
-        paid = self._executor.vector_query(what, l1=most, l2_squared=most * most, amount=amount)
-        asked = ("total of scores", self._candidates.digest)
-        return int(self._executor.charge_and_answer(paid, asked, exact))
+        query = self._executor.vector_query(words, l1=most, l2_squared=most * most, amount=amount)
+        key = ("total of scores", self._candidates.digest)
+        return int(self._executor.charge_and_answer(query, key, count))
 
     def choose(
         self,
-        what: str,
+        words: str,
         among: Sequence[Names],
         *,
         amount: Fraction,
@@ -175,11 +179,11 @@ class ScoreSession:
         """
         names = tuple(among)
         places = self._candidates.places(names)
-        minus = self._candidates.penalties(penalties or {})[places]
-        paid = self._executor.choice_query(what, linf=max(self._moves(names)), amount=amount)
-        asked = ("choice", self._candidates.digest, names, minus)
+        offsets = self._candidates.penalties(penalties or {})[places]
+        query = self._executor.choice_query(words, linf=max(self._moves(names)), amount=amount)
+        key = ("choice", self._candidates.digest, names, offsets)
         chosen = self._executor.charge_and_answer(
-            paid, asked, lambda counter: self._candidates.exact(counter)[places] - minus
+            query, key, lambda counter: self._candidates.exact(counter)[places] - offsets
         )
         return names[int(chosen)]
 

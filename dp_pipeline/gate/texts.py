@@ -125,7 +125,7 @@ class TextRule:
         passed = np.flatnonzero(noisy >= self.threshold)
         # The largest first; of equal ones that whose bytes come first.
         order = np.argsort(-noisy[passed], kind="stable")[: self.most]
-        return packed(tuple(sorted(texts[at] for at in passed[order])))
+        return packed(tuple(sorted(texts[position] for position in passed[order])))
 
     def _noisy(self, numbers: IntArray, noise: NoiseSource) -> IntArray:
         if self.spend.mechanism == GAUSSIAN_TEXTS:
@@ -138,16 +138,16 @@ def truncated(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntA
 
     Which draws are accepted depends on the noise alone, so neither does the time on any row.
     """
-    drawn = np.zeros(size, dtype=np.int64)
+    noise_drawn = np.zeros(size, dtype=np.int64)
     missing = np.arange(size)
     while missing.size:
-        drawn[missing] = noise.discrete_laplace(np.zeros(len(missing), dtype=np.int64), scale)
-        missing = missing[np.abs(drawn[missing]) > most]
-    return int64_array(drawn, of="noise")
+        noise_drawn[missing] = noise.discrete_laplace(np.zeros(len(missing), dtype=np.int64), scale)
+        missing = missing[np.abs(noise_drawn[missing]) > most]
+    return int64_array(noise_drawn, of="noise")
 
 
 def text_rule(
-    what: str, *, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
+    words: str, *, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
     """The rule that lets texts of fewer persons leave, of the two that are proven.
 
@@ -159,15 +159,15 @@ def text_rule(
 
     BoundaryViolation for a scale above 2^55. Which of the two is a matter of public numbers.
     """
-    truncating = _truncated_rule(what, rows, persons, epsilon, delta, most)
+    truncating = _truncated_rule(words, rows, persons, epsilon, delta, most)
     if rows == 1:
         return truncating
-    gaussian = _gaussian_rule(what, rows, persons, epsilon, delta, most)
+    gaussian = _gaussian_rule(words, rows, persons, epsilon, delta, most)
     return min(truncating, gaussian, key=lambda rule: rule.persons)
 
 
 def _truncated_rule(
-    what: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
+    words: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
     """Truncated Laplace noise.
 
@@ -190,13 +190,13 @@ def _truncated_rule(
     distance = rows * persons
     # A float without rounding: every source of noise draws at this scale, and none at a near one.
     scale = Fraction(float_at_least(checked_scale(distance / epsilon)))
-    spend = Spend(what, TRUNCATED_TEXTS, epsilon, distance, checked_scale(scale), delta=delta)
+    spend = Spend(words, TRUNCATED_TEXTS, epsilon, distance, checked_scale(scale), delta=delta)
     threshold = most_noise(scale, delta / distance) + 1
     return TextRule((1,) * rows, spend, threshold, most)
 
 
 def _gaussian_rule(
-    what: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
+    words: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
     """Gaussian noise on weighted texts.
 
@@ -227,7 +227,7 @@ def _gaussian_rule(
     while root_at_least(root**2) != root:
         root = root_at_least(root**2)
     variance = checked_scale(root) ** 2
-    spend = Spend(what, GAUSSIAN_TEXTS, epsilon, sensitivity, variance, delta=delta)
+    spend = Spend(words, GAUSSIAN_TEXTS, epsilon, sensitivity, variance, delta=delta)
     weights = tuple(isqrt(WEIGHT**2 // texts) for texts in range(1, rows + 1))
     failing = delta / (2 * persons)
     threshold = max(
@@ -247,7 +247,7 @@ def _blocks(rows: int) -> Iterator[tuple[int, int]]:
 
 def require_packed(array: IntArray) -> tuple[str, ...]:
     """The texts of an answer; BoundaryViolation for what is none."""
-    texts, rest = unpacked(array)
-    if len(rest) or list(texts) != sorted(set(texts)):
+    texts, remainder = unpacked(array)
+    if len(remainder) or list(texts) != sorted(set(texts)):
         raise BoundaryViolation("texts: expected different ones in the order of their bytes")
     return tuple(text.decode() for text in texts)

@@ -65,24 +65,26 @@ class TreeSession:
         """
         return self.expand_all([Expansion(nodes, bits, shares)])[0]
 
-    def expand_all(self, asked: Sequence[Expansion]) -> list[IntArray]:
+    def expand_all(self, expansions: Sequence[Expansion]) -> list[IntArray]:
         """The same, one after the other, with one look at the rows for all of them."""
         # Like charges: all of them are taken before the look, whatever comes of it.
-        for one in asked:
-            self._take(one)
-        boxes = [(one.nodes, one.bits) for one in asked if len(one.nodes)]
-        look = CachedScan(lambda counter: counter.children(self._tree, boxes))
-        places = iter(range(len(boxes)))
+        for expansion in expansions:
+            self._take(expansion)
+        boxes = [
+            (expansion.nodes, expansion.bits) for expansion in expansions if len(expansion.nodes)
+        ]
+        scan = CachedScan(lambda counter: counter.children(self._tree, boxes))
+        positions = iter(range(len(boxes)))
         return [
-            self._counted(one, look, next(places))
-            if len(one.nodes)
-            else np.zeros((0, 1 << one.bits), dtype=np.int64)
-            for one in asked
+            self._counted(expansion, scan, next(positions))
+            if len(expansion.nodes)
+            else np.zeros((0, 1 << expansion.bits), dtype=np.int64)
+            for expansion in expansions
         ]
 
-    def _take(self, one: Expansion) -> None:
+    def _take(self, expansion: Expansion) -> None:
         """The shares of one expansion, from the nodes that they are left to."""
-        nodes, bits, shares = one
+        nodes, bits, shares = expansion
         require_nodes(self._tree, nodes, bits)
         places = self._places(nodes)
         require_int64(shares, of="shares")
@@ -93,13 +95,15 @@ class TreeSession:
         if len(nodes):
             self._advance(places, nodes, bits, shares)
 
-    def _counted(self, one: Expansion, look: CachedScan[list[Sealed]], at: int) -> IntArray:
-        nodes, bits, shares = one
-        what = f"{self._spend.what}, {len(nodes)} nodes, {bits} bits down"
+    def _counted(
+        self, expansion: Expansion, scan: CachedScan[list[Sealed]], position: int
+    ) -> IntArray:
+        nodes, bits, shares = expansion
+        words = f"{self._spend.what}, {len(nodes)} nodes, {bits} bits down"
         return self._executor.answer(
-            NoisyQuery(replace(self._spend, what=what), partial(self._noisy, shares=shares)),
+            NoisyQuery(replace(self._spend, what=words), partial(self._noisy, shares=shares)),
             ("boxes along paths", self._tree, nodes, bits, shares, SHARES),
-            lambda counter: look(counter)[at].open_at_the_gate(),
+            lambda counter: scan(counter)[position].open_at_the_gate(),
         )
 
     def close(self) -> None:
@@ -121,23 +125,23 @@ class TreeSession:
 
     def _places(self, nodes: Prefixes) -> IntArray:
         """Positions of nodes in the frontier."""
-        wanted = nodes.keys
-        places = np.searchsorted(self._keys, wanted).clip(max=max(0, len(self._keys) - 1))
-        if len(wanted) and not len(self._keys):
+        keys = nodes.keys
+        places = np.searchsorted(self._keys, keys).clip(max=max(0, len(self._keys) - 1))
+        if len(keys) and not len(self._keys):
             raise BoundaryViolation("tree: expected nodes with ε left, got others")
-        if (self._keys[places] != wanted).any() or len(np.unique(wanted)) < len(wanted):
+        if (self._keys[places] != keys).any() or len(np.unique(keys)) < len(keys):
             raise BoundaryViolation("tree: expected different frontier nodes, got others")
         return places
 
     def _advance(self, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray) -> None:
-        left = self._left[places] - shares
+        shares_left = self._left[places] - shares
         if bits:
-            below = np.repeat(left, 1 << bits)
+            below = np.repeat(shares_left, 1 << bits)
             keys = np.concatenate([np.delete(self._keys, places), nodes.children(bits).keys])
             remaining = np.concatenate([np.delete(self._left, places), below])
         else:
             keys, remaining = self._keys, self._left.copy()
-            remaining[places] = left
+            remaining[places] = shares_left
         # A path that has spent everything is done: it is never measured again.
         order = np.argsort(keys[remaining > 0], kind="stable")
         self._keys = keys[remaining > 0][order]

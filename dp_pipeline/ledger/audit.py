@@ -1,8 +1,8 @@
-"""Whether rows that match their hashes also tell a possible story."""
+"""The audit: whether rows that match their hashes could have been written one after the other."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from fractions import Fraction
 
 from dp_pipeline.config.amounts import NANO, epsilon_text, nano_epsilon
@@ -12,11 +12,11 @@ from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, counted, delt
 from dp_pipeline.ledger.state import merged
 
 _EVERYWHERE = ""
-"""In the place of a window: what counts in all of them."""
+"""In the place of a window: sums that count in all of them."""
 
 
 def balances(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
-    """Whether the spends sum to the charge, exactly.
+    """Return whether the spends sum to the charge, exactly.
 
     A charge is ⌈ε·10⁹⌉, so ε itself is known only up to that rounding: the sum
     is compared after the same rounding, once, and not spend by spend.
@@ -28,25 +28,29 @@ class Audit:
     """Follows every account and release through the entries, in order.
 
     Every ``take`` raises Damaged, naming the row, at the first entry that the
-    ledger's own rules would never have written.
+    ledger's own rules would never have written. It keeps sums of its own: those of
+    ``state.py``, which admission asks, are compared with the rows too.
     """
 
     def __init__(self) -> None:
         self._accounts: dict[str, Account] = {}
         self._facts: dict[str, dict[str, str]] = {}
         self._spent: Counter[tuple[str, str]] = Counter()
-        self._delta_spent: dict[str, Fraction] = {}
         self._blocks: Counter[tuple[str, str]] = Counter()
-        self._block_deltas: dict[tuple[str, str], Fraction] = {}
+        self._deltas = defaultdict[tuple[str, str], Fraction](Fraction)
         self._reserved: dict[str, Entry] = {}
         self._ended: set[str] = set()
 
     def account(self, population: str) -> Account:
-        """The account of a population as the entries so far left it."""
+        """Return the account of a population as the entries so far left it."""
         return self._accounts[population]
 
+    def reserved(self, key: str) -> Entry:
+        """Return the row that charged a release."""
+        return self._reserved[key]
+
     def take(self, entry: Entry) -> None:
-        """The next entry."""
+        """Follow the next entry."""
         if entry.nano_epsilon < 0:
             raise _impossible(entry, "it charges less than nothing")
         if entry.event == "restored":
@@ -62,23 +66,22 @@ class Audit:
         elif entry.event not in ("source", "retired"):
             self._outcome(entry)
 
-    def reserved(self, key: str) -> Entry:
-        """The row that charged a release."""
-        return self._reserved[key]
-
     def _restored(self, entry: Entry) -> None:
-        """What a row that is not the ledger's looked like is charged without asking for room."""
+        """Charge what a row of somebody else looked like, whatever remains."""
         if entry.population not in (*self._accounts, ""):
             raise _impossible(entry, "it charges nobody")
-        for period in ("", entry.time[:7]):
-            self._spent[entry.population, period] += counted(entry.nano_epsilon, _blocks_of(entry))
+        self._charge(entry)
         if not entry.is_charge or not entry.population:
             return
-        self._add_delta(entry)
+        self._deltas[entry.population, "in all"] += delta_of(entry.facts)
         if self._accounts[entry.population].windows:
             # What names no window counts in every one.
             for block in _blocks_of(entry) or (_EVERYWHERE,):
                 self._charge_block(entry, block)
+
+    def _charge(self, entry: Entry) -> None:
+        for period in ("", entry.time[:7]):
+            self._spent[entry.population, period] += counted(entry.nano_epsilon, _blocks_of(entry))
 
     def _opened(self, entry: Entry) -> None:
         if entry.population in self._accounts:
@@ -93,10 +96,9 @@ class Audit:
         self._facts[entry.population] = merged(self._facts[entry.population], entry.facts)
         after = self._account(entry)
         limits = (before.limit, after.limit), (before.window_limit, after.window_limit)
-        comes = bool(before.windows)
-        if not comes and before.limit is None:
+        if not before.windows and before.limit is None:
             raise _impossible(entry, f"{entry.population} has no ceiling that could be raised")
-        if any(_is_lower(was, now, comes=comes) for was, now in limits):
+        if any(_is_lower(old, new, may_be_added=bool(before.windows)) for old, new in limits):
             raise _impossible(entry, f"it lowers the ceiling of {entry.population}")
         if (after.delta_ceiling or 0) < (before.delta_ceiling or 0):
             raise _impossible(entry, f"it lowers the ceiling of δ of {entry.population}")
@@ -112,47 +114,41 @@ class Audit:
         if entry.key is None or entry.key in self._reserved:
             raise _impossible(entry, f"key {entry.key} was reserved already")
         self._reserved[entry.key] = entry
-        account, month = self._accounts[entry.population], entry.time[:7]
+        population, month = entry.population, entry.time[:7]
+        account = self._accounts[population]
+        self._charge(entry)
         for period, limit in (("", account.limit), (month, account.month_limit)):
-            self._spent[entry.population, period] += counted(entry.nano_epsilon, _blocks_of(entry))
-            spent = Fraction(self._spent[entry.population, period], NANO)
-            if limit is not None and spent > limit:
+            if limit is not None and Fraction(self._spent[population, period], NANO) > limit:
                 of = f" of {period}" if period else ""
                 raise _impossible(entry, f"it passes the ceiling {epsilon_text(limit)}{of}")
         self._reserve_blocks(entry, account)
-        self._add_delta(entry)
-        delta, spent = delta_of(entry.facts), self._delta_spent[entry.population]
+        self._deltas[population, "in all"] += delta_of(entry.facts)
+        delta = self._deltas[population, "in all"]
         if account.within == "window":
-            spents = [self._delta_of_block(entry.population, one) for one in blocks_of(entry.facts)]
-            spent = max(spents, default=Fraction(0))
-        if delta and account.most_delta is not None and spent > account.most_delta:
+            spent = [self._delta_of_block(population, block) for block in blocks_of(entry.facts)]
+            delta = max(spent, default=Fraction(0))
+        if delta_of(entry.facts) and account.most_delta is not None and delta > account.most_delta:
             raise _impossible(entry, "it passes the ceiling of δ")
-
-    def _add_delta(self, entry: Entry) -> None:
-        spent = self._delta_spent.get(entry.population, Fraction(0))
-        self._delta_spent[entry.population] = spent + delta_of(entry.facts)
 
     def _reserve_blocks(self, entry: Entry, account: Account) -> None:
         blocks = _blocks_of(entry)
         if bool(blocks) != bool(account.windows):
-            said = "names none of the windows" if account.windows else "names windows"
-            raise _impossible(entry, f"it {said} of {entry.population}")
+            fault = "names none of the windows" if account.windows else "names windows"
+            raise _impossible(entry, f"it {fault} of {entry.population}")
         for block in blocks:
             self._charge_block(entry, block)
-            both = (block, _EVERYWHERE)
-            nano = sum(self._blocks[entry.population, one] for one in both)
+            nano = sum(self._blocks[entry.population, name] for name in (block, _EVERYWHERE))
             limit = account.window_limit
             if limit is not None and Fraction(nano, NANO) > limit:
                 raise _impossible(entry, f"it passes the limit {epsilon_text(limit)} of {block}")
 
     def _charge_block(self, entry: Entry, block: str) -> None:
-        at = entry.population, block
-        self._blocks[at] += entry.nano_epsilon
-        self._block_deltas[at] = self._block_deltas.get(at, Fraction(0)) + delta_of(entry.facts)
+        self._blocks[entry.population, block] += entry.nano_epsilon
+        self._deltas[entry.population, f"block {block}"] += delta_of(entry.facts)
 
     def _delta_of_block(self, population: str, block: str) -> Fraction:
-        both = ((population, block), (population, _EVERYWHERE))
-        return sum((self._block_deltas.get(at, Fraction(0)) for at in both), Fraction(0))
+        names = f"block {block}", f"block {_EVERYWHERE}"
+        return sum((self._deltas[population, name] for name in names), Fraction(0))
 
     def _outcome(self, entry: Entry) -> None:
         reserved = self._reserved.get(entry.key or "")
@@ -179,12 +175,12 @@ def _blocks_of(entry: Entry) -> tuple[str, ...]:
         raise _impossible(entry, "its windows cannot be read") from None
 
 
-def _is_lower(was: Fraction | None, now: Fraction | None, *, comes: bool) -> bool:
-    """Whether a limit goes down, goes, or comes where none may."""
-    if was is None:
-        return now is not None and not comes
-    return now is None or now < was
+def _is_lower(old: Fraction | None, new: Fraction | None, *, may_be_added: bool) -> bool:
+    """Return whether a limit goes down, goes, or is added where none may."""
+    if old is None:
+        return new is not None and not may_be_added
+    return new is None or new < old
 
 
-def _impossible(entry: Entry, why: str) -> Damaged:
-    return Damaged(f"ledger row {entry.sequence} ({entry.event}) cannot be: {why}")
+def _impossible(entry: Entry, reason: str) -> Damaged:
+    return Damaged(f"ledger row {entry.sequence} ({entry.event}) cannot be: {reason}")

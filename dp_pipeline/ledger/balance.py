@@ -25,11 +25,11 @@ class Balance:
     month        the calendar month (UTC) that ``month_spent`` is of: "2026-11"
     month_spent  the sum of the charges of that month
     delta_ceiling, delta_spent   of the charges' own δ; a ceiling of None is no limit. Where a
-                 person's rows of one window are protected, of the fullest one that is asked about,
-                 or of all where none is
+                 person's rows of one window are protected, of the fullest window of the question,
+                 or of all where it names none
     delta_window   that window; empty where ``delta_spent`` is of all charges
     window_ceiling   what one window may cost, or None
-    window       of the windows that are asked about the fullest; empty where none is
+    window       the fullest of the windows of the question; empty where it names none
     window_spent the sum of its charges
 
     >>> Balance(ceiling=Fraction(2), spent=Fraction(1), per_month=Fraction(1)).remaining
@@ -52,28 +52,26 @@ class Balance:
 
     @property
     def remaining(self) -> Fraction | None:
-        """Ceiling − spent, and of the window that is asked about where that is less; None if there
-        is no ceiling.
-        """
-        lefts = [] if self.ceiling is None else [self.ceiling - self.spent]
+        """What may still be spent, also in the window of the question; None without a limit."""
+        amounts = [] if self.ceiling is None else [self.ceiling - self.spent]
         if self.window_remaining is not None:
-            lefts.append(self.window_remaining)
-        return min(lefts, default=None)
+            amounts.append(self.window_remaining)
+        return min(amounts, default=None)
 
     @property
     def window_remaining(self) -> Fraction | None:
-        """What the window may still cost; None where none is asked about, or has no limit."""
+        """What the window may still cost; None without a window, or without a limit of it."""
         if not self.window or self.window_ceiling is None:
             return None
         return self.window_ceiling - self.window_spent
 
     @property
     def month_remaining(self) -> Fraction | None:
-        """What this month may still cost, never more than what is left; None without a limit."""
+        """What this month may still cost, at most what remains in all; None without a limit."""
         if self.per_month is None:
             return None
-        left = self.per_month - self.month_spent
-        return left if self.remaining is None else min(left, self.remaining)
+        amount = self.per_month - self.month_spent
+        return amount if self.remaining is None else min(amount, self.remaining)
 
     @property
     def delta_summary(self) -> str:
@@ -82,103 +80,101 @@ class Balance:
             return ""
         if self.delta_ceiling is None:
             return f"spent {float_text(self.delta_spent)}"
-        left = float_text(self.delta_ceiling - self.delta_spent)
+        remaining = float_text(self.delta_ceiling - self.delta_spent)
         ceiling = float_text(self.delta_ceiling)
-        return f"spent {float_text(self.delta_spent)}, left {left}, ceiling {ceiling}"
+        return f"spent {float_text(self.delta_spent)}, left {remaining}, ceiling {ceiling}"
 
     def require_budget(
         self,
-        asked: Fraction,
+        amount: Fraction,
         *,
-        what: str,
-        where: str,
+        release: str,
+        account: str,
         delta: Fraction = Fraction(0),
         windows: int = 1,
     ) -> None:
-        """BudgetExceeded where ``asked`` is more than is left, for ever or in this month.
+        """Raise BudgetExceeded where an amount is more than remains, for ever or in this month.
 
-        delta     the δ that is asked for beside it
-        what      is asked for, in words
-        where     the account, in words
-        windows   how many are charged so much: all of them count for ever and in the month
+        delta     the δ of the charge's own
+        release, account   which, in words
+        windows   how many are charged the amount: all of them count for ever and in the month
         """
-        every = asked * windows
-        limits = (
-            (("total", ""), every, self.spent, self.ceiling),
-            (("per_month", self.month), every, self.month_spent, self.per_month),
-            (("each_window", self.window), asked, self.window_spent, self.window_ceiling),
-        )
-        for part, more, spent, limit in limits if self.window else limits[:2]:
-            if limit is not None and spent + more > limit:
+
+        def require(
+            part: tuple[str, str],
+            charged: Fraction,
+            spent: Fraction,
+            limit: Fraction | None,
+            symbol: str = self.currency.symbol,
+        ) -> None:
+            if limit is not None and spent + charged > limit:
                 raise BudgetExceeded(
-                    what,
-                    requested=more,
+                    release,
+                    asked=charged,
                     spent=spent,
                     ceiling=limit,
-                    where=where,
-                    symbol=self.currency.symbol,
+                    where=account,
+                    symbol=symbol,
                     part=part,
                 )
-        most = self.delta_ceiling
-        if most is not None and self.delta_spent + delta > most and delta:
-            raise BudgetExceeded(
-                what,
-                requested=delta,
-                spent=self.delta_spent,
-                ceiling=most,
-                where=where,
-                symbol="δ",
-                part=("ceiling", self.delta_window),
+
+        total = amount * windows
+        require(("total", ""), total, self.spent, self.ceiling)
+        require(("per_month", self.month), total, self.month_spent, self.per_month)
+        if self.window:
+            require(("each_window", self.window), amount, self.window_spent, self.window_ceiling)
+        if delta:
+            require(
+                ("ceiling", self.delta_window), delta, self.delta_spent, self.delta_ceiling, "δ"
             )
 
 
 def balance_of(
     account: Account | None,
-    standing: Population | None,
+    sums: Population | None,
     *,
     month: str,
     blocks: Mapping[str, Block] | None = None,
-    deltas: Mapping[str, Block] | None = None,
+    delta_blocks: Mapping[str, Block] | None = None,
 ) -> Balance:
-    """The balance of an account that stands as the ledger says; zero and no ceiling without one.
+    """Return the balance of an account with these sums; zero and no ceiling without one.
 
     month    whose charges are ``month_spent``; not before the newest one that was charged
-    blocks   the windows that are asked about, with what was charged to them
-    deltas   those whose own δ counts, where a person's rows of one window are protected
+    blocks   the windows of the question, with the sums of each
+    delta_blocks   those whose own δ counts, where a person's rows of one window are protected
     """
-    if account is None or standing is None:
+    if account is None or sums is None:
         return Balance(ceiling=None, spent=Fraction(0), month=month)
-    month_spent = standing.month_spent if month == standing.month else 0
-    asked = blocks or {}
-    window = max(asked, key=lambda name: asked[name].spent, default="")
-    of_delta = {"": Fraction(standing.delta_spent)}
+    blocks = blocks or {}
+    window = max(blocks, key=lambda name: blocks[name].spent, default="")
+    deltas = {"": Fraction(sums.delta_spent)}
     if account.within == "window":
-        of_delta = {name: Fraction(one.delta_spent) for name, one in (deltas or {}).items()}
-    delta_window = max(of_delta, key=lambda name: of_delta[name], default="")
+        deltas = {name: Fraction(sum_.delta_spent) for name, sum_ in (delta_blocks or {}).items()}
+    delta_window = max(deltas, key=lambda name: deltas[name], default="")
     return Balance(
         ceiling=account.limit,
-        spent=Fraction(standing.spent, NANO),
-        not_dp=standing.not_dp,
+        spent=Fraction(sums.spent, NANO),
+        not_dp=sums.not_dp,
         currency=account.currency,
         per_month=account.month_limit,
         month=month,
-        month_spent=Fraction(month_spent, NANO),
+        month_spent=Fraction(sums.month_spent if month == sums.month else 0, NANO),
         delta_ceiling=account.most_delta,
-        delta_spent=of_delta.get(delta_window, Fraction(0)),
+        delta_spent=deltas.get(delta_window, Fraction(0)),
         delta_window=delta_window,
         window_ceiling=account.window_limit,
         window=window,
-        window_spent=Fraction(asked[window].spent if window else 0, NANO),
+        window_spent=Fraction(blocks[window].spent if window else 0, NANO),
     )
 
 
 def this_month() -> str:
-    """The calendar month in UTC, as the ledger's times begin: "2026-11"."""
+    """Return the calendar month in UTC, as the ledger's times begin: "2026-11"."""
     return datetime.now(UTC).strftime("%Y-%m")
 
 
 def no_account(population: str) -> DeclarationError:
-    """What every request for an unknown population is answered with."""
+    """Return the error of every question about an unknown population."""
     return DeclarationError(
         f"population {population}: no account was opened in this ledger: "
         "`dp-pipeline run` of one of its data sets opens it"

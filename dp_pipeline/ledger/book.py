@@ -1,8 +1,8 @@
 """Book: a store and its head, read and written together.
 
-Store: where the rows of a ledger are kept, on one computer or on a server. A file and a server
-implement it; nothing else of the ledger knows which of them it is. SQLAlchemy is imported when
-there is something to read or to make: whoever asks of a ledger that is not there waits for nothing.
+A store has the rows of a ledger: a file, or the tables of a server. SQLAlchemy is imported when
+there is something to read or to make: a question about a ledger that is not there waits for
+nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 LEDGER_VARIABLE = "DP_PIPELINE_LEDGER"
 """Names the server that has the rows, where they are not in a file."""
 
-_LOOK: ContextVar[tuple[str, View] | None] = ContextVar("one look at a ledger", default=None)
+_VIEW: ContextVar[tuple[str, View] | None] = ContextVar("consistent view", default=None)
 """The view that everything in this context reads, and of which ledger and head it is."""
 
-StillHeld = Callable[[], None]
+RequireLock = Callable[[], None]
 """Raises ReservationOver where a lock that was taken is no longer held."""
 
 
@@ -43,13 +43,13 @@ class Store(Protocol):
     keys: Path
 
     def __str__(self) -> str:
-        """Its name in messages."""
+        """Return its name in messages."""
 
     def exists(self) -> bool:
-        """Whether there is a ledger; Damaged if there was one."""
+        """Return whether there is a ledger; Damaged if there was one."""
 
     def format(self) -> int:
-        """The number of the format of what is stored, known or not."""
+        """Return the number of the stored format, known or not."""
 
     def create(self, before: Callable[[], None]) -> None:
         """Make an empty ledger if there is none; any number of processes may do so at once.
@@ -57,27 +57,27 @@ class Store(Protocol):
         before   called when a new one is complete, before anybody can see it
         """
 
-    def alone(self) -> AbstractContextManager[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Hold the lock of all writers; it outlasts a commit, for whatever must follow it."""
 
     def transaction(self, *, writing: bool) -> AbstractContextManager[Connection]:
-        """One transaction, committed and on the disk when the block ends. A reader has one
+        """Open one transaction, committed and on the disk when the block ends. A reader has one
         consistent view and waits for nobody; a writer holds the lock of all writers. PipelineError
         where another format is stored.
         """
 
-    def holding(self, key: str) -> AbstractContextManager[StillHeld]:
-        """Hold the lock of one release; waits for whoever holds it, in any process or thread."""
+    def holding(self, key: str) -> AbstractContextManager[RequireLock]:
+        """Hold the lock of one release; waits for its holder, in any process or thread."""
 
     def sweep_locks(self) -> int:
-        """Remove the files of release locks that nobody holds; gives their number."""
+        """Remove the files of release locks that nobody holds; return their number."""
 
     def require_sound(self, connection: Connection) -> None:
-        """Damaged where tables and indexes do not tell the same."""
+        """Raise Damaged where tables and indexes disagree."""
 
 
 def require_format(stored: int, *, of: str) -> None:
-    """PipelineError where something is stored in another format; ``of`` names the ledger."""
+    """Raise PipelineError for another format than ours; ``of`` names the ledger."""
     if stored != FORMAT:
         raise PipelineError(
             f"ledger {of}: expected format {FORMAT}, got format {stored}: use the dp-pipeline that "
@@ -87,7 +87,7 @@ def require_format(stored: int, *, of: str) -> None:
 
 class Book:
     """The rows of a ledger, never without asking its head whether they are all there, and never
-    without comparing what they add up to with what the newest one says.
+    without comparing their sums with those that the newest one names.
 
     The head is read before a transaction begins: rows committed later are then
     newer than it, never older. It is moved after the commit, while the lock of all
@@ -95,140 +95,115 @@ class Book:
     """
 
     def __init__(self, store: Store, head: Head) -> None:
-        self._store, self._head = store, head
+        self.store, self._head = store, head
 
     def __str__(self) -> str:
-        return str(self._store)
-
-    @property
-    def keys(self) -> Path:
-        """The folder of the populations' secret keys."""
-        return self._store.keys
+        return str(self.store)
 
     def exists(self) -> bool:
-        """Whether there is a ledger; Damaged if there was one."""
-        if self._store.exists():
+        """Return whether there is a ledger; Damaged if there was one."""
+        if self.store.exists():
             return True
         tip = self._head.read()
-        # Looked at again: another process may have made all of it in between.
-        if tip is not None and tip.sequence and not self._store.exists():
+        # Asked again: another process may have made all of it in between.
+        if tip is not None and tip.sequence and not self.store.exists():
             raise Damaged(
-                f"ledger {self._store}: expected {tip.sequence} rows as head {self._head.path} "
+                f"ledger {self.store}: expected {tip.sequence} rows as head {self._head.path} "
                 "says, got no ledger"
             )
-        return self._store.exists()
-
-    def format(self) -> int | None:
-        """The format of what is stored, whether this program reads it or not; None of nothing."""
-        return self._store.format() if self.exists() else None
+        return self.store.exists()
 
     def create(self) -> None:
         """Make the ledger if it is absent; any number of processes may do so at once."""
         if not self.exists():
-            self._store.create(self._head.begin)
+            self.store.create(self._head.begin)
 
     @contextmanager
     def reading(self) -> Iterator[View]:
-        """One consistent view of the rows; does not wait for writers."""
-        view = self._look()
+        """Open one consistent view of the rows; it does not wait for writers."""
+        view = self._current_view()
         if view is not None:
             yield view
             return
         from dp_pipeline.ledger.view import View
 
-        tip = self._tip()
-        with self._store.transaction(writing=False) as connection:
-            self.require_intact(tip, connection)
+        with self.auditing() as (connection, tip):
+            self.require_head(tip, connection)
             yield View(connection, head=tip, of=str(self))
 
     @contextmanager
     def consistent_view(self) -> Iterator[None]:
-        """What this context reads until the block ends is of one moment, and read in one
-        transaction. For whoever asks many things and writes nothing.
+        """Let everything that this context reads be of one moment, read in one transaction, until
+        the block ends; nothing is written in it.
         """
         if not self.exists():
             yield
             return
         with self.reading() as view:
-            token = _LOOK.set((self._both, view))
+            token = _VIEW.set((self._name, view))
             try:
                 yield
             finally:
-                _LOOK.reset(token)
+                _VIEW.reset(token)
 
     @contextmanager
     def auditing(self) -> Iterator[tuple[Connection, Tip]]:
-        """The rows as they are, with what the head names. Whoever asks for this compares the two
-        with ``require_intact`` after the rows, so that what is wrong with a row is said first.
+        """Open the rows as they are, with the row that the head names. The caller compares the two
+        with ``require_head``, where it wants after the rows: a fault of a row is then said first.
         """
         tip = self._tip()
-        with self._store.transaction(writing=False) as connection:
+        with self.store.transaction(writing=False) as connection:
             yield connection, tip
 
     @contextmanager
     def writing(self) -> Iterator[Page]:
-        """One transaction, alone; committed, on the disk and named by the head when it ends."""
-        if self._look() is not None:
-            raise RuntimeError(f"ledger {self}: expected no writing inside one look at it")
+        """Open one transaction, alone; committed, on the disk and named by the head at its end."""
+        from dp_pipeline.ledger.journal import newest
         from dp_pipeline.ledger.view import Page
 
-        with self._store.alone():
-            tip = self._tip()
-            with self._store.transaction(writing=True) as connection:
-                self.require_intact(tip, connection)
-                page = Page(connection, head=tip, of=str(self))
-                yield page
-            if page.tip != tip:
-                self._head.move(page.tip)
+        with self.mending() as (connection, tip):
+            page = Page(connection, head=tip, of=str(self))
+            yield page
+            # A trigger of somebody else may have swallowed a row: then nothing would be paid.
+            if newest(connection) != page.tip:
+                raise Damaged(f"ledger {self}: row {page.tip.sequence} was not written")
 
     @contextmanager
     def mending(self) -> Iterator[tuple[Connection, Tip]]:
-        """One transaction, alone, on rows that need not hold together: with what the head names.
-        The head moves as after any other.
-        """
+        """Open the same on rows that need not hold together, with the row that the head names."""
         from dp_pipeline.ledger.journal import newest
 
-        with self._store.alone():
+        if self._current_view() is not None:
+            raise RuntimeError(f"ledger {self}: expected no writing inside one view of it")
+        with self.store.exclusive():
             tip = self._tip()
-            with self._store.transaction(writing=True) as connection:
-                self.require_intact(tip, connection)
+            with self.store.transaction(writing=True) as connection:
+                self.require_head(tip, connection)
                 yield connection, tip
-                moved = newest(connection)
-            if moved != tip:
-                self._head.move(moved)
+                end = newest(connection)
+            if end != tip:
+                self._head.move(end)
 
-    def holding(self, key: str) -> AbstractContextManager[StillHeld]:
-        """Hold the lock of one release; waits for whoever holds it, in any process or thread."""
-        return self._store.holding(key)
-
-    def sweep_locks(self) -> int:
-        """Remove the lock files that nobody holds; gives their number."""
-        return self._store.sweep_locks()
-
-    def require_sound(self, connection: Connection) -> None:
-        """Damaged where tables and indexes do not tell the same."""
-        self._store.require_sound(connection)
-
-    def _look(self) -> View | None:
-        """The view of this ledger that this context keeps, if it keeps one."""
-        of, view = _LOOK.get() or ("", None)
-        return view if of == self._both else None
+    def _current_view(self) -> View | None:
+        """Return the view of this ledger that this context keeps, if it keeps one."""
+        name, view = _VIEW.get() or ("", None)
+        return view if name == self._name else None
 
     def _tip(self) -> Tip:
-        """What the head names; Damaged where there is none."""
+        """Return the row that the head names; Damaged where there is no head."""
         tip = self._head.read()
         if tip is None:
-            # What is stored is looked at first: something else than a ledger has no head either.
-            with self._store.transaction(writing=False):
-                raise Damaged(f"{self._both}: expected the head of this ledger, got none")
+            # What is stored is opened first: something else than a ledger has no head either.
+            with self.store.transaction(writing=False):
+                raise Damaged(f"{self._name}: expected the head of this ledger, got none")
         return tip
 
-    def require_intact(self, tip: Tip, connection: Connection) -> None:
-        """Damaged where the ledger does not have the row that its head names."""
-        from dp_pipeline.ledger.journal import require_known
+    def require_head(self, tip: Tip, connection: Connection) -> None:
+        """Raise Damaged where the ledger does not have the row that its head names."""
+        from dp_pipeline.ledger.journal import require_row
 
-        require_known(tip, connection, of=self._both)
+        require_row(tip, connection, of=self._name)
 
     @property
-    def _both(self) -> str:
-        return f"ledger {self._store}, head {self._head.path}"
+    def _name(self) -> str:
+        return f"ledger {self.store}, head {self._head.path}"

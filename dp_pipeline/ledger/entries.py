@@ -1,10 +1,5 @@
-"""A charge: what one release costs, and the spends it consists of.
-
-An entry: one row of the ledger, read back.
-
-What counts as text in a ledger row.
-
-What only a ledger can refuse.
+"""A charge: what one release costs, and its spends. An entry: one row of the ledger, read back.
+What counts as text in a row, and the errors of a ledger alone.
 """
 
 from __future__ import annotations
@@ -43,7 +38,7 @@ def require_text(text: str, *, of: str) -> None:
 
 
 def as_line(text: str) -> str:
-    """Any text as one printable line; for reasons, which must never be refused."""
+    """Return any text as one printable line; for reasons, which must never be refused."""
     line = " ".join(str(text).split())
     return "".join(letter if letter.isprintable() else "?" for letter in line) or "no reason given"
 
@@ -57,7 +52,7 @@ DELTA = "own_delta"
 BLOCKS = "blocks"
 """The fact of a charge that names the windows whose rows it pays for."""
 
-MOST_BLOCKS = 1000
+MAX_BLOCKS = 1000
 _BLOCK = re.compile(r"[0-9A-Za-z:.+_-]{1,40}")
 
 CHARGING = ("reserve", "restored")
@@ -76,12 +71,12 @@ class Charge:
     nano_epsilon  ⌈ε·10⁹⌉, or ⌈ρ·10⁹⌉ of an account that counts in ρ; 0 exactly if ``kind``
                   is "not-dp"
     what          the words for messages: "trips/dpqt_kmeans at ε=0.1"
-    facts         whatever else is to be kept, all text: snapshot, parameters, run id, …
+    facts         everything else to be stored, all text: snapshot, parameters, run id, …
     currency      what ``nano_epsilon`` is counted in; that of the account, or it is refused
     delta         its own δ, which the account adds up: that of the discovery of levels; 0: none.
-                  Kept among the facts
-    blocks        the windows whose rows it pays for, each once and sorted, where the account's
-                  rows are cut; none elsewhere. Kept among the facts
+                  Stored among the facts
+    blocks        the windows whose rows it pays for, each once and sorted, where the account has
+                  windows; none elsewhere. Stored among the facts
 
     Raises DeclarationError for anything else.
 
@@ -109,14 +104,14 @@ class Charge:
             if not isinstance(text, str):
                 raise DeclarationError(f"{self.what}: fact {name!r} must be text, got {text!r}")
         # A copy: what was reserved must not change with the caller's dictionary. Of δ and windows
-        # the fields alone say anything: a fact that says them beside would be charged too.
-        others = {name: text for name, text in self.facts.items() if name not in (DELTA, BLOCKS)}
-        kept = self._delta_fact() | self._blocks_fact()
-        object.__setattr__(self, "facts", {**others, **kept})
+        # the fields alone count: a fact of the same name would be charged too.
+        facts = {name: text for name, text in self.facts.items() if name not in (DELTA, BLOCKS)}
+        facts |= self._delta_fact() | self._blocks_fact()
+        object.__setattr__(self, "facts", facts)
 
     @property
     def counted(self) -> int:
-        """What it adds to the sums over all windows: see ``counted``."""
+        """Its part of the sums over all windows: see ``counted``."""
         return counted(self.nano_epsilon, self.blocks)
 
     def _delta_fact(self) -> dict[str, str]:
@@ -131,7 +126,7 @@ class Charge:
     def _blocks_fact(self) -> dict[str, str]:
         if not isinstance(self.blocks, tuple) or not _are_blocks(self.blocks):
             raise DeclarationError(
-                f"{self.what}: expected at most {MOST_BLOCKS} names of windows, sorted and each "
+                f"{self.what}: expected at most {MAX_BLOCKS} names of windows, sorted and each "
                 f"once, got {str(self.blocks)[:60]!r}"
             )
         return {BLOCKS: " ".join(self.blocks)} if self.blocks else {}
@@ -206,9 +201,8 @@ class Entry:
     key           release key; None on rows about the account alone
     source        the source claimed; None on all other rows
     kind          "dp" or "not-dp" of the release; None on rows about the account alone
-    nano_epsilon  what this row charges, nano-ρ where the account counts in ρ; 0 on every row
-                  but a reserve row, and one in the place of a row that was not the ledger's and
-                  looked like a charge
+    nano_epsilon  the charge of this row, nano-ρ where the account counts in ρ; 0 but for reserve
+                  rows, and restored ones in the place of what looked like a charge
     what          the words of the release
     facts         everything else, all text
     previous      hash of the row before
@@ -234,22 +228,20 @@ class Entry:
 
     @property
     def counted(self) -> int:
-        """What it adds to the sums over all windows: see ``counted``."""
+        """Its part of the sums over all windows: see ``counted``."""
         return counted(self.nano_epsilon, blocks_of(self.facts))
 
     @property
     def is_charge(self) -> bool:
-        """Whether the account paid for it, be it 0: a release, or a row that only looked like one
-        and was taken out.
-        """
+        """Whether the account paid for it, be it 0: a release, or what looked like one."""
         return self.kind is not None and self.event in CHARGING
 
 
 def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> Entry:
-    """A stored row as a value; Damaged names the row if it does not parse."""
+    """Return a stored row as a value; Damaged names the row if it does not parse."""
     try:
-        read = {"facts": json.loads(row["facts"]), "spends": tuple(map(_spend, spends))}
-        return Entry(**{**row, **read})
+        parsed = {"facts": json.loads(row["facts"]), "spends": tuple(map(_spend, spends))}
+        return Entry(**{**row, **parsed})
     except (ValueError, TypeError, ZeroDivisionError, RecursionError):
         raise Damaged(f"ledger row {row['sequence']}: its text cannot be parsed") from None
 
@@ -269,8 +261,8 @@ def _fraction(text: object) -> Fraction:
 
 
 def delta_of(facts: Mapping[str, str]) -> Fraction:
-    """The δ that the facts of a charge say; 0 where they say none. Damaged for what is no number
-    that a ledger writes.
+    """Return the δ among the facts of a charge; 0 without one. Damaged for another text than a
+    ledger writes.
     """
     try:
         return _fraction(facts.get(DELTA, "0"))
@@ -279,13 +271,13 @@ def delta_of(facts: Mapping[str, str]) -> Fraction:
 
 
 def _are_blocks(blocks: Sequence[str]) -> bool:
-    are_names = all(isinstance(one, str) and _BLOCK.fullmatch(one) for one in blocks)
-    return are_names and list(blocks) == sorted(set(blocks)) and len(blocks) <= MOST_BLOCKS
+    are_names = all(isinstance(block, str) and _BLOCK.fullmatch(block) for block in blocks)
+    return are_names and list(blocks) == sorted(set(blocks)) and len(blocks) <= MAX_BLOCKS
 
 
 def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
-    """The windows that the facts of a charge name; none where they name none. Damaged for what is
-    no list of names that a ledger writes.
+    """Return the windows among the facts of a charge; Damaged for another text than a ledger
+    writes.
     """
     text = facts.get(BLOCKS)
     if text is None:
@@ -297,8 +289,8 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def counted(nano_epsilon: int, blocks: Sequence[str]) -> int:
-    """What a charge adds to the sums over all windows, the total and the month's: once for each
-    window that it names, and once where it names none.
+    """Return what a charge adds to the sums over all windows, the total and the month's: once for
+    each window that it names, and once where it names none.
 
     *Proof.* A release whose noise hides the rows that a person has in one window is ε-private for
     those. Take her rows out of m windows one after the other: m steps, each of which makes a result
@@ -312,13 +304,11 @@ def counted(nano_epsilon: int, blocks: Sequence[str]) -> int:
 
 
 class DeadRelease(PipelineError):
-    """A release whose noisy answers are lost, or that a person gave up: its ε is spent, only a
-    new replicate goes on.
-    """
+    """A release that is spent and cannot go on: its answers are lost, or a person gave it up."""
 
 
 class ReservationOver(PipelineError):
-    """A reservation that was settled, has died or was left, and is used once more."""
+    """A reservation was used again after it was settled, died or was left."""
 
 
 class UnbalancedSpends(PipelineError):

@@ -1,8 +1,7 @@
-"""Export: what a reader may see of a ledger.
+"""Export: the part of a ledger that a reader may see.
 
 Left out are fingerprints, keys and hashes, sources, run ids, who did it, and
-times: of a release only the day it was asked for stays, because from asking to
-settling is as long as the rows took.
+times: of a release only its day stays, because from asking to settling is as long as the rows took.
 
 Moving a ledger from its file to a server: the same rows, the same hashes, the same head.
 """
@@ -10,7 +9,7 @@ Moving a ledger from its file to a server: the same rows, the same hashes, the s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
@@ -75,18 +74,18 @@ _FACTS = {
     "reason": ("reason", "distinct_population"),
     "windows": ("blocks", "windows"),
 }
-"""Column → the facts that it is told by, where that is not the fact of its own name."""
+"""Column → the facts that it shows, where that is not the fact of its own name."""
 
 
 def exported(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
-    """Every line that may be shown, oldest first, each with its spends.
+    """Return every line that may be shown, oldest first, each with its spends.
 
-    Accounts opened and raised, releases with what they charged and the sum of their population so
-    far, rows deleted, the reasons why persons of a shared source are others, and what was done
-    about rows that the ledger did not write.
+    Accounts opened and raised, releases with their charges and the sum of their population so far,
+    rows deleted, the reasons why persons of a shared source are others, and the rows of others that
+    were taken out.
     """
     rows = list(entries)
-    ends = {one.key: one for one in rows if one.event in ("settled", "dead")}
+    ends = {row.key: row for row in rows if row.event in ("settled", "dead")}
     totals: Counter[str] = Counter()
     accounts = Audit()
     lines = []
@@ -103,13 +102,12 @@ def exported(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
 
 
 def _line(entry: Entry) -> Line:
-    facts: Mapping[str, str] = entry.facts
-    told = {
-        name: next((facts[one] for one in _FACTS.get(name, (name,)) if one in facts), "")
-        for name in COLUMNS
-    }
+    columns = {column: _FACTS.get(column, (column,)) for column in COLUMNS}
     return {
-        **told,
+        **{
+            column: next((entry.facts[name] for name in names if name in entry.facts), "")
+            for column, names in columns.items()
+        },
         "date": entry.time[:10],
         "event": _EVENTS.get(entry.event, "distinct population"),
         "population": entry.population,
@@ -143,17 +141,17 @@ def _spends(end: Entry | None) -> list[Line]:
 
 
 def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
-    """Move the rows of the file in ``folder`` to an empty database; gives the newest of them.
+    """Move the rows of the file in ``folder`` to an empty database; return the newest of them.
 
-    Nobody writes meanwhile. Interrupted, it has done all or nothing of the copy, and
-    is asked once more. Raises PipelineError where there is nothing to move or another
+    Nobody writes meanwhile. An interrupted copy is done whole or not at all, and may be called
+    once more. Raises PipelineError where there is nothing to move or another
     ledger is there already, and whatever ``Ledger.verify`` finds before and after.
     """
     file, server = SqliteStore(folder), PostgresStore(url, folder)
     Ledger(folder, head=head).verify()
     if not file.exists():
         raise PipelineError(f"ledger {file}: expected one to move to {server}, got none")
-    with file.alone():
+    with file.exclusive():
         with file.transaction(writing=False) as old:
             tip = newest(old)
             server.receive(lambda new: _copy(old, new), tip)
@@ -164,17 +162,20 @@ def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
 
 
 def _copy(old: Connection, new: Connection) -> None:
-    """Every row word for word, in order; Damaged if what is read back is another."""
-    left = []
+    """Copy every row word for word, in order; Damaged if another is read back."""
+    sent = []
     for row, children in journal.rows(old):
         new.execute(insert(entries), dict(row))
         if children:
             new.execute(insert(spends), [dict(child) for child in children])
-        left.append((row["sequence"], journal.stored_bytes(row, children)))
+        sent.append((row["sequence"], journal.stored_bytes(row, children)))
     new.execute(insert(state), [dict(row) for row in old.execute(select(state)).mappings()])
-    arrived = [(row["sequence"], journal.stored_bytes(row, ch)) for row, ch in journal.rows(new)]
-    for (sequence, sent), found in zip(left, [*arrived, None], strict=False):
-        if (sequence, sent) != found:
-            raise Damaged(f"ledger row {sequence} did not arrive as it was sent")
+    arrived = [
+        (row["sequence"], journal.stored_bytes(row, children))
+        for row, children in journal.rows(new)
+    ]
+    for row_sent, row_arrived in zip(sent, [*arrived, None], strict=False):
+        if row_sent != row_arrived:
+            raise Damaged(f"ledger row {row_sent[0]} did not arrive as it was sent")
     if read_state(old) != read_state(new):
-        raise Damaged("ledger: what its rows add up to did not arrive as it was sent")
+        raise Damaged("ledger: the sums of its rows did not arrive as they were sent")

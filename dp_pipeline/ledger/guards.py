@@ -1,13 +1,12 @@
-"""The triggers that keep the tables append-only, in both databases, and how one finds that all are
-there.
+"""The triggers that keep the tables append-only, in both databases, and the check of them.
 
 A row of ``state`` may change while the row of the ledger that changes it is written and not sealed
 yet: between the insert of an entry and the moment at which the row ``ledger`` of ``state`` takes
 its number.
 
 On a server the triggers fire ``ALWAYS``: a session that calls itself a replica does not pass them.
-Whoever may alter the tables can drop them, and is found by ``guard_faults``, by the hash chain,
-or by the head.
+The owner of the tables can drop them, and is found by ``guard_faults``, by the hash chain, or by
+the head.
 """
 
 from __future__ import annotations
@@ -33,69 +32,69 @@ _NEW_IS_SEAL, _OLD_IS_SEAL = (
     for row in ("NEW", "OLD")
 )
 _BEFORE, _EACH_ROW = 2, 1
-_MOMENTS = {"INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32}
+_EVENTS = {"INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32}
 """Bits of ``pg_trigger.tgtype``."""
-_WORDS = "the ledger is append-only"
+_REFUSAL = "the ledger is append-only"
 
 
 @dataclass(frozen=True)
 class Guard:
     """One trigger; on a server also its function, which has the same name.
 
-    moment   INSERT, UPDATE, DELETE or TRUNCATE
-    when     which rows are refused, in words that both databases take; empty: every statement
+    event       INSERT, UPDATE, DELETE or TRUNCATE
+    condition   of the rows that are refused, in words of both databases; empty: every statement
     """
 
     name: str
     table: str
-    moment: str
-    when: str = ""
+    event: str
+    condition: str = ""
 
     def statements(self, dialect: str, schema: str = "") -> Iterator[str]:
-        """Yield what makes it.
+        """Yield the statements that make it.
 
         schema   on a server, that of the tables: a session's temporary tables of the same names
-                 would be asked in their place
+                 would be read in their place
         """
         if dialect == "sqlite":
-            when = f"WHEN {self.when} " if self.when else ""
+            when = f"WHEN {self.condition} " if self.condition else ""
             yield (
-                f"CREATE TRIGGER {self.name} BEFORE {self.moment} ON {self.table} {when}"
-                f"BEGIN SELECT RAISE(ABORT, '{_WORDS}'); END"
+                f"CREATE TRIGGER {self.name} BEFORE {self.event} ON {self.table} {when}"
+                f"BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
             )
             return
-        each = "ROW" if self.when else "STATEMENT"
+        level = "ROW" if self.condition else "STATEMENT"
         yield (
             f"CREATE OR REPLACE FUNCTION {self.name}() RETURNS trigger LANGUAGE plpgsql "
             f"SET search_path = {schema}, pg_temp AS $${self.body}$$"
         )
         yield (
-            f"CREATE TRIGGER {self.name} BEFORE {self.moment} ON {self.table} "
-            f"FOR EACH {each} EXECUTE FUNCTION {self.name}()"
+            f"CREATE TRIGGER {self.name} BEFORE {self.event} ON {self.table} "
+            f"FOR EACH {level} EXECUTE FUNCTION {self.name}()"
         )
         yield f"ALTER TABLE {self.table} ENABLE ALWAYS TRIGGER {self.name}"
 
     @property
     def body(self) -> str:
         """The function's PL/pgSQL."""
-        refuse = f"RAISE EXCEPTION '{_WORDS}' USING ERRCODE = '23000';"
-        if not self.when:
+        refuse = f"RAISE EXCEPTION '{_REFUSAL}' USING ERRCODE = '23000';"
+        if not self.condition:
             return f"BEGIN {refuse} END"
-        return f"BEGIN IF {self.when} THEN {refuse} END IF; RETURN coalesce(NEW, OLD); END"
+        return f"BEGIN IF {self.condition} THEN {refuse} END IF; RETURN coalesce(NEW, OLD); END"
 
     @property
-    def catalogued(self) -> tuple[str, str, int, str]:
-        """Its row as ``_CATALOGUE`` gives it."""
-        each = _EACH_ROW if self.when else 0
-        return self.name, self.table, _BEFORE | each | _MOMENTS[self.moment], self.body
+    def catalogue_row(self) -> tuple[str, str, int, str]:
+        """Its row of ``_CATALOGUE``."""
+        level = _EACH_ROW if self.condition else 0
+        return self.name, self.table, _BEFORE | level | _EVENTS[self.event], self.body
 
 
 # INSERT OR REPLACE deletes without firing a DELETE trigger: hence the checks before an insert.
 _GUARDS: Final = (
     *(
-        Guard(f"{table}_not_{moment.lower()}d", table, moment)
+        Guard(f"{table}_not_{event.lower()}d", table, event)
         for table in ("entries", "spends")
-        for moment in ("UPDATE", "DELETE")
+        for event in ("UPDATE", "DELETE")
     ),
     *(Guard(f"{table}_not_emptied", table, "TRUNCATE") for table in ("entries", "spends", "state")),
     Guard(
@@ -136,7 +135,7 @@ _GUARDS: Final = (
 
 def guards_of(dialect: str) -> tuple[Guard, ...]:
     """Return the triggers of a database; SQLite knows no TRUNCATE."""
-    return tuple(one for one in _GUARDS if dialect != "sqlite" or one.moment != "TRUNCATE")
+    return tuple(guard for guard in _GUARDS if dialect != "sqlite" or guard.event != "TRUNCATE")
 
 
 def create_guards(connection: Connection) -> None:
@@ -150,7 +149,7 @@ def create_guards(connection: Connection) -> None:
 
 
 def drop_guards(connection: Connection) -> None:
-    """Take away every trigger of the tables, by whomever; only their owner may."""
+    """Drop every trigger of the tables, also those of others; only the owner may."""
     quoted = connection.dialect.identifier_preparer.quote_identifier
     for name, table in _triggers(connection):
         on = "" if connection.dialect.name == "sqlite" else f" ON {table}"
@@ -158,7 +157,7 @@ def drop_guards(connection: Connection) -> None:
 
 
 def _triggers(connection: Connection) -> list[tuple[str, str]]:
-    """Return the name and the table of every trigger, by whomever it was made."""
+    """Return the name and the table of every trigger, also of others."""
     query = _FILE_TRIGGERS if connection.dialect.name == "sqlite" else _SERVER_TRIGGERS
     return [(name, table) for name, table in connection.execute(query)]
 
@@ -185,8 +184,8 @@ def guard_faults(connection: Connection) -> list[str]:
     """Return what was removed, changed or added, word for word: triggers and the limit of a charge;
     of a file also the indexes and columns that they are about.
     """
-    known = {guard.name for guard in guards_of(connection.dialect.name)}
-    added = [name for name, _ in _triggers(connection) if name not in known]
+    own = {guard.name for guard in guards_of(connection.dialect.name)}
+    added = [name for name, _ in _triggers(connection) if name not in own]
     return [
         *(f"{name} was removed or changed" for name in _missing(connection)),
         *(f"trigger {name} was added" for name in added),
@@ -197,27 +196,27 @@ def _missing(connection: Connection) -> list[str]:
     if connection.dialect.name == "sqlite":
         present = _parts_of_file(connection).items()
         return [name for name, part in _parts_of_new_file().items() if (name, part) not in present]
-    catalogued = {tuple(row) for row in connection.execute(_CATALOGUE)}
+    catalogue = {tuple(row) for row in connection.execute(_CATALOGUE)}
     guards = guards_of(connection.dialect.name)
-    missing = [f"trigger {guard.name}" for guard in guards if guard.catalogued not in catalogued]
+    missing = [f"trigger {guard.name}" for guard in guards if guard.catalogue_row not in catalogue]
     limits = {_bare(limit) for limit in connection.execute(_LIMITS).scalars()}
     return missing if _bare(CHARGES) in limits else [*missing, f"limit {CHARGES}"]
 
 
 def _bare(limit: str) -> str:
-    """As the server may say it: with more parentheses, and whether older rows were looked at."""
+    """Return a limit without the server's parentheses, and its note that old rows are unchecked."""
     return limit.removesuffix(" NOT VALID").replace("(", "").replace(")", "")
 
 
 def _parts_of_file(connection: Connection) -> dict[str, object]:
-    """Return the name of every trigger, index, column, reference and limit → what it says."""
+    """Return the name of every trigger, index, column, reference and limit → its definition."""
     parts: dict[str, object] = {}
     objects = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    for kind, name, table, words in objects:
-        # A table whose column was added by hand has other words behind it, but the same columns.
+    for kind, name, table, sql in objects:
+        # A table whose column was added by hand has another definition, but the same columns.
         if kind != "table":
-            parts[f"{kind} {name}"] = table, words
-        elif CHARGES in str(words):
+            parts[f"{kind} {name}"] = table, sql
+        elif CHARGES in str(sql):
             parts[f"limit {CHARGES}"] = name
     for kind, pragma in (("column", "table_info"), ("reference", "foreign_key_list")):
         rows = connection.exec_driver_sql(

@@ -1,4 +1,4 @@
-"""The hash chain, and its head: how far the ledger had come, kept outside of it. No database is
+"""The hash chain, and its head: how far the ledger had come, stored outside of it. No database is
 known here.
 
 Every row carries the hash of the row before it. A chain finds a row edited, removed from the middle
@@ -14,7 +14,7 @@ newest row, and lies where a copy put back does not reach it.
     1 … 7                        6, another hash      refused: another ledger
     1 … 7                        no head              refused: who lost it may have lost rows
 
-Beside it lies the secret key of each population, for keyed fingerprints and contribution bounding.
+Next to it lies the secret key of each population, for keyed fingerprints and contribution bounding.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dp_pipeline.ledger.entries import Charge, SpendRow
 GENESIS: Final = "0" * 64
 """The hash before the first row."""
 FORMAT: Final = 1
-"""Of what this program writes and reads."""
+"""Of the ledgers that this program writes and reads."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Draft:
         facts: Mapping[str, str] | None = None,
         spends: Sequence[SpendRow] = (),
     ) -> Draft:
-        """A row about a release."""
+        """Return a row about a release."""
         return cls(
             event=event,
             population=charge.population,
@@ -85,7 +85,7 @@ class Tip:
     hash: str = GENESIS
 
     def to_text(self) -> str:
-        """As the head file holds it."""
+        """Return the text of the head file."""
         return json.dumps({"sequence": self.sequence, "hash": self.hash}) + "\n"
 
 
@@ -99,14 +99,14 @@ Row = Mapping[str, Any]
 
 
 def digest(row: Row, children: Sequence[Row]) -> str:
-    """SHA-256 over the canonical JSON of every column but the hash, and of all child rows."""
+    """Return the SHA-256 of every column but the hash, and of all child rows."""
     content = {name: row[name] for name in _COLUMNS}
     content["spends"] = [[child[name] for name in _SPEND_COLUMNS] for child in children]
     return hashlib.sha256(canonical(content).encode("ascii")).hexdigest()
 
 
 def canonical(value: object) -> str:
-    """JSON with one spelling: sorted names, no spaces, ASCII."""
+    """Return JSON with one spelling: sorted names, no spaces, ASCII."""
     # A planted blob or float must give another hash, not an exception: hence the default.
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
 
@@ -125,42 +125,41 @@ class Chain:
         self.tip = GENESIS
 
     def follow(self, row: Row, children: Sequence[Row]) -> None:
-        """Take the next row; Damaged if it is not what was once written there."""
-        at = f"ledger row {self.expected_sequence}"
+        """Take the next row; raise Damaged if it is not what was once written there."""
+        number = f"ledger row {self.expected_sequence}"
         if row["sequence"] != self.expected_sequence:
-            raise Damaged(f"{at} is missing: the next row found is {row['sequence']}")
+            raise Damaged(f"{number} is missing: the next row found is {row['sequence']}")
         if row["previous"] != self.tip:
-            raise Damaged(f"{at} does not follow the row before it")
+            raise Damaged(f"{number} does not follow the row before it")
         if row["hash"] != digest(row, children):
-            raise Damaged(f"{at} ({row['event']}) does not match its hash: it was changed")
+            raise Damaged(f"{number} ({row['event']}) does not match its hash: it was changed")
         self.expected_sequence += 1
         self.tip = row["hash"]
 
 
-_SHORTEST_KEY = 16
-"""In hex digits: how the lock of a release is told from that of all writers."""
-
-
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """An operating system's refusal as one line."""
+    """Turn an operating system's refusal into one line."""
     try:
         yield
     except OSError as error:
         raise PipelineError(f"ledger: {system_line(error, path)}") from None
 
 
-def private_folder(folder: Path) -> None:
-    """Make ``folder`` if it is absent, for its owner only; also survives a loss of power."""
-    if folder.is_dir():
-        return
-    files.make_private(folder)
-    files.sync(folder.parent)
+def make_folders(folder: Path, *below: Path) -> None:
+    """Make the folder of a ledger and those below it, for their owner only, on the disk."""
+    with file_errors(folder):
+        for new in (folder, *below):
+            if not new.is_dir():
+                files.make_private(new)
+                files.sync(new.parent)
+        # Whatever made the folder, what lies in it is for its owner only.
+        folder.chmod(0o700)
 
 
 @contextmanager
 def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
-    """``files.locked``, with what the system refuses as one line; errors of the block pass."""
+    """Hold ``files.locked``; a system's refusal becomes one line, errors of the block pass."""
     lock = files.locked(path, remove=remove)
     with file_errors(path):
         lock.__enter__()
@@ -172,13 +171,14 @@ def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
 
 
 def sweep_locks(folder: Path) -> int:
-    """Remove the lock files of releases that nobody holds; their number."""
+    """Remove the lock files of releases that nobody holds; return their number."""
     with file_errors(folder):
-        return files.sweep_locks(folder, f"{'[0-9a-f]' * _SHORTEST_KEY}*.lock")
+        # 16 hex digits or more: the lock of all writers has another name.
+        return files.sweep_locks(folder, f"{'[0-9a-f]' * 16}*.lock")
 
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-_MOST_BYTES = 4096
+_MAX_BYTES = 4096
 """Of a head file: a number and a hash."""
 
 
@@ -189,38 +189,40 @@ class Head:
         self.path = path
 
     @classmethod
-    def of(cls, ledger: Path, *, named: Path | None) -> Head:
-        """The head of the ledger in a folder: where it is named, else beside the folder."""
+    def of(cls, ledger: Path, *, declared: Path | None) -> Head:
+        """Return the head of the ledger in a folder: as declared, else next to the folder."""
         # Resolved: a rename in the place of a link to another disk would bring the head back here.
-        return cls(follow_links(named or ledger.with_name(f"{ledger.name}.head")))
+        return cls(follow_links(declared or ledger.with_name(f"{ledger.name}.head")))
 
     def read(self) -> Tip | None:
-        """The tip that was written last; None where there is no head, Damaged where it is none."""
+        """Return the tip that was written last; None where there is no head, Damaged where it is
+        not one.
+        """
         with file_errors(self.path):
             try:
-                content = bounded_bytes(self.path, max_bytes=_MOST_BYTES)
+                content = bounded_bytes(self.path, most=_MAX_BYTES)
             except (FileNotFoundError, NotADirectoryError):
                 return None
         try:
-            found = json.loads(content)
-            tip = Tip(found["sequence"], found["hash"])
-            good = type(tip.sequence) is int and tip.sequence >= 0 and _HASH.fullmatch(tip.hash)
+            fields = json.loads(content)
+            tip = Tip(fields["sequence"], fields["hash"])
+            is_tip = type(tip.sequence) is int and tip.sequence >= 0 and _HASH.fullmatch(tip.hash)
         except (ValueError, KeyError, TypeError, RecursionError):
-            good = None
-        if not good:
+            is_tip = None
+        if not is_tip:
             raise Damaged(f"ledger head {self.path}: expected a row's number and hash, got neither")
         return tip
 
     def begin(self) -> None:
-        """Say that a new ledger has no rows yet. A head that is there stays as it is: the ledger
-        whose row it names is the one that is looked for.
+        """Record that a new ledger has no rows yet. An existing head stays as it is: its ledger is
+        the one that is missed.
         """
         with file_errors(self.path):
             if not self.path.exists():
                 self._write(Tip(), over=False)
 
     def move(self, tip: Tip) -> None:
-        """Name the newest row; called by the one writer, after its commit."""
+        """Name the newest row; the one writer calls it, after its commit."""
         with file_errors(self.path):
             self._write(tip)
 
@@ -234,7 +236,7 @@ KEY_BYTES = 32
 
 
 def ensure_key(folder: Path, *, population: str) -> bytes:
-    """The key of a population, made at the first call; the same bytes to every process."""
+    """Return the key of a population, made at the first call; every process gets the same."""
     path = _path(folder, population=population)
     with file_errors(path):
         if not path.exists():
@@ -244,9 +246,9 @@ def ensure_key(folder: Path, *, population: str) -> bytes:
 
 
 def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
-    """The key that the account was opened with; Damaged if it is gone or another one.
+    """Return the key that the account was opened with; Damaged if it is gone or another.
 
-    A new key would keep other rows of the same persons, who would then be
+    A new key would sample other rows of the same persons, who would then be
     covered by two choices where one was paid for.
     """
     key = _read(_path(folder, population=population), population=population)
@@ -258,7 +260,7 @@ def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
 
 
 def commit(key: bytes) -> str:
-    """What the ledger may say about a key: tells whether it is the same, and nothing else."""
+    """Return the commitment to a key: it tells whether a key is the same, and nothing else."""
     return hashlib.sha256(b"dp_pipeline ledger key\0" + key).hexdigest()
 
 

@@ -1,9 +1,9 @@
 """The three tables of a ledger: rows, the draws of noise that belong to them, and a small table
-of what all rows so far add up to. How a row is written, and how stored ones are read.
+of the sums of all rows so far. How a row is written, and how stored ones are read.
 
 ``entries`` and ``spends`` are never updated: a charge is a row, an outcome is a row of its own.
 ``state`` follows them, in the transaction of each row. Triggers (``guards.py``) stop mistakes and
-casual edits; an edit behind their back is what the hash chain is for.
+casual edits; the hash chain finds an edit behind their back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from dp_pipeline.config.errors import Damaged
-from dp_pipeline.ledger.entries import SpendRow
 from dp_pipeline.ledger.head import Draft, Row, Tip, canonical, digest
 
 _LEAST = "nano_epsilon >= 0"
@@ -89,22 +88,22 @@ def create_tables(connection: sa.Connection) -> None:
 
 
 def write_seal(connection: sa.Connection) -> None:
-    """The row of ``state`` that every ledger has: it closes the table at the newest row."""
+    """Write the row of ``state`` that every ledger has: it closes the table at the newest row."""
     seal = {"kind": "ledger", "population": "", "name": "", "entry": 0, "value": "{}"}
     connection.execute(sa.insert(state), seal)
 
 
-def moment() -> str:
-    """What the clock says now, UTC in ISO 8601; a calendar month first."""
+def current_time() -> str:
+    """Return the time, UTC in ISO 8601; a calendar month first."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def write(connection: sa.Connection, draft: Draft, *, after: Tip, time: str, state: str) -> Tip:
-    """Write a row at the end of the chain, and its spends; gives the new end.
+    """Write a row at the end of the chain, and its spends; return the new end.
 
     after   the newest row so far
     time    of the row; never before that of the row before
-    state   the digest of what all rows add up to with this one
+    state   the digest of the sums of all rows with this one
     """
     row: dict[str, Any] = {
         "sequence": after.sequence + 1,
@@ -120,34 +119,27 @@ def write(connection: sa.Connection, draft: Draft, *, after: Tip, time: str, sta
         "previous": after.hash,
         "state": state,
     }
-    children = [_child(row["sequence"], n, spend) for n, spend in enumerate(draft.spends)]
+    children = [
+        {
+            "entry": row["sequence"],
+            "ordinal": ordinal,
+            "what": spend.what,
+            "mechanism": spend.mechanism,
+            "epsilon": str(spend.epsilon),
+            "scale": str(spend.scale),
+        }
+        for ordinal, spend in enumerate(draft.spends)
+    ]
     row["hash"] = digest(row, children)
-    # A trigger of somebody else may have swallowed it: then nothing would be paid.
-    if connection.execute(sa.insert(entries), row).rowcount != 1:
-        raise Damaged(f"ledger row {row['sequence']}: it was not written")
+    connection.execute(sa.insert(entries), row)
     if children:
         connection.execute(sa.insert(spends), children)
     return Tip(row["sequence"], row["hash"])
 
 
-def _child(entry: int, ordinal: int, spend: SpendRow) -> dict[str, Any]:
-    return {
-        "entry": entry,
-        "ordinal": ordinal,
-        "what": spend.what,
-        "mechanism": spend.mechanism,
-        "epsilon": str(spend.epsilon),
-        "scale": str(spend.scale),
-    }
-
-
 def rows(connection: sa.Connection) -> Iterator[tuple[Row, list[Row]]]:
-    """Every row with its spends, in order; a spend without a row raises Damaged."""
-    order = sa.select(spends).order_by(spends.c.entry, spends.c.ordinal)
-    found = connection.execute(order).mappings().all()
-    children: dict[int, list[Row]] = {}
-    for child in found:
-        children.setdefault(child["entry"], []).append(dict(child))
+    """Yield every row with its spends, in order; a spend without a row raises Damaged."""
+    children = _children(connection, sa.select(spends))
     for row in connection.execute(sa.select(entries).order_by(entries.c.sequence)).mappings():
         yield dict(row), children.pop(row["sequence"], [])
     if children:
@@ -155,59 +147,64 @@ def rows(connection: sa.Connection) -> Iterator[tuple[Row, list[Row]]]:
 
 
 def newest_row(connection: sa.Connection) -> tuple[Row, list[Row]] | None:
-    """The row with the highest number, and its spends; None of an empty ledger."""
-    query = sa.select(entries).order_by(entries.c.sequence.desc()).limit(1)
+    """Return the row with the highest number, and its spends; None of an empty ledger."""
+    return _first(connection, sa.select(entries).order_by(entries.c.sequence.desc()).limit(1))
+
+
+def row_of(connection: sa.Connection, sequence: int) -> tuple[Row, list[Row]] | None:
+    """Return the row of a number, and its spends; None where there is none."""
+    return _first(connection, sa.select(entries).where(entries.c.sequence == sequence))
+
+
+def _first(connection: sa.Connection, query: sa.Select[Any]) -> tuple[Row, list[Row]] | None:
     row = connection.execute(query).mappings().first()
     return None if row is None else (dict(row), children_of(connection, row["sequence"]))
 
 
-def row_of(connection: sa.Connection, sequence: int) -> tuple[Row, list[Row]] | None:
-    """The row of a number, and its spends; None where there is none."""
-    query = sa.select(entries).where(entries.c.sequence == sequence)
-    row = connection.execute(query).mappings().first()
-    return None if row is None else (dict(row), children_of(connection, sequence))
-
-
 def children_of(connection: sa.Connection, sequence: int) -> list[Row]:
-    """The spends of one row."""
-    query = sa.select(spends).where(spends.c.entry == sequence).order_by(spends.c.ordinal)
-    return [dict(row) for row in connection.execute(query).mappings()]
+    """Return the spends of one row."""
+    query = sa.select(spends).where(spends.c.entry == sequence)
+    return _children(connection, query).get(sequence, [])
 
 
 def children_of_population(connection: sa.Connection, population: str) -> dict[int, list[Row]]:
-    """The spends of all rows of a population, by the number of the row."""
+    """Return the spends of all rows of a population, by the number of the row."""
     query = sa.select(spends).join(entries).where(entries.c.population == population)
-    found: dict[int, list[Row]] = {}
-    for row in connection.execute(query.order_by(spends.c.entry, spends.c.ordinal)).mappings():
-        found.setdefault(row["entry"], []).append(dict(row))
-    return found
+    return _children(connection, query)
+
+
+def _children(connection: sa.Connection, query: sa.Select[Any]) -> dict[int, list[Row]]:
+    children: dict[int, list[Row]] = {}
+    for child in connection.execute(query.order_by(spends.c.entry, spends.c.ordinal)).mappings():
+        children.setdefault(child["entry"], []).append(dict(child))
+    return children
 
 
 def stored_bytes(row: Row, children: Sequence[Row]) -> str:
-    """SHA-256 over a row exactly as it is stored, its hash and its spends included: names a row
-    that is not the ledger's.
+    """Return the SHA-256 of a row exactly as it is stored, its hash and its spends included: it
+    names a row that is not the ledger's.
     """
     stored = [dict(row), [dict(child) for child in children]]
     return hashlib.sha256(canonical(stored).encode("ascii")).hexdigest()
 
 
 def newest(connection: sa.Connection) -> Tip:
-    """The newest row of the ledger."""
+    """Return the number and the hash of the newest row."""
     query = sa.select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
     row = connection.execute(query.limit(1)).first()
     return Tip(row.sequence, row.hash) if row else Tip()
 
 
-def require_known(tip: Tip, connection: sa.Connection, *, of: str) -> None:
-    """Damaged unless the row that a head names is in the ledger; ``of`` names both."""
+def require_row(tip: Tip, connection: sa.Connection, *, of: str) -> None:
+    """Raise Damaged unless the row that a head names is in the ledger; ``of`` names both."""
     if tip.sequence == 0:
         return
     query = sa.select(entries.c.hash).where(entries.c.sequence == tip.sequence)
-    found = connection.execute(query).scalar_one_or_none()
-    if found is None:
+    stored_hash = connection.execute(query).scalar_one_or_none()
+    if stored_hash is None:
         raise Damaged(
             f"{of}: expected row {tip.sequence}, got a ledger that ends at row "
             f"{newest(connection).sequence}: rows were lost, or an older copy was put back"
         )
-    if found != tip.hash:
+    if stored_hash != tip.hash:
         raise Damaged(f"{of}: expected the row {tip.sequence} of this head, got another ledger's")

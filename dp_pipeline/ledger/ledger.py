@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dp_pipeline.config.amounts import NANO
 from dp_pipeline.config.errors import Damaged
-from dp_pipeline.ledger import head, reservation
-from dp_pipeline.ledger import reservation as claims
+from dp_pipeline.ledger import claims, head, reservation
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.balance import Balance, no_account, this_month
 from dp_pipeline.ledger.book import Book, Store
@@ -21,7 +20,9 @@ from dp_pipeline.ledger.reservation import Reservation
 from dp_pipeline.ledger.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from dp_pipeline.ledger.view import Page
+    from dp_pipeline.ledger.view import Page, View
+
+Answer = TypeVar("Answer")
 
 
 class Ledger:
@@ -30,7 +31,7 @@ class Ledger:
     folder   holds locks/ and keys/, and ledger.sqlite where no store is named; 0700, its files
              0600
     head     the file that says how far the ledger has come, so that an older copy put back is
-             refused; beside the folder where none is named, better on another disk
+             refused; next to the folder where none is named, better on another disk
     store    where the rows are; None: in ledger.sqlite
 
     Nothing is made before ``open_account``; reading a ledger that does not exist
@@ -44,13 +45,13 @@ class Ledger:
         self, folder: Path, *, head: Path | None = None, store: Store | None = None
     ) -> None:
         self.folder = folder
-        self._book = Book(store or SqliteStore(folder), Head.of(folder, named=head))
+        self._book = Book(store or SqliteStore(folder), Head.of(folder, declared=head))
 
     def format(self) -> int | None:
-        """The number of the format that is stored, whether this program reads it or not; None
-        where there is no ledger, Damaged where something else is in its place.
+        """Return the number of the stored format, whether this program reads it or not; None where
+        there is no ledger, Damaged where something else is in its place.
         """
-        return self._book.format()
+        return self._book.store.format() if self._book.exists() else None
 
     def open_account(
         self,
@@ -59,52 +60,47 @@ class Ledger:
         sources: Sequence[str] = (),
         distinct_population: str | None = None,
     ) -> Account:
-        """Open an account with its claims, or find it open; gives the account as it is.
+        """Open an account with its claims unless it is open; return the account as it is.
 
         sources   what the population is about to open, as of ``claim_source``; all in the one
                   transaction that opens the account, so that a refused claim opens none
 
-        The account rules: a declaration of lower limits than it has goes on under those of the
-        account (``Account.difference_from`` says so in words). Raises DeclarationError, naming
-        both, for another unit, relation, purpose or delta, for a higher limit, and whatever
-        ``claim_source`` does.
+        The account rules: a declaration of lower limits goes on under those of the account
+        (``Account.difference_from``). Raises DeclarationError, naming both, for another unit,
+        relation, purpose or delta, for a higher limit, and whatever ``claim_source`` does.
         """
-        # Asked before every stage, and seldom news: then nobody waits for the lock of all writers.
-        as_it_is = self._found_open(account, sources, distinct_population)
-        if as_it_is is not None:
-            return as_it_is
         population = account.population
-        self._book.create()
-        with self._book.writing() as page:
-            found = page.account(population)
-            if found is None:
-                key = head.ensure_key(self._book.keys, population=population)
-                facts = {**account.facts(), "key": head.commit(key)}
-                page.append(Draft(event="account", population=population, facts=facts))
-            else:
-                account.require_within(found)
-            claims.claim(page, population, sources, distinct_population=distinct_population)
-            return found or account
 
-    def _found_open(
-        self, account: Account, sources: Sequence[str], distinct_population: str | None
-    ) -> Account | None:
-        """The account as it is, where it is open and holds all sources; else None."""
-        if not self._book.exists():
-            return None
-        with self._book.reading() as view:
-            found = view.account(account.population)
-            if found is None:
+        def complete(view: View) -> Account | None:
+            """Return the account where it is open and holds all sources."""
+            opened = view.account(population)
+            if opened is None:
                 return None
-            account.require_within(found)
+            account.require_within(opened)
             new = claims.unclaimed(
                 view,
-                account.population,
-                found.purpose,
+                population,
+                opened.purpose,
                 sources,
                 distinct_population=distinct_population,
             )
-            return None if new else found
+            return None if new else opened
+
+        # Asked before every stage, and seldom news: then nobody waits for the lock of all writers.
+        as_it_is = self._read(complete, empty=None)
+        if as_it_is is not None:
+            return as_it_is
+        self._book.create()
+        with self._book.writing() as page:
+            opened = page.account(population)
+            if opened is None:
+                key = head.ensure_key(self._book.store.keys, population=population)
+                facts = {**account.facts(), "key": head.commit(key)}
+                page.append(Draft(event="account", population=population, facts=facts))
+            else:
+                account.require_within(opened)
+            claims.claim(page, population, sources, distinct_population=distinct_population)
+            return opened or account
 
     def raise_ceiling(
         self,
@@ -117,15 +113,11 @@ class Ledger:
         delta_ceiling: Fraction | None = None,
         each_window: Fraction | None = None,
     ) -> Account:
-        """Let a population spend more, for ever; give the account as it is from now on.
+        """Let a population spend more, for ever; return the account as it is from now on.
 
-        total      the new ceiling, at least the old one; None where there is none, because each
-                   window has a limit. Where rows are cut it may be added, as ``each_window`` may
-        per_month  the new limit of a calendar month, or None for none
-        reason     why, in one line; kept in the row, and exported
+        total, per_month, delta_ceiling, each_window   the new limits, as of ``Account.raised``
+        reason     why, in one line; stored in the row, and exported
         by         who
-        delta_ceiling   the new ceiling of the charges' own δ; None: as it is
-        each_window     the new limit of each window, at least the old one; None: as it is
 
         Raises DeclarationError for a lower ceiling, for no change, and for a population without
         an account or without a ceiling.
@@ -133,8 +125,7 @@ class Ledger:
         require_line(reason, of=f"reason to raise the ceiling of population {population}")
         require_line(by, of=f"who raises the ceiling of population {population}")
         with self._writing_for(population) as page:
-            now = page.require_account(population)
-            raised = now.raised(
+            raised = page.require_account(population).raised(
                 total=total,
                 per_month=per_month,
                 delta_ceiling=delta_ceiling,
@@ -145,7 +136,7 @@ class Ledger:
         return raised
 
     def retire(self, population: str, snapshots: Sequence[str], *, by: str) -> None:
-        """Note that the rows of a population are about to be deleted; its account stays as it is.
+        """Record that the rows of a population are about to be deleted; its account stays.
 
         snapshots   "<data set>/<id>" of each; none may be used again
         by          who
@@ -168,13 +159,13 @@ class Ledger:
     def claim_source(
         self, population: str, *sources: str, distinct_population: str | None = None
     ) -> None:
-        """Say that a population is about to open sources (a URI, a fingerprint: any text), all of
-        them in one transaction with what is asked of them.
+        """Claim sources that a population is about to open (a URI, a fingerprint: any text), in one
+        transaction with the check whether it may.
 
         Raises DeclarationError if another population holds one of them, unless both
         are benchmarks, or a release population gives the reason why its persons are
         different ones. A benchmark never opens what a release population holds.
-        The table of cases and the proof are in ``ledger/reservation.py``.
+        The table of cases and the proof are in ``ledger/claims.py``.
         """
         if not self._book.exists():
             raise no_account(population)
@@ -188,13 +179,6 @@ class Ledger:
         with self._book.writing() as page:
             claims.claim(page, population, sources, distinct_population=distinct_population)
 
-    def claims(self) -> tuple[tuple[str, str], ...]:
-        """Every claim, oldest first: the source and the population that holds it."""
-        if not self._book.exists():
-            return ()
-        with self._book.reading() as view:
-            return view.state.claims()
-
     def require_claimable(
         self,
         population: str,
@@ -203,19 +187,18 @@ class Ledger:
         distinct_population: str | None = None,
     ) -> None:
         """Raise what ``claim_source`` does for a population of this purpose, known or not; write
-        nothing. For whoever shows exact numbers without an account of their own, such as a study,
-        and for whoever checks a declaration.
+        nothing. It checks a declaration, and exact numbers without an account of their own, such
+        as those of a study.
         """
-        if not self._book.exists():
-            return
-        with self._book.reading() as view:
-            claims.unclaimed(
-                view, population, purpose, sources, distinct_population=distinct_population
-            )
+        if self._book.exists():
+            with self._book.reading() as view:
+                claims.unclaimed(
+                    view, population, purpose, sources, distinct_population=distinct_population
+                )
 
     @contextmanager
     def reserve(self, charge: Charge) -> Iterator[Reservation]:
-        """Pay for a release before anyone looks; the block holds the lock of its key.
+        """Pay for a release before any row is read; the block holds the lock of its key.
 
         A second process or thread with the same key waits, and then finds the
         release settled. The charge stays whatever happens inside the block.
@@ -228,59 +211,64 @@ class Ledger:
         """
         if not self._book.exists():
             raise no_account(charge.population)
-        with self._book.holding(charge.key) as still_held:
+        with self._book.store.holding(charge.key) as require_lock:
             with self._book.writing() as page:
                 state = reservation.enter(page, charge)
-            entered = Reservation(self._book, charge=charge, state=state, still_held=still_held)
+            entered = Reservation(self._book, charge=charge, state=state, require_lock=require_lock)
             try:
                 yield entered
             finally:
                 entered.leave()
 
-    def account(self, population: str) -> Account | None:
-        """The account as it is now, raises and all; None if it was never opened."""
+    def _read(self, question: Callable[[View], Answer], *, empty: Answer) -> Answer:
+        """Return the answer of one view; of a ledger that does not exist, the empty one."""
         if not self._book.exists():
-            return None
+            return empty
         with self._book.reading() as view:
-            return view.account(population)
+            return question(view)
+
+    def claims(self) -> tuple[tuple[str, str], ...]:
+        """Return every claim, oldest first: the source and the population that holds it."""
+        return self._read(lambda view: view.state.claims(), empty=())
+
+    def account(self, population: str) -> Account | None:
+        """Return the account as it is now, raises and all; None if it was never opened."""
+        return self._read(lambda view: view.account(population), empty=None)
 
     def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
-        """What a population has spent and has left, exactly, for ever and in this month; zero and
-        no ceiling if it is unknown.
+        """Return what a population has spent and has left, exactly, for ever and in this month;
+        zero and no ceiling if it is unknown.
 
-        blocks   the windows that are asked about, where rows are cut
+        blocks   the windows of the question, where rows are partitioned
         """
-        if not self._book.exists():
-            return Balance(ceiling=None, spent=Fraction(0), month=this_month())
-        with self._book.reading() as view:
-            return view.balance(population, blocks)
+        nothing = Balance(ceiling=None, spent=Fraction(0), month=this_month())
+        return self._read(lambda view: view.balance(population, blocks), empty=nothing)
 
     def blocks(self, population: str) -> dict[str, Fraction]:
-        """Every window that was ever charged, by name, and the sum of its charges, exactly."""
-        if not self._book.exists():
-            return {}
-        with self._book.reading() as view:
+        """Return every window that was ever charged, by name, and the sum of its charges."""
+
+        def spent(view: View) -> dict[str, Fraction]:
             names = view.state.blocks(population)
-            spent = {name: view.state.block(population, name).spent for name in names}
-        return {name: Fraction(nano, NANO) for name, nano in spent.items()}
+            nanos = {name: view.state.block(population, name).spent for name in names}
+            return {name: Fraction(nano, NANO) for name, nano in nanos.items()}
+
+        return self._read(spent, empty={})
 
     def releases(self, population: str) -> int:
-        """How many charges a population has, with an ε or without, settled or not."""
-        if not self._book.exists():
-            return 0
-        with self._book.reading() as view:
-            found = view.state.population(population)
-        return 0 if found is None else found.releases
+        """Return how many charges a population has, with an ε or without, settled or not."""
+
+        def count(view: View) -> int:
+            sums = view.state.population(population)
+            return 0 if sums is None else sums.releases
+
+        return self._read(count, empty=0)
 
     def populations(self) -> tuple[str, ...]:
-        """Every population with an account, in the order of opening."""
-        if not self._book.exists():
-            return ()
-        with self._book.reading() as view:
-            return view.state.populations()
+        """Return every population with an account, in the order of opening."""
+        return self._read(lambda view: view.state.populations(), empty=())
 
     def state(self, key: str) -> str | None:
-        """None, "reserved", "interrupted", "settled" or "dead".
+        """Return None, "reserved", "interrupted", "settled" or "dead".
 
         From the rows alone: "reserved" and "interrupted" do not tell whether
         somebody is still at work.
@@ -288,76 +276,64 @@ class Ledger:
         return self.states([key])[0]
 
     def states(self, keys: Sequence[str]) -> tuple[str | None, ...]:
-        """The same of several releases, in one look at the ledger."""
+        """Return the same of several releases, from one view of the ledger."""
         for key in keys:
             require_key(key)
-        if not self._book.exists():
-            return (None,) * len(keys)
-        with self._book.reading() as view:
-            return tuple(reservation.state_of(view, key) for key in keys)
+        return self._read(
+            lambda view: tuple(reservation.state_of(view, key) for key in keys),
+            empty=(None,) * len(keys),
+        )
 
     def consistent_view(self) -> AbstractContextManager[None]:
-        """A block in which everything that is read is of one moment, as nothing is written."""
+        """Open a block in which all that is read is of one moment, and nothing is written."""
         return self._book.consistent_view()
 
     def unfinished(self) -> tuple[str, ...]:
-        """The keys of all charged releases that have not ended, in their order."""
-        if not self._book.exists():
-            return ()
-        with self._book.reading() as view:
-            return view.state.unfinished_keys()
+        """Return the keys of all charged releases that have not ended, in their order."""
+        return self._read(lambda view: view.state.unfinished_keys(), empty=())
 
     def history(self, key: str) -> tuple[Entry, ...]:
-        """Of one release the row that reserved it, and the row that settled it or says that it is
-        dead, with its spends; neither where it was never asked for.
+        """Return the row that reserved a release, and the row that settled it or says that it is
+        dead, with its spends; neither where nobody asked for it.
         """
         require_key(key)
-        if not self._book.exists():
-            return ()
-        with self._book.reading() as view:
-            return view.release(key)
+        return self._read(lambda view: view.release(key), empty=())
 
     def entries(self, population: str | None = None) -> tuple[Entry, ...]:
-        """Every row in order, settled ones with their spends; of one population if it is named. For
-        whoever shows them all: what is asked of one release or one sum has a method of its own.
+        """Return every row in order, settled ones with their spends; those of one population if it
+        is named. A question about one release or one sum has a cheaper method of its own.
         """
-        if not self._book.exists():
-            return ()
-        with self._book.reading() as view:
-            return view.entries() if population is None else view.of_population(population)
+        if population is None:
+            return self._read(lambda view: view.entries(), empty=())
+        return self._read(lambda view: view.of_population(population), empty=())
 
     def not_dp_releases(self, population: str) -> tuple[Entry, ...]:
-        """The rows that charged a population with releases that have no ε, oldest first, finished
-        or not: whoever made them looked at the rows, and what they show adds to all others.
+        """Return the rows that charged a population with releases that have no ε, oldest first,
+        finished or not: what they show adds to all others.
         """
-        if not self._book.exists():
-            return ()
-        with self._book.reading() as view:
-            return view.not_dp(population)
+        return self._read(lambda view: view.not_dp(population), empty=())
 
     def key(self, population: str) -> bytes:
-        """The 32 secret random bytes of a population, for keyed fingerprints; never to be exported.
+        """Return the 32 secret random bytes of a population, for keyed fingerprints; never to be
+        exported.
 
         Raises DeclarationError for a population without an account and Damaged if
         the key is not the one that the account was opened with.
         """
-        if not self._book.exists():
+        sums = self._read(lambda view: view.state.population(population), empty=None)
+        if sums is None:
             raise no_account(population)
-        with self._book.reading() as view:
-            found = view.state.population(population)
-        if found is None:
-            raise no_account(population)
-        commitment = found.facts.get("key", "")
-        return head.read_key(self._book.keys, population=population, commitment=commitment)
+        commitment = sums.facts.get("key", "")
+        return head.read_key(self._book.store.keys, population=population, commitment=commitment)
 
     def verify(self) -> Tip:
-        """Recompute every hash and every sum; Damaged names the first bad row. Gives the newest
-        row, which the head is not ahead of.
+        """Recompute every hash and every sum; return the newest row, which the head is not ahead
+        of. Damaged names the first bad row.
 
         Also checks that each row could have been written at its place (no charge
         beyond its ceiling or its month's, no outcome without a reservation, no row older than the
         one before), that the sums that admission asks are those of the rows, that tables and
-        indexes tell the same, and that the triggers are there.
+        indexes agree, and that the triggers are there.
         """
         if not self._book.exists():
             return Tip()
@@ -366,25 +342,25 @@ class Ledger:
         from dp_pipeline.ledger.view import read_state
 
         with self._book.auditing() as (connection, head):
-            found = verified(connection, head=head)
-            self._book.require_intact(head, connection)
-            if found.state != read_state(connection):
+            intact = verified(connection, head=head)
+            self._book.require_head(head, connection)
+            if intact.state != read_state(connection):
                 raise Damaged(
                     f"ledger {self._book}: the table `state` is not what its rows add up to: "
                     "`dp-pipeline budget restore --reason …` computes it anew"
                 )
-            self._book.require_sound(connection)
+            self._book.store.require_sound(connection)
             faults = guard_faults(connection)
         if faults:
             raise Damaged(f"ledger {self._book}: {faults[0]}")
-        return found.tip
+        return intact.tip
 
-    def restore(self, named: Mapping[int, str] | None = None, *, reason: str, by: str) -> Tip:
+    def restore(self, strays: Mapping[int, str] | None = None, *, reason: str, by: str) -> Tip:
         """Go on at the last row that holds: see ``ledger/verify.py``."""
         from dp_pipeline.ledger import verify
 
-        return verify.restore(self._book, named or {}, reason=reason, by=by)
+        return verify.restore(self._book, strays or {}, reason=reason, by=by)
 
     def sweep_locks(self) -> int:
-        """Remove the lock files that killed runs left; gives their number."""
-        return self._book.sweep_locks() if self._book.exists() else 0
+        """Remove the lock files that killed runs left; return their number."""
+        return self._book.store.sweep_locks() if self._book.exists() else 0

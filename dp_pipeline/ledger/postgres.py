@@ -1,9 +1,4 @@
-"""A ledger on a PostgreSQL server; its locks hold here and there, its keys lie here.
-
-Sessions on a PostgreSQL server: how they are opened, locked, and what goes wrong in them.
-
-The address of a PostgreSQL server, as a variable of the environment names it.
-"""
+"""A ledger on a PostgreSQL server: its locks hold on every computer, its keys lie on this one."""
 
 from __future__ import annotations
 
@@ -22,18 +17,18 @@ from sqlalchemy.pool import NullPool
 
 from dp_pipeline.config.database import EXPECTED_DRIVER, has_driver
 from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
-from dp_pipeline.ledger.book import LEDGER_VARIABLE, StillHeld, require_format
+from dp_pipeline.ledger.book import LEDGER_VARIABLE, RequireLock, require_format
 from dp_pipeline.ledger.entries import ReservationOver
 from dp_pipeline.ledger.guards import create_guards
-from dp_pipeline.ledger.head import FORMAT, Tip, file_errors, locked, private_folder, sweep_locks
+from dp_pipeline.ledger.head import FORMAT, Tip, file_errors, locked, make_folders, sweep_locks
 from dp_pipeline.ledger.journal import create_tables, newest, write_seal
 
 DRIVER = "postgresql+psycopg2"
-"""Said outright: SQLAlchemy 2.1 takes a bare ``postgresql`` for another driver than 2.0."""
+"""Named: SQLAlchemy 2.1 takes a bare ``postgresql`` for another driver than 2.0."""
 
 
 def postgres_url(text: str, *, of: str) -> URL:
-    """The address that ``text`` spells; DeclarationError, without it, where it spells none.
+    """Return the address that ``text`` spells; DeclarationError, without it, where it spells none.
 
     of   the variable's name, for messages
 
@@ -57,7 +52,7 @@ def postgres_url(text: str, *, of: str) -> URL:
 
 
 def place(url: URL) -> str:
-    """The address as messages show it: without user, password and options.
+    """Return the address as messages show it: without user, password and options.
 
     >>> place(postgres_url("postgresql://ana:secret@db:5432/budgets?sslmode=require", of="X"))
     'postgresql://db:5432/budgets'
@@ -78,76 +73,14 @@ _HELD = text(
 )
 
 
-class Sessions:
-    """Each is a connection of its own: nothing is shared across a fork, no lock outlives its
-    holder. Connect to the server itself: a pooler that hands one connection to several would
-    hand on its locks too.
-    """
-
-    def __init__(self, address: URL) -> None:
-        self._name = place(address)
-        self._engine = _engine(address)
-
-    def __str__(self) -> str:
-        return self._name
-
-    @contextmanager
-    def session(self) -> Iterator[Connection]:
-        """A connection, closed when the block ends; its transactions see one state of the rows."""
-        with self.errors():
-            connection = self._engine.connect()
-        with connection:
-            yield connection
-
-    def lock(self, connection: Connection, name: str) -> None:
-        """Wait for a lock, and hold it until the session ends.
-
-        Raises PipelineError on a server that may forget what it has committed.
-        """
-        with connection.begin():
-            fsync = connection.execute(_LOCK, {"number": _number(name)}).scalar_one()
-        if fsync != "on":
-            raise PipelineError(
-                f"ledger {self}: expected a server that writes to the disk, got fsync {fsync!r}"
-            )
-
-    def holds(self, connection: Connection, name: str) -> bool:
-        """Whether a session is still there and has the lock."""
-        try:
-            with connection.begin():
-                return bool(connection.execute(_HELD, {"number": _number(name)}).scalar_one())
-        except DBAPIError:
-            return False
-
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """What the server or the driver says as one line, without the statement."""
-        try:
-            yield
-        except DBAPIError as error:
-            state = getattr(error.orig, "pgcode", None) or ""
-            said = getattr(getattr(error.orig, "diag", None), "message_primary", None)
-            reason = " ".join(str(said or error.orig).split())
-            kind = Damaged if state.startswith(_DAMAGED) else PipelineError
-            raise kind(f"ledger {self}: {reason}") from None
-
-
-def _engine(address: URL) -> Engine:
-    if not has_driver():
-        raise PipelineError(
-            f"ledger {place(address)}: expected {EXPECTED_DRIVER}, got none that can be imported"
-        )
-    return _engine_of(address)
-
-
 @lru_cache(maxsize=16)
 def _engine_of(address: URL) -> Engine:
-    """One a server and process: it holds no connection, only statements that are compiled
-    already.
+    """Return the engine of a server, one a process: it holds no connection, only statements that
+    are compiled already.
     """
-    given = address.query.get("options", ())
+    declared = address.query.get("options", ())
     limits = [f"-c {name}_timeout=0" for name in _WAITING]
-    options = [given] if isinstance(given, str) else list(given)
+    options = [declared] if isinstance(declared, str) else list(declared)
     return create_engine(
         address,
         poolclass=NullPool,
@@ -162,7 +95,7 @@ def _engine_of(address: URL) -> Engine:
 
 
 def _number(name: str) -> int:
-    """A lock's number: 64 bits with a sign, as the server wants it."""
+    """Return a lock's number: 64 bits with a sign, as the server wants it."""
     digest = hashlib.sha256(f"dp_pipeline ledger {name}".encode()).digest()
     return int.from_bytes(digest[:8], signed=True)
 
@@ -171,50 +104,54 @@ _KIND = "dp_pipeline ledger"
 _MARK = re.compile(rf"{_KIND}, format (\d+)")
 """The comment on the table: what SQLite keeps in its header."""
 _WRITERS = "writers"
-_FOUND = text("SELECT to_regclass('entries') IS NOT NULL")
+_HAS_TABLES = text("SELECT to_regclass('entries') IS NOT NULL")
 _MARKED = text("SELECT obj_description(to_regclass('entries'), 'pg_class')")
 
 
 class PostgresStore:
     """Three tables of a database, and a folder with ``locks/`` and ``keys/``.
 
-    Every transaction is a session of its own. That costs about 10 milliseconds.
+    Every transaction is a session of its own, which costs about 10 milliseconds: nothing is shared
+    across a fork, no lock outlives its holder. Connect to the server itself: a pooler that hands
+    one connection to several would hand on its locks too.
     """
 
     def __init__(self, url: str, folder: Path) -> None:
         self.folder = folder
         self.locks = folder / "locks"
         self.keys = folder / "keys"
-        self._server = Sessions(postgres_url(url, of=LEDGER_VARIABLE))
+        address = postgres_url(url, of=LEDGER_VARIABLE)
+        self._name = place(address)
+        if not has_driver():
+            raise PipelineError(
+                f"ledger {self}: expected {EXPECTED_DRIVER}, got none that can be imported"
+            )
+        self._engine = _engine_of(address)
         self._writer = threading.local()
-        self._found = False
+        self._has_tables = False
 
     def __str__(self) -> str:
-        return str(self._server)
+        return self._name
 
     def exists(self) -> bool:
-        """Whether there is a ledger; Damaged if there was one, here or in a file.
+        """Return whether there is a ledger; Damaged if there was one, here or in a file.
 
         Keys are only ever made after the tables: keys without them mean that another
         database is asked than the one that has the rows.
         """
         self._require_no_file()
-        # Every transaction looks for its tables: what was there once is not asked for twice.
-        if not self._found:
-            self._found = self._find()
-        return self._found
+        # Every transaction asks for its tables: what was there once is not asked for twice.
+        self._has_tables = self._has_tables or self._find_tables()
+        return self._has_tables
 
     def create(self, before: Callable[[], None]) -> None:
         """Make the ledger if it is absent; any number of processes may do so at once."""
         if self.exists():
             return
-        with file_errors(self.folder):
-            for folder in (self.folder, self.locks, self.keys):
-                private_folder(folder)
-            self.folder.chmod(0o700)
-        with self.alone(), self._server.errors(), self._writer.connection.begin():
+        make_folders(self.folder, self.locks, self.keys)
+        with self.exclusive(), self._errors(), self._writer.connection.begin():
             connection = self._writer.connection
-            if not connection.execute(_FOUND).scalar_one():
+            if not connection.execute(_HAS_TABLES).scalar_one():
                 create_tables(connection)
                 write_seal(connection)
                 _close(connection)
@@ -223,33 +160,32 @@ class PostgresStore:
     def receive(self, copy: Callable[[Connection], None], tip: Tip) -> None:
         """Make the ledger with rows of elsewhere, in one transaction; nothing where they are.
 
-        copy   writes them, from the first to ``tip``; whoever calls holds the home's locks
+        copy   writes them, from the first to ``tip``; the caller holds the home's locks
 
         Raises PipelineError where a ledger is that ends in another row.
         """
-        with self._server.errors(), self._server.session() as connection:
-            self._server.lock(connection, _WRITERS)
+        with self._session() as connection:
+            self._lock(connection, _WRITERS)
             with connection.begin():
-                if not connection.execute(_FOUND).scalar_one():
+                if not connection.execute(_HAS_TABLES).scalar_one():
                     create_tables(connection)
                     copy(connection)
                     _close(connection)
                 require_format(self._format(connection), of=str(self))
-                found = newest(connection)
-                if found != tip:
+                end = newest(connection)
+                if end != tip:
                     raise PipelineError(
                         f"ledger {self}: expected an empty database, got a ledger of "
-                        f"{found.sequence} rows"
+                        f"{end.sequence} rows"
                     )
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """The lock of all writers, on the session that they write in: whoever loses one loses
+    def exclusive(self) -> Iterator[None]:
+        """Hold the lock of all writers, on the session that they write in: who loses one loses
         the other. The file's lock is for the head, which lies here.
         """
-        server = self._server
-        with locked(self.locks / "ledger.lock"), server.errors(), server.session() as connection:
-            server.lock(connection, _WRITERS)
+        with locked(self.locks / "ledger.lock"), self._session() as connection:
+            self._lock(connection, _WRITERS)
             self._writer.connection = connection
             try:
                 yield
@@ -258,50 +194,49 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        """One transaction. Also a writer sees one state of the rows, that of after the lock: if
-        the server ever let two of them in, the second would write a number that is taken.
+        """Open one transaction. Also a writer sees one state of the rows, that of after the lock:
+        if the server ever let two of them in, the second would write a number that is taken.
         """
-        with self._server.errors():
-            if writing:
-                with self._writer.connection.begin():
-                    found = self._format(self._writer.connection)
-                    require_format(found, of=str(self))
-                    yield self._writer.connection
-                return
-            with self._server.session() as connection, connection.begin():
-                connection.exec_driver_sql("SET TRANSACTION READ ONLY")
-                require_format(self._format(connection), of=str(self))
-                yield connection
+        if writing:
+            with self._errors(), self._writer.connection.begin():
+                require_format(self._format(self._writer.connection), of=str(self))
+                yield self._writer.connection
+            return
+        with self._session() as connection, connection.begin():
+            connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+            require_format(self._format(connection), of=str(self))
+            yield connection
 
     @contextmanager
-    def holding(self, key: str) -> Iterator[StillHeld]:
-        """The lock of one release: a file's, because answers lie here, and one of the server,
+    def holding(self, key: str) -> Iterator[RequireLock]:
+        """Hold the lock of one release: a file's, because answers lie here, and one of the server,
         which keeps other computers away and can be lost with its session.
         """
 
-        def require_held() -> None:
-            if not self._server.holds(connection, key):
+        def require_lock() -> None:
+            if not self._has_lock(connection, key):
                 raise ReservationOver(f"ledger {self}: the lock of {key[:12]} was lost on the way")
 
-        with (
-            locked(self.locks / f"{key}.lock", remove=True),
-            self._server.session() as connection,
-        ):
-            with self._server.errors():
-                self._server.lock(connection, key)
-            yield require_held
+        with locked(self.locks / f"{key}.lock", remove=True):
+            with self._errors():
+                connection = self._engine.connect()
+            # Errors of the block are not the session's.
+            with connection:
+                with self._errors():
+                    self._lock(connection, key)
+                yield require_lock
 
     def sweep_locks(self) -> int:
         """Remove the lock files that killed runs left here; the server's own went with them."""
         return sweep_locks(self.locks)
 
     def format(self) -> int:
-        """What the comment on the table says."""
-        with self._server.errors(), self._server.session() as connection, connection.begin():
+        """Return what the comment on the table says."""
+        with self._session() as connection, connection.begin():
             return self._format(connection)
 
     def require_sound(self, connection: Connection) -> None:
-        """Damaged, naming the index, where one does not tell what its table holds.
+        """Raise Damaged, naming the index, where one does not tell what its table holds.
 
         Two comparisons. The first is always made: the columns of each index as an index-only scan
         reads them, out of the index, against the same columns as a sequential scan reads them, out
@@ -310,8 +245,8 @@ class PostgresStore:
         installed and may be called: it checks the whole tree of each index, and that every row of
         the table is in it.
         """
-        for index, (table, columns, which) in _INDEXES.items():
-            query = f"SELECT {columns} FROM {table} WHERE {which} ORDER BY {columns}"
+        for index, (table, columns, condition) in _INDEXES.items():
+            query = f"SELECT {columns} FROM {table} WHERE {condition} ORDER BY {columns}"
             if _rows(connection, query, _FROM_THE_INDEX) != _rows(
                 connection, query, _FROM_THE_TABLE
             ):
@@ -323,15 +258,53 @@ class PostgresStore:
             for index in _INDEXES:
                 connection.execute(text("SELECT bt_index_check(:name, true)"), {"name": index})
 
-    def _find(self) -> bool:
+    @contextmanager
+    def _session(self) -> Iterator[Connection]:
+        """Open a connection until the block ends; each of its transactions sees one state."""
+        with self._errors(), self._engine.connect() as connection:
+            yield connection
+
+    def _lock(self, connection: Connection, name: str) -> None:
+        """Wait for a lock, and hold it until the session ends.
+
+        Raises PipelineError on a server that may forget what it has committed.
+        """
+        with connection.begin():
+            fsync = connection.execute(_LOCK, {"number": _number(name)}).scalar_one()
+        if fsync != "on":
+            raise PipelineError(
+                f"ledger {self}: expected a server that writes to the disk, got fsync {fsync!r}"
+            )
+
+    def _has_lock(self, connection: Connection, name: str) -> bool:
+        """Return whether a session is still there and has the lock."""
+        try:
+            with connection.begin():
+                return bool(connection.execute(_HELD, {"number": _number(name)}).scalar_one())
+        except DBAPIError:
+            return False
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn an error of the server or the driver into one line, without the statement."""
+        try:
+            yield
+        except DBAPIError as error:
+            state = getattr(error.orig, "pgcode", None) or ""
+            message = getattr(getattr(error.orig, "diag", None), "message_primary", None)
+            reason = " ".join(str(message or error.orig).split())
+            kind = Damaged if state.startswith(_DAMAGED) else PipelineError
+            raise kind(f"ledger {self}: {reason}") from None
+
+    def _find_tables(self) -> bool:
         with file_errors(self.folder):
-            keys = self.keys.is_dir() and next(self.keys.iterdir(), None) is not None
-        # Looked at after the keys: another process may be making all of it.
-        with self._server.errors(), self._server.session() as connection, connection.begin():
-            found = bool(connection.execute(_FOUND).scalar_one())
-        if keys and not found:
+            has_keys = self.keys.is_dir() and next(self.keys.iterdir(), None) is not None
+        # Asked after the keys: another process may be making all of it.
+        with self._session() as connection, connection.begin():
+            has_tables = bool(connection.execute(_HAS_TABLES).scalar_one())
+        if has_keys and not has_tables:
             raise Damaged(f"ledger {self}: the tables are lost, the keys in {self.keys} are not")
-        return found
+        return has_tables
 
     def _require_no_file(self) -> None:
         file = self.folder / "ledger.sqlite"
@@ -374,10 +347,10 @@ _CALLABLE = text(
 
 
 def _rows(connection: Connection, query: str, plan: dict[str, str]) -> list[tuple[object, ...]]:
-    """The answer of a query under a plan; of the values alone, so that an index answers it."""
+    """Return the answer of a query under a plan; of the values alone, so that an index answers."""
     for name, value in plan.items():
         connection.exec_driver_sql(f"SET LOCAL enable_{name} = {value}")
-    found = [tuple(row) for row in connection.execute(text(query))]
+    rows = [tuple(row) for row in connection.execute(text(query))]
     for name in plan:
         connection.exec_driver_sql(f"SET LOCAL enable_{name} = on")
-    return found
+    return rows

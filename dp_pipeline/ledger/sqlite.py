@@ -13,14 +13,8 @@ from urllib.parse import quote
 from dp_pipeline.config.errors import Damaged, PipelineError
 from dp_pipeline.config.system_errors import with_remedy
 from dp_pipeline.files import sync, temporary_folder
-from dp_pipeline.ledger.book import StillHeld, require_format
-from dp_pipeline.ledger.head import (
-    FORMAT,
-    file_errors,
-    locked,
-    private_folder,
-    sweep_locks,
-)
+from dp_pipeline.ledger.book import RequireLock, require_format
+from dp_pipeline.ledger.head import FORMAT, file_errors, locked, make_folders, sweep_locks
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -52,17 +46,16 @@ class SqliteStore:
         return str(self.path)
 
     def exists(self) -> bool:
-        """Whether there is a ledger; Damaged if there was one.
+        """Return whether there is a ledger; Damaged if there was one.
 
-        Locks and keys are only ever made after the file, so seeing one without
-        the other means that the file was lost, and an empty ledger in its place
-        would reset every budget.
+        Locks and keys are only ever made after the file, so one without the other means that the
+        file was lost, and an empty ledger in its place would reset every budget.
         """
         with file_errors(self.folder):
             if self.path.exists():
                 return True
             orphans = any(next(d.iterdir(), None) for d in (self.locks, self.keys) if d.is_dir())
-            # Looked at again: another process may have made all of it in between.
+            # Asked again: another process may have made all of it in between.
             if orphans and not self.path.exists():
                 raise Damaged(
                     f"ledger {self.path}: the file is lost, its locks or keys are not; "
@@ -74,24 +67,21 @@ class SqliteStore:
         """Make the ledger if it is absent; any number of processes may do so at once."""
         if self.exists():
             return
+        make_folders(self.folder, self.locks, self.keys)
         with file_errors(self.folder):
-            for folder in (self.folder, self.locks, self.keys):
-                private_folder(folder)
-            # Whatever made the folder, what lies in it is for its owner only.
-            self.folder.chmod(0o700)
             with temporary_folder(self.path) as folder:
-                made = folder / self.path.name
-                made.touch(mode=0o600)
-                _fill(made)
+                new = folder / self.path.name
+                new.touch(mode=0o600)
+                _fill(new)
                 before()
-                sync(made)
+                sync(new)
                 # Of many processes one wins; its ledger is as good as ours.
                 with suppress(FileExistsError):
-                    self.path.hardlink_to(made)
+                    self.path.hardlink_to(new)
             sync(self.folder)
 
-    def alone(self) -> AbstractContextManager[None]:
-        """The lock of all writers.
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Hold the lock of all writers.
 
         SQLite keeps writers apart by itself, but by polling: of six busy processes
         the unluckiest waited 1.5 s for its turn, with the lock as a queue 0.4 s.
@@ -99,8 +89,8 @@ class SqliteStore:
         return locked(self.locks / "ledger.lock")
 
     @contextmanager
-    def holding(self, key: str) -> Iterator[StillHeld]:
-        """The lock of one release: a file's, which nobody can lose."""
+    def holding(self, key: str) -> Iterator[RequireLock]:
+        """Hold the lock of one release: a file's, which nobody can lose."""
         with locked(self.locks / f"{key}.lock", remove=True):
             yield lambda: None
 
@@ -110,20 +100,20 @@ class SqliteStore:
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        """One transaction; a reader sees one state of the rows and does not wait for writers."""
+        """Open one transaction; a reader sees one state of the rows and waits for no writer."""
         begin = "BEGIN IMMEDIATE" if writing else "BEGIN"
-        with self._begun(begin) as connection:
+        with self._session(begin) as connection:
             require_format(self._format(connection), of=str(self))
             yield connection
 
     def format(self) -> int:
-        """What the header of the file says."""
-        with self._begun("BEGIN") as connection:
+        """Return the format in the header of the file."""
+        with self._session("BEGIN") as connection:
             return self._format(connection)
 
     @contextmanager
-    def _begun(self, begin: str) -> Iterator[Connection]:
-        """A transaction; what the driver says of the file is said in our words."""
+    def _session(self, begin: str) -> Iterator[Connection]:
+        """Open a transaction; errors of the driver become ours."""
         from sqlalchemy.exc import DBAPIError
 
         try:
@@ -136,11 +126,11 @@ class SqliteStore:
             raise self._damaged("its tables have names that are no text") from None
 
     def require_sound(self, connection: Connection) -> None:
-        """SQLite's own comparison of every table with its indexes and limits."""
-        said = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
-        if said != ["ok"]:
+        """Raise Damaged where SQLite finds that a table and its indexes or limits disagree."""
+        result = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
+        if result != ["ok"]:
             raise Damaged(
-                f"ledger {self.path}: {' '.join(' '.join(said).split())}: where only an index is "
+                f"ledger {self.path}: {' '.join(' '.join(result).split())}: where only an index is "
                 "damaged, `REINDEX` in the sqlite3 program makes it anew"
             )
 
@@ -167,7 +157,7 @@ class SqliteStore:
 
 @lru_cache(maxsize=16)
 def _engine(path: Path) -> Engine:
-    """One a file and process: it holds no connection, only statements that are compiled already."""
+    """Return the engine of a file, one a process: it holds compiled statements alone."""
     from sqlalchemy import create_engine, event
     from sqlalchemy.pool import NullPool
 

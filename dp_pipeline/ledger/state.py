@@ -1,16 +1,16 @@
-"""State: what all rows so far add up to. Admission asks it, and every row names it.
+"""State: the sums of all rows so far. Admission asks it, and every row names it.
 
 A sum over 100,000 rows is slow, and comes through an index that may be damaged. So every writer
-keeps the sums in a small table, and writes the digest of that whole table into its row, inside
-the row's hash. Whoever decides something reads the table whole, computes the digest again and
-compares it with the newest row's: what one decides by is what the chain has said.
+stores the sums in a small table, and writes the digest of that whole table into its row, inside
+the row's hash. Every decision reads the table whole, computes the digest again and compares it with
+the newest row's: it rests on what the chain has said.
 
     kind         population  name           value
     ----         ----------  ----           -----
     ledger                                  {}: its ``entry`` is the number of the newest row
     population   its name                   the account and its sums
     source       the holder  the source     {}
-    block        its name     window         the sums of what was charged to it
+    block        its name    window         the sums of its charges
     unfinished   the payer   release key    "reserved" or "interrupted"
 
 A release that has ended is no row here: the table grows with populations, sources, windows and
@@ -34,7 +34,7 @@ from dp_pipeline.ledger.head import canonical
 
 
 class Record(Protocol):
-    """What a row says, before it has its place or after."""
+    """A row of the ledger, before it has its place in the chain or after."""
 
     @property
     def event(self) -> str: ...
@@ -54,7 +54,7 @@ class Record(Protocol):
 
 @dataclass(frozen=True)
 class Population:
-    """One account, and what it has paid, in nano-ε, or in nano-ρ where it counts in ρ.
+    """One account and its sums, in nano-ε, or in nano-ρ where it counts in ρ.
 
     opened       the number of the row that opened it
     facts        of the account, raises and all, and the commitment to its key
@@ -64,8 +64,8 @@ class Population:
     releases     how many were charged, with an ε or without
     not_dp       how many of them have none
     delta_spent  the sum of the charges' own δ, exactly, as text
-    everywhere, everywhere_delta   of a population whose rows are cut into windows, the sums of what
-                 names none: rows that were taken out and did not say it. They count in every window
+    everywhere, everywhere_delta   the same sums of charges that name no window of a population with
+                 windows: rows that were taken out and named none. They count in every window
     """
 
     opened: int
@@ -80,12 +80,12 @@ class Population:
     everywhere_delta: str = "0"
 
     @property
-    def is_cut(self) -> bool:
-        """Whether its rows are cut into windows."""
+    def has_windows(self) -> bool:
+        """Whether its rows are partitioned into time windows."""
         return bool(self.facts.get("windows"))
 
     def account(self, population: str) -> Account:
-        """The account as it is now; Damaged where the facts declare none."""
+        """Return the account as it is now; Damaged where the facts declare none."""
         try:
             return Account.from_facts(population, self.facts)
         except (KeyError, TypeError, ValueError, DeclarationError):
@@ -93,12 +93,12 @@ class Population:
                 f"ledger: the account row of population {population} was changed"
             ) from None
 
-    def charged(self, record: Record, *, month: str) -> Population:
-        """After one more charge."""
+    def with_charge(self, record: Record, *, month: str) -> Population:
+        """Return the sums after one more charge."""
         earlier = self.month_spent if month == self.month else 0
         delta = delta_of(record.facts)
-        blocks = blocks_of(record.facts) if self.is_cut else ()
-        is_everywhere = self.is_cut and not blocks
+        blocks = blocks_of(record.facts) if self.has_windows else ()
+        is_everywhere = self.has_windows and not blocks
         nano = counted(record.nano_epsilon, blocks)
         return replace(
             self,
@@ -115,7 +115,7 @@ class Population:
 
 @dataclass(frozen=True)
 class Block:
-    """What was charged to one window of a population, in nano-ε or nano-ρ.
+    """The sums of one window of a population, in nano-ε or nano-ρ.
 
     spent        the sum of all charges that name it
     delta_spent  the sum of their own δ, exactly, as text
@@ -124,79 +124,79 @@ class Block:
     spent: int = 0
     delta_spent: str = "0"
 
-    def charged(self, nano: int, delta: Fraction) -> Block:
-        """After one more charge."""
+    def with_charge(self, nano: int, delta: Fraction) -> Block:
+        """Return the sums after one more charge."""
         return Block(self.spent + nano, str(Fraction(self.delta_spent) + delta))
 
 
-class Place(NamedTuple):
-    """Which row of the table."""
+class StateKey(NamedTuple):
+    """The key of a row of the table."""
 
     kind: str
     population: str = ""
     name: str = ""
 
     def columns(self) -> dict[str, str]:
-        """Its values by the columns of the table."""
-        return {"kind": self.kind, "population": self.population, "name": self.name}
+        """Return its values by the columns of the table."""
+        return self._asdict()
 
 
-_SEAL = Place("ledger")
+_SEAL = StateKey("ledger")
 _DIGITS = 64
 """Of a row's digest."""
 
 
 @dataclass(frozen=True)
-class Held:
-    """A row of the table without its place."""
+class StateValue:
+    """A row of the table without its key: which entry wrote it, and its JSON."""
 
     entry: int
     value: str
 
 
-class _Order:
-    """The digests of all rows of the table in their one order, as one text that is changed in
-    place: a row of the ledger changes two or three of them.
+class _Digests:
+    """The digests of all rows of the table in the order of their keys, as one text that is changed
+    in place: a row of the ledger changes two or three of them.
 
-    >>> _Order({}).digest == hashlib.sha256(b"").hexdigest()
+    >>> _Digests({}).total == hashlib.sha256(b"").hexdigest()
     True
     """
 
-    def __init__(self, held: Mapping[Place, Held]) -> None:
-        pairs = sorted((_sorted_by(place), _row_digest(place, one)) for place, one in held.items())
+    def __init__(self, rows: Mapping[StateKey, StateValue]) -> None:
+        pairs = sorted((_sort_key(key), _row_digest(key, value)) for key, value in rows.items())
         self._keys = [key for key, _ in pairs]
         self._text = bytearray(b"".join(digest for _, digest in pairs))
 
-    def __copy__(self) -> _Order:
-        twin = _Order({})
+    def __copy__(self) -> _Digests:
+        twin = _Digests({})
         twin._keys, twin._text = list(self._keys), bytearray(self._text)
         return twin
 
     @property
-    def digest(self) -> str:
+    def total(self) -> str:
         """SHA-256 over all of them."""
         return hashlib.sha256(self._text).hexdigest()
 
-    def put(self, place: Place, held: Held | None) -> None:
-        """What a place holds from now on; None of one that goes."""
-        key = _sorted_by(place)
-        at = bisect_left(self._keys, key)
-        is_there = at < len(self._keys) and self._keys[at] == key
-        start, end = at * _DIGITS, (at + is_there) * _DIGITS
-        self._text[start:end] = b"" if held is None else _row_digest(place, held)
-        if held is None and is_there:
-            del self._keys[at]
-        elif held is not None and not is_there:
-            self._keys.insert(at, key)
+    def put(self, key: StateKey, value: StateValue | None) -> None:
+        """Set the value of a key; None removes it."""
+        sort_key = _sort_key(key)
+        position = bisect_left(self._keys, sort_key)
+        is_there = position < len(self._keys) and self._keys[position] == sort_key
+        start, end = position * _DIGITS, (position + is_there) * _DIGITS
+        self._text[start:end] = b"" if value is None else _row_digest(key, value)
+        if value is None and is_there:
+            del self._keys[position]
+        elif value is not None and not is_there:
+            self._keys.insert(position, sort_key)
 
 
-def _sorted_by(place: Place) -> list[str]:
+def _sort_key(key: StateKey) -> list[str]:
     # As text: what was planted may be no text, and has to give another digest, not an error.
-    return [str(name) for name in place]
+    return [str(name) for name in key]
 
 
-def _row_digest(place: Place, held: Held) -> bytes:
-    row = canonical([*place, held.entry, held.value])
+def _row_digest(key: StateKey, value: StateValue) -> bytes:
+    row = canonical([*key, value.entry, value.value])
     return hashlib.sha256(row.encode("ascii")).hexdigest().encode("ascii")
 
 
@@ -204,135 +204,129 @@ def _row_digest(place: Place, held: Held) -> bytes:
 class State:
     """The table as values; ``take`` follows the rows of the ledger one by one.
 
-    >>> State().rows
+    >>> State().sequence
     0
     """
 
-    held: dict[Place, Held] = field(default_factory=lambda: {_SEAL: Held(0, "{}")})
-    _order: _Order | None = field(default=None, repr=False, compare=False)
+    rows: dict[StateKey, StateValue] = field(default_factory=lambda: {_SEAL: StateValue(0, "{}")})
+    _digests: _Digests | None = field(default=None, repr=False, compare=False)
     _populations: dict[str, Population] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def rows(self) -> int:
-        """The number of the newest row that was taken; -1 where nothing says it."""
-        return self.held[_SEAL].entry if _SEAL in self.held else -1
+    def sequence(self) -> int:
+        """The number of the newest row that was taken; -1 where no seal is there."""
+        return self.rows[_SEAL].entry if _SEAL in self.rows else -1
 
     @property
     def digest(self) -> str:
         """SHA-256 over all rows of the table, in one order."""
-        if self._order is None:
-            self._order = _Order(self.held)
-        return self._order.digest
+        if self._digests is None:
+            self._digests = _Digests(self.rows)
+        return self._digests.total
 
     def population(self, population: str) -> Population | None:
-        """The account of a population and its sums; None if it was never opened."""
+        """Return the account of a population and its sums; None if it was never opened."""
         if population not in self._populations:
-            held = self.held.get(Place("population", population))
-            if held is None:
+            row = self.rows.get(StateKey("population", population))
+            if row is None:
                 return None
-            self._populations[population] = _population(held.value)
+            self._populations[population] = _read(Population, row.value)
         return self._populations[population]
 
     def account(self, population: str) -> Account | None:
-        """The account of a population as it is now; None if it was never opened."""
-        found = self.population(population)
-        return None if found is None else found.account(population)
+        """Return the account of a population as it is now; None if it was never opened."""
+        sums = self.population(population)
+        return None if sums is None else sums.account(population)
 
     def block(self, population: str, name: str) -> Block:
-        """What was charged to one window, with what was charged to all of them."""
-        held, standing = (
-            self.held.get(Place("block", population, name)),
-            self.population(population),
-        )
-        found = Block() if held is None else _read(Block, held.value)
-        if standing is None:
-            return found
-        return found.charged(standing.everywhere, Fraction(standing.everywhere_delta))
+        """Return the sums of one window, with what was charged to all of them."""
+        own, sums = self._own_block(population, name), self.population(population)
+        if sums is None:
+            return own
+        return own.with_charge(sums.everywhere, Fraction(sums.everywhere_delta))
+
+    def _own_block(self, population: str, name: str) -> Block:
+        row = self.rows.get(StateKey("block", population, name))
+        return Block() if row is None else _read(Block, row.value)
+
+    def _keys(self, kind: str) -> list[StateKey]:
+        return [key for key in self.rows if key.kind == kind]
 
     def blocks(self, population: str) -> tuple[str, ...]:
-        """The windows that were ever charged, by name."""
-        of = (place for place in self.held if place.kind == "block")
-        return tuple(sorted(place.name for place in of if place.population == population))
+        """Return the windows that were ever charged, by name."""
+        keys = self._keys("block")
+        return tuple(sorted(key.name for key in keys if key.population == population))
 
     def populations(self) -> tuple[str, ...]:
-        """Every population with an account, in the order of opening."""
-        found = [
-            (_population(held.value).opened, place.population)
-            for place, held in self.held.items()
-            if place.kind == "population"
+        """Return every population with an account, in the order of opening."""
+        opened = [
+            (_read(Population, self.rows[key].value).opened, key.population)
+            for key in self._keys("population")
         ]
-        return tuple(population for _, population in sorted(found))
+        return tuple(population for _, population in sorted(opened))
 
     def claims(self) -> tuple[tuple[str, str], ...]:
-        """Every claim, oldest first: the source and the population that holds it."""
-        found = [(held.entry, place) for place, held in self.held.items() if place.kind == "source"]
-        return tuple((place.name, place.population) for _, place in sorted(found))
+        """Return every claim, oldest first: the source and the population that holds it."""
+        claims = sorted((self.rows[key].entry, key) for key in self._keys("source"))
+        return tuple((key.name, key.population) for _, key in claims)
 
     def unfinished(self, key: str) -> str | None:
-        """Of a release that has not ended "reserved" or "interrupted", else None."""
-        for place, held in self.held.items():
-            if place.kind == "unfinished" and place.name == key:
-                return str(_parsed(held.value)["state"])
+        """Return "reserved" or "interrupted" of a release that has not ended, else None."""
+        for row in self._keys("unfinished"):
+            if row.name == key:
+                return str(_parsed(self.rows[row].value)["state"])
         return None
 
     def unfinished_keys(self) -> tuple[str, ...]:
-        """Of the releases that have not ended, in the order of their keys."""
-        return tuple(sorted(place.name for place in self.held if place.kind == "unfinished"))
+        """Return the keys of the releases that have not ended, in their order."""
+        return tuple(sorted(key.name for key in self._keys("unfinished")))
 
-    def take(self, record: Record, *, sequence: int, time: str) -> set[Place]:
-        """Follow the next row; gives the rows of the table that are others now, or are no more."""
-        changed = self._changed(record, sequence=sequence, month=time[:7])
-        changed[_SEAL] = {}
-        for place, value in changed.items():
-            held = None if value is None else Held(sequence, canonical(value))
-            if held is None:
-                self.held.pop(place, None)
+    def take(self, record: Record, *, sequence: int, time: str) -> set[StateKey]:
+        """Follow the next row; return the keys of the rows of the table that change or go."""
+        changes = self._changes(record, sequence=sequence, month=time[:7])
+        changes[_SEAL] = {}
+        for key, content in changes.items():
+            value = None if content is None else StateValue(sequence, canonical(content))
+            if value is None:
+                self.rows.pop(key, None)
             else:
-                self.held[place] = held
-            if self._order is not None:
-                self._order.put(place, held)
-            self._populations.pop(place.population, None)
-        return set(changed)
+                self.rows[key] = value
+            if self._digests is not None:
+                self._digests.put(key, value)
+            self._populations.pop(key.population, None)
+        return set(changes)
 
-    def _changed(
+    def _changes(
         self, record: Record, *, sequence: int, month: str
-    ) -> dict[Place, dict[str, Any] | None]:
-        """The values of the rows that a record changes; None of one that goes."""
-        event, population, key = record.event, record.population, record.key or ""
-        changed: dict[Place, dict[str, Any] | None] = {}
-        now, standing = self.population(population), Place("population", population)
+    ) -> dict[StateKey, dict[str, Any] | None]:
+        """Return the contents of the rows that a record changes; None of one that goes."""
+        event, population, release = record.event, record.population, record.key or ""
+        changes: dict[StateKey, dict[str, Any] | None] = {}
+        sums, account = self.population(population), StateKey("population", population)
+        unfinished = StateKey("unfinished", population, release)
         if event == "account":
-            changed[standing] = dict(vars(Population(opened=sequence, facts=dict(record.facts))))
+            changes[account] = dict(vars(Population(opened=sequence, facts=dict(record.facts))))
         elif event == "source":
-            changed[Place("source", population, record.source or "")] = {}
+            changes[StateKey("source", population, record.source or "")] = {}
         elif event in ("reserve", "interrupted"):
-            said = "reserved" if event == "reserve" else event
-            changed[Place("unfinished", population, key)] = {"state": said}
+            changes[unfinished] = {"state": "reserved" if event == "reserve" else event}
         elif event in ("settled", "dead"):
-            changed[Place("unfinished", population, key)] = None
-        if event == "raise" and now is not None:
-            facts = merged(now.facts, record.facts)
-            changed[standing] = dict(vars(replace(now, facts=facts)))
+            changes[unfinished] = None
+        if event == "raise" and sums is not None:
+            changes[account] = dict(vars(replace(sums, facts=merged(sums.facts, record.facts))))
         # A row that was taken out and looked like no charge counts as none.
-        if event in CHARGING and now is not None and record.kind is not None:
-            changed[standing] = dict(vars(now.charged(record, month=month)))
-            changed |= self._charged_blocks(record) if now.is_cut else {}
-        return changed
-
-    def _charged_blocks(self, record: Record) -> dict[Place, dict[str, Any] | None]:
-        changed: dict[Place, dict[str, Any] | None] = {}
-        for name in blocks_of(record.facts):
-            place = Place("block", record.population, name)
-            held = self.held.get(place)
-            before = Block() if held is None else _read(Block, held.value)
-            charged = before.charged(record.nano_epsilon, delta_of(record.facts))
-            changed[place] = dict(vars(charged))
-        return changed
+        if event in CHARGING and sums is not None and record.kind is not None:
+            changes[account] = dict(vars(sums.with_charge(record, month=month)))
+            for name in blocks_of(record.facts) if sums.has_windows else ():
+                block = self._own_block(population, name)
+                charged = block.with_charge(record.nano_epsilon, delta_of(record.facts))
+                changes[StateKey("block", population, name)] = dict(vars(charged))
+        return changes
 
 
 def merged(facts: Mapping[str, str], raised: Mapping[str, str]) -> dict[str, str]:
-    """The facts of an account after a raise, which says all limits anew: one that it does not name
-    is no more.
+    """Return the facts of an account after a raise, which writes all limits anew: one that it does
+    not name goes.
     """
     return {**{name: text for name, text in facts.items() if name not in LIMITS}, **raised}
 
@@ -340,15 +334,11 @@ def merged(facts: Mapping[str, str], raised: Mapping[str, str]) -> dict[str, str
 Sums = TypeVar("Sums", Population, Block)
 
 
-def _population(text: str) -> Population:
-    return _read(Population, text)
-
-
 def _read(kind: type[Sums], text: str) -> Sums:
     try:
         return kind(**_parsed(text))
     except TypeError:
-        raise Damaged("ledger: a row of its sums is none") from None
+        raise Damaged("ledger: a row of its sums has other fields than expected") from None
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Verifying: every row, recomputed from the first, and what all of them add up to.
 
-Restoring: the ledger goes on at the last row that holds. What somebody else wrote behind it is
-taken out and charged, and the sums are computed anew; a row of the ledger says who did it and why,
+Restoring: the ledger goes on at the last row that holds. Rows of somebody else behind it are taken
+out and charged, and the sums are computed anew; a row of the ledger says who did it and why,
 and none makes a sum smaller.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from sqlalchemy import Connection, delete, insert
 
@@ -28,17 +29,26 @@ from dp_pipeline.ledger.entries import (
 )
 from dp_pipeline.ledger.guards import create_guards, drop_guards
 from dp_pipeline.ledger.head import Chain, Draft, Row, Tip, canonical
-from dp_pipeline.ledger.journal import entries, moment, rows, spends, state, stored_bytes, write
+from dp_pipeline.ledger.journal import (
+    current_time,
+    entries,
+    rows,
+    spends,
+    state,
+    stored_bytes,
+    write,
+)
 from dp_pipeline.ledger.state import Population, State
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
-SHORTEST = 16
-"""Hex digits of the digest of a row's bytes that name it."""
-_MOST_NAMED = 20
+LEAST_DIGITS = 16
+"""Hex digits of the digest of a row's bytes that name it, at least."""
+_MAX_ROWS = 20
 """Rows in one message."""
-_MOST_CONTENT = 4000
-"""Characters of a row that was taken out, which the row in its place keeps."""
+_MAX_CONTENT = 4000
+"""Characters of a row that was taken out, which the row in its place stores."""
 
+Value = TypeVar("Value")
 StoredRow = tuple[Row, list[Row]]
 """A row as it is stored, and its spends."""
 
@@ -62,23 +72,23 @@ class Verification:
         return Tip(self.chain.expected_sequence - 1, self.chain.tip)
 
     def take(self, row: Row, children: list[Row]) -> None:
-        """Follow the next row; Damaged if it cannot be there."""
+        """Follow the next row; raise Damaged if it cannot be there."""
         self.chain.follow(row, children)
         try:
             self._take(entry_from(row, children))
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-            # Whoever knows how to hash may have written numbers as text, or facts that are none.
+            # A forger who can hash may have written numbers as text, or facts that are none.
             raise Damaged(f"ledger row {row['sequence']}: it is no row of a ledger") from None
 
     def _take(self, entry: Entry) -> None:
-        at = f"ledger row {entry.sequence} ({entry.event})"
+        row = f"ledger row {entry.sequence} ({entry.event})"
         self.audit.take(entry)
         self.state.take(entry, sequence=entry.sequence, time=entry.time)
         if not _TIME.fullmatch(entry.time) or entry.time < self.time:
-            raise Damaged(f"{at} cannot be: it is older than the row before it")
+            raise Damaged(f"{row} cannot be: it is older than the row before it")
         self.time = entry.time
         if entry.state != self.state.digest:
-            raise Damaged(f"{at} cannot be: its sums are not those of the rows so far")
+            raise Damaged(f"{row} cannot be: its sums are not those of the rows so far")
 
 
 @dataclass(frozen=True)
@@ -95,28 +105,28 @@ class _Followed:
     fault: Damaged | None
 
     @property
-    def names(self) -> dict[int, str]:
+    def digests(self) -> dict[int, str]:
         """The number of every stray → the digest of its bytes."""
         return {row["sequence"]: stored_bytes(row, children) for row, children in self.strays}
 
     @property
     def remedied(self) -> Damaged:
-        """What is wrong with the strays, with how to go on."""
-        first, *others = list(self.names)[:_MOST_NAMED]
+        """The fault of the first stray, the numbers of all, and the command that goes on."""
+        first, *others = list(self.digests)[:_MAX_ROWS]
         also = f"; so it is with row {', '.join(map(str, others))}" if others else ""
         them = "them" if others else "it"
-        named = " ".join(f"--row {at}:{self.names[at][:SHORTEST]}" for at in (first, *others))
+        options = " ".join(
+            f"--row {number}:{self.digests[number][:LEAST_DIGITS]}" for number in (first, *others)
+        )
         return Damaged(
             f"{self.fault}{also}; the head does not cover {them}: `dp-pipeline budget restore "
-            f"{named} --reason …` takes {them} out, charged"
+            f"{options} --reason …` takes {them} out, charged"
         )
 
 
 def verified(connection: Connection, *, head: Tip) -> Verification:
     """Return all rows of a ledger, followed in order; Damaged names the first bad one, and all bad
-    ones that the head does not cover.
-
-    head   what is known outside: newer rows may be taken out
+    ones that the head does not cover: those may be taken out.
     """
     followed = _follow(connection, head=head)
     if followed.fault is not None:
@@ -126,7 +136,7 @@ def verified(connection: Connection, *, head: Tip) -> Verification:
 
 def _follow(connection: Connection, *, head: Tip) -> _Followed:
     stored = list(rows(connection))
-    below = [one for one in stored if one[0]["sequence"] < 1]
+    below = [row_and_spends for row_and_spends in stored if row_and_spends[0]["sequence"] < 1]
     numbered, verification = stored[len(below) :], Verification()
     for index, (row, children) in enumerate(numbered):
         try:
@@ -140,20 +150,22 @@ def _follow(connection: Connection, *, head: Tip) -> _Followed:
             # No row follows one that does not hold.
             intact = Verification(numbered[:index])
             return _Followed(intact, [*below, *numbered[index:]], fault)
-    odd = [Damaged(f"ledger row {row['sequence']}: no row has such a number") for row, _ in below]
-    return _Followed(verification, below, odd[0] if odd else None)
+    if not below:
+        return _Followed(verification, (), None)
+    unknown = Damaged(f"ledger row {below[0][0]['sequence']}: no row has such a number")
+    return _Followed(verification, below, unknown)
 
 
-def restore(book: Book, named: Mapping[int, str], *, reason: str, by: str) -> Tip:
+def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> Tip:
     """Go on at the last row that holds; return the newest row from now on.
 
-    named   every row that does not hold and that the head does not cover: number → digest of its
-            bytes as ``verify`` says it, or its first 16 digits or more; empty where all rows hold,
-            and only the table of their sums is to be computed anew
+    strays   every row that does not hold and that the head does not cover: number → digest of its
+             bytes as ``verify`` says it, or its first 16 digits or more; empty where all rows hold,
+             and only the table of their sums is to be computed anew
 
-    What a row looks like is charged to the same population, without asking for room, so that no sum
-    gets smaller. An unfinished release of which it speaks is dead. The triggers are made anew, so
-    on a server the owner of the tables has to ask for it.
+    The charge that a row looks like is charged to the same population, whatever remains there, so
+    that no sum gets smaller. An unfinished release that it names is dead. The triggers are made
+    anew, so on a server only the owner of the tables may call it.
 
     Raises DeclarationError for any other row, and Damaged while a row that is not named, or that
     the head covers, does not hold.
@@ -162,34 +174,34 @@ def restore(book: Book, named: Mapping[int, str], *, reason: str, by: str) -> Ti
     require_line(by, of="who restores the ledger")
     with book.mending() as (connection, head):
         followed = _follow(connection, head=head)
-        _require_named(followed, named)
-        drafts = list(_charged(followed)) or [Draft("restored", "")]
+        _require_strays(followed, strays)
+        drafts = list(_charges(followed)) or [Draft("restored", "")]
         drop_guards(connection)
-        numbers = list(followed.names)
+        numbers = list(followed.digests)
         connection.execute(delete(spends).where(spends.c.entry.in_(numbers)))
         connection.execute(delete(entries).where(entries.c.sequence.in_(numbers)))
         why = {"reason": reason, "by": by}
-        said = [replace(one, facts={**why, **one.facts}) for one in drafts]
-        tip = _written(connection, followed.intact, said)
+        drafts = [replace(draft, facts={**why, **draft.facts}) for draft in drafts]
+        tip = _write(connection, followed.intact, drafts)
         create_guards(connection)
         return tip
 
 
-def _require_named(followed: _Followed, named: Mapping[int, str]) -> None:
-    strays = followed.names
-    for number, digits in named.items():
-        if len(digits) < SHORTEST or not strays.get(number, "").startswith(digits):
+def _require_strays(followed: _Followed, strays: Mapping[int, str]) -> None:
+    """Refuse names of other rows than the strays, and strays without a name."""
+    for number, digits in strays.items():
+        if len(digits) < LEAST_DIGITS or not followed.digests.get(number, "").startswith(digits):
             raise DeclarationError(
-                f"ledger row {number}: expected a row that does not hold, and the first {SHORTEST} "
-                "digits or more of its digest, as `dp-pipeline budget verify` says them, got "
-                f"{digits[:80]!r}"
+                f"ledger row {number}: expected a row that does not hold, and the first "
+                f"{LEAST_DIGITS} digits or more of its digest, as `dp-pipeline budget verify` says "
+                f"them, got {digits[:80]!r}"
             )
-    if strays.keys() - named.keys():
+    if followed.digests.keys() - strays.keys():
         raise followed.remedied
 
 
-def _charged(followed: _Followed) -> Iterator[Draft]:
-    """Yield what is written in the place of every stray."""
+def _charges(followed: _Followed) -> Iterator[Draft]:
+    """Yield the rows in the place of every stray."""
     unfinished = set(followed.intact.state.unfinished_keys())
     for row, children in followed.strays:
         yield _in_place_of(row, children, state=followed.intact.state)
@@ -207,64 +219,53 @@ def _charged(followed: _Followed) -> Iterator[Draft]:
 
 
 def _in_place_of(row: Row, children: list[Row], *, state: State) -> Draft:
-    """The row that charges what a stray looks like, to the same population.
+    """Return the row that charges what a stray looks like, to the same population.
 
-    state   what the rows before it add up to
+    state   the sums of the rows before it
     """
     nano, population = row["nano_epsilon"], str(row["population"])
-    known: Population | None = state.population(population)
-    looks = type(nano) is int and (nano > 0 or row["event"] == "reserve" or row["kind"] == "not-dp")
-    charges = known is not None and looks
+    sums: Population | None = state.population(population)
+    is_charge = type(nano) is int and (
+        nano > 0 or row["event"] == "reserve" or row["kind"] == "not-dp"
+    )
+    is_charged = sums is not None and is_charge
+    facts = {
+        "row": str(row["sequence"]),
+        "bytes": stored_bytes(row, children),
+        "content": canonical([row, children])[:_MAX_CONTENT],
+    }
+    if is_charged and sums:
+        delta, blocks = _readable(row, delta_of), _readable(row, blocks_of)
+        facts |= {DELTA: str(delta)} if delta else {}
+        # Without names that can be read it counts in every window.
+        facts |= {BLOCKS: " ".join(blocks)} if blocks and sums.has_windows else {}
     return Draft(
         event="restored",
-        population="" if known is None else population,
-        kind=("not-dp" if row["kind"] == "not-dp" else "dp") if charges else None,
+        population="" if sums is None else population,
+        kind=("not-dp" if row["kind"] == "not-dp" else "dp") if is_charged else None,
         # Less than nothing is charged as nothing.
-        nano_epsilon=max(nano, 0) if charges else 0,
+        nano_epsilon=max(nano, 0) if is_charged else 0,
         what=f"row {row['sequence']}, which the ledger did not write",
-        facts={
-            "row": str(row["sequence"]),
-            "bytes": stored_bytes(row, children),
-            "content": canonical([row, children])[:_MOST_CONTENT],
-            **(_own_delta(row) if charges else {}),
-            **(_own_blocks(row) if charges and known and known.is_cut else {}),
-        },
+        facts=facts,
     )
 
 
-def _own_delta(row: Row) -> dict[str, str]:
-    """The δ that a stray says, as its fact; empty if it says none that can be read."""
+def _readable(row: Row, read: Callable[[Mapping[str, str]], Value]) -> Value | None:
+    """Return a value of a stray's facts; None where it cannot be read."""
     try:
-        delta = delta_of(dict(json.loads(row["facts"])))
+        return read(dict(json.loads(row["facts"])))
     except (ValueError, TypeError, RecursionError, Damaged):
-        return {}
-    return {DELTA: str(delta)} if delta else {}
+        return None
 
 
-def _own_blocks(row: Row) -> dict[str, str]:
-    """The windows that a stray names, as their fact; empty if it names none that can be read: then
-    it counts in every one.
-    """
-    try:
-        blocks = blocks_of(dict(json.loads(row["facts"])))
-    except (ValueError, TypeError, RecursionError, Damaged):
-        return {}
-    return {BLOCKS: " ".join(blocks)} if blocks else {}
-
-
-def _written(connection: Connection, verification: Verification, drafts: list[Draft]) -> Tip:
-    """Write rows, and the table of what all rows add up to as a whole."""
+def _write(connection: Connection, verification: Verification, drafts: list[Draft]) -> Tip:
+    """Write rows, and the table of the sums of all rows as a whole."""
     now, tip = verification.state, verification.tip
-    time = max(moment(), verification.time)
+    time = max(current_time(), verification.time)
     for draft in drafts:
         now.take(draft, sequence=tip.sequence + 1, time=time)
         tip = write(connection, draft, after=tip, time=time, state=now.digest)
     connection.execute(delete(state))
-    connection.execute(
-        insert(state),
-        [
-            {**place.columns(), "entry": held.entry, "value": held.value}
-            for place, held in now.held.items()
-        ],
-    )
+    rows = [{**key.columns(), **vars(value)} for key, value in now.rows.items()]
+    connection.execute(insert(state), rows)
     return tip

@@ -1,11 +1,11 @@
-"""View: the rows of a ledger as one transaction sees them, and what they add up to, checked.
+"""View: the rows of a ledger as one transaction sees them, and their sums, checked.
 
-Balance: what a population has spent and may still spend, for ever and in this month.
+Page: a view that writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, TextClause, delete, insert, select, update
 
@@ -16,7 +16,7 @@ from dp_pipeline.ledger.balance import Balance, balance_of, no_account
 from dp_pipeline.ledger.entries import CHARGING, Entry, entry_from
 from dp_pipeline.ledger.head import Draft, Row, Tip, digest
 from dp_pipeline.ledger.journal import ENDED, RESERVED, entries, state
-from dp_pipeline.ledger.state import Held, Place, State
+from dp_pipeline.ledger.state import State, StateKey, StateValue
 
 _VERIFY = "`dp-pipeline budget verify` says where"
 
@@ -24,10 +24,10 @@ _VERIFY = "`dp-pipeline budget verify` says where"
 class View:
     """One consistent view.
 
-    state   what the rows add up to: read from its table, and the same as the newest row says
+    state   the sums of the rows: read from their table, and the same as the newest row says
     tip     the newest row
-    now     the moment of whatever is decided here, UTC in ISO 8601: never before the newest row,
-            so that a clock that was put back frees no month
+    now     the time of every decision here, UTC in ISO 8601: never before the newest row, so that a
+            clock that was put back frees no month
 
     Raises Damaged where the newest row, or the one that the head names, is not what its hash says,
     or the table is not what the newest row says; ``of`` names the ledger.
@@ -36,19 +36,19 @@ class View:
     def __init__(self, connection: Connection, *, head: Tip, of: str) -> None:
         self.connection = connection
         self.state = read_state(connection)
-        found = journal.newest_row(connection)
-        self.now = journal.moment()
-        if found is None:
+        newest = journal.newest_row(connection)
+        self.now = journal.current_time()
+        if newest is None:
             self.tip, expected = Tip(), State().digest
         else:
-            row, _ = found
-            _require_as_hashed(found, of=of)
-            # After a crash between a commit and the head, or beside rows of others.
+            row, _ = newest
+            _require_as_hashed(newest, of=of)
+            # After a crash between a commit and the head, or in front of rows of others.
             if row["sequence"] != head.sequence:
                 _require_as_hashed(journal.row_of(connection, head.sequence), of=of)
             self.tip, expected = Tip(row["sequence"], row["hash"]), row["state"]
             self.now = max(self.now, row["time"])
-        if self.state.rows != self.tip.sequence or self.state.digest != expected:
+        if self.state.sequence != self.tip.sequence or self.state.digest != expected:
             raise Damaged(
                 f"ledger {of}: its sums are not those of row {self.tip.sequence}: {_VERIFY}"
             )
@@ -59,60 +59,59 @@ class View:
         return self.now[:7]
 
     def account(self, population: str) -> Account | None:
-        """The account of a population as it is now; None if it was never opened."""
+        """Return the account of a population as it is now; None if it was never opened."""
         return self.state.account(population)
 
     def require_account(self, population: str) -> Account:
-        """The account of a population; DeclarationError if it was never opened."""
-        found = self.account(population)
-        if found is None:
+        """Return the account of a population; DeclarationError if it was never opened."""
+        account = self.account(population)
+        if account is None:
             raise no_account(population)
-        return found
+        return account
 
     def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
-        """What a population has spent and has left; zero and no ceiling if it is unknown.
+        """Return what a population has spent and has left; zero and no ceiling if it is unknown.
 
-        blocks   the windows that are asked about
+        blocks   the windows of the question
         """
-        found = self.state.population(population)
-        account = None if found is None else found.account(population)
-        asked = {name: self.state.block(population, name) for name in blocks}
-        deltas = asked
+        sums, account = self.state.population(population), self.account(population)
+        of_blocks = {name: self.state.block(population, name) for name in blocks}
+        of_deltas = of_blocks
         if not blocks and account is not None and account.within == "window":
             # A window without a name has what counts in all of them.
             names = self.state.blocks(population) or ("",)
-            deltas = {name: self.state.block(population, name) for name in names}
-        return balance_of(account, found, month=self.month, blocks=asked, deltas=deltas)
+            of_deltas = {name: self.state.block(population, name) for name in names}
+        return balance_of(account, sums, month=self.month, blocks=of_blocks, delta_blocks=of_deltas)
 
     def release(self, key: str) -> tuple[Entry, ...]:
-        """The row that reserved a release and, if there is one, the row that ended it.
+        """Return the row that reserved a release and, if there is one, the row that ended it.
 
-        Each is found by an index of its own, and whether a release has ended is also known from
+        Each comes from an index of its own, and whether a release has ended is also known from
         the state: an index that is wrong about a key is contradicted, with Damaged. An index
         that has lost a row of a release that ended makes it unknown only if the other has lost
         its row too; then it is charged anew.
         """
-        found = [*self._found(key, RESERVED), *self._found(key, ENDED)]
-        events = [one.event for one in found]
-        expected = self.state.unfinished(key) is not None
-        ended = events in (["reserve", "settled"], ["reserve", "dead"])
-        if not (ended and not expected) and events != ["reserve"] * expected:
+        rows = [*self._of_key(key, RESERVED), *self._of_key(key, ENDED)]
+        events = [row.event for row in rows]
+        is_unfinished = self.state.unfinished(key) is not None
+        has_ended = events in (["reserve", "settled"], ["reserve", "dead"])
+        if not (has_ended and not is_unfinished) and events != ["reserve"] * is_unfinished:
             raise Damaged(f"ledger: its indexes disagree about the release {key[:12]}: {_VERIFY}")
-        return tuple(found)
+        return tuple(rows)
 
-    def _found(self, key: str, which: TextClause) -> Iterator[Entry]:
-        query = select(entries).where(entries.c.key == key, which)
-        for row in map(dict, self.connection.execute(query).mappings().all()):
-            children = journal.children_of(self.connection, row["sequence"])
-            found = _entry(row, children)
-            if found.key != key:
-                raise Damaged(f"ledger: an index takes row {found.sequence} for another: {_VERIFY}")
-            yield found
+    def _of_key(self, key: str, events: TextClause) -> list[Entry]:
+        query = select(entries).where(entries.c.key == key, events)
+        rows = list(map(dict, self.connection.execute(query).mappings().all()))
+        for row in rows:
+            if row["key"] != key:
+                number = row["sequence"]
+                raise Damaged(f"ledger: an index takes row {number} for another: {_VERIFY}")
+        return [_entry(row, journal.children_of(self.connection, row["sequence"])) for row in rows]
 
     def of_population(
         self, population: str, *, event: str = "", kind: str = ""
     ) -> tuple[Entry, ...]:
-        """The rows of a population, oldest first, each as its hash says.
+        """Return the rows of a population, oldest first, each as its hash says.
 
         event, kind   these alone
         """
@@ -128,30 +127,30 @@ class View:
         return tuple(_entry(row, children.get(row["sequence"], [])) for row in map(dict, rows))
 
     def not_dp(self, population: str) -> tuple[Entry, ...]:
-        """The rows that charged a population with releases that have no ε, oldest first; Damaged
-        where they are not as many as the state says.
+        """Return the rows that charged a population with releases that have no ε, oldest first;
+        Damaged where they are not as many as the state says.
         """
-        found = [
-            one
+        rows = [
+            row
             for event in CHARGING
-            for one in self.of_population(population, event=event, kind="not-dp")
+            for row in self.of_population(population, event=event, kind="not-dp")
         ]
-        standing = self.state.population(population)
-        expected = 0 if standing is None else standing.not_dp
-        if len(found) != expected:
+        sums = self.state.population(population)
+        expected = 0 if sums is None else sums.not_dp
+        if len(rows) != expected:
             raise Damaged(
                 f"ledger: expected {expected} releases of {population} without any ε, its index "
-                f"has {len(found)}: {_VERIFY}"
+                f"has {len(rows)}: {_VERIFY}"
             )
-        return tuple(sorted(found, key=lambda one: one.sequence))
+        return tuple(sorted(rows, key=lambda row: row.sequence))
 
     def entries(self) -> tuple[Entry, ...]:
-        """Every row in order."""
+        """Return every row in order."""
         return tuple(entry_from(*stored) for stored in journal.rows(self.connection))
 
 
 class Page(View):
-    """A view that writes: rows, and with each what all of them add up to."""
+    """A view that writes: rows, and with each the sums of all of them."""
 
     def append(self, draft: Draft) -> None:
         """Write a row at the end of the chain, then the state that it names."""
@@ -169,35 +168,35 @@ def _entry(row: Row, children: list[Row]) -> Entry:
     return entry_from(row, children)
 
 
-def _require_as_hashed(found: tuple[Row, list[Row]] | None, *, of: str) -> None:
-    if found is None:
-        return
-    row, children = found
-    if row["hash"] != digest(row, children):
-        raise Damaged(f"ledger row {row['sequence']} of {of} does not match its hash: {_VERIFY}")
+def _require_as_hashed(stored: tuple[Row, list[Row]] | None, *, of: str) -> None:
+    if stored is not None and stored[0]["hash"] != digest(*stored):
+        raise Damaged(
+            f"ledger row {stored[0]['sequence']} of {of} does not match its hash: {_VERIFY}"
+        )
 
 
 def read_state(connection: Connection) -> State:
-    """What the table says; whoever decides by it compares its digest."""
+    """Return the table as it is; a decision by it compares its digest."""
     return State(
         {
-            Place(row["kind"], row["population"], row["name"]): Held(row["entry"], row["value"])
+            StateKey(row["kind"], row["population"], row["name"]): StateValue(
+                row["entry"], row["value"]
+            )
             for row in connection.execute(select(state)).mappings()
         }
     )
 
 
-def write_state(connection: Connection, now: State, changed: Iterable[Place]) -> None:
+def write_state(connection: Connection, now: State, changed: Iterable[StateKey]) -> None:
     """Bring some rows of the table up to date; the seal last, which closes it until the next row
     of the ledger.
     """
-    for place in sorted(changed, key=lambda one: (one.kind == "ledger", one)):
-        at = [getattr(state.c, name) == text for name, text in place.columns().items()]
-        held = now.held.get(place)
-        if held is None:
-            connection.execute(delete(state).where(*at))
+    for key in sorted(changed, key=lambda key: (key.kind == "ledger", key)):
+        is_key = [getattr(state.c, name) == text for name, text in key.columns().items()]
+        row = now.rows.get(key)
+        if row is None:
+            connection.execute(delete(state).where(*is_key))
             continue
-        values = {"entry": held.entry, "value": held.value}
-        done = connection.execute(update(state).where(*at).values(**values))
+        done = connection.execute(update(state).where(*is_key).values(**vars(row)))
         if done.rowcount == 0:
-            connection.execute(insert(state), {**place.columns(), **values})
+            connection.execute(insert(state), {**key.columns(), **vars(row)})

@@ -131,12 +131,11 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
 
 def _require_affordable(charge: Charge, ledger: Ledger) -> None:
     """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
-    asked = Fraction(charge.nano_epsilon, NANO)
     balance = ledger.balance(charge.population, charge.blocks)
     balance.require_budget(
-        asked,
-        what=charge.what,
-        where=charge.population,
+        Fraction(charge.nano_epsilon, NANO),
+        release=charge.what,
+        account=charge.population,
         delta=charge.delta,
         windows=max(1, len(charge.blocks)),
     )

@@ -42,7 +42,7 @@ every_question = pytest.mark.parametrize("kind", ASKED)
 
 
 @every_question
-def test_the_noise_is_gaussian_or_the_exponential_mechanism_and_costs_rho(kind: str) -> None:
+def test_noise_in_rho_is_gaussian_or_exponential_and_costs_rho(kind: str) -> None:
     noise = RecordingNoise()
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP, distance=3, noise=noise)
     ASKED[kind](curator)
@@ -89,7 +89,7 @@ def test_a_charge_above_what_is_left_looks_at_nothing(kind: str) -> None:
 
 
 @every_question
-def test_a_replay_gives_the_stored_answers_and_only_in_the_same_currency(kind: str) -> None:
+def test_stored_answers_are_replayed_in_the_same_currency_only(kind: str) -> None:
     transcript = Transcript()
     over = {"epsilon": ONE, "currency": ZCDP}
     first = ASKED[kind](curator_over(TEN_PEOPLE, transcript=transcript, **over))

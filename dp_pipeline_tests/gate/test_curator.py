@@ -123,7 +123,7 @@ def test_what_a_person_is_cannot_be_changed_from_outside() -> None:
 
 
 @every_question
-def test_every_question_is_charged_looked_up_looked_at_made_noisy_and_stored_in_this_order(
+def test_every_question_is_charged_counted_and_stored_in_order(
     kind: str,
 ) -> None:
     log: list[str] = []
@@ -151,7 +151,7 @@ def test_every_question_is_charged_looked_up_looked_at_made_noisy_and_stored_in_
 
 
 @every_question
-def test_a_refused_charge_looks_at_nothing_draws_nothing_and_stores_nothing(kind: str) -> None:
+def test_a_refused_charge_counts_draws_and_stores_nothing(kind: str) -> None:
     counter, noise, transcript = FailingCounter(), RecordingNoise(), Transcript()
     curator = curator_over(
         counter, epsilon=ONE - Fraction(1, 10**9), noise=noise, transcript=transcript
@@ -213,7 +213,7 @@ def example_pairs() -> dict[tuple[str, ...], Independence]:
 
 
 @every_question
-def test_a_replay_gives_the_stored_answer_without_rows_and_charges_again_inside_its_own_release(
+def test_a_replay_charges_its_own_release_and_needs_no_rows(
     kind: str,
 ) -> None:
     transcript = Transcript()
@@ -259,182 +259,103 @@ def expand_root(
     return session.expand(ROOT, bits=bits, shares=np.array([shares]))
 
 
-ANOTHER: dict[str, tuple[Callable[[Curator], object], Callable[[Curator], object]]] = {
-    "other attributes": (
-        lambda one: one.measure(("y",), epsilon=ONE),
-        lambda one: one.measure(("colour",), epsilon=ONE),
-    ),
-    "other epsilon": (
-        lambda one: one.measure(("y",), epsilon=ONE),
-        lambda one: one.measure(("y",), epsilon=ONE / 2),
-    ),
-    "other cells": (
-        lambda one: one.measure_grid(("x",), cells=3, epsilon=ONE),
-        lambda one: one.measure_grid(("x",), cells=4, epsilon=ONE),
-    ),
-    "other nodes": (
-        lambda one: one.measure_nodes(("x",), Nodes.root(), depth=1, epsilon=ONE),
-        lambda one: one.measure_nodes(
-            ("x",), Nodes.root().children(1).where(np.array([True, False])), depth=1, epsilon=ONE
-        ),
-    ),
-    "other candidates": (
-        lambda one: one.choose("edge", {("colour", "smokes"): GAP}, epsilon=ONE),
-        lambda one: one.choose("edge", {("colour", "smokes"): Gap(GAP.expected + 1)}, epsilon=ONE),
-    ),
-    "other tables": (
-        lambda one: one.tabulate({("y",): ONE / 2, ("colour",): ONE / 2}),
-        lambda one: one.tabulate({("y",): ONE / 2, ("smokes",): ONE / 2}),
-    ),
-    "other amounts": (
-        lambda one: one.tabulate({("y",): ONE / 2, ("colour",): ONE / 2}),
-        lambda one: one.tabulate({("y",): ONE / 2, ("colour",): ONE / 3}),
-    ),
-    "scores of other candidates": (
-        lambda one: one.open_scores({("colour", "smokes"): GAP}).measure_all(amount=ONE),
-        lambda one: one.open_scores({("smokes", "colour"): TURNED_GAP}).measure_all(amount=ONE),
-    ),
-    "a choice among fewer": (
-        lambda one: one.open_scores(example_pairs()).choose("edge", TIED, amount=ONE),
-        lambda one: one.open_scores(example_pairs()).choose("edge", TIED[1:], amount=ONE),
-    ),
-    "a choice with other penalties": (
-        lambda one: one.open_scores(example_pairs()).choose("edge", TIED, amount=ONE),
-        lambda one: one.open_scores(example_pairs()).choose(
-            "edge", TIED, amount=ONE, penalties={TIED[2]: 1}
-        ),
-    ),
-    "another kind of score": (
-        lambda one: one.choose("edge", {("colour", "smokes"): GAP}, epsilon=ONE),
-        lambda one: one.choose("edge", {("colour", "smokes"): Purity()}, epsilon=ONE),
-    ),
-    "another column of a grid": (
-        lambda one: one.measure_grid(("x",), cells=4, epsilon=ONE),
-        lambda one: one.measure_grid(("y",), cells=4, epsilon=ONE),
-    ),
-    "columns of a grid in another order": (
-        lambda one: one.measure_grid(("x", "y"), cells=4, epsilon=ONE),
-        lambda one: one.measure_grid(("y", "x"), cells=4, epsilon=ONE),
-    ),
-    "another column of nodes": (
-        lambda one: one.measure_nodes(("x",), Nodes.root(), depth=1, epsilon=ONE),
-        lambda one: one.measure_nodes(("y",), Nodes.root(), depth=1, epsilon=ONE),
-    ),
-    "another clip of distances": (
-        lambda one: one.measure_distance(RULE, clip=8, shift=1, epsilon=ONE),
-        lambda one: one.measure_distance(RULE, clip=9, shift=1, epsilon=ONE),
-    ),
-    "another shift of distances": (
-        lambda one: one.measure_distance(RULE, clip=16, shift=2, epsilon=ONE),
-        lambda one: one.measure_distance(RULE, clip=8, shift=1, epsilon=ONE),
-    ),
-    "another weight of a column": (
-        lambda one: one.measure_distance(RULE, clip=9, shift=0, epsilon=ONE),
-        lambda one: one.measure_distance(LIGHT, clip=9, shift=0, epsilon=ONE),
-    ),
-    "another column of centres": (
-        lambda one: one.measure_classes(RULE, "smokes", epsilon=ONE),
-        lambda one: one.measure_classes(ALONG_Y, "smokes", epsilon=ONE),
-    ),
-    "another rule of predictions": (
-        lambda one: one.measure_mistakes(GUESS, epsilon=ONE),
-        lambda one: one.measure_mistakes(replace(GUESS, intercept=0), epsilon=ONE),
-    ),
-    "other predictions that are right": (
-        lambda one: one.measure_mistakes(GUESS, epsilon=ONE),
-        lambda one: one.measure_mistakes(replace(GUESS, positive=(0,)), epsilon=ONE),
-    ),
-    "other attributes of a sparse table": (
-        lambda one: one.sparse_table(("colour",), threshold=2, epsilon=ONE),
-        lambda one: one.sparse_table(("smokes",), threshold=2, epsilon=ONE),
-    ),
-    "another threshold of a sparse table": (
-        lambda one: one.sparse_table(("colour",), threshold=2, epsilon=ONE),
-        lambda one: one.sparse_table(("colour",), threshold=3, epsilon=ONE),
-    ),
-    "a table of groups": (
-        lambda one: one.measure(("smokes",), epsilon=ONE),
-        lambda one: one.grouped({"colour": Grouping((0, 0, 1))}).measure(("smokes",), epsilon=ONE),
-    ),
-    "a number of rows in place of an empty grid": (
-        lambda one: one.measure((), epsilon=ONE),
-        lambda one: one.measure_grid(("x",), cells=1, epsilon=ONE),
-    ),
-    "other centres": (
-        lambda one: one.measure_distance(RULE, clip=9, shift=0, epsilon=ONE),
-        lambda one: one.measure_distance(MOVED, clip=9, shift=0, epsilon=ONE),
-    ),
-    "other centres of clusters": (
-        lambda one: ask_clusters(one, [RULE, MOVED]),
-        lambda one: ask_clusters(one, [MOVED, RULE]),
-    ),
-    "another salt": (
-        lambda one: ask_clusters(one, [RULE, RULE]),
-        lambda one: ask_clusters(one, [RULE, RULE], salt=1),
-    ),
-    "other centres of residuals": (
-        lambda one: one.measure_residuals(RULE, (9,), epsilon=ONE),
-        lambda one: one.measure_residuals(MOVED, (9,), epsilon=ONE),
-    ),
-    "other radii": (
-        lambda one: one.measure_residuals(RULE, (9,), epsilon=ONE),
-        lambda one: one.measure_residuals(RULE, (8,), epsilon=ONE),
-    ),
-    "other centres of classes": (
-        lambda one: one.measure_classes(RULE, "smokes", epsilon=ONE),
-        lambda one: one.measure_classes(MOVED, "smokes", epsilon=ONE),
-    ),
-    "another label": (
-        lambda one: one.measure_classes(RULE, "smokes", epsilon=ONE),
-        lambda one: one.measure_classes(RULE, "colour", epsilon=ONE),
-    ),
-    "other boxes": (
-        lambda one: one.measure_boxes(TREE, HALVES.where(np.array([0])), epsilon=ONE),
-        lambda one: one.measure_boxes(TREE, HALVES.where(np.array([1])), epsilon=ONE),
-    ),
-    "boxes along other axes": (
-        lambda one: one.measure_boxes(TREE, HALVES, epsilon=ONE),
-        lambda one: one.measure_boxes(TURNED, HALVES, epsilon=ONE),
-    ),
-    "other shares of a tree": (
-        lambda one: expand_root(one, TREE, shares=7),
-        lambda one: expand_root(one, TREE, shares=8),
-    ),
-    "another number of bits down a tree": (
-        lambda one: expand_root(one, TREE, bits=1),
-        lambda one: expand_root(one, TREE, bits=2),
-    ),
-    "a tree along other axes": (
-        lambda one: expand_root(one, TREE),
-        lambda one: expand_root(one, TURNED),
-    ),
-    "a tree at another epsilon": (
-        lambda one: expand_root(one, TREE),
-        lambda one: expand_root(one, TREE, epsilon=ONE / 2),
-    ),
-    "splits along other axes": (
-        lambda one: one.open_splits(TREE, bits=1, epsilon=ONE).split(ROOT),
-        lambda one: one.open_splits(TURNED, bits=1, epsilon=ONE).split(ROOT),
-    ),
-    "splits into more boxes": (
-        lambda one: one.open_splits(TREE, bits=1, epsilon=ONE).split(ROOT),
-        lambda one: one.open_splits(TREE, bits=2, epsilon=ONE).split(ROOT),
-    ),
-    "other released marginals": (
-        lambda one: one.measure_marginal_error({("colour",): EVEN}, epsilon=ONE),
-        lambda one: one.measure_marginal_error({("colour",): EVEN[::-1].copy()}, epsilon=ONE),
-    ),
-}
+def chosen(
+    curator: Curator, among: tuple[tuple[str, ...], ...], penalties: dict[tuple[str, ...], int]
+) -> object:
+    session = curator.open_scores(example_pairs())
+    return session.choose("edge", among, amount=ONE, penalties=penalties)
 
 
-@pytest.mark.parametrize("name", ANOTHER)
-def test_a_stored_answer_is_never_given_to_another_question(name: str) -> None:
-    asked, other = ANOTHER[name]
+HALF = ONE / 2
+TWO_NODES = Nodes.root().children(1)
+DIFFERENT: list[Callable[[Curator], object]] = [
+    lambda c: c.measure((), epsilon=ONE),
+    lambda c: c.measure(("y",), epsilon=ONE),
+    lambda c: c.measure(("y",), epsilon=HALF),
+    lambda c: c.measure(("colour",), epsilon=ONE),
+    lambda c: c.measure(("smokes",), epsilon=ONE),
+    lambda c: c.grouped({"colour": Grouping((0, 0, 1))}).measure(("smokes",), epsilon=ONE),
+    lambda c: c.tabulate({("y",): HALF, ("colour",): HALF}),
+    lambda c: c.tabulate({("y",): HALF, ("colour",): ONE / 3}),
+    lambda c: c.tabulate({("y",): HALF, ("smokes",): HALF}),
+    lambda c: c.measure_grid(("x",), cells=1, epsilon=ONE),
+    lambda c: c.measure_grid(("x",), cells=3, epsilon=ONE),
+    lambda c: c.measure_grid(("x",), cells=4, epsilon=ONE),
+    lambda c: c.measure_grid(("y",), cells=4, epsilon=ONE),
+    lambda c: c.measure_grid(("x", "y"), cells=4, epsilon=ONE),
+    lambda c: c.measure_grid(("y", "x"), cells=4, epsilon=ONE),
+    lambda c: c.measure_nodes(("x",), Nodes.root(), depth=1, epsilon=ONE),
+    lambda c: c.measure_nodes(("y",), Nodes.root(), depth=1, epsilon=ONE),
+    lambda c: c.measure_nodes(("x",), TWO_NODES.where(np.array([0])), depth=1, epsilon=ONE),
+    lambda c: c.measure_nodes(("x",), TWO_NODES.where(np.array([1])), depth=1, epsilon=ONE),
+    lambda c: c.choose("edge", {("colour", "smokes"): GAP}, epsilon=ONE),
+    lambda c: c.choose("edge", {("colour", "smokes"): Gap(GAP.expected + 1)}, epsilon=ONE),
+    lambda c: c.choose("edge", {("colour", "smokes"): Purity()}, epsilon=ONE),
+    lambda c: c.open_scores({("colour", "smokes"): GAP}).measure_all(amount=ONE),
+    lambda c: c.open_scores({("smokes", "colour"): TURNED_GAP}).measure_all(amount=ONE),
+    lambda c: chosen(c, TIED, {}),
+    lambda c: chosen(c, TIED[1:], {}),
+    lambda c: chosen(c, TIED, {TIED[2]: 1}),
+    lambda c: c.sparse_table(("colour",), threshold=2, epsilon=ONE),
+    lambda c: c.sparse_table(("colour",), threshold=3, epsilon=ONE),
+    lambda c: c.sparse_table(("smokes",), threshold=2, epsilon=ONE),
+    lambda c: c.measure_distance(RULE, clip=8, shift=1, epsilon=ONE),
+    lambda c: c.measure_distance(RULE, clip=9, shift=1, epsilon=ONE),
+    lambda c: c.measure_distance(RULE, clip=16, shift=2, epsilon=ONE),
+    lambda c: c.measure_distance(RULE, clip=9, shift=0, epsilon=ONE),
+    lambda c: c.measure_distance(LIGHT, clip=9, shift=0, epsilon=ONE),
+    lambda c: c.measure_distance(MOVED, clip=9, shift=0, epsilon=ONE),
+    lambda c: c.measure_classes(RULE, "smokes", epsilon=ONE),
+    lambda c: c.measure_classes(RULE, "colour", epsilon=ONE),
+    lambda c: c.measure_classes(MOVED, "smokes", epsilon=ONE),
+    lambda c: c.measure_classes(ALONG_Y, "smokes", epsilon=ONE),
+    lambda c: c.measure_mistakes(GUESS, epsilon=ONE),
+    lambda c: c.measure_mistakes(replace(GUESS, intercept=0), epsilon=ONE),
+    lambda c: c.measure_mistakes(replace(GUESS, positive=(0,)), epsilon=ONE),
+    lambda c: c.measure_residuals(RULE, (9,), epsilon=ONE),
+    lambda c: c.measure_residuals(RULE, (8,), epsilon=ONE),
+    lambda c: c.measure_residuals(MOVED, (9,), epsilon=ONE),
+    lambda c: ask_clusters(c, [RULE, MOVED]),
+    lambda c: ask_clusters(c, [MOVED, RULE]),
+    lambda c: ask_clusters(c, [RULE, RULE]),
+    lambda c: ask_clusters(c, [RULE, RULE], salt=1),
+    lambda c: c.measure_boxes(TREE, HALVES.where(np.array([0])), epsilon=ONE),
+    lambda c: c.measure_boxes(TREE, HALVES.where(np.array([1])), epsilon=ONE),
+    lambda c: c.measure_boxes(TREE, HALVES, epsilon=ONE),
+    lambda c: c.measure_boxes(TURNED, HALVES, epsilon=ONE),
+    lambda c: expand_root(c, TREE, shares=7),
+    lambda c: expand_root(c, TREE, shares=8),
+    lambda c: expand_root(c, TREE),
+    lambda c: expand_root(c, TREE, bits=2),
+    lambda c: expand_root(c, TREE, epsilon=HALF),
+    lambda c: expand_root(c, TURNED),
+    lambda c: c.open_splits(TREE, bits=1, epsilon=ONE).split(ROOT),
+    lambda c: c.open_splits(TREE, bits=2, epsilon=ONE).split(ROOT),
+    lambda c: c.open_splits(TURNED, bits=1, epsilon=ONE).split(ROOT),
+    lambda c: c.measure_marginal_error({("colour",): EVEN}, epsilon=ONE),
+    lambda c: c.measure_marginal_error({("colour",): EVEN[::-1].copy()}, epsilon=ONE),
+]
+"""Each differs from all others in one argument or more that its answer depends on."""
+
+
+@pytest.mark.parametrize("index", range(len(DIFFERENT)))
+def test_a_stored_answer_is_never_given_to_another_question(index: int) -> None:
+    """To none of its neighbours in the list, which are most alike."""
     transcript = Transcript()
-    asked(curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
-    asked(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
-    with pytest.raises(OtherQuestion, match=r"expected .* next"):
-        other(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
+    DIFFERENT[index](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
+    DIFFERENT[index](curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
+    for other in (*DIFFERENT[max(0, index - 3) : index], *DIFFERENT[index + 1 : index + 4]):
+        with pytest.raises(OtherQuestion, match=r"expected .* next"):
+            other(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
+
+
+def test_no_two_different_questions_are_known_as_one() -> None:
+    def known(ask: Callable[[Curator], object]) -> tuple[str, ...]:
+        transcript = Transcript()
+        ask(curator_over(NOBODY, epsilon=ONE, transcript=transcript))
+        return tuple(record.question for record in transcript.records)
+
+    assert len(set(map(known, DIFFERENT))) == len(DIFFERENT)
 
 
 @every_question
@@ -446,7 +367,7 @@ def test_a_stored_answer_is_never_given_at_another_reach(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted({*EXAMPLES} - {"rows"}))
-def test_a_question_is_the_same_text_whoever_stands_behind_the_curator(kind: str) -> None:
+def test_a_question_has_one_identity_whatever_the_rows(kind: str) -> None:
     asked = []
     for rows in (NOBODY, TEN_PEOPLE, TEN_PEOPLE * 5):
         transcript = Transcript()
@@ -455,7 +376,7 @@ def test_a_question_is_the_same_text_whoever_stands_behind_the_curator(kind: str
     assert asked[0] == asked[1] == asked[2]
 
 
-def test_two_large_predictions_that_differ_in_one_cell_are_two_questions() -> None:
+def test_large_predictions_that_differ_in_one_cell_differ() -> None:
     # NumPy leaves out the middle of an array above 1000 cells when it is printed.
     levels = Levels(tuple(map(str, range(60))))
     wide = Domain(tuple(Attribute(name, name, "drop", cells=levels) for name in "ab"))
@@ -497,7 +418,7 @@ def test_the_nodes_of_one_height_are_the_cells_of_a_grid() -> None:
     assert measured.table.tolist() == grid.ravel()[leaves.cells].tolist()
 
 
-def test_measures_are_near_the_exact_answers_and_carry_their_scale() -> None:
+def test_measures_are_near_exact_answers_and_carry_their_scale() -> None:
     curator = curator_over(TEN_PEOPLE, distance=3)
     half = SILENT / 2
     marginal = curator.measure(("colour", "smokes"), epsilon=half)
@@ -675,7 +596,7 @@ REFUSED: dict[str, Callable[[Curator], object]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_gate_does_not_do_is_refused_in_one_line_before_any_charge(name: str) -> None:
+def test_what_the_gate_does_not_do_is_refused_before_any_charge(name: str) -> None:
     counter = FailingCounter()
     curator = curator_over(counter)
     with pytest.raises(PipelineError) as refused:
@@ -709,7 +630,7 @@ def test_the_obvious_winner_is_chosen_at_large_epsilon(first: int) -> None:
     assert chosen == ("colour", "smokes")
 
 
-def test_a_choice_costs_twice_the_largest_reach_of_a_score_over_its_scale() -> None:
+def test_a_choice_costs_twice_its_largest_reach_over_its_scale() -> None:
     noise = RecordingNoise()
     curator = curator_over(MARRIED, epsilon=ONE, distance=3, noise=noise)
     candidates = {("colour", "smokes"): GAP, ("smokes", "y"): Independence()}
@@ -780,24 +701,24 @@ def test_half_the_sensitivity_is_caught(kind: str) -> None:
         fuzz_sensitivity(kind, share=Fraction(1, 2))
 
 
-def test_the_sensitivity_of_a_marginal_error_is_reached_up_to_the_share_of_one_cell() -> None:
+def test_the_sensitivity_of_a_marginal_error_is_reached() -> None:
     none_red = np.array([0, 1 << 15, 1 << 15])
     question = EXAMPLES_AT_REACH["marginal error"](none_red)
     assert moved(question, [], [TEN_PEOPLE[0]], 1) == [(1 << 17, 1 << 17)]
 
 
-def test_the_sensitivity_of_a_distance_is_reached_by_who_is_clipped() -> None:
+def test_the_sensitivity_of_a_distance_is_reached_by_clipping() -> None:
     question = EXAMPLES_AT_REACH["distance"](1 << 20)
     assert moved(question, [], [TEN_PEOPLE[0]] * 3, 3) == [(3 << 12, 3 << 12)]
 
 
-def test_the_sensitivity_of_cluster_totals_is_reached_by_who_stands_in_a_corner() -> None:
+def test_the_sensitivity_of_totals_is_reached_in_a_corner() -> None:
     question = example_questions()["clusters"]
     corner = (8.0, 1.0, "red", "no")
     assert moved(question, [], [corner] * 2, 2) == [(2, 2), (2 * 2 << 16, 2 * 2 << 16)]
 
 
-def test_the_sensitivity_of_residuals_is_reached_by_who_is_outside_the_radius() -> None:
+def test_the_sensitivity_of_residuals_is_reached_outside_radii() -> None:
     rule = NearestCentre(("x",), ((0,),), (3,))
     outside = (7.0, 0.0, "red", "no")
     near, far = (
@@ -849,7 +770,7 @@ def test_exact_counts_are_not_stored_copied_or_compared(take: Callable[[Sealed],
         take(SEALED)
 
 
-def test_a_curator_shows_no_counts_and_no_rows_and_is_not_stored_with_its_counts() -> None:
+def test_a_curator_shows_no_counts_and_is_not_pickled() -> None:
     curator = curator_over(TEN_PEOPLE, noise=ForcedNoise(1))
     EXAMPLES["nodes"](curator)
     assert repr(curator) == "Curator(4 attributes, distance 1)"
@@ -866,7 +787,7 @@ def budgets(draw: st.DrawFn) -> list[Fraction]:
 @pytest.mark.parametrize("kind", QUESTIONS)
 @settings(derandomize=True, deadline=None, max_examples=5)
 @given(shares=budgets(), data=st.data())
-def test_whatever_is_asked_the_scales_drawn_prove_the_epsilon_spent(
+def test_the_scales_drawn_prove_the_epsilon_spent(
     kind: str, shares: list[Fraction], data: st.DataObject
 ) -> None:
     noise = RecordingNoise(ForcedNoise(2))

@@ -70,7 +70,7 @@ def ask(request: pytest.FixtureRequest) -> Question:
     return request.param
 
 
-def test_on_rows_to_be_protected_nothing_is_disclosed_or_looked_at(ask: Question) -> None:
+def test_nothing_is_disclosed_of_protected_rows(ask: Question) -> None:
     transcript = Transcript()
     curator = curator_over(NeverLooked(), transcript=transcript)
     with pytest.raises(BoundaryViolation, match="expected benchmark rows, got rows to be protect"):
@@ -125,7 +125,7 @@ def test_the_transcript_says_for_ever_that_there_was_no_noise(ask: Question) -> 
 
 
 @pytest.mark.parametrize("columns", [(), ("x", "x"), ("colour",), ("age",)])
-def test_columns_without_bounds_or_twice_are_refused_before_they_are_recorded(columns) -> None:
+def test_wrong_columns_are_refused_before_they_are_recorded(columns) -> None:
     curator = benchmark(NeverLooked())
     for ask in (
         curator.disclose_bounds,

@@ -81,7 +81,7 @@ def rounded_float_gaussian(size: int, sigma2: Fraction, _) -> NDArray[np.int64]:
 
 
 def every_proposal_kept(size: int, sigma2: Fraction, patch) -> NDArray[np.int64]:
-    patch.setattr(samplers, "_kept", lambda proposed, *_: proposed)
+    patch.setattr(samplers, "_accepted_gaussian", lambda proposed, *_: proposed)
     return draws(SeededNoise(6), size, sigma2)
 
 
@@ -127,7 +127,7 @@ def test_noise_keeps_the_shape_and_leaves_its_input_alone(
 
 
 @by_source
-def test_noise_meets_each_count_where_it_stands_in_any_memory_layout(source: NoiseSource) -> None:
+def test_noise_is_added_in_place_in_any_memory_layout(source: NoiseSource) -> None:
     counts = np.arange(24).reshape(2, 3, 4) * 10**6
     for view in (counts.T, counts[:, ::-1, ::2], np.asfortranarray(counts)):
         assert np.abs(source.discrete_gaussian(view, Fraction(2)) - view).max() < 1000
@@ -197,7 +197,7 @@ def test_opendp_is_handed_no_less_noise_than_was_paid_for(sigma2: Fraction) -> N
     assert sigma2 <= Fraction(handed[0]) ** 2 < sigma2 * (1 + Fraction(3, 10**9))
 
 
-def test_a_seed_gives_the_same_draws_again_and_never_the_same_draw_twice() -> None:
+def test_a_seed_gives_the_same_sequence_of_different_draws() -> None:
     one, two = SeededNoise(9), SeededNoise(9)
     first, second = draws(one, 1000, VARIANCES[3]), draws(one, 1000, VARIANCES[3])
     assert (first == draws(two, 1000, VARIANCES[3])).all()

@@ -43,7 +43,7 @@ def quality_of(curator: Curator, epsilon: Fraction) -> NoisyNumber:
 
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
 @pytest.mark.parametrize("distance", [1, 3])
-def test_an_evaluation_spends_exactly_its_epsilon_by_the_scales_drawn(
+def test_an_evaluation_spends_its_epsilon_by_the_scales_drawn(
     epsilon: Fraction, distance: int
 ) -> None:
     noise = RecordingNoise()
@@ -118,9 +118,7 @@ def test_without_noise_the_nicv_is_that_of_a_loop_over_rows(people: str, name: s
         (-1.0, -1.0, 1.0625),
     ],
 )
-def test_rows_farther_than_nearly_all_of_the_synopsis_count_as_that_far(
-    near: float, far: float, most: float
-) -> None:
+def test_rows_farther_than_the_synopsis_are_clipped(near: float, far: float, most: float) -> None:
     table = np.full((4, 4), -2.0)
     table[0, 0], table[3, 3] = near, far
     box = TOWN.box(("x", "y"))
@@ -148,7 +146,7 @@ class Remembering(LoopCounter):
 
 
 @pytest.mark.parametrize("label", [None, "colour"])
-def test_the_scale_of_a_mean_distance_holds_the_noise_of_the_sum_and_of_the_rows(
+def test_the_scale_of_a_mean_holds_the_noise_of_sum_and_rows(
     label: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The deviation of 400 draws is known to within 6 %: four times that is passed by chance
@@ -234,7 +232,7 @@ def test_the_scale_of_an_agreement_is_within_twice_its_error(name: str, metric) 
     assert error / 2 < np.sqrt(2) * np.mean(stated) < error * 2
 
 
-def test_taking_the_noise_off_halves_the_error_of_cells_that_are_only_set_to_zero() -> None:
+def test_projection_halves_the_error_of_clipping_cells_at_zero() -> None:
     table, noise = np.diag([200] * 8), np.random.default_rng(5)
     errors = {"off": 0.0, "zero": 0.0}
     for _ in range(100):
@@ -258,7 +256,7 @@ def test_taking_the_noise_off_halves_the_error_of_cells_that_are_only_set_to_zer
     ],
     ids=["three", "one far off", "one", "two at one place", "three at two places"],
 )
-def test_without_a_synopsis_rows_count_as_at_most_as_far_as_the_widest_gap(
+def test_without_a_synopsis_rows_are_clipped_at_the_widest_gap(
     centres: np.ndarray, most: float
 ) -> None:
     clusters = Clusters(("x", "y"), centres)

@@ -75,7 +75,7 @@ def test_the_radius_is_that_of_many_numbers() -> None:
     assert stats.kstest(places, "uniform").pvalue > ALARM
 
 
-def test_the_noise_of_many_numbers_is_less_than_half_of_laplace_noise() -> None:
+def test_linf_noise_of_many_numbers_is_half_of_laplace_noise() -> None:
     p, scale = 66, Fraction(1000)
     spread = drawn(SeededNoise(5), p, scale, 300).std()
     assert spread == pytest.approx(1000 * sqrt((p + 1) * (p + 2) / 3), rel=0.05)

@@ -91,9 +91,7 @@ def test_the_scale_is_the_exact_rational(
 
 @settings(derandomize=True, max_examples=50)
 @given(distance=reaches, rho=epsilons)
-def test_the_variance_is_the_exact_rational_and_the_scale_hardly_above_its_root(
-    distance: int, rho: Fraction
-) -> None:
+def test_the_variance_is_exact_and_the_scale_near_its_root(distance: int, rho: Fraction) -> None:
     noise = RecordingNoise()
     measure_gaussian(np.array([1]), l2_squared=distance, rho=rho, noise=noise)
     choose_exponential(np.array([1]), linf=distance, rho=rho, noise=noise)
@@ -104,7 +102,7 @@ def test_the_variance_is_the_exact_rational_and_the_scale_hardly_above_its_root(
 
 
 @pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
-def test_a_gaussian_measure_is_its_counts_plus_noise_of_its_variance(noise) -> None:
+def test_a_gaussian_measure_adds_noise_of_its_variance(noise) -> None:
     counts = np.arange(30_000).reshape(100, 300)
     noisy = measure_gaussian(counts, l2_squared=3, rho=Fraction(3, 8), noise=noise)
     assert fit((noisy - counts).ravel(), Fraction(4), gaussian_cdf) > ALARM
@@ -163,7 +161,7 @@ def test_a_choice_without_the_factor_two_is_caught(probabilities) -> None:
     assert worst_choice(probabilities, without_two) > 1.5
 
 
-def test_the_bound_of_a_choice_is_reached_when_one_score_falls_and_the_other_rises() -> None:
+def test_the_bound_of_a_choice_is_reached() -> None:
     scale = float(choice_scale(linf=1, epsilon=ONE))
     here, there = (noisy_max_probabilities(scores, scale)[0] for scores in [(1, 9), (0, 10)])
     assert math.isclose(here / there, math.e, rel_tol=1e-9)
@@ -175,9 +173,7 @@ def log_chance(answer: tuple[int, ...], exact: tuple[int, ...], scale: Fraction)
 
 
 @pytest.mark.parametrize(("l1", "kept"), [(3, True), (2, False)])
-def test_a_measure_costs_its_epsilon_exactly_and_a_smaller_reach_is_caught(
-    l1: int, kept: bool
-) -> None:
+def test_a_measure_costs_its_epsilon_exactly(l1: int, kept: bool) -> None:
     scale = laplace_scale(l1=l1, epsilon=Fraction(1, 7))
     exact, neighbour = (4, 4), (5, 2)
     losses = [
@@ -210,7 +206,7 @@ def worst_rho_of_choices(scale: float) -> float:
 
 
 @pytest.mark.parametrize("rho", [Fraction(1, 1000), Fraction(1, 8), Fraction(1)])
-def test_an_exponential_choice_costs_at_most_its_rho_by_enumeration(rho: Fraction) -> None:
+def test_an_exponential_choice_costs_at_most_its_rho(rho: Fraction) -> None:
     scale = exponential_scale(linf=1, rho=rho)
     worst = worst_rho_of_choices(float(scale))
     assert worst <= float(rho) + 1e-9
@@ -218,7 +214,7 @@ def test_an_exponential_choice_costs_at_most_its_rho_by_enumeration(rho: Fractio
 
 
 @pytest.mark.parametrize("rho", [Fraction(1, 1000), Fraction(1, 8), Fraction(1)])
-def test_the_losses_of_an_exponential_choice_lie_within_its_range(rho: Fraction) -> None:
+def test_losses_of_an_exponential_choice_lie_within_its_range(rho: Fraction) -> None:
     scale = float(exponential_scale(linf=1, rho=rho))
     ranges = []
     for one, other in NEIGHBOURS:
@@ -230,7 +226,7 @@ def test_the_losses_of_an_exponential_choice_lie_within_its_range(rho: Fraction)
 
 @pytest.mark.parametrize(("l2_squared", "kept"), [(5, True), (4, False)])
 @pytest.mark.parametrize("rho", [Fraction(1, 50), Fraction(1, 2), Fraction(3)])
-def test_a_gaussian_measure_costs_its_rho_and_a_smaller_reach_is_caught(
+def test_a_gaussian_measure_costs_its_rho_exactly(
     l2_squared: int, kept: bool, rho: Fraction
 ) -> None:
     sigma2 = float(gaussian_variance(l2_squared=l2_squared, rho=rho))
@@ -265,48 +261,46 @@ NOT_INTEGERS = [
 TOO_LARGE = np.array([2**63], np.uint64)
 
 
+MECHANISMS = [
+    (measure, "l1", "epsilon"),
+    (measure_linf, "linf", "epsilon"),
+    (choose, "linf", "epsilon"),
+    (measure_gaussian, "l2_squared", "rho"),
+    (choose_exponential, "linf", "rho"),
+]
+by_mechanism = pytest.mark.parametrize(("mechanism", "reach", "amount"), MECHANISMS)
+
+
+@by_mechanism
 @pytest.mark.parametrize("values", [*NOT_INTEGERS, TOO_LARGE], ids=lambda v: type(v).__name__)
-def test_whatever_is_not_an_int64_array_is_refused(values) -> None:
+def test_whatever_is_not_an_int64_array_is_refused(mechanism, reach, amount, values) -> None:
     with pytest.raises(BoundaryViolation, match="expected"):
-        measure(values, l1=1, epsilon=ONE, noise=RecordingNoise())
-    with pytest.raises(BoundaryViolation, match="expected"):
-        choose(values, linf=1, epsilon=ONE, noise=RecordingNoise())
-    with pytest.raises(BoundaryViolation, match="expected"):
-        measure_gaussian(values, l2_squared=1, rho=ONE, noise=RecordingNoise())
-    with pytest.raises(BoundaryViolation, match="expected"):
-        choose_exponential(values, linf=1, rho=ONE, noise=RecordingNoise())
+        mechanism(values, **{reach: 1, amount: ONE}, noise=RecordingNoise())
 
 
+@by_mechanism
 @pytest.mark.parametrize("distance", [0, -1, 1.0, True, Fraction(1), np.int64(1), None])
-def test_a_reach_that_is_not_a_positive_int_is_refused(distance) -> None:
-    with pytest.raises(BoundaryViolation, match="l1: expected an int"):
-        measure(np.array([1]), l1=distance, epsilon=ONE, noise=RecordingNoise())
-    with pytest.raises(BoundaryViolation, match="linf: expected an int"):
-        choose(np.array([1]), linf=distance, epsilon=ONE, noise=RecordingNoise())
-    with pytest.raises(BoundaryViolation, match="l2_squared: expected an int"):
-        measure_gaussian(np.array([1]), l2_squared=distance, rho=ONE, noise=RecordingNoise())
-    with pytest.raises(BoundaryViolation, match="linf: expected an int"):
-        choose_exponential(np.array([1]), linf=distance, rho=ONE, noise=RecordingNoise())
+def test_a_reach_that_is_not_a_positive_int_is_refused(mechanism, reach, amount, distance) -> None:
+    with pytest.raises(BoundaryViolation, match=f"{reach}: expected an int"):
+        mechanism(np.array([1]), **{reach: distance, amount: ONE}, noise=RecordingNoise())
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1, Fraction(0), Fraction(-1), math.inf, "1", None])
-def test_an_epsilon_that_is_not_a_positive_fraction_is_refused(epsilon) -> None:
-    with pytest.raises(BoundaryViolation, match="epsilon: expected a positive Fraction"):
-        measure(np.array([1]), l1=1, epsilon=epsilon, noise=RecordingNoise())
-    with pytest.raises(BoundaryViolation, match="epsilon: expected a positive Fraction"):
-        choose(np.array([1]), linf=1, epsilon=epsilon, noise=RecordingNoise())
-    with pytest.raises(BoundaryViolation, match="rho: expected a positive Fraction"):
-        measure_gaussian(np.array([1]), l2_squared=1, rho=epsilon, noise=RecordingNoise())
-    with pytest.raises(BoundaryViolation, match="rho: expected a positive Fraction"):
-        choose_exponential(np.array([1]), linf=1, rho=epsilon, noise=RecordingNoise())
+@by_mechanism
+@pytest.mark.parametrize("price", [0.5, 1, Fraction(0), Fraction(-1), math.inf, "1", None])
+def test_a_price_that_is_not_a_positive_fraction_is_refused(
+    mechanism, reach, amount, price
+) -> None:
+    with pytest.raises(BoundaryViolation, match=f"{amount}: expected a positive Fraction"):
+        mechanism(np.array([1]), **{reach: 1, amount: price}, noise=RecordingNoise())
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "amount"), [(choose, "epsilon"), (choose_exponential, "rho")]
+)
 @pytest.mark.parametrize("shape", [(0,), (2, 2), ()], ids=str)
-def test_a_choice_is_among_a_vector_of_at_least_one(shape: tuple[int, ...]) -> None:
+def test_a_choice_is_among_a_vector_of_at_least_one(mechanism, amount, shape) -> None:
     with pytest.raises(BoundaryViolation, match="expected a vector of scores"):
-        choose(np.zeros(shape, np.int64), linf=1, epsilon=ONE, noise=RecordingNoise())
-    with pytest.raises(BoundaryViolation, match="expected a vector of scores"):
-        choose_exponential(np.zeros(shape, np.int64), linf=1, rho=ONE, noise=RecordingNoise())
+        mechanism(np.zeros(shape, np.int64), linf=1, **{amount: ONE}, noise=RecordingNoise())
 
 
 def test_a_refusal_shows_no_value_of_the_answers() -> None:
@@ -316,7 +310,7 @@ def test_a_refusal_shows_no_value_of_the_answers() -> None:
 
 
 @pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
-def test_a_scale_beyond_2_to_the_55_is_refused_whatever_the_counts(noise) -> None:
+def test_a_scale_beyond_2_to_the_55_is_refused(noise) -> None:
     with pytest.raises(BoundaryViolation, match="at most 2\\^55"):
         measure(np.zeros(0, np.int64), l1=2**36, epsilon=Fraction(1, 10**6), noise=noise)
     with pytest.raises(BoundaryViolation, match="at most 2\\^110"):

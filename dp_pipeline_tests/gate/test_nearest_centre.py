@@ -46,7 +46,7 @@ def rule_in(box: list[Coordinate], shares: np.ndarray) -> tuple[NearestCentre, n
         ([1.0] * 40 + [0.7], (64,) * 40 + (45,)),
     ],
 )
-def test_weights_are_half_widths_in_the_finest_parts_that_keep_floats_exact(half_widths, weights):
+def test_weights_are_half_widths_that_keep_floats_exact(half_widths, weights):
     centres = np.zeros((1, len(half_widths)))
     columns = tuple(map(str, range(len(half_widths))))
     rule = NearestCentre.of(columns, centres, box_of(*half_widths))
@@ -76,9 +76,7 @@ def test_centres_outside_the_box_are_moved_to_its_edge() -> None:
 
 @fuzz
 @given(box=boxes, seed=st.integers(0, 99))
-def test_a_distance_in_whole_numbers_is_nearly_that_in_data_units(
-    box: list[Coordinate], seed: int
-) -> None:
+def test_an_integer_distance_is_nearly_that_in_data_units(box: list[Coordinate], seed: int) -> None:
     rng = np.random.default_rng(seed)
     rule, _ = rule_in(box, rng.random((1, len(box))))
     row = tuple(rng.integers(-EDGE, EDGE, len(box), endpoint=True).tolist())
@@ -104,7 +102,7 @@ def test_a_distance_in_whole_numbers_is_nearly_that_in_data_units(
         ((1024, 1023), False),
     ],
 )
-def test_floats_are_used_while_four_sums_of_squares_stay_below_2_to_the_53(weights, fits) -> None:
+def test_floats_are_used_while_sums_stay_below_2_to_the_53(weights, fits) -> None:
     rule = NearestCentre(("x", "y")[: len(weights)], ((0,) * len(weights),), weights)
     assert rule.fits_floats is fits
     reduced = rule.reduced_weights
@@ -134,7 +132,7 @@ def test_a_rule_is_checked_without_a_clip_and_with_one() -> None:
 
 
 @pytest.mark.parametrize("number", [0.5, 1.0, math.nan, math.inf, np.int64(1), True, "1"])
-def test_centres_and_weights_that_are_not_whole_numbers_are_refused(number) -> None:
+def test_centres_and_weights_that_are_no_integers_are_refused(number) -> None:
     # 1.0 is one too: a later sum would be a float.
     for rule in [
         NearestCentre(("x", "y"), ((0, 0), (0, number)), (1, 1)),

@@ -40,7 +40,7 @@ def test_one_more_person_moves_one_of_the_two_cells_by_one(row: Row):
     assert sorted(moved_cells(row)) == [0, 1]
 
 
-def test_the_noise_that_is_drawn_is_what_is_paid_for_at_any_reach():
+def test_predictions_draw_the_noise_that_is_paid_for():
     noise = RecordingNoise()
     curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1, 2), distance=3, noise=noise)
     curator.measure_mistakes(RULE, epsilon=Fraction(1, 2))
@@ -84,7 +84,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("rule", REFUSED.values(), ids=REFUSED.keys())
 @pytest.mark.parametrize("people", ["nobody", "ten people"])
-def test_what_is_no_exact_rule_is_refused_before_anything_is_charged(rule, people):
+def test_an_inexact_rule_is_refused_before_any_charge(rule, people):
     curator = curator_over(AWKWARD[people])
     with pytest.raises(BoundaryViolation, match=r"predicted label: expected .+, got"):
         curator.measure_mistakes(rule, epsilon=Fraction(1))
@@ -100,7 +100,7 @@ def test_what_is_no_exact_rule_is_refused_before_anything_is_charged(rule, peopl
         replace(RULE, columns=("colour", "age")),
     ],
 )
-def test_attributes_that_are_not_declared_or_have_no_cells_are_refused(rule):
+def test_attributes_without_cells_are_refused(rule):
     curator = curator_over(TEN_PEOPLE)
     with pytest.raises(DeclarationError):
         curator.measure_mistakes(rule, epsilon=Fraction(1))

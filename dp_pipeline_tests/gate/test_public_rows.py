@@ -24,7 +24,7 @@ NOT_PUBLIC: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("rows", [NOBODY, TEN_PEOPLE])
-def test_the_number_of_rows_is_given_without_a_charge_and_recorded(rows: Any) -> None:
+def test_public_rows_are_free_and_recorded(rows: Any) -> None:
     transcript, noise = Transcript(), RecordingNoise()
     curator = curator_over(rows, transcript=transcript, noise=noise, **PUBLIC)
     assert curator.public_rows() == len(rows)
@@ -45,7 +45,7 @@ def test_the_recorded_number_of_rows_is_replayed_over_other_rows() -> None:
 
 
 @pytest.mark.parametrize("name", NOT_PUBLIC)
-def test_elsewhere_the_number_of_rows_and_scores_that_need_it_are_refused(name: str) -> None:
+def test_elsewhere_scores_of_public_rows_are_refused(name: str) -> None:
     transcript = Transcript()
     curator = curator_over(TEN_PEOPLE, transcript=transcript, **NOT_PUBLIC[name])
     for asked in (
@@ -72,7 +72,7 @@ def test_scores_of_public_rows_are_asked_like_others() -> None:
     assert exact == -3 * UNIT
 
 
-def test_the_score_of_another_number_of_rows_is_refused_and_shows_no_number() -> None:
+def test_a_score_of_another_number_of_rows_shows_no_number() -> None:
     curator = curator_over(TEN_PEOPLE, **PUBLIC)
     session = curator.open_scores({PAIRS[0]: MutualInformation(11)})
     with pytest.raises(BoundaryViolation, match="expected a table of the rows said") as refused:

@@ -33,7 +33,7 @@ def test_inside_of_a_box_a_cut_lies_where_its_rows_say(tmp_path: Path) -> None:
     assert run(spec, rows)["x"].edges == (8.5,)
 
 
-def test_three_steps_of_a_tenth_are_the_number_that_a_file_would_say(tmp_path: Path) -> None:
+def test_three_steps_of_a_tenth_are_three_tenths(tmp_path: Path) -> None:
     text = "{x: {bounds: [0, 1.6], bins: {quantiles: 2}, unit: 0.1}}"
     rows = [(at / 10 + 0.05, "a", "p") for at in range(6)] * 100
     assert run(spec_of(tmp_path, text, "{epsilon: 1000}"), rows)["x"].edges == (0.3,)
@@ -48,7 +48,7 @@ def test_three_steps_of_a_tenth_are_the_number_that_a_file_would_say(tmp_path: P
         pytest.param(0.05, 10_000, 3, id="boxes of many units and rows"),
     ],
 )
-def test_a_box_is_divided_while_it_is_wider_than_a_unit_and_heavier_than_its_noise(
+def test_a_box_is_divided_while_it_is_wide_and_heavy(
     tmp_path: Path, unit: float, answer: int, steps: int
 ) -> None:
     noise = RecordingNoise(Same(1, answer))

@@ -30,7 +30,7 @@ write the file anew and say why:
 SPEND = Spend("the marginal of age", LAPLACE, Fraction(1, 3), 2, Fraction(6))
 
 
-def test_every_kind_of_question_has_the_identity_that_it_always_had() -> None:
+def test_every_kind_of_question_has_its_golden_identity() -> None:
     assert list(golden_questions()) == FILE.read_text(encoding="utf-8").splitlines(), ADVICE
 
 
@@ -45,7 +45,7 @@ def test_a_reworded_question_gets_the_answer_that_was_paid_for(
     assert "marginal of smokes" in transcript.records[0].words
 
 
-def test_what_is_answered_otherwise_by_another_version_is_another_question(
+def test_another_version_makes_another_question(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     transcript = Transcript()
@@ -90,7 +90,7 @@ def test_what_differs_has_another_digest(one: object, other: object) -> None:
     assert (digest_of(one) == digest_of(other)) == (repr(one) == repr(other))
 
 
-def test_arrays_are_known_by_every_number_and_their_shape_whatever_their_type() -> None:
+def test_arrays_are_known_by_their_numbers_and_shape() -> None:
     numbers = np.arange(5_000)
     changed = numbers.copy()
     changed[2_500] += 1

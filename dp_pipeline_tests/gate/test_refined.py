@@ -84,7 +84,7 @@ def test_what_is_left_of_noise_has_its_conditional_distribution(
 
 
 @pytest.mark.parametrize(("scale", "finer"), SCALES)
-def test_over_all_that_may_have_been_drawn_it_is_the_discrete_laplace(
+def test_refined_noise_is_discrete_laplace_over_all_first_draws(
     scale: Fraction, finer: Fraction
 ) -> None:
     counts, source = np.full(60_000, 7), SeededNoise(2)
@@ -152,7 +152,7 @@ def test_a_marginal_is_refined_for_what_is_added() -> None:
         curator.refine({PAIR: ONE / 4})
 
 
-def test_what_is_refined_is_what_the_gate_answered_whatever_a_model_writes() -> None:
+def test_the_gates_own_answer_is_refined() -> None:
     drawn: list[IntArray] = []
 
     class Watching(RecordingNoise):
@@ -188,7 +188,7 @@ def test_what_was_not_measured_is_not_refined(names: tuple[str, ...]) -> None:
     assert curator.accountant.remaining == ONE * 3 / 4
 
 
-def test_a_marginal_in_rho_is_measured_once_more_and_both_are_one() -> None:
+def test_a_marginal_in_rho_is_the_mean_of_two_measurements() -> None:
     """Mean of two Gaussian numbers by their precisions; the noise of 6,400 cells is as stated, up
     to 6 standard errors: a false alarm below 1e-8.
     """
@@ -314,7 +314,7 @@ def test_a_refined_question_names_the_answer_that_it_refines() -> None:
         refined(other, finer.rewind()).refine({PAIR: ONE / 4})
 
 
-def test_a_release_that_refines_another_one_has_its_answers_and_pays_what_is_added() -> None:
+def test_a_refining_release_pays_what_is_added() -> None:
     marginals: PaidMarginals = {}
     first = curator_over(
         TEN_PEOPLE, epsilon=ONE / 4, noise=SeededNoise(1), paid_marginals=marginals

@@ -80,7 +80,7 @@ def test_however_much_is_asked_there_is_one_look() -> None:
     assert counter.asked == [list(PAIRS)]
 
 
-def test_tables_too_many_to_be_held_together_are_counted_in_parts(
+def test_too_many_tables_are_counted_in_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(candidates_file, "MOST_CELLS_AT_ONCE", 12)
@@ -104,7 +104,7 @@ def test_no_tables_cost_nothing() -> None:
     assert curator.accountant.spends == ()
 
 
-def test_a_tabulation_that_was_interrupted_draws_only_what_is_missing() -> None:
+def test_an_interrupted_tabulation_draws_what_is_missing() -> None:
     amounts = {("colour",): ONE / 4, (): ONE / 4, ("smokes", "y"): ONE / 2}
     whole = Transcript()
     first = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=whole).tabulate(amounts)
@@ -254,7 +254,7 @@ REFUSED: dict[str, Callable[[Curator], object]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_proven_is_refused_in_one_line_before_any_charge(name: str) -> None:
+def test_what_is_not_proven_is_refused_before_any_charge(name: str) -> None:
     counter = CountedCounter(TEN_PEOPLE)
     curator = curator_over(counter)
     with pytest.raises((BoundaryViolation, DeclarationError)) as refused:
@@ -263,7 +263,7 @@ def test_what_is_not_proven_is_refused_in_one_line_before_any_charge(name: str) 
     assert (counter.asked, curator.accountant.spends) == ([], ())
 
 
-def test_candidates_that_are_changed_later_are_the_ones_that_were_opened() -> None:
+def test_candidates_do_not_change_after_they_are_opened() -> None:
     scores = dict(FLAT)
     session = curator_over(TEN_PEOPLE).open_scores(scores)
     scores.clear()

@@ -189,7 +189,7 @@ def test_all_small_tables_and_all_added_rows_stay_within_linf(
             assert moved <= score.linf(1)
 
 
-def test_brute_force_finds_two_n_over_n_plus_one_for_independence() -> None:
+def test_brute_force_finds_the_bound_of_independence() -> None:
     for n in range(1, 6):
         worst = max(
             abs(exact_independence(with_rows(table, [cell])) - exact_independence(table))
@@ -213,11 +213,11 @@ def exact_independence(table: Table) -> Fraction:
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(tables)
-def test_independence_is_its_formula_rounded_down_whatever_the_size(table: Table) -> None:
+def test_independence_is_its_formula_rounded_down(table: Table) -> None:
     assert Independence().score(table) == math.floor(UNIT * exact_independence(table))
 
 
-def test_brute_force_reaches_half_a_row_of_purity_and_never_passes_it() -> None:
+def test_brute_force_finds_the_bound_of_purity() -> None:
     moves = {
         exact_purity(with_rows(table, [cell])) - exact_purity(table)
         for table in small_tables((2, 2), 3)
@@ -238,12 +238,12 @@ def exact_purity(table: Table) -> Fraction:
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(tables)
-def test_purity_is_its_formula_rounded_down_in_every_cell_whatever_the_size(table: Table) -> None:
+def test_purity_is_its_formula_rounded_down_in_every_cell(table: Table) -> None:
     cells = [exact_purity(table[:, [at]]) for at in range(table.shape[1])]
     assert Purity().score(table) == sum(math.floor(UNIT * one) for one in cells)
 
 
-def test_purity_falls_as_impurity_rises_and_splitting_a_cell_never_lowers_it() -> None:
+def test_purity_falls_as_impurity_rises() -> None:
     for seed in range(20):
         counts = np.random.default_rng(seed).integers(0, 900, (3, 4, 2))
         rows = int(counts.sum())
@@ -263,16 +263,14 @@ def test_the_gap_is_its_formula(table: Table) -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(table=tables, cell=cells)
-def test_one_row_moves_the_gap_by_at_most_one_row_and_twice_u_by_less_than_four(
-    table: Table, cell: int
-) -> None:
+def test_one_row_moves_scores_by_less_than_their_proofs_say(table: Table, cell: int) -> None:
     more = with_rows(table, [cell])
     assert abs(GAP.score(more) - GAP.score(table)) <= UNIT
     # T = Σ|c_ij − r_i c_j/n| = 2U, exactly.
     assert 2 * abs(exact_independence(more) - exact_independence(table)) < 4
 
 
-def test_a_score_of_many_parents_is_that_of_their_cells_as_one_axis() -> None:
+def test_a_score_of_many_parents_is_that_of_one_axis() -> None:
     counts = np.random.default_rng(1).integers(0, 9, (2, 3, 2))
     flat, rows = counts.reshape(2, 6), int(counts.sum())
     known = FScore(), MutualInformation(rows), MutualInformation(rows, True)
@@ -326,7 +324,7 @@ OF_BINARY = lambda rows: MutualInformation(rows, binary=True)  # noqa: E731
         ((2, 1), lambda _: FScore()),
     ],
 )
-def test_every_replaced_row_of_every_small_table_stays_within_linf(
+def test_replaced_rows_of_small_tables_stay_within_linf(
     shape: tuple[int, ...], score_of: Callable[[int], Score], rows: int
 ) -> None:
     score = score_of(rows if shape != (3, 3) else rows // 2)
@@ -337,9 +335,7 @@ def test_every_replaced_row_of_every_small_table_stays_within_linf(
 
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("rows", [2, 3, 50, 1001, 2**20])
-def test_the_largest_move_of_mutual_information_is_what_is_paid_for(
-    binary: bool, rows: int
-) -> None:
+def test_the_bound_of_mutual_information_is_reached(binary: bool, rows: int) -> None:
     # Binary: one row in a place of its own. General: halves that meet in one place.
     first, second = np.zeros((3, 3), np.int64), np.zeros((3, 3), np.int64)
     if binary:
@@ -359,9 +355,7 @@ def test_the_largest_move_of_mutual_information_is_what_is_paid_for(
 
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("rows", [2, 3, 50, 1001, 2**20])
-def test_mutual_information_pays_for_its_formula_and_for_every_rounding(
-    binary: bool, rows: int
-) -> None:
+def test_mutual_information_pays_for_every_rounding(binary: bool, rows: int) -> None:
     # Nine units: twelve values of f that are rounded, and Δ itself, which is computed in floats.
     change = (rows - 1) * math.log2(rows / (rows - 1))
     formula = math.log2(rows) + change
@@ -436,7 +430,7 @@ WRONG_REPLACED = {
 
 
 @pytest.mark.parametrize("name", WRONG_REPLACED)
-def test_a_replaced_row_that_moves_a_score_further_than_it_says_is_caught(name: str) -> None:
+def test_a_too_small_bound_for_a_replaced_row_is_caught(name: str) -> None:
     score_of, linf = WRONG_REPLACED[name]
     score = score_of(4)
     tables_of_four = with_so_many_rows((2, 2), 4)
@@ -454,7 +448,7 @@ def test_nothing_depends_on_nothing_and_one_row_on_nothing() -> None:
     assert [*scores, Independence().score(np.zeros((0, 5), np.int64))] == [0, 0, 0]
 
 
-def test_independent_columns_score_nothing_and_equal_columns_score_high() -> None:
+def test_independent_columns_score_0_and_equal_columns_high() -> None:
     independent = np.outer([1, 2], [3, 4])
     equal = np.diag([2**18, 2**18])
     assert Independence().score(independent) == 0

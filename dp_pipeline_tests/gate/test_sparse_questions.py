@@ -123,7 +123,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_proven_is_refused_in_one_line_before_any_charge(name: str) -> None:
+def test_what_is_not_proven_is_refused_before_any_charge(name: str) -> None:
     attributes, threshold = REFUSED[name]
     curator = curator_over(Untouched((), WIDE), domain=WIDE)
     with pytest.raises(BoundaryViolation) as refused:

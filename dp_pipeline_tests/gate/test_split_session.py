@@ -67,7 +67,7 @@ def test_the_tails_are_those_of_the_discrete_laplace(q: Fraction) -> None:
 
 
 @pytest.mark.parametrize("q", RATES, ids=str)
-def test_a_box_never_costs_more_than_the_noise_and_less_the_more_rows_it_has(q: Fraction) -> None:
+def test_a_box_costs_less_the_more_rows_it_has(q: Fraction) -> None:
     for b in range(-40, 41):
         assert 1 <= ratio(b, q) <= 1 / q
         if b <= 0:
@@ -99,7 +99,7 @@ def pays(product: Fraction, q: Fraction, fan: int) -> bool:
     return product ** (fan - 1) <= q ** -(2 * fan - 1)
 
 
-def test_the_recursion_finds_the_worst_of_all_paths_that_are_written_out() -> None:
+def test_the_recursion_finds_the_worst_of_all_paths() -> None:
     for q, delta in [(Fraction(1, 2), 1), (Fraction(1, 2), 2), (Fraction(4, 5), 4)]:
         paths = itertools.combinations_with_replacement(range(9, -1, -1), 5)
         products = [
@@ -151,9 +151,7 @@ def test_half_the_decay_breaks_the_bound(fan: int) -> None:
     + [Fraction(LARGEST_SCALE)],
     ids=lambda scale: f"{float(scale):.2g}",
 )
-def test_the_decay_is_at_least_the_scale_times_the_logarithm_at_every_magnitude(
-    fan: int, scale: Fraction
-) -> None:
+def test_the_decay_is_large_enough_at_every_magnitude(fan: int, scale: Fraction) -> None:
     # ln 2 lies between these two: δ/λ ≥ log2(β)·ln 2, and δ is not a millionth above it.
     below, above = Fraction(693147180559945309, 10**18), Fraction(693147180559945310, 10**18)
     exponent = fan.bit_length() - 1
@@ -182,7 +180,7 @@ def test_the_scale_is_what_the_accountant_asks_for(
     curator.accountant.require_all_spent()
 
 
-def test_deep_boxes_at_the_largest_scale_stay_whole_numbers_of_64_bits() -> None:
+def test_deep_boxes_at_the_largest_scale_stay_int64() -> None:
     deepest = 40 * decay(fan=2, scale=Fraction(LARGEST_SCALE))
     assert deepest + decay(fan=2, scale=Fraction(LARGEST_SCALE)) < 1 << 62
 
@@ -265,7 +263,7 @@ ROUNDING = 1e-9
 @pytest.mark.parametrize("bits", [1, 2, 3, 4])
 @pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 50), Fraction(1, 2), Fraction(10)], ids=str)
-def test_the_person_who_joins_a_crowd_in_one_place_loses_no_more_than_epsilon(
+def test_joining_a_crowd_in_one_place_costs_at_most_epsilon(
     bits: int, distance: int, epsilon: Fraction
 ) -> None:
     delta = decay(
@@ -367,7 +365,7 @@ def test_a_box_is_split_as_often_as_its_tail_says(biased: int) -> None:
     assert stats.binomtest(hits, len(deep), chance).pvalue > ALARM
 
 
-def test_biased_counts_are_those_of_a_loop_over_rows_less_the_decay_of_their_level() -> None:
+def test_biased_counts_are_those_of_a_loop_less_their_decay() -> None:
     noise = RecordingNoise(Forced(1))
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, noise=noise)
     session = curator.open_splits(TREE, bits=2, epsilon=ONE)
@@ -429,13 +427,13 @@ REFUSED: dict[str, Prefixes] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_proof_does_not_cover_is_refused_before_any_look(name: str) -> None:
+def test_unproven_splits_are_refused_before_any_count(name: str) -> None:
     with pytest.raises(BoundaryViolation) as refused:
         opened().split(REFUSED[name])
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_a_box_that_cannot_be_split_further_has_no_children_to_ask_for() -> None:
+def test_a_box_at_the_end_of_a_tree_has_no_children() -> None:
     tree = BitTree(("x",), (0, 0, 0))
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, noise=Forced(1))
     session = curator.open_splits(tree, bits=2, epsilon=ONE)
@@ -469,7 +467,7 @@ def test_no_boxes_are_no_question() -> None:
 
 
 @pytest.mark.parametrize("bits", [1, 2])
-def test_recorded_splits_replayed_over_nobody_or_without_rows_are_the_same(bits: int) -> None:
+def test_recorded_splits_are_replayed_without_rows(bits: int) -> None:
     transcript = Transcript()
     curator = curator_over(TEN_PEOPLE * 9, epsilon=ONE, transcript=transcript)
     first = grown(curator.open_splits(TREE, bits=bits, epsilon=ONE), bits=bits)

@@ -61,7 +61,7 @@ def bought(
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
 @pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("people", AWKWARD)
-def test_it_spends_exactly_its_epsilon_by_the_scales_drawn_and_is_finite(
+def test_table_quality_spends_its_epsilon_by_the_scales_drawn(
     people: str, epsilon: Fraction, distance: int
 ) -> None:
     noise = RecordingNoise()
@@ -88,7 +88,7 @@ def test_a_person_who_moves_every_number_uses_all_of_its_epsilon(rows: int) -> N
     assert loss_of_joining(ask, person, epsilon=Fraction(5)) == 5
 
 
-def test_every_number_gets_the_same_epsilon_and_the_rows_a_quarter_of_it() -> None:
+def test_every_number_gets_one_share_and_rows_a_quarter() -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=Fraction(17))
     bought(curator, Fraction(17))
     assert [spend.epsilon for spend in curator.accountant.spends] == [1, 4, 4, 4, 4]
@@ -154,7 +154,7 @@ def test_a_table_without_rows_is_evaluated() -> None:
         (("y",), ("avd_2",)),
     ],
 )
-def test_a_table_of_few_attributes_has_the_numbers_that_it_can_have(names, expected) -> None:
+def test_a_table_of_few_attributes_has_fewer_numbers(names, expected) -> None:
     table = table_of(TEN_PEOPLE[:7], *names)
     curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1))
     assert tuple(bought(curator, Fraction(1), table=table)) == expected
@@ -237,7 +237,7 @@ class Remembering(LoopCounter):
 @given(
     weights=st.lists(st.floats(0, 1e6), min_size=1, max_size=300).filter(lambda w: sum(w) > 1e-3)
 )
-def test_whole_parts_add_up_and_are_within_one_of_the_probabilities(weights: list[float]) -> None:
+def test_whole_parts_add_up_and_are_within_one(weights: list[float]) -> None:
     shares = np.array(weights) / np.sum(weights)
     parts = whole_parts(shares)
     assert parts.sum() == 1 << 16

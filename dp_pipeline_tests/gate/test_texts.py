@@ -131,7 +131,7 @@ def test_no_two_neighbours_fail_with_more_than_delta(
 
 
 @pytest.mark.parametrize("mechanism", [TRUNCATED_TEXTS, GAUSSIAN_TEXTS])
-def test_a_text_of_one_person_leaves_with_probability_delta_at_most(mechanism: str) -> None:
+def test_one_persons_text_leaves_with_probability_delta_at_most(mechanism: str) -> None:
     for rows in (1, 2, 5, 20):
         rule = kind_of(mechanism, rows=rows, persons=1, delta=ONE / 10**9)
         alone = [chance(rule, weight) * (at + 1) for at, weight in enumerate(rule.weights)]
@@ -146,7 +146,7 @@ def test_a_threshold_one_lower_is_caught() -> None:
     assert largest_mass(rule, 1, 1) <= delta < largest_mass(lower, 1, 1)
 
 
-def test_a_delta_that_is_not_divided_among_the_texts_of_a_person_is_caught() -> None:
+def test_a_delta_that_is_not_divided_among_texts_is_caught() -> None:
     delta = Fraction(1, 50)
     rule = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=delta)
     undivided = replace(rule, threshold=most_noise(rule.spend.scale, delta) + 1)
@@ -174,7 +174,7 @@ def test_the_most_noise_is_the_least_that_delta_allows() -> None:
         assert edge[1] <= delta < edge[0]
 
 
-def test_noise_reaches_what_it_is_said_to_reach_with_less_than_that_chance() -> None:
+def test_noise_reaches_its_bound_with_less_than_its_chance() -> None:
     for sigma2, part in product((Fraction(9), Fraction(250)), (1e-2, 1e-5)):
         reach = gaussian_reach(sigma2, Fraction(part))
         assert 1 - gaussian_cdf(np.array([reach - 1]), sigma2)[0] <= part
@@ -192,7 +192,7 @@ def test_truncated_noise_has_the_probabilities_of_the_proof() -> None:
     assert stats.chisquare(seen, size * pmf / pmf.sum()).pvalue > ALARM
 
 
-def test_a_text_leaves_by_noise_below_its_threshold_from_the_threshold_on() -> None:
+def test_a_text_leaves_from_its_threshold_on() -> None:
     """The second one is without noise, but for a chance of 10^(−400)."""
     rule = rule_of()
     drawn = rule._noisy(np.zeros(10**4, dtype=np.int64), SeededNoise(3))
@@ -203,7 +203,7 @@ def test_a_text_leaves_by_noise_below_its_threshold_from_the_threshold_on() -> N
 
 
 @pytest.mark.parametrize("persons", [1, 2])
-def test_the_weighted_gaussian_has_what_each_step_of_its_proof_asks(persons: int) -> None:
+def test_the_weighted_gaussian_meets_each_step_of_its_proof(persons: int) -> None:
     delta = ONE / 10**6
     for rows in (1, 2, 3, 7, 20):
         rule = kind_of(GAUSSIAN_TEXTS, rows=rows, persons=persons, delta=delta)
@@ -231,13 +231,13 @@ def test_texts_of_many_leave_and_those_of_one_person_do_not(noise, rows: int) ->
     assert {draw.scale for draw in recorder.draws} == {rule.spend.scale}
 
 
-def test_of_too_many_texts_those_with_the_largest_noisy_numbers_leave_in_order_of_bytes() -> None:
+def test_of_too_many_texts_the_largest_leave_in_order_of_bytes() -> None:
     rule = replace(rule_of(), most=2)
     exact = np.concatenate([packed((b"a", b"b", b"c", b"d")), [10**4, 10**6, 10**5, 10**6]])
     assert require_packed(rule.chosen(exact, SeededNoise(1))) == ("b", "d")
 
 
-def test_no_source_of_noise_draws_at_another_variance_than_the_threshold_was_made_for() -> None:
+def test_every_source_draws_at_the_variance_of_the_threshold() -> None:
     for epsilon in ("0.01", "0.1", "1", "3"):
         for persons in (1, 2):
             rule = rule_of(rows=50, persons=persons, epsilon=Fraction(epsilon), delta=ONE / 10**6)
@@ -262,7 +262,7 @@ def test_an_accountant_takes_the_price_and_refuses_a_cheaper_one(rows: int) -> N
             Accountant(ONE, delta=ONE / 10**6).charge(cheaper)
 
 
-def test_a_release_that_leaves_some_of_its_delta_unspent_is_refused() -> None:
+def test_a_release_with_unspent_delta_is_refused() -> None:
     accountant = Accountant(ONE, delta=ONE / 10**5)
     accountant.charge(rule_of(delta=ONE / 10**6).spend)
     with pytest.raises(BoundaryViolation, match="exactly δ=1/100000, got 1/1000000"):

@@ -102,33 +102,35 @@ def bits_of(share: Decimal, bits: int) -> int:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_beside_every_value_of_the_distribution_the_right_number_is_told(case: str) -> None:
+def test_numbers_next_to_every_value_are_inverted_rightly(case: str) -> None:
     # 2^-120 is nearer than any draw will be, and far enough for 80 digits.
     cells, threshold, scale = CASES[case]
     for k, upto in enumerate(distribution(case, 120, min(cells, 30))):
         place = bits_of(upto, 128)
         for step in (-256, 256):
-            told = inverted(cells, threshold, scale, drawn=place + step, bits=128, digits=80)
+            told = inverted(cells, threshold, scale, uniform_bits=place + step, bits=128, digits=80)
             assert told == (k if step < 0 else k + 1)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_too_near_to_a_value_of_the_distribution_more_digits_are_asked_for(case: str) -> None:
+def test_numbers_too_near_to_a_value_need_more_digits(case: str) -> None:
     cells, threshold, scale = CASES[case]
     (upto,) = distribution(case, 300, 1)
     place = bits_of(upto, 300)
     for step in (-1000, 1000):
-        asked = {"drawn": place + step, "bits": 300}
+        asked = {"uniform_bits": place + step, "bits": 300}
         assert inverted(cells, threshold, scale, digits=80, **asked) is None
         assert inverted(cells, threshold, scale, digits=320, **asked) == (0 if step < 0 else 1)
 
 
-def test_a_draw_that_is_not_told_is_drawn_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undecided_draw_gets_more_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def slowly(*of: object, drawn: int, bits: int, digits: int) -> int | None:
-        asked.append((drawn, bits, digits))
-        return None if digits < 320 else inverted(*of, drawn=drawn, bits=bits, digits=digits)  # type: ignore[arg-type]
+    def slowly(*of: object, uniform_bits: int, bits: int, digits: int) -> int | None:
+        asked.append((uniform_bits, bits, digits))
+        if digits < 320:
+            return None
+        return inverted(*of, uniform_bits=uniform_bits, bits=bits, digits=digits)  # type: ignore[arg-type]
 
     monkeypatch.setattr(samplers, "inverted", slowly)
     threshold_binomial(100, 3, Fraction(2), words(1))
@@ -143,4 +145,4 @@ def test_the_ends_of_what_may_be_asked_are_answered() -> None:
     assert threshold_binomial(MAX_CELLS, 1, tiny, words(1)) == 0
     assert threshold_binomial(1, 1, Fraction(2**55), words(1)) in (0, 1)
     # All digits of U are 1: F never gets there in 80 digits, and the last cell ends it.
-    assert inverted(3, 1, Fraction(9), drawn=(1 << 128) - 1, bits=128, digits=80) == 3
+    assert inverted(3, 1, Fraction(9), uniform_bits=(1 << 128) - 1, bits=128, digits=80) == 3

@@ -133,7 +133,7 @@ def losses(growth: Growth) -> list[Fraction]:
 
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10**6))
-def test_however_a_tree_grows_a_person_anywhere_in_the_box_uses_exactly_epsilon(seed: int) -> None:
+def test_a_person_anywhere_in_a_tree_uses_exactly_epsilon(seed: int) -> None:
     assert losses(Honest(seed)) == [ONE] * 16
 
 
@@ -143,7 +143,7 @@ def test_however_a_tree_grows_a_person_anywhere_in_the_box_uses_exactly_epsilon(
     epsilon=st.fractions(min_value=Fraction(1, 10**6), max_value=100),
     where=st.lists(st.sampled_from(PLACES), min_size=1, max_size=4),
 )
-def test_a_person_with_many_rows_uses_exactly_epsilon_wherever_they_are(
+def test_a_person_with_many_rows_uses_exactly_epsilon(
     seed: int, epsilon: Fraction, where: list[Row]
 ) -> None:
     assert loss(Honest(seed), where, distance=len(where), epsilon=epsilon) == epsilon
@@ -214,7 +214,7 @@ def greediest() -> Fraction:
     return max(max(losses(Greedy(seed))) for seed in range(40))
 
 
-def test_a_model_that_asks_for_everything_gets_no_more_than_epsilon() -> None:
+def test_a_greedy_model_gets_no_more_than_epsilon() -> None:
     assert Fraction(1, 2) < greediest() <= 1
 
 
@@ -231,9 +231,7 @@ def test_a_session_that_loses_count_is_caught(
 
 @pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("epsilon", [ONE, Fraction(7, 3), Fraction(1, 10)], ids=str)
-def test_the_scale_of_a_count_is_all_shares_times_the_reach_over_its_own_and_epsilon(
-    distance: int, epsilon: Fraction
-) -> None:
+def test_the_scale_of_a_count_is_that_of_its_shares(distance: int, epsilon: Fraction) -> None:
     noise = RecordingNoise()
     curator = curator_over(TEN_PEOPLE, epsilon=epsilon, distance=distance, noise=noise)
     session = curator.open_tree(TREE, epsilon=epsilon)
@@ -249,7 +247,7 @@ def test_the_scale_of_a_count_is_all_shares_times_the_reach_over_its_own_and_eps
     )
 
 
-def test_counts_at_large_epsilon_are_those_of_a_loop_in_the_order_that_was_asked() -> None:
+def test_counts_at_large_epsilon_are_those_of_a_loop_in_order() -> None:
     session = curator_over(TEN_PEOPLE).open_tree(TREE, epsilon=SILENT)
     shares = np.array([SHARES // 2])
     session.expand(ROOT, bits=2, shares=shares)
@@ -260,7 +258,7 @@ def test_counts_at_large_epsilon_are_those_of_a_loop_in_the_order_that_was_asked
     assert exact.sum() == 10
 
 
-def test_the_noise_of_every_count_is_discrete_laplace_of_its_own_scale() -> None:
+def test_every_count_has_discrete_laplace_noise_of_its_scale() -> None:
     # 2 chi-square tests on seeded noise: each alarms falsely at a rate of 1e-8.
     tree = BitTree(("x", "y"), (0, 1) * 8)
     curator = curator_over(NOBODY, epsilon=ONE, noise=SeededNoise(5))
@@ -315,7 +313,7 @@ REFUSED: dict[str, tuple[Prefixes, int, object]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_a_path_cannot_pay_for_is_refused_and_changes_nothing(name: str) -> None:
+def test_what_a_path_cannot_pay_for_is_refused(name: str) -> None:
     session, noise = opened(), RecordingNoise()
     session._noise = noise
     nodes, bits, shares = REFUSED[name]
@@ -327,7 +325,7 @@ def test_what_a_path_cannot_pay_for_is_refused_and_changes_nothing(name: str) ->
     session.close()
 
 
-def test_more_boxes_than_an_engine_counts_are_refused_before_the_look() -> None:
+def test_too_many_boxes_are_refused_before_the_count() -> None:
     curator = curator_over(NOBODY, epsilon=ONE)
     session = curator.open_tree(BitTree(("x", "y"), (0, 1) * 16), epsilon=ONE)
     session.expand(ROOT, bits=9, shares=ALL - 1)
@@ -392,7 +390,7 @@ def closed(curator: Curator, session: TreeSession) -> list[bool]:
     return ends
 
 
-def test_a_release_whose_tree_has_a_share_left_on_one_path_is_refused() -> None:
+def test_a_tree_with_an_unspent_share_is_refused() -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE)
     session = curator.open_tree(TREE, epsilon=ONE)
     assert closed(curator, session) == [False, False]
@@ -418,7 +416,7 @@ def test_a_release_with_two_trees_needs_both_of_them_spent() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_recorded_counts_replayed_over_nobody_or_without_rows_are_the_same(seed: int) -> None:
+def test_recorded_counts_are_replayed_without_rows(seed: int) -> None:
     transcript = Transcript()
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
     first = Honest(seed)(curator.open_tree(TREE, epsilon=ONE))

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline_tests.ledger.places import Place
-from dp_pipeline_tests.ledger.population import account, weekly
+from dp_pipeline.ledger.guards import guards_of
+from dp_pipeline_tests.ledger.places import Behind, Place
+from dp_pipeline_tests.ledger.population import account, raw, weekly
 from dp_pipeline_tests.postgres_server import PostgresServer
 
 
@@ -67,3 +69,41 @@ def opens(place: Place) -> Callable[[Account], Ledger]:
 def rides(opens: Callable[[Account], Ledger]) -> Ledger:
     """Rides by the week: ε = 1 each, and no total."""
     return opens(weekly())
+
+
+@pytest.fixture
+def behind(store: str, place: Place, request: pytest.FixtureRequest) -> Behind:
+    """SQL as the owner of the tables, past nothing: the triggers let a row in at the end."""
+    if store == "sqlite":
+        return lambda statement: raw(place.folder, statement)
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return lambda statement: (server.execute(statement, url=place.url), None)[1]
+
+
+@pytest.fixture
+def unguarded(behind: Behind, place: Place) -> Behind:
+    """The same past triggers and, in a file, past limits; the triggers are there again after."""
+    if place.url is None:
+        return lambda statement: _in_file(place, statement)
+
+    def execute(statement: str) -> None:
+        off = [
+            f"ALTER TABLE {guard.table} DISABLE TRIGGER {guard.name}"
+            for guard in guards_of("postgresql")
+        ]
+        behind("; ".join(off))
+        behind(statement)
+        behind("; ".join(off).replace("DISABLE", "ENABLE ALWAYS"))
+
+    return execute
+
+
+def _in_file(place: Place, statement: str) -> None:
+    connection = sqlite3.connect(place.folder / "ledger.sqlite", isolation_level=None)
+    triggers = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+    guards = connection.execute(triggers).fetchall()
+    connection.execute("PRAGMA ignore_check_constraints = ON")
+    dropped = (f"DROP TRIGGER {name}" for name, _ in guards)
+    for command in (*dropped, *statement.split("; "), *(sql for _, sql in guards)):
+        connection.execute(command)
+    connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from dp_pipeline.ledger.postgres import PostgresStore
 
 EVERYWHERE = ("sqlite", "postgresql")
 """For a module of tests: ``STORES = EVERYWHERE`` runs them on both."""
+
+Behind = Callable[[str], None]
+"""Executes SQL behind the ledger's back."""
 
 
 @dataclass(frozen=True)

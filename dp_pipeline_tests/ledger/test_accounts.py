@@ -64,7 +64,7 @@ def test_a_benchmark_with_a_ceiling_keeps_to_it(ledger: Ledger):
         release(ledger, charge(2, population="adult", epsilon="0.000001"))
 
 
-def test_populations_are_listed_in_the_order_of_opening_and_spend_apart(ledger: Ledger):
+def test_populations_are_listed_in_order_and_spend_apart(ledger: Ledger):
     ledger.open_account(account("adult"))
     release(ledger, charge(population="adult"), "0.1")
     assert ledger.populations() == ("trips", "adult")
@@ -83,7 +83,7 @@ def test_a_population_without_an_account_gets_nothing(ledger: Ledger):
     assert len(ledger.entries()) == 1
 
 
-def test_reading_a_ledger_that_is_not_there_is_empty_and_makes_nothing(place: Place):
+def test_an_absent_ledger_is_read_as_empty_and_not_made(place: Place):
     ledger = place()
     assert ledger.balance("trips") == Balance(ceiling=None, spent=Fraction(0), month=this_month())
     assert (ledger.populations(), ledger.entries(), ledger.account("trips")) == ((), (), None)

@@ -61,7 +61,7 @@ def test_an_account_with_windows_is_read_as_it_was_written(declared: Account):
     assert (read.limit, read.window_limit) == (declared.limit, declared.window_limit)
 
 
-def test_what_an_account_without_windows_says_has_no_word_of_them():
+def test_an_account_without_windows_has_no_facts_of_them():
     assert set(account().facts()) == {"unit", "relation", "purpose", "currency", "ceiling"}
     assert not {"windows", "within", "each_window"} & set(account().limits())
 
@@ -104,7 +104,7 @@ def test_an_account_without_windows_never_gets_any(ledger: Ledger):
         ledger.open_account(cut)
 
 
-def test_a_file_declares_no_more_of_a_window_than_the_account_has(rides: Ledger):
+def test_a_file_declares_no_higher_limit_of_a_window(rides: Ledger):
     with pytest.raises(DeclarationError, match=r"has each_window '1', .* each_window '2': a file"):
         rides.open_account(weekly(each="2"))
     opened = rides.open_account(weekly(each="0.5"))
@@ -139,7 +139,7 @@ def test_the_ceiling_of_each_window_is_raised_by_a_row(rides: Ledger):
         (weekly(purpose="benchmark", each=None), {"total": Fraction(0)}, "a ceiling above 0"),
     ],
 )
-def test_a_raise_that_lowers_a_limit_or_makes_one_without_windows_is_refused(
+def test_a_raise_that_lowers_a_limit_is_refused(
     place: Place, opened: Account, asked: dict[str, Fraction], words: str
 ):
     ledger = place()
@@ -164,7 +164,7 @@ def test_a_raise_that_lowers_a_limit_or_makes_one_without_windows_is_refused(
         ),
     ],
 )
-def test_a_row_that_lowers_a_window_or_cuts_it_otherwise_cannot_be(
+def test_a_row_that_lowers_a_limit_of_windows_cannot_be(
     rides: Ledger, facts: dict[str, str], words: str
 ):
     audit = Audit()
@@ -190,7 +190,7 @@ def test_a_row_that_lowers_a_window_or_cuts_it_otherwise_cannot_be(
         ),
     ],
 )
-def test_a_limit_that_was_missing_is_added_binds_at_once_and_stays(
+def test_an_added_limit_binds_at_once_and_stays(
     place: Place, opened: Account, added: dict[str, Fraction], raised: Account
 ):
     ledger = place()

@@ -1,14 +1,15 @@
-"""Charges that name windows: what may be named, what is kept of it, and which limits bind."""
+"""Charges that name windows: the names, their row, and which limits bind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
-from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.entries import BLOCKS, DELTA
 from dp_pipeline.ledger.export import exported
@@ -55,12 +56,84 @@ def test_a_thousand_windows_are_one_charge(rides: Ledger):
     rides.verify()
 
 
-def test_the_windows_of_a_charge_are_kept_in_its_row_and_nothing_else_says_them():
+def test_only_the_field_names_the_windows_of_a_charge():
     asked = replace(charge(), blocks=("W01", "W02"))
     assert asked.facts[BLOCKS] == "W01 W02"
     assert replace(asked, blocks=("W03",)).facts[BLOCKS] == "W03"
     assert BLOCKS not in replace(asked, blocks=()).facts
     assert BLOCKS not in replace(charge(), facts={BLOCKS: "W01"}).facts
+
+
+def test_charges_of_different_windows_do_not_add(rides: Ledger):
+    for week in ("W1", "W2", "W3"):
+        assert release(rides, in_windows(week, week, epsilon="0.8"), "0.8") == "new"
+    assert rides.blocks("rides") == dict.fromkeys(("W1", "W2", "W3"), Fraction(4, 5))
+    balance = rides.balance("rides", ("W2",))
+    assert (balance.spent, balance.window_spent) == (Fraction(12, 5), Fraction(4, 5))
+    assert (balance.remaining, rides.balance("rides").remaining) == (Fraction(1, 5), None)
+
+
+def test_a_charge_needs_room_in_each_of_its_windows(rides: Ledger):
+    release(rides, in_windows("a", "W2", epsilon="0.9"), "0.9")
+    rows = len(rides.entries())
+    line = r"asked ε=0\.4, spent in W2 0\.9, left 0\.1, each_window 1; more.*--each-window"
+    with pytest.raises(BudgetExceeded, match=line):
+        release(rides, in_windows("b", "W1", "W2", "W3", epsilon="0.4"))
+    assert len(rides.entries()) == rows
+    release(rides, in_windows("c", "W3", "W4", epsilon="0.4"), "0.4")
+    assert rides.blocks("rides") == {"W2": 9 * TENTH, "W3": 4 * TENTH, "W4": 4 * TENTH}
+    assert rides.balance("rides").spent == 17 * TENTH
+    assert rides.balance("rides", ("W1", "W2", "W3")).window == "W2"
+    rides.verify()
+
+
+def test_a_charge_counts_in_the_total_once_for_each_window(opens: Opens):
+    """All rows of a person in m windows cost m times those of one."""
+    ledger = opens(weekly(ceiling="2", each=None, within="ever", per_month=Fraction(3, 2)))
+    release(ledger, in_windows("a", "W1", "W2", "W3", epsilon="0.3"), "0.3")
+    balance = ledger.balance("rides")
+    assert (balance.spent, balance.month_spent) == (9 * TENTH, 9 * TENTH)
+    with pytest.raises(BudgetExceeded, match=r"asked ε=0\.8, spent .*0\.9, left 0\.6, per_month"):
+        release(ledger, in_windows("b", "W4", "W5", epsilon="0.4"), "0.4")
+    release(ledger, in_windows("c", "W4", "W5", epsilon="0.3"), "0.3")
+    assert ledger.balance("rides").spent == sum(ledger.blocks("rides").values()) == 15 * TENTH
+    lines = [line["total"] for line, _ in exported(ledger.entries()) if line["charged"]]
+    assert lines == ["0.9", "1.5"]
+    ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("changes", "delta", "line"),
+    [
+        ({"delta": NANO}, 0, "pays in ρ, got one of 2"),
+        ({"within": "ever", "ceiling": "9", "delta_ceiling": NANO}, 1, "in δ too, got one of 2"),
+    ],
+)
+def test_windows_whose_costs_do_not_add_are_charged_apart(
+    opens: Opens, changes: dict[str, Any], delta: int, line: str
+):
+    ledger = opens(weekly(**changes))
+    opened = ledger.account("rides")
+    assert opened is not None
+    fields = {"epsilon": "0.001", "currency": opened.currency, "delta": delta * NANO}
+    with pytest.raises(DeclarationError, match=line):
+        release(ledger, in_windows("a", "W1", "W2", **fields))
+    assert release(ledger, in_windows("a", "W1", **fields), "0.001") == "new"
+
+
+def test_a_charge_names_windows_exactly_where_there_are_any(rides: Ledger):
+    with pytest.raises(DeclarationError, match="expected a charge that names its windows"):
+        release(rides, charge("a", population="rides"), "0.1")
+    rides.open_account(account())
+    with pytest.raises(DeclarationError, match=r"expected one that names none .* got W1"):
+        release(rides, replace(charge("a"), blocks=("W1",)), "0.1")
+
+
+def test_a_release_does_not_go_on_with_other_windows(rides: Ledger):
+    release(rides, in_windows("a", "W1"))
+    with pytest.raises(Damaged, match="was reserved with"):
+        release(rides, in_windows("a", "W2"), "0.1")
+    assert release(rides, in_windows("a", "W1"), "0.1") == "resumed"
 
 
 def test_the_month_is_a_rate_over_all_windows(opens: Opens):
@@ -70,7 +143,7 @@ def test_the_month_is_a_rate_over_all_windows(opens: Opens):
         release(ledger, in_windows("b", "W02", epsilon="1"))
 
 
-def test_windows_are_told_in_order_and_of_one_population(rides: Ledger):
+def test_windows_are_listed_in_order_and_by_population(rides: Ledger):
     rides.open_account(replace(weekly(), population="walks"))
     release(rides, replace(in_windows("b", "W09"), population="walks"))
     for week in ("W02", "W10", "W01"):
@@ -100,7 +173,7 @@ def test_a_delta_binds_in_each_window_where_one_is_promised(opens: Opens):
     ledger.verify()
 
 
-def test_a_delta_binds_for_all_windows_together_where_all_rows_are_promised(opens: Opens):
+def test_a_delta_binds_all_windows_together_within_ever(opens: Opens):
     ledger = opens(weekly(within="ever", ceiling="9", delta_ceiling=2 * NANO))
     release(ledger, in_windows("a", "W01", delta=2 * NANO), "0.1")
     with pytest.raises(BudgetExceeded, match="requested δ=1e-09, spent 2e-09, left 0"):
@@ -108,7 +181,7 @@ def test_a_delta_binds_for_all_windows_together_where_all_rows_are_promised(open
     assert ledger.balance("rides", ["W02"]).delta_window == ""
 
 
-def test_readers_are_told_how_time_is_cut_and_which_windows_were_read(rides: Ledger):
+def test_the_export_names_windows(rides: Ledger):
     release(rides, in_windows("a", "W01", "W02"), "0.1")
     rides.raise_ceiling("rides", total=None, per_month=None, each_window=Fraction(2), **WHY)
     opened, asked, raised = [line for line, _ in exported(rides.entries())]
@@ -119,7 +192,7 @@ def test_readers_are_told_how_time_is_cut_and_which_windows_were_read(rides: Led
     assert (raised["windows"], raised["each_window"]) == ("", "2")
 
 
-def test_a_fact_that_says_windows_or_a_delta_beside_the_fields_is_dropped(rides: Ledger):
+def test_facts_named_like_windows_or_delta_are_dropped(rides: Ledger):
     """It would be charged like one, past the question whether there is room."""
     rides.open_account(account())
     smuggled = {BLOCKS: "W01", DELTA: "1/9", "model": "grid"}

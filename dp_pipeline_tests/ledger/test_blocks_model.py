@@ -141,7 +141,7 @@ def attempt(pipe: int, place: Place, who: int, blocks: tuple[str, ...], times: i
     say(pipe, accepted)
 
 
-def test_processes_on_the_same_window_never_pass_its_ceiling_together(place: Place):
+def test_processes_on_one_window_never_pass_its_ceiling(place: Place):
     ledger = place()
     ledger.open_account(weekly())
     weeks = [("W01",), ("W01", "W02"), ("W00", "W01")]
@@ -151,7 +151,7 @@ def test_processes_on_the_same_window_never_pass_its_ceiling_together(place: Pla
     ledger.verify()
 
 
-def test_processes_on_different_windows_do_not_take_from_each_other(place: Place):
+def test_processes_on_different_windows_do_not_interfere(place: Place):
     ledger = place()
     ledger.open_account(weekly())
     children = [Child(attempt, place, who, (f"W0{who}",), 22) for who in range(3)]

@@ -55,7 +55,7 @@ def test_a_strange_row_counts_on_the_windows_that_it_names(rides: Ledger, typed)
 
 
 @pytest.mark.parametrize("facts", [{}, {BLOCKS: "W02 W01"}, {BLOCKS: ""}, {BLOCKS: ["W01"]}])
-def test_a_strange_row_whose_windows_cannot_be_read_counts_on_all_past_and_future(
+def test_a_stray_without_readable_windows_counts_on_all(
     rides: Ledger, typed, facts: dict[str, Any]
 ):
     release(rides, in_windows("a", "W01", epsilon="0.8"), "0.8")
@@ -82,7 +82,7 @@ def test_a_strange_delta_counts_on_all_windows_too(rides: Ledger, typed):
     rides.verify()
 
 
-def test_windows_that_a_strange_row_says_of_uncut_time_are_not_copied(rides: Ledger, typed):
+def test_windows_of_a_stray_without_windows_are_not_copied(rides: Ledger, typed):
     rides.open_account(account())
     typed({BLOCKS: "W01"}, population="trips")
     assert BLOCKS not in rides.entries()[-1].facts
@@ -124,7 +124,7 @@ def test_a_row_that_passes_a_window_or_names_none_cannot_be(
         ({"facts": {BLOCKS: "W77", DELTA: str(NANO)}}, ""),
     ],
 )
-def test_a_row_that_passes_a_window_with_what_counts_on_all_cannot_be(
+def test_a_row_that_passes_a_window_with_strays_cannot_be(
     opens: Opens, asked: dict[str, Any], words: str
 ):
     ledger = opens(weekly(delta_ceiling=2 * NANO))
@@ -141,7 +141,7 @@ def test_a_row_that_passes_a_window_with_what_counts_on_all_cannot_be(
         audit.take(replace(first, **asked))
 
 
-def test_a_strange_row_counts_in_the_total_once_for_each_window_that_it_names(opens: Opens):
+def test_a_stray_counts_in_the_total_once_for_each_window(opens: Opens):
     ledger = opens(weekly(ceiling="1"))
     release(ledger, in_windows("a", "W77", epsilon="0.5"), "0.5")
     opened, first = rows_of(ledger)
@@ -151,6 +151,16 @@ def test_a_strange_row_counts_in_the_total_once_for_each_window_that_it_names(op
     audit.take(replace(first, **strange, facts={BLOCKS: "W01 W02"}))
     with pytest.raises(Damaged, match="it passes the ceiling 1"):
         audit.take(first)
+
+
+def test_the_audit_counts_a_charge_once_for_each_window(opens: Opens):
+    ledger = opens(weekly(ceiling="1", each=None, within="ever"))
+    release(ledger, in_windows("a", "W01", epsilon="0.4"), "0.4")
+    opened, first = rows_of(ledger)
+    audit = Audit()
+    audit.take(opened)
+    with pytest.raises(Damaged, match="it passes the ceiling 1"):
+        audit.take(replace(first, facts={BLOCKS: "W01 W02 W03"}))
 
 
 def test_a_row_that_names_windows_of_uncut_time_cannot_be(ledger: Ledger):
@@ -178,9 +188,7 @@ def test_a_row_that_passes_the_delta_of_a_window_cannot_be(opens: Opens, blocks:
         audit.take(more)
 
 
-def test_sums_of_windows_are_those_of_the_rows_and_no_others_are_believed(
-    rides: Ledger, store: str
-):
+def test_sums_of_windows_are_those_of_the_rows(rides: Ledger, store: str):
     release(rides, in_windows("a", "W01", "W02", epsilon="0.4"), "0.4")
     release(rides, in_windows("b", "W02", epsilon="0.3"), "0.3")
     computed = State()

@@ -6,14 +6,13 @@ import hashlib
 import json
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
 from dp_pipeline.config.amounts import NANO, PURE, Currency, epsilon_of, nano_epsilon, rho_of
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow, UnbalancedSpends
-from dp_pipeline_tests.ledger.population import account, charge, raw, release
+from dp_pipeline_tests.ledger.population import charge, raw, release
 
 BILLIONTH = Fraction(1, 10**9)
 RHO = Currency(BILLIONTH)
@@ -42,7 +41,7 @@ def riders(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def test_the_ceiling_is_the_most_rho_that_means_no_more_than_its_epsilon(riders: Ledger):
+def test_the_ceiling_is_the_largest_rho_within_its_epsilon(riders: Ledger):
     balance = riders.balance("riders")
     assert (balance.ceiling, balance.remaining, balance.currency) == (LIMIT, LIMIT, RHO)
     assert epsilon_of(LIMIT, BILLIONTH) <= 1 < epsilon_of(LIMIT + Fraction(1, NANO), BILLIONTH)
@@ -109,23 +108,6 @@ def test_a_currency_is_fixed_when_the_account_opens(riders: Ledger, other: Accou
     riders.open_account(concentrated())
     with pytest.raises(DeclarationError, match="delta 'none', now declared with delta '1e-9'"):
         riders.open_account(concentrated("trips"))
-
-
-def test_an_account_of_before_there_was_rho_is_pure(folder: Path):
-    """The facts of its row are those that were always written."""
-    ledger = Ledger(folder)
-    ledger.open_account(account())
-    facts = dict(ledger.entries()[0].facts)
-    facts.pop("key")
-    assert facts == {
-        "unit": "one row",
-        "relation": "add_remove",
-        "purpose": "release",
-        "ceiling": "1",
-        "currency": "pure",
-    }
-    assert Account.from_facts("trips", facts) == account()
-    assert Account.from_facts("trips", facts).limit == 1
 
 
 def test_the_limit_is_the_one_of_the_day_of_opening(riders: Ledger):

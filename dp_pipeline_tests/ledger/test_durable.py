@@ -39,7 +39,7 @@ def test_a_commit_is_on_the_disk(ledger: Ledger, store: str):
             assert page.connection.exec_driver_sql(f"PRAGMA {name}").scalar() == value
 
 
-def test_the_head_and_its_folder_are_synced_before_a_release_is_drawn(
+def test_the_head_is_synced_before_a_release_is_drawn(
     ledger: Ledger, place: Place, synced: list[str]
 ):
     with ledger.reserve(charge()):
@@ -71,6 +71,6 @@ def test_the_key_of_a_population_is_known_to_its_file_alone(tmp_path: Path):
     assert all(len(key) == 32 for key in keys)
 
 
-def test_a_release_that_was_left_open_is_there_for_the_next_process(ledger: Ledger, place: Place):
+def test_an_open_release_is_resumed_by_the_next_process(ledger: Ledger, place: Place):
     release(ledger, charge())
     assert release(place(), charge(), "0.1") == "resumed"

@@ -59,7 +59,7 @@ def test_a_changed_column_is_found(ledger: Ledger, table: str, column: str):
         "UPDATE spends SET what = 'others' WHERE ordinal = 1",
     ],
 )
-def test_a_value_that_could_have_been_written_is_found_as_changed(ledger: Ledger, plausible: str):
+def test_a_plausible_value_is_found_as_changed(ledger: Ledger, plausible: str):
     ledger.claim_source("trips", "file:a")
     release(ledger, charge("a"), "0.04", "0.06")
     release(ledger, charge("free", epsilon="0"))
@@ -68,7 +68,7 @@ def test_a_value_that_could_have_been_written_is_found_as_changed(ledger: Ledger
         ledger.verify()
 
 
-def test_a_file_of_one_account_has_the_hash_that_these_columns_give(tmp_path: Path):
+def test_the_hash_covers_every_column(tmp_path: Path):
     """What is hashed: every column but the hash, and every spend without its row's number."""
     from dp_pipeline.ledger import head
 

@@ -37,7 +37,7 @@ def told(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def test_every_event_that_readers_are_told_of_is_one_line(told: Ledger):
+def test_every_exported_event_is_one_line(told: Ledger):
     lines = [line for line, _ in exported(told.entries())]
     events = [(line["population"], line["event"]) for line in lines]
     assert events == [
@@ -80,7 +80,7 @@ def test_of_a_time_only_the_day_is_left(told: Ledger):
     assert clock not in json.dumps(exported(told.entries()))
 
 
-def test_an_interruption_is_not_told(told: Ledger):
+def test_an_interruption_is_not_exported(told: Ledger):
     before = exported(told.entries())
     release(told, charge("b"))
     assert told.state(charge("b").key) == "interrupted"

@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_is_one_line(tmp_path: Path):
     assert "\n" not in str(refusal.value)
 
 
-def test_importing_the_ledger_brings_no_engine_and_no_orchestration():
+def test_importing_the_ledger_loads_no_heavy_library():
     heavy = "{'dagster', 'pandas', 'numpy', 'pyarrow', 'opendp', 'sklearn'}"
     code = f"import sys, dp_pipeline.ledger; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

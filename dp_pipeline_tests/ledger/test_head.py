@@ -91,7 +91,7 @@ def test_a_lost_head_is_refused(ledger: Ledger):
     assert_refused_everywhere(ledger, "expected the head of this ledger, got none")
 
 
-def test_a_ledger_that_is_gone_while_its_head_is_there_is_refused(ledger: Ledger):
+def test_a_lost_ledger_with_its_head_is_refused(ledger: Ledger):
     shutil.rmtree(ledger.folder)
     assert_refused_everywhere(ledger, "expected 1 rows as head .* says, got no ledger")
 
@@ -131,7 +131,7 @@ def reserve_many(pipe: int, folder: Path, who: int) -> None:
     say(pipe, "done")
 
 
-def test_the_head_follows_many_writers_and_never_refuses_a_reader(ledger: Ledger):
+def test_the_head_follows_writers_and_refuses_no_reader(ledger: Ledger):
     children = [Child(reserve_many, ledger.folder, who) for who in range(4)]
     while any(child.process.is_alive() for child in children):
         ledger.balance("trips")
@@ -166,3 +166,39 @@ def test_a_place_where_no_head_can_be_is_one_line(tmp_path: Path):
         ledger.open_account(account())
     assert "\n" not in str(refusal.value)
     assert ledger.populations() == ()
+
+
+def test_a_linked_head_stays_on_the_other_disk(tmp_path: Path):
+    """A rename onto the link would bring the head back to where a restored backup reaches it."""
+    disk, link = tmp_path / "disk", tmp_path / "ledger.head"
+    disk.mkdir()
+    link.symlink_to(disk / "head")
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open_account(account())
+    release(ledger, charge("a"), "0.1")
+    assert link.is_symlink()
+    assert Head(disk / "head").read() == ledger.verify()
+
+
+def test_a_head_that_is_declared_elsewhere_later_is_refused(tmp_path: Path):
+    Ledger(tmp_path / "ledger").open_account(account())
+    elsewhere = Ledger(tmp_path / "ledger", head=tmp_path / "empty" / "head")
+    for ask in (elsewhere.verify, lambda: elsewhere.open_account(account("others"))):
+        with pytest.raises(Damaged, match="expected the head of this ledger, got none"):
+            ask()
+    assert not (tmp_path / "empty" / "head").exists()
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["beside", "named"])
+def test_a_head_that_is_a_circle_of_links_is_refused(tmp_path: Path, *, is_named: bool):
+    Ledger(tmp_path / "ledger").open_account(account())
+    head = tmp_path / "ledger.head"
+    circle = tmp_path / "circle" if is_named else head
+    head.unlink()
+    circle.symlink_to(circle)
+    ledger = Ledger(tmp_path / "ledger", head=circle if is_named else None)
+    for ask in (ledger.verify, lambda: ledger.open_account(account("others"))):
+        with pytest.raises(PipelineError, match="links lead in a circle") as refused:
+            ask()
+        assert "\n" not in str(refused.value)
+    assert circle.is_symlink()

@@ -32,9 +32,7 @@ def die_after_the_reserve(pipe: int, place: Place) -> None:
         die_here()
 
 
-def test_killed_after_the_reserve_it_stays_charged_and_is_resumed_for_nothing(
-    ledger: Ledger, place: Place
-):
+def test_killed_after_the_reserve_it_is_resumed_for_nothing(ledger: Ledger, place: Place):
     assert Child(die_after_the_reserve, place).lines() == ["new"]
     assert ledger.state(charge().key) == "reserved"
     assert ledger.balance("trips").spent == Fraction(1, 10)
@@ -69,7 +67,7 @@ def reserve_and_settle_for_ever(pipe: int, place: Place, who: str) -> None:
             say(pipe, f"settled {asked.key}")
 
 
-def test_killed_at_any_moment_the_chain_holds_and_nothing_reported_is_missing(place: Place):
+def test_killed_at_any_moment_nothing_reported_is_missing(place: Place):
     moments, reported = random.Random(7), {}
     ledger = place()
     ledger.open_account(account(ceiling="1000"))

@@ -30,7 +30,7 @@ def test_a_release_leaves_no_lock_file(ledger: Ledger):
     assert locks(ledger) == ["ledger.lock"]
 
 
-def test_a_waiter_whose_file_was_removed_takes_the_lock_of_the_one_that_has_the_name(
+def test_a_waiter_takes_the_lock_of_the_file_with_the_name(
     tmp_path: Path,
 ):
     path, order = tmp_path / "a.lock", []
@@ -68,7 +68,7 @@ def sweep_beside(path: Path) -> None:
 
 
 @pytest.mark.parametrize("work", [take_and_leave, sweep_beside])
-def test_a_lock_whose_file_cannot_be_removed_is_let_go_all_the_same(
+def test_a_lock_whose_file_cannot_be_removed_is_let_go(
     work: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = tmp_path / f"{'ab' * 8}.lock"

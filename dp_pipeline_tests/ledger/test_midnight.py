@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import chain, repeat
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.config.errors import BudgetExceeded
-from dp_pipeline.ledger import Account, Ledger, balance, journal
-from dp_pipeline_tests.ledger.population import charge, release
+from dp_pipeline.ledger import Ledger, balance, journal
+from dp_pipeline_tests.ledger.population import account, charge, release
 
 
 def at(monkeypatch: pytest.MonkeyPatch, *times: str) -> None:
@@ -33,9 +34,7 @@ def test_a_charge_behind_midnight_is_of_the_month_that_was_begun(
     """A clock that is put back over midnight, or another computer's that runs ahead."""
     ledger, limit = Ledger(tmp_path / "ledger"), Fraction(1, 10)
     at(monkeypatch, "2026-12-01T00:00:01")
-    ledger.open_account(
-        Account("trips", "one row", "add_remove", "release", Fraction(5), per_month=limit)
-    )
+    ledger.open_account(replace(account(ceiling="5"), per_month=limit))
     release(ledger, charge("a"), "0.1")
     at(monkeypatch, "2026-11-30T23:59:59.999999", "2026-12-01T00:00:02")
     with pytest.raises(BudgetExceeded, match=r"spent in 2026-12 0.1"):
@@ -44,14 +43,12 @@ def test_a_charge_behind_midnight_is_of_the_month_that_was_begun(
     ledger.verify()
 
 
-def test_a_clock_put_back_over_the_end_of_a_month_frees_neither_month(
+def test_a_clock_put_back_over_a_months_end_frees_no_month(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     ledger, limit = Ledger(tmp_path / "ledger"), Fraction(1, 10)
     at(monkeypatch, "2026-11-30T12:00:00")
-    ledger.open_account(
-        Account("trips", "one row", "add_remove", "release", Fraction(5), per_month=limit)
-    )
+    ledger.open_account(replace(account(ceiling="5"), per_month=limit))
     release(ledger, charge("a"), "0.1")
     at(monkeypatch, "2026-12-01T00:00:01")
     release(ledger, charge("b"), "0.1")
@@ -73,9 +70,7 @@ def test_a_month_that_a_wrong_clock_blocks_is_opened_by_a_raise(
     """A clock that was once far ahead: its month is the ledger's until it comes."""
     ledger, limit = Ledger(tmp_path / "ledger"), Fraction(1, 10)
     at(monkeypatch, "2036-01-01T00:00:00")
-    ledger.open_account(
-        Account("trips", "one row", "add_remove", "release", Fraction(5), per_month=limit)
-    )
+    ledger.open_account(replace(account(ceiling="5"), per_month=limit))
     release(ledger, charge("a"), "0.1")
     at(monkeypatch, "2026-12-01T00:00:00")
     with pytest.raises(BudgetExceeded, match=r"spent in 2036-01 0.1"):

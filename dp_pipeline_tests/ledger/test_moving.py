@@ -38,7 +38,7 @@ def test_the_same_rows_are_there_and_go_on_under_the_same_head(
     busy: Ledger, folder: Path, url: str
 ):
     before, key = busy.entries(), busy.key("trips")
-    assert move_to_server(folder, head=None, url=url) == Head.of(folder, named=None).read()
+    assert move_to_server(folder, head=None, url=url) == Head.of(folder, declared=None).read()
     there = Place(folder, url)()
     assert there.entries() == before
     assert there.key("trips") == key
@@ -93,7 +93,7 @@ def test_rows_that_do_not_arrive_as_they_left_are_not_taken(
     assert move_to_server(folder, head=None, url=url).sequence == 4
 
 
-def test_interrupted_between_copy_and_rename_it_is_asked_once_more(
+def test_an_interrupted_move_is_done_once_more(
     busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ):
     def full(*_: object) -> None:

@@ -38,7 +38,7 @@ def ledger(place: Place) -> Ledger:
     return ledger
 
 
-def test_charges_with_a_delta_fit_until_their_sum_passes_the_ceiling_of_delta(ledger: Ledger):
+def test_charges_fit_up_to_the_ceiling_of_delta(ledger: Ledger):
     for name in "ab":
         assert release(ledger, discovery(name), "0.1") == "new"
     assert ledger.balance("trips").delta_spent == 2 * NANO
@@ -50,8 +50,8 @@ def test_charges_with_a_delta_fit_until_their_sum_passes_the_ceiling_of_delta(le
     ledger.verify()
 
 
-def test_epsilon_is_refused_with_room_for_delta_and_the_other_way_round(ledger: Ledger):
-    with pytest.raises(BudgetExceeded, match=r"requested ε=1\.1"):
+def test_epsilon_and_delta_are_refused_apart(ledger: Ledger):
+    with pytest.raises(BudgetExceeded, match=r"asked ε=1\.1"):
         release(ledger, discovery("a", epsilon="1.1"), "1.1")
     with pytest.raises(BudgetExceeded, match=r"requested δ=3e-09.*budget raise trips --delta"):
         release(ledger, discovery("a", 3 * NANO), "0.1")
@@ -68,7 +68,7 @@ def test_an_account_that_declares_no_delta_has_none_to_give(place: Place):
     ledger.open_account(account())
 
 
-def test_a_settled_charge_is_not_paid_for_twice_and_another_delta_is_another_charge(
+def test_another_delta_is_another_charge(
     ledger: Ledger,
 ):
     release(ledger, discovery("a"), "0.1")
@@ -85,7 +85,7 @@ def test_an_interrupted_charge_keeps_its_delta_and_adds_no_other(ledger: Ledger)
     ledger.verify()
 
 
-def test_the_ceiling_of_delta_is_raised_by_a_row_and_never_lowered(ledger: Ledger):
+def test_the_ceiling_of_delta_is_raised_and_never_lowered(ledger: Ledger):
     raised = ledger.raise_ceiling(
         "trips", total=Fraction(1), per_month=None, delta_ceiling=5 * NANO, **RAISE
     )
@@ -101,13 +101,13 @@ def test_the_ceiling_of_delta_is_raised_by_a_row_and_never_lowered(ledger: Ledge
     ledger.verify()
 
 
-def test_a_lower_declaration_goes_on_under_the_account_with_a_word(ledger: Ledger):
+def test_a_lower_declared_delta_goes_on_under_the_account(ledger: Ledger):
     opened = ledger.open_account(with_delta(NANO))
     assert opened.delta_ceiling == 2 * NANO
     assert "delta_ceiling '1e-9'" in with_delta(NANO).difference_from(opened)
 
 
-def test_the_total_delta_is_that_of_the_conversion_and_of_the_charges():
+def test_the_total_delta_is_of_conversion_and_charges():
     both = replace(account(), delta=Fraction(1, 10**6), delta_ceiling=NANO, limit=None)
     assert both.total_delta == Fraction(1, 10**6) + NANO
     assert account().total_delta == 0
@@ -151,9 +151,7 @@ def test_a_row_that_passes_the_ceiling_of_delta_cannot_be(ledger: Ledger):
         audit.take(lowered)
 
 
-def test_a_sum_of_delta_that_was_changed_behind_the_ledger_is_seen(
-    ledger: Ledger, store: str, folder: Path
-):
+def test_a_changed_sum_of_delta_is_found(ledger: Ledger, store: str, folder: Path):
     if store != "sqlite":
         pytest.skip("the same rows and hashes as in a file")
     release(ledger, discovery("a"), "0.1")

@@ -52,7 +52,7 @@ def try_once(pipe: int, place: Place, who: int) -> None:
         say(pipe, "refused")
 
 
-def test_of_ten_at_once_with_room_for_four_exactly_four_are_let_in(ledger: Ledger, place: Place):
+def test_of_ten_processes_with_room_for_four_four_enter(ledger: Ledger, place: Place):
     children = [Child(try_once, place, who) for who in range(10)]
     answers = Counter(child.lines()[0] for child in children)
     assert answers == {"new": 4, "refused": 6}
@@ -87,7 +87,7 @@ def draw_when_told(pipe: int, place: Place, go: int) -> None:
             say(pipe, "drew")
 
 
-def test_of_two_processes_with_one_key_one_draws_and_the_other_waits(ledger: Ledger, place: Place):
+def test_of_two_processes_with_one_key_one_draws(ledger: Ledger, place: Place):
     read, write = os.pipe()
     first = Child(draw_when_told, place, read)
     assert first.line() == "new"

@@ -53,7 +53,7 @@ def test_a_raised_ceiling_lets_more_be_spent_and_is_a_row(ledger: Ledger):
     ledger.verify()
 
 
-def test_a_file_of_before_the_raise_goes_on_under_the_account_with_a_word(ledger: Ledger):
+def test_a_file_with_lower_limits_goes_on_with_a_note(ledger: Ledger):
     ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), **RAISE)
     opened = ledger.open_account(account(ceiling="1"))
     assert (opened.ceiling, opened.per_month) == (2, 1)
@@ -73,9 +73,7 @@ def test_a_file_of_before_the_raise_goes_on_under_the_account_with_a_word(ledger
         ({"per_month": Fraction(2)}, "account has per_month '1', now declared with per_month '2'"),
     ],
 )
-def test_a_file_that_declares_more_than_the_account_has_is_refused(
-    ledger: Ledger, more: dict[str, Fraction], said: str
-):
+def test_a_file_with_higher_limits_is_refused(ledger: Ledger, more: dict[str, Fraction], said: str):
     ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), **RAISE)
     with pytest.raises(DeclarationError, match=f"{said}: .*`dp-pipeline budget raise`"):
         ledger.open_account(replace(account(ceiling="2"), **more))
@@ -103,7 +101,7 @@ def test_a_raise_without_a_reason_is_refused(ledger: Ledger, reason: str):
         ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, reason=reason, by="ana")
 
 
-def test_an_unknown_population_and_one_without_a_ceiling_are_not_raised(ledger: Ledger):
+def test_a_population_without_a_ceiling_is_not_raised(ledger: Ledger):
     ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
     for population, words in (("nobody", "no account"), ("adult", "at least none")):
         with pytest.raises(DeclarationError, match=words):
@@ -165,22 +163,25 @@ def forge(ledger: Ledger, statement: str) -> None:
 
 
 def test_limits_in_rho_are_kept_as_they_were_converted(ledger: Ledger):
-    delta = Fraction(1, 10**9)
-    opened = Account(
-        "rho", "one row", "add_remove", "release", Fraction(4), delta, per_month=Fraction(1)
+    opened = replace(
+        monthly("rho", ceiling="4", per_month="1"),
+        delta=Fraction(1, 10**9),
+        limit=None,
+        month_limit=Fraction(1, 1000),
     )
     ledger.open_account(opened)
     found = ledger.account("rho")
     assert found is not None
-    assert (found.limit, found.month_limit) == (opened.limit, opened.month_limit)
-    raised = ledger.raise_ceiling("rho", total=Fraction(5), per_month=None, **RAISE)
+    assert (found.limit, found.month_limit) == (opened.limit, Fraction(1, 1000))
+    raised = ledger.raise_ceiling("rho", total=Fraction(5), per_month=Fraction(1), **RAISE)
     assert raised.limit == opened.currency.amount_of(Fraction(5))
-    assert ledger.account("rho") == raised
-    assert ledger.balance("rho").per_month is None
+    assert ledger.balance("rho").per_month == Fraction(1, 1000)
+    raised = ledger.raise_ceiling("rho", total=Fraction(5), per_month=None, **RAISE)
+    assert (ledger.account("rho"), ledger.balance("rho").per_month) == (raised, None)
     ledger.verify()
 
 
-def test_rows_that_are_deleted_leave_a_row_and_the_account_as_it_was(ledger: Ledger):
+def test_a_retired_population_keeps_its_account(ledger: Ledger):
     release(ledger, charge(), "0.1")
     ledger.retire("trips", ["trips/2026-11-20", "trips/2026-11-21"], by="ana")
     row = ledger.entries()[-1]
@@ -189,19 +190,3 @@ def test_rows_that_are_deleted_leave_a_row_and_the_account_as_it_was(ledger: Led
     ledger.verify()
     with pytest.raises(DeclarationError, match="no account"):
         ledger.retire("nobody", [], by="ana")
-
-
-def test_the_limit_of_a_month_is_converted_once_though_the_total_is_raised(ledger: Ledger):
-    opened = Account(
-        population="rho",
-        unit="one row",
-        relation="add_remove",
-        purpose="release",
-        ceiling=Fraction(4),
-        delta=Fraction(1, 10**9),
-        per_month=Fraction(1),
-        month_limit=Fraction(1, 1000),
-    )
-    ledger.open_account(opened)
-    ledger.raise_ceiling("rho", total=Fraction(5), per_month=Fraction(1), **RAISE)
-    assert ledger.balance("rho").per_month == Fraction(1, 1000)

@@ -43,7 +43,7 @@ def test_what_was_recorded_can_be_read_back(ledger: Ledger):
     assert reserve.time.endswith("+00:00")
 
 
-def test_an_exception_after_the_reserve_keeps_the_charge_and_the_next_one_resumes(ledger: Ledger):
+def test_an_exception_after_the_reserve_keeps_the_charge(ledger: Ledger):
     with pytest.raises(KeyError), ledger.reserve(charge()):
         raise KeyError
     assert release(ledger, charge()) == "resumed"
@@ -54,7 +54,7 @@ def test_an_exception_after_the_reserve_keeps_the_charge_and_the_next_one_resume
     ledger.verify()
 
 
-def test_over_the_ceiling_says_asked_spent_left_ceiling_and_writes_nothing(ledger: Ledger):
+def test_a_charge_over_the_ceiling_writes_nothing(ledger: Ledger):
     release(ledger, charge(1, epsilon="0.7"), "0.7")
     with pytest.raises(BudgetExceeded) as refusal:
         release(ledger, charge(2, epsilon="0.300000001"))
@@ -97,7 +97,7 @@ def test_a_release_without_epsilon_is_counted_and_costs_nothing(ledger: Ledger):
     ledger.verify()
 
 
-def test_releases_without_epsilon_are_listed_by_population_oldest_first_finished_or_not(
+def test_releases_without_epsilon_are_listed_oldest_first(
     ledger: Ledger,
 ):
     assert ledger.not_dp_releases("trips") == ()
@@ -163,7 +163,7 @@ def test_a_reservation_that_was_left_records_nothing(ledger: Ledger):
     assert ledger.state(charge().key) == "reserved"
 
 
-def test_what_was_reserved_does_not_change_with_the_callers_dictionary():
+def test_a_charge_does_not_change_with_the_callers_facts():
     facts = {"model": "grid"}
     asked = Charge("cd" * 32, "trips", "dp", 1000, "x", facts)
     facts["model"] = "tree"

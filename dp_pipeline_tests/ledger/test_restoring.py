@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,20 +14,16 @@ from dp_pipeline.cli import main
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import DeadRelease, Ledger
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.ledger.guards import guards_of
 from dp_pipeline.ledger.head import Draft, Head, Tip, digest
 from dp_pipeline.ledger.journal import rows, stored_bytes, write
-from dp_pipeline.ledger.state import Held, State
-from dp_pipeline.ledger.state import Place as Sums
+from dp_pipeline.ledger.state import State, StateKey, StateValue
 from dp_pipeline.ledger.view import write_state
-from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
+from dp_pipeline_tests.ledger.places import EVERYWHERE, Behind, Place
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
-from dp_pipeline_tests.postgres_server import PostgresServer
 
 STORES = EVERYWHERE
 
 WHY = {"reason": "a row typed into psql on 2026-11-20", "by": "ana"}
-Behind = Callable[[str], None]
 JUNK = (
     "INSERT INTO entries SELECT {sequence}, '{event}', 'today', '{population}', {key}, "
     "NULL, '{kind}', {nano}, 'typed', '{facts}', "
@@ -51,45 +45,6 @@ def junk(
     """One row that follows the newest as far as the triggers see."""
     words = {"event": event, "population": population, "nano": nano, "kind": kind, "key": key}
     return JUNK.format(**words, facts=facts, sequence=sequence)
-
-
-@pytest.fixture
-def behind(store: str, place: Place, request: pytest.FixtureRequest) -> Behind:
-    """SQL as the owner of the tables, past nothing: the triggers let a row in at the end."""
-    if store == "sqlite":
-        return lambda statement: raw(place.folder, statement)
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    return lambda statement: (server.execute(statement, url=place.url), None)[1]
-
-
-@pytest.fixture
-def unguarded(behind: Behind, place: Place) -> Behind:
-    """The same past triggers and, in a file, past limits; the triggers are there again after."""
-    if place.url is None:
-        return lambda statement: in_file(place, statement)
-
-    def execute(statement: str) -> None:
-        off = [
-            f"ALTER TABLE {guard.table} DISABLE TRIGGER {guard.name}"
-            for guard in guards_of("postgresql")
-        ]
-        behind("; ".join(off))
-        behind(statement)
-        behind("; ".join(off).replace("DISABLE", "ENABLE ALWAYS"))
-
-    return execute
-
-
-def in_file(place: Place, statement: str) -> None:
-    """SQL of who owns the file."""
-    connection = sqlite3.connect(place.folder / "ledger.sqlite", isolation_level=None)
-    triggers = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-    kept = connection.execute(triggers).fetchall()
-    connection.execute("PRAGMA ignore_check_constraints = ON")
-    dropped = (f"DROP TRIGGER {name}" for name, _ in kept)
-    for one in (*dropped, *statement.split("; "), *(text for _, text in kept)):
-        connection.execute(one)
-    connection.close()
 
 
 @pytest.fixture
@@ -187,7 +142,7 @@ def test_behind_the_largest_number_a_row_is_taken_out_too(busy: Ledger, unguarde
     busy.verify()
 
 
-def test_a_release_that_a_stray_names_is_dead_unless_it_had_ended(busy: Ledger, behind: Behind):
+def test_a_release_that_a_stray_names_is_dead(busy: Ledger, behind: Behind):
     release(busy, charge("open"))
     behind(junk("settled", key=f"'{charge('open').key}'", nano=0))
     busy.restore(named(busy), **WHY)
@@ -266,7 +221,7 @@ def test_a_strange_row_is_named_by_its_bytes(busy: Ledger, behind: Behind, digit
 def test_a_row_that_holds_is_not_taken_out(busy: Ledger, place: Place):
     rows_stored = stored(busy)
     # A crash between commit and head: the row is good, and newer than the head.
-    Head.of(place.folder, named=None).move(Tip(2, busy.entries()[1].hash))
+    Head.of(place.folder, declared=None).move(Tip(2, busy.entries()[1].hash))
     for number in (2, 3):
         with pytest.raises(DeclarationError, match="expected a row that does not hold"):
             busy.restore({number: rows_stored[number]}, **WHY)
@@ -309,33 +264,35 @@ def test_a_limit_that_was_removed_is_found(busy: Ledger, place: Place, unguarded
 def test_sums_that_a_writer_lowered_are_found_by_verify(busy: Ledger):
     """Who may append rows is trusted by admission, as the page says, and by nothing else."""
     with busy._book.writing() as page:
-        place, row = Sums("population", "trips"), page.tip.sequence + 1
-        lowered = page.state.held[place].value.replace('"spent":100000000', '"spent":0')
+        place, row = StateKey("population", "trips"), page.tip.sequence + 1
+        lowered = page.state.rows[place].value.replace('"spent":100000000', '"spent":0')
         page.state.take(draft := Draft("retired", "trips"), sequence=row, time=page.now)
-        page.state = State({**page.state.held, place: Held(row, lowered)})
+        page.state = State({**page.state.rows, place: StateValue(row, lowered)})
         page.tip = write(
             page.connection, draft, after=page.tip, time=page.now, state=page.state.digest
         )
-        write_state(page.connection, page.state, [place, Sums("ledger")])
+        write_state(page.connection, page.state, [place, StateKey("ledger")])
     assert busy.balance("trips").spent == 0
     with pytest.raises(Damaged, match=r"row 4 \(retired\) cannot be: its sums are not those"):
         busy.verify()
 
 
-@pytest.mark.usefixtures("on_file")
 @pytest.mark.parametrize(
     "statement",
     [
         "INSERT INTO state VALUES ('ledger', 'x', '', 99, '{}')",
         "UPDATE state SET kind = 'open', entry = 4 WHERE kind = 'ledger'",
+        "DELETE FROM state WHERE kind = 'ledger'",
         "INSERT OR REPLACE INTO state VALUES ('ledger', '', '', 99, '{}')",
     ],
 )
 def test_the_table_of_sums_is_closed_by_one_row(
-    busy: Ledger, behind: Behind, unguarded: Behind, statement: str
+    busy: Ledger, behind: Behind, unguarded: Behind, statement: str, store: str
 ):
+    if store != "sqlite" and "OR REPLACE" in statement:
+        pytest.skip("words of SQLite")
     behind(junk())
-    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+    with pytest.raises(Exception, match="append-only"):
         behind(statement)
     unguarded(statement)
     busy.restore(named(busy), **WHY)
@@ -350,7 +307,7 @@ def test_sums_that_were_changed_are_computed_anew_from_the_rows(busy: Ledger, un
     tip = busy.restore(**WHY)
     assert busy.balance("trips").spent == Fraction(1, 10)
     assert (busy.entries()[-1].event, busy.entries()[-1].facts) == ("restored", WHY)
-    assert Head.of(busy.folder, named=None).read() == tip == busy.verify()
+    assert Head.of(busy.folder, declared=None).read() == tip == busy.verify()
     assert release(busy, charge("b"), "0.1") == "new"
 
 
@@ -361,19 +318,21 @@ def test_triggers_that_were_removed_are_made_anew(busy: Ledger, behind: Behind, 
     assert busy.restore(**WHY) == busy.verify()
 
 
-SWALLOW = {
-    "sqlite": "CREATE TRIGGER swallow BEFORE INSERT ON entries BEGIN SELECT RAISE(IGNORE); END",
-    "postgresql": "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql "
-    "AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER swallow BEFORE INSERT ON entries "
-    "FOR EACH ROW EXECUTE FUNCTION swallow()",
-}
+WRITES = (("entries", "INSERT"), ("state", "INSERT"), ("state", "UPDATE"))
 
 
-def test_a_charge_that_a_trigger_swallows_pays_nothing(busy: Ledger, behind: Behind, store: str):
-    behind(SWALLOW[store])
-    with pytest.raises(Damaged, match="was not written"):
+def test_a_charge_that_triggers_swallow_pays_nothing(busy: Ledger, behind: Behind, store: str):
+    body = "BEGIN SELECT RAISE(IGNORE); END"
+    if store != "sqlite":
+        behind(
+            "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+        )
+        body = "FOR EACH ROW EXECUTE FUNCTION swallow()"
+    for table, event in WRITES:
+        behind(f"CREATE TRIGGER a_swallow_{table}_{event} BEFORE {event} ON {table} {body}")
+    with pytest.raises(Damaged, match="row 4 was not written"):
         release(busy, charge("b"))
-    with pytest.raises(Damaged, match="trigger swallow was added"):
+    with pytest.raises(Damaged, match=r"trigger a_swallow_\w+ was added"):
         busy.verify()
     busy.restore(**WHY)
     assert release(busy, charge("b"), "0.1") == "new"

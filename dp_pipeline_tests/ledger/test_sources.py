@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.source import Source, dataset_name
+from dp_pipeline.config.source import Source, dataset_name, first_overlap
 from dp_pipeline.ledger import Ledger
 from dp_pipeline_tests.ledger.places import EVERYWHERE
 from dp_pipeline_tests.ledger.population import account
@@ -43,25 +43,18 @@ def test_a_source_is_claimed_once_however_often_it_is_opened(populations: Ledger
     assert claims(populations) == [(population, SOURCE, None)]
 
 
-def test_a_population_may_have_many_sources(populations: Ledger):
+def test_another_release_may_open_it_only_with_a_reason(populations: Ledger):
     populations.claim_source("trips", SOURCE)
-    populations.claim_source("trips", "sha256:ab")
-    assert len(claims(populations)) == 2
-
-
-def test_another_release_may_not_open_the_source(populations: Ledger):
-    populations.claim_source("trips", SOURCE)
-    with pytest.raises(DeclarationError, match=r"belongs to population trips.*distinct_population"):
-        populations.claim_source("buses", SOURCE)
-    assert claims(populations) == [("trips", SOURCE, None)]
-
-
-def test_another_release_may_open_it_with_a_reason_that_is_kept(populations: Ledger):
-    populations.claim_source("trips", SOURCE)
+    for reason in (None, " "):
+        with pytest.raises(DeclarationError, match=r"distinct_population"):
+            populations.claim_source("buses", SOURCE, distinct_population=reason)
     populations.claim_source("buses", SOURCE, distinct_population="drivers, not riders")
     populations.claim_source("buses", SOURCE)
     populations.claim_source("trips", SOURCE)
-    assert claims(populations)[1:] == [("buses", SOURCE, "drivers, not riders")]
+    assert claims(populations) == [
+        ("trips", SOURCE, None),
+        ("buses", SOURCE, "drivers, not riders"),
+    ]
     populations.verify()
 
 
@@ -79,7 +72,7 @@ def test_a_benchmark_never_opens_what_a_release_holds(populations: Ledger, reaso
     assert claims(populations) == [("trips", SOURCE, None)]
 
 
-def test_a_release_opens_what_a_benchmark_holds_only_with_a_reason(populations: Ledger):
+def test_a_release_opens_a_benchmarks_source_with_a_reason(populations: Ledger):
     populations.claim_source("adult", SOURCE)
     with pytest.raises(DeclarationError, match=r"adult \(benchmark\)"):
         populations.claim_source("trips", SOURCE)
@@ -87,7 +80,7 @@ def test_a_release_opens_what_a_benchmark_holds_only_with_a_reason(populations: 
     assert claims(populations)[1:] == [("trips", SOURCE, "a demonstration on public rows")]
 
 
-def test_protection_is_one_way_even_for_the_benchmark_that_was_first(populations: Ledger):
+def test_protection_is_one_way_even_for_the_first_benchmark(populations: Ledger):
     populations.claim_source("adult", SOURCE)
     populations.claim_source("trips", SOURCE, distinct_population="new rows are private")
     for benchmark in ("adult", "census"):
@@ -102,12 +95,6 @@ def test_a_source_that_cannot_be_stored_is_refused(populations: Ledger, source: 
         populations.claim_source("trips", source)
 
 
-def test_an_empty_reason_is_no_reason(populations: Ledger):
-    populations.claim_source("trips", SOURCE)
-    with pytest.raises(DeclarationError, match="distinct_population"):
-        populations.claim_source("buses", SOURCE, distinct_population=" ")
-
-
 @pytest.mark.parametrize("population", ["adult", "nobody_yet"])
 def test_rows_that_nobody_protects_may_be_shown_without_a_claim(
     populations: Ledger, population: str
@@ -117,15 +104,13 @@ def test_rows_that_nobody_protects_may_be_shown_without_a_claim(
     assert claims(populations) == [("census", SOURCE, None)]
 
 
-def test_rows_of_a_release_population_are_not_shown_whatever_a_file_calls_them(populations: Ledger):
+def test_rows_of_a_release_population_are_not_shown(populations: Ledger):
     with pytest.raises(DeclarationError, match=r"trips: opened with purpose 'release'"):
         populations.require_claimable("trips", "sha256:never-claimed")
 
 
 @pytest.mark.parametrize("population", ["adult", "nobody_yet"])
-def test_a_source_that_a_release_population_holds_is_not_shown_under_another_name(
-    populations: Ledger, population: str
-):
+def test_a_protected_source_is_not_shown_under_another_name(populations: Ledger, population: str):
     populations.claim_source("adult", SOURCE)
     populations.claim_source("trips", SOURCE, distinct_population="new rows from now on")
     with pytest.raises(DeclarationError, match=r"protected by population trips"):
@@ -144,15 +129,45 @@ SPELLED = (
 )
 
 
-@pytest.mark.parametrize("spelled", SPELLED)
-def test_a_source_is_known_again_however_it_is_spelled(populations: Ledger, spelled: str):
-    populations.claim_source("trips", URL)
+FOLDER, FILE = "file:/data/rides", "file:/data/rides/2026/may.parquet"
+
+
+@pytest.mark.parametrize(
+    ("held", "claimed"), [(FOLDER, FILE), (FILE, FOLDER), *((URL, spelled) for spelled in SPELLED)]
+)
+def test_a_source_is_known_again_however_it_is_spelled(
+    populations: Ledger, held: str, claimed: str
+):
+    """A folder of Parquet files and a file in it hold the same persons, too."""
+    populations.claim_source("trips", held)
     with pytest.raises(DeclarationError, match="belongs to population trips"):
-        populations.claim_source("buses", spelled)
+        populations.claim_source("buses", claimed)
     with pytest.raises(DeclarationError, match="protected by population trips"):
-        populations.claim_source("adult", spelled)
+        populations.claim_source("adult", claimed, distinct_population="it changes nothing")
     with pytest.raises(DeclarationError, match="protected by population trips"):
-        populations.require_claimable("nobody_yet", spelled)
+        populations.require_claimable("nobody_yet", claimed)
+    populations.claim_source("buses", claimed, distinct_population="drivers, not riders")
+
+
+def test_a_population_may_hold_a_folder_and_a_file_in_it(ledger: Ledger):
+    for source in (FOLDER, FILE, FOLDER, FILE):
+        ledger.claim_source("trips", source)
+    assert [source for _, source, _ in claims(ledger)] == [FOLDER, FILE]
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        (FOLDER, "file:/data/rides_2/may.parquet"),
+        (FOLDER, "file:/data/rides_2.csv"),
+        ("https://x.org/a", "https://x.org/a/b.csv"),
+        ("sql:postgresql://h:5432/a", "sql:postgresql://h:5432/a/b"),
+    ],
+)
+def test_other_names_are_other_sources(name: str, other: str):
+    assert first_overlap([name], [other]) is None
+    assert first_overlap([other], [name]) is None
+    assert first_overlap([name], [name]) == (name, name)
 
 
 @pytest.mark.parametrize("population", ["buses", "adult"])

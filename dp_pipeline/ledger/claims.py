@@ -1,0 +1,130 @@
+"""Which population may open which source.
+
+Two populations over the same rows are two budgets for the same persons. So a
+source belongs to the populations that claimed it:
+
+    claimant      held by          answer
+    --------      -------          ------
+    anyone        nobody           yes
+    benchmark     benchmarks only  yes: public rows have no budget to protect
+    release       itself only      yes
+    release       any other        only with a reason, which is stored in the row
+    benchmark     any release      no, whatever the reason, even if it held the source before
+
+The last line is one-way: **from the moment a release population holds a source, no
+claim of a benchmark population on it succeeds.** Proof: a claim succeeds for a
+benchmark population only if no holder is a release population; holders are rows, rows
+are never removed, and the purpose of an account never changes; both are read in
+the transaction that would write the claim. Without it one line of a data set
+file would print exact numbers about protected persons.
+
+A benchmark's source claimed by a release population exposes nothing new, but
+it is refused without a reason as well: its exact numbers are already known, so
+the lifetime ε on the release's card would be untrue. With a reason the rows
+written to that source from now on are protected, as the last line demands.
+
+``config/source.py`` says what the same source is: other spellings of it, a folder and what
+lies in it, a hard link. The name of a data set is held like a source: a file that comes to name
+another population needs a reason too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.source import first_overlap, shown_name
+from dp_pipeline.ledger.entries import require_line, require_text
+from dp_pipeline.ledger.head import Draft
+
+if TYPE_CHECKING:
+    from dp_pipeline.ledger.view import Page, View
+
+Claims = Sequence[tuple[str, str]]
+"""Source and holder, oldest first."""
+
+
+def claim(
+    page: Page, population: str, sources: Sequence[str], *, distinct_population: str | None
+) -> None:
+    """Let a population hold all of some sources, or none and DeclarationError; a source that it
+    holds already is free.
+    """
+    purpose = page.require_account(population).purpose
+    reason = {} if distinct_population is None else {"distinct_population": distinct_population}
+    for source in unclaimed(
+        page, population, purpose, sources, distinct_population=distinct_population
+    ):
+        page.append(Draft(event="source", population=population, source=source, facts=reason))
+
+
+def unclaimed(
+    view: View,
+    population: str,
+    purpose: str,
+    sources: Sequence[str],
+    *,
+    distinct_population: str | None = None,
+) -> list[str]:
+    """Return the sources that a population does not hold yet; it may be unknown.
+
+    Raises DeclarationError where it may not open all of them.
+    """
+    for source in sources:
+        require_text(source, of=f"source of population {population}")
+    if distinct_population is not None:
+        require_line(distinct_population, of=f"distinct_population of population {population}")
+    claims = view.state.claims()
+    own = {source for source, holder in claims if holder == population}
+    new = [source for source in dict.fromkeys(sources) if source not in own]
+    if purpose != "release":
+        _require_public(view, population, sources, claims)
+    elif distinct_population is None:
+        _require_own(view, population, new, claims)
+    return new
+
+
+def _require_public(view: View, population: str, sources: Sequence[str], claims: Claims) -> None:
+    """Raise DeclarationError where rows that are to be shown exactly are to be protected: the
+    population was opened for releases, or a release population holds a source.
+    """
+    account = view.account(population)
+    if account is not None and account.purpose == "release":
+        raise DeclarationError(
+            f"population {population}: opened with purpose 'release', now declared with "
+            "'benchmark': declare `purpose: release`, whose rows are not shown"
+        )
+    protected = [
+        (source, holder)
+        for source, holder in claims
+        if view.require_account(holder).purpose == "release"
+    ]
+    overlap = _overlap(sources, protected)
+    if overlap is not None:
+        source, holder = overlap
+        raise DeclarationError(
+            f"{source} is protected by population {holder} (release): as a benchmark, "
+            f"population {population} would publish exact numbers about it; only a data set "
+            f"with `population: {holder}` and `purpose: release` opens it"
+        )
+
+
+def _require_own(view: View, population: str, sources: Sequence[str], claims: Claims) -> None:
+    """Raise DeclarationError where another population holds a source."""
+    overlap = _overlap(sources, [claim for claim in claims if claim[1] != population])
+    if overlap is not None:
+        source, holder = overlap
+        purpose = view.require_account(holder).purpose
+        raise DeclarationError(
+            f"{source} belongs to population {holder} ({purpose}): population {population} "
+            "(release) may open it only with distinct_population: <reason>"
+        )
+
+
+def _overlap(sources: Sequence[str], claims: Claims) -> tuple[str, str] | None:
+    """Return the first source that a claim overlaps with, in words, and its holder."""
+    overlap = first_overlap(sources, [source for source, _ in claims])
+    if overlap is None:
+        return None
+    return shown_name(overlap[0]), dict(reversed(claims))[overlap[1]]
