@@ -21,7 +21,7 @@ MOST_EMPTY_CELLS = 1 << 20
 
 
 def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
-    """Shape of a marginal; BoundaryViolation if no engine would count it."""
+    """Return the shape of a marginal; BoundaryViolation if no engine would count it."""
     cells = domain.cell_count(attributes)
     if len(set(attributes)) < len(attributes) or cells > MOST_GRID_CELLS:
         raise BoundaryViolation(
@@ -32,7 +32,7 @@ def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...
 
 
 def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
-    """BoundaryViolation unless every level has a group and the groups are 0, 1, … in order."""
+    """Raise BoundaryViolation unless every level has a group, and groups are 0, 1, … in order."""
     for name, grouping in groupings.items():
         # The first group is 0: a step of 1 from −1.
         steps = (
@@ -44,8 +44,8 @@ def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None
 
 
 def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> None:
-    """BoundaryViolation unless every new attribute has a name of its own and a group for every
-    cell of others, in tuples that never change, and no group is left out.
+    """Raise BoundaryViolation unless every new attribute has a name of its own and a group for
+    every cell of others, in tuples that never change, and no group is left out.
     """
     for name, attribute in derived.items():
         fixed = (
@@ -71,7 +71,9 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
 
 
 def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
-    """Cells of a table that is too large for an array; BoundaryViolation if no key holds them."""
+    """Return the cells of a table that is too large for an array; BoundaryViolation if no key holds
+    them.
+    """
     cells = domain.cell_count(attributes)
     if not attributes or len(set(attributes)) < len(attributes) or cells > MAX_CELLS:
         raise BoundaryViolation(
@@ -84,7 +86,7 @@ def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
 def require_sparse(
     domain: Domain, attributes: tuple[str, ...], *, threshold: int, scale: Fraction
 ) -> int:
-    """Cells of a table of which only those from a threshold on are given; BoundaryViolation
+    """Return the cells of a table whose answer holds those from a threshold on; BoundaryViolation
     where the sampler has no proof, or too many empty cells would reach it.
     """
     cells = require_cells(domain, attributes)
@@ -101,7 +103,7 @@ def require_sparse(
 
 
 def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
-    """BoundaryViolation unless the columns are different; DeclarationError without bounds."""
+    """Raise BoundaryViolation unless the columns are different; DeclarationError without bounds."""
     domain.box(columns)
     if not columns or len(set(columns)) < len(columns):
         raise BoundaryViolation(
@@ -110,7 +112,7 @@ def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
 
 
 def require_grid(domain: Domain, columns: tuple[str, ...], cells: int) -> None:
-    """BoundaryViolation for a grid without cells, or with more cells or axes than an engine
+    """Raise BoundaryViolation for a grid without cells, or with more cells or axes than an engine
     counts.
     """
     require_axes(domain, columns)
@@ -124,7 +126,7 @@ def require_grid(domain: Domain, columns: tuple[str, ...], cells: int) -> None:
 
 
 def require_tree(domain: Domain, tree: BitTree) -> None:
-    """BoundaryViolation unless the tree halves declared columns and can never change."""
+    """Raise BoundaryViolation unless the tree halves declared columns and can never change."""
     # A list could be changed between two questions: the same nodes would be other boxes.
     fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
     if not fixed or not all(type(axis) is int for axis in tree.axes):
@@ -134,8 +136,8 @@ def require_tree(domain: Domain, tree: BitTree) -> None:
 
 
 def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
-    """BoundaryViolation unless ``nodes`` are whole numbers of 64 bits and boxes of this tree, and
-    an engine counts as many as there are ``bits`` below them.
+    """Raise BoundaryViolation unless ``nodes`` are whole numbers of 64 bits and boxes of this tree,
+    and an engine counts as many as there are ``bits`` below them.
     """
     # Its keys and children are what a session accounts by.
     if type(nodes) is not Prefixes:
@@ -148,32 +150,32 @@ def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
 
 
 def require_fan(bits: int) -> None:
-    """BoundaryViolation unless a split is into 2, 4, 8 or 16 boxes."""
+    """Raise BoundaryViolation unless a split is into 2, 4, 8 or 16 boxes."""
     if bits not in (1, 2, 3, 4):
         raise BoundaryViolation(f"splits: expected 1 to 4 bits a level, got {bits}")
 
 
 def require_int64(values: IntArray, *, of: str) -> None:
-    """BoundaryViolation unless the values are an int64 vector."""
+    """Raise BoundaryViolation unless the values are an int64 vector."""
     if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
         raise BoundaryViolation(f"{of}: expected a vector of int64, got another")
 
 
 def require_rule(domain: Domain, rule: NearestCentre) -> None:
-    """BoundaryViolation unless the rule is over declared columns, and exact."""
+    """Raise BoundaryViolation unless the rule is over declared columns, and exact."""
     require_axes(domain, rule.columns)
     rule.require_exact()
 
 
 def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None:
-    """BoundaryViolation unless the rule is exact and an engine counts levels × centres."""
+    """Raise BoundaryViolation unless the rule is exact and an engine counts levels × centres."""
     require_rule(domain, rule)
     (levels,) = require_table(domain, (attribute,))
     _require_size(levels * len(rule.centres), of="classes")
 
 
 def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
-    """BoundaryViolation unless the rules are of one kind and exact."""
+    """Raise BoundaryViolation unless the rules are of one kind and exact."""
     if not rules or not 0 <= salt < 1 << 63:
         raise BoundaryViolation("clusters: expected one or more rules and a salt in 0..2^63 − 1")
     for rule in rules:
@@ -184,7 +186,9 @@ def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -
 
 
 def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray]) -> None:
-    """BoundaryViolation unless every table is whole parts q ≥ 0 of 2^16 in its marginal's shape."""
+    """Raise BoundaryViolation unless every table is whole parts q ≥ 0 of 2^16 in its marginal's
+    shape.
+    """
     for attributes, q in released.items():
         shape = require_table(domain, attributes)
         # Anything but int64 would make the sum a float, and rounding has no sensitivity.

@@ -42,7 +42,7 @@ class Sealed:
     __hash__ = None  # type: ignore[assignment]
 
     def open_at_the_gate(self) -> IntArray:
-        """The counts. Called between a charge and its noise, in ``gate`` and nowhere else."""
+        """Return the counts: between a charge and its noise, in ``gate`` and nowhere else."""
         return self._counts
 
 
@@ -55,26 +55,27 @@ class UndeclaredCounter(Protocol):
     """
 
     def kinds(self, attributes: tuple[str, ...]) -> Sealed:
-        """Rows whose value is a whole number, another number, and another text, of each attribute,
-        shape (3 · attributes,). A row is in one of the three of an attribute, or in none.
+        """Return rows whose value is a whole number, another number, and another text, of each
+        attribute, shape (3 · attributes,). A row is in one of the three of an attribute, or in
+        none.
         """
         ...
 
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
-        """Rows of every bucket [edge_i, edge_i+1), shape (len(edges) − 1,), the last one with its
-        upper edge. A row is in one bucket, or in none.
+        """Return rows of every bucket [edge_i, edge_i+1), shape (len(edges) − 1,), the last one
+        with its upper edge. A row is in one bucket, or in none.
         """
         ...
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Every text that occurs, as ``gate.texts.packed``, then a number each: Σ over the persons
-        who have it of weights[j − 1], for a person with j different texts of the attribute, at
-        most as many as there are ``weights``.
+        """Return every text that occurs, as ``gate.texts.packed``, then a number each: Σ over the
+        persons who have it of weights[j − 1], for a person with j different texts of the attribute,
+        at most as many as there are ``weights``.
         """
         ...
 
     def within(self, attribute: str, interval: Coordinate) -> Counter:
-        """The rows whose number of one attribute is valid between bounds: their coordinates,
+        """Return the rows whose number of one attribute is valid between bounds: their coordinates,
         as preparation makes them.
         """
         ...
@@ -84,21 +85,23 @@ class Counter(Protocol):
     """Exact whole numbers about the rows of one prepared data set."""
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
-        """One table a marginal, in the order asked; () is the number of rows, shape ()."""
+        """Return one table a marginal, in the order asked; () is the number of rows, shape ()."""
         ...
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:
-        """The same rows where the levels of some attributes are groups: one row stays one row."""
-        ...
-
-    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
-        """The same rows with attributes more, which a row's own others decide: one row stays one
+        """Return the same rows where the levels of some attributes are groups: one row stays one
         row.
         """
         ...
 
+    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
+        """Return the same rows with attributes more, which a row's own others decide: one row stays
+        one row.
+        """
+        ...
+
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
-        """Cells with rows of a table of up to 2^62 cells, shape (m, 2), ascending by key.
+        """Return cells with rows of a table of up to 2^62 cells, shape (m, 2), ascending by key.
 
         A row is a cell's key, the codes read as digits with the last attribute fastest, and
         its number of rows.
@@ -106,22 +109,24 @@ class Counter(Protocol):
         ...
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
-        """Counts of ``cells`` equal intervals an axis over the declared box, all cells included.
+        """Return counts of ``cells`` equal intervals an axis over the declared box, all cells
+        included.
 
         Row cell of coordinate q: min(cells − 1, ((q + 2^16) · cells) >> 17). Shape (cells,) · d.
         """
         ...
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
-        """Σ over rows of min(D, clip) >> shift, shape (); D = min over centres of
-        Σ_j (weight_j · (q_j − c_j))², in whole numbers.
+        """Return Σ over rows of min(D, clip) >> shift, shape (); D = min over centres of Σ_j
+        (weight_j · (q_j − c_j))², in whole numbers.
         """
         ...
 
     def children(self, tree: BitTree, requests: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
-        """For each (nodes, bits) that is asked: rows in every box ``bits`` further bits below each
-        node, empty boxes included; shape (m, 2^bits), in the order of ``nodes.children(bits)``;
-        bits = 0 is the nodes themselves. One look at the rows answers all of them.
+        """Return for each (nodes, bits) of the request the rows in every box ``bits`` further bits
+        below each node, empty boxes included; shape (m, 2^bits), in the order of
+        ``nodes.children(bits)``; bits = 0 is the nodes themselves. One look at the rows answers all
+        of them.
 
         Bit i of a row is its r-th halving of axis a = axes[i], r = 0 at the first:
         (u >> (16 − r)) & 1 with u = min(q_a + 2^16, 2^17 − 1).
@@ -129,7 +134,7 @@ class Counter(Protocol):
         ...
 
     def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
-        """Sizes and totals of the clusters of every subset, shape (m, k, 1 + d).
+        """Return sizes and totals of the clusters of every subset, shape (m, k, 1 + d).
 
         Row → subset ``subset_of(q, salt) mod m`` (see ``gate.rules``), m the number of rules;
         its cluster is the lowest index of the nearest centre of that subset's rule. Entry
@@ -139,7 +144,7 @@ class Counter(Protocol):
         ...
 
     def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
-        """Clipped residual totals of every cluster, shape (k, d).
+        """Return clipped residual totals of every cluster, shape (k, d).
 
         y_a = weight_a · (q_a − c_a) to the nearest centre j, n = Σ|y_a|; a row adds
         sign(y_a) · (|y_a| · 2^16 // max(n, radii_j)), so at most 2^16 in L1.
@@ -147,11 +152,11 @@ class Counter(Protocol):
         ...
 
     def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
-        """Rows of every level of ``attribute`` in every cluster, shape (levels, k)."""
+        """Return rows of every level of ``attribute`` in every cluster, shape (levels, k)."""
         ...
 
     def mistakes(self, rule: PredictedLabel) -> Sealed:
-        """Rows that the rule answers rightly, and rows that it answers wrongly, shape (2,)."""
+        """Return the rows that the rule predicts rightly and wrongly, shape (2,)."""
         ...
 
 
@@ -160,11 +165,13 @@ class Disclosing(Protocol):
     """What an engine shows of benchmark rows without noise; see ``gate.curator``."""
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
-        """Smallest and largest coordinate of every column, shape (2, d); the box of nobody."""
+        """Return the smallest and largest coordinate of every column, shape (2, d); the box of no
+        rows.
+        """
         ...
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
-        """The ``many`` rows with the smallest ``gate.rules.hash_of(q, salt)``, shape (many, d),
-        ascending by hash, then by coordinates; where rows are missing the middle of the box, 0.
+        """Return the ``many`` rows with the smallest ``gate.rules.hash_of(q, salt)``, shape (many,
+        d), ascending by hash, then by coordinates; where rows are missing the middle of the box, 0.
         """
         ...

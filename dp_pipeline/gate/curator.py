@@ -179,17 +179,17 @@ class Curator:
 
     def _laplace(
         self,
-        what: str,
-        asked: QuestionKey,
-        exact: CounterQuery[Counter],
+        words: str,
+        key: QuestionKey,
+        count: CounterQuery[Counter],
         *,
         l1_per_row: int = 1,
         epsilon: Fraction,
     ) -> IntArray:
-        """A Laplace question from its charge to its answer; ``exact`` looks without noise."""
-        paid = self._executor.laplace_query(what, l1=l1_per_row * self.distance, epsilon=epsilon)
-        self.accountant.charge(paid.spend)
-        return self._executor.answer(paid, asked, exact)
+        """Charge for a question, and return its answer with Laplace noise."""
+        query = self._executor.laplace_query(words, l1=l1_per_row * self.distance, epsilon=epsilon)
+        self.accountant.charge(query.spend)
+        return self._executor.answer(query, key, count)
 
     def measure(self, attributes: Names, *, epsilon: Fraction) -> NoisyMarginal:
         """Return the marginal over ``attributes``, every cell noisy; () is the number of rows.
@@ -326,8 +326,8 @@ class Curator:
         """
         if any(isinstance(score, PUBLIC_ROW_SCORES) for score in candidates.values()):
             self._require_public_rows("scores")
-        known = Candidates(candidates, domain=self.domain, distance=self.distance)
-        return ScoreSession(known, self._executor)
+        proven = Candidates(candidates, domain=self.domain, distance=self.distance)
+        return ScoreSession(proven, self._executor)
 
     def public_rows(self) -> int:
         """Return the number of rows, where neighbours have the same: free, and recorded.

@@ -52,14 +52,14 @@ class DiscoveryQuery:
     rule: TextRule | None = None
 
     @property
-    def wanted(self) -> Undeclared:
+    def undeclared(self) -> Undeclared:
         """What the attribute leaves open."""
         return self.attribute.undeclared or Undeclared()
 
 
 def discovery_queries(spec: Undiscovered) -> tuple[DiscoveryQuery, ...]:
-    """Every look that discovers the domain, in order, with its price: they add up to the declared
-    ε and δ. DeclarationError where nothing is to be discovered.
+    """Return every query that discovers the domain, in order, with its price: they add up to the
+    declared ε and δ. DeclarationError where nothing is to be discovered.
     """
     cost = spec.discover
     if cost is None or not spec.to_discover:
@@ -110,7 +110,7 @@ def discover(
     transcript: Transcript,
     noise: NoiseSource,
 ) -> DiscoveredDomain:
-    """What the rows say, for ``spec.discover.epsilon`` and its δ, of what is not declared.
+    """Discover what the file does not declare, for ``spec.discover.epsilon`` and its δ.
 
     counter      exact answers, or None: only the transcript can be replayed
     accountant   a budget of exactly ``spec.discover.epsilon`` in pure ε, and of exactly its δ, or
@@ -154,7 +154,8 @@ def discover_kinds(
     epsilon: Fraction,
     distance: int,
 ) -> dict[str, Kind]:
-    """What most values of each attribute are, by noisy counts: whole numbers, numbers, or texts.
+    """Return the kind of most values of each attribute, by noisy counts: whole numbers, numbers,
+    texts.
 
     distance   rows that two neighbouring data sets differ by, at most
 
@@ -182,14 +183,14 @@ class _Discovery:
     spec: DatasetSpec
     executor: QueryExecutor[UndeclaredCounter]
 
-    def after(self, query: DiscoveryQuery, known: DiscoveredAttribute) -> DiscoveredAttribute:
-        """What is known of an attribute after one look more."""
+    def after(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
+        """Return the discovered attribute after one more query."""
         if query.rule is not None:
-            return replace(known, levels=self._levels(query, query.rule))
+            return replace(so_far, levels=self._levels(query, query.rule))
         if query.spend.mechanism == LAPLACE:
-            return replace(known, bounds=self._bounds(query))
-        bins = self._bins(query, known)
-        return replace(known, edges=bins.cuts, pieces=bins.pieces)
+            return replace(so_far, bounds=self._bounds(query))
+        bins = self._bins(query, so_far)
+        return replace(so_far, edges=bins.cuts, pieces=bins.pieces)
 
     def _levels(self, query: DiscoveryQuery, rule: TextRule) -> tuple[str, ...]:
         name = query.attribute.name
@@ -215,7 +216,7 @@ class _Discovery:
         return texts
 
     def _bounds(self, query: DiscoveryQuery) -> tuple[float, float]:
-        edges = bucket_edges(query.wanted.unit)
+        edges = bucket_edges(query.undeclared.unit)
         name, buckets = query.attribute.name, len(edges) - 1
         threshold = bucket_threshold(query.spend.scale, buckets, _cost(self.spec).beta)
         noisy_query = self.executor.laplace_query(
@@ -223,7 +224,7 @@ class _Discovery:
         )
         noisy = self.executor.answer(
             noisy_query,
-            ("magnitudes", name, repr(query.wanted.unit), query.attribute.missing),
+            ("magnitudes", name, repr(query.undeclared.unit), query.attribute.missing),
             lambda counter: counter.magnitudes(name, edges).open_at_the_gate(),
         )
         passed = np.flatnonzero(noisy >= threshold)
@@ -234,11 +235,11 @@ class _Discovery:
             )
         return with_zero(edges[int(passed[0])], edges[int(passed[-1]) + 1])
 
-    def _bins(self, query: DiscoveryQuery, known: DiscoveredAttribute) -> NoisyBins:
-        name, undeclared = query.attribute.name, query.wanted
-        if undeclared.bounds and known.bounds is None:
+    def _bins(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> NoisyBins:
+        name, undeclared = query.attribute.name, query.undeclared
+        if undeclared.bounds and so_far.bounds is None:
             raise NotDiscovered(f"quantiles of {name}: expected bounds before, got none")
-        interval = query.attribute.coordinate or Coordinate(*(known.bounds or (0.0, 0.0)))
+        interval = query.attribute.coordinate or Coordinate(*(so_far.bounds or (0.0, 0.0)))
         interval_key = ("within", name, repr(interval.lower), repr(interval.upper))
         executor = self.executor
         rows = None if executor.counter is None else executor.counter.within(name, interval)
@@ -268,7 +269,7 @@ def _cost(spec: DatasetSpec) -> Discover:
 
 
 def bucket_edges(unit: float) -> tuple[float, ...]:
-    """Ends of all buckets, ascending: 0 and ± the unit times powers of two, up to ±1e15 at most.
+    """Return the ends of all buckets, ascending: 0 and ± the unit times powers of two to ±1e15.
 
     Each is the float exactly: a multiplication by two rounds nothing.
 
@@ -282,7 +283,7 @@ def bucket_edges(unit: float) -> tuple[float, ...]:
 
 
 def with_zero(lower: float, upper: float) -> tuple[float, float]:
-    """Bounds on one side of zero, from zero on where that makes them wider by a third at most.
+    """Return bounds on one side of zero, widened to zero where that adds a third at most.
 
     >>> with_zero(256.0, 1024.0), with_zero(512.0, 1024.0), with_zero(-8.0, -2.0)
     ((0.0, 1024.0), (512.0, 1024.0), (-8.0, 0.0))
@@ -295,7 +296,8 @@ def with_zero(lower: float, upper: float) -> tuple[float, float]:
 
 
 def bucket_threshold(scale: Fraction, buckets: int, beta: Fraction) -> int:
-    """⌈scale·(ln buckets + ln 1/β)⌉, never rounded down: what a bucket has to reach to be a bound.
+    """Return ⌈scale·(ln buckets + ln 1/β)⌉, never rounded down: what a bucket has to reach to be a
+    bound.
 
     Source: Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson, "Differentially Private SQL
     with Bounded User Contribution", PoPETs 2020, approximate bounds. A number x has one bucket: [0,

@@ -20,7 +20,7 @@ from dp_pipeline.gate.noise import NoiseSource, int64_array, root_at_least
 
 
 def laplace_scale(*, l1: int, epsilon: Fraction) -> Fraction:
-    """The scale of the discrete Laplace noise by which an L1 sensitivity costs ε: l1 / ε.
+    """Return the scale of the discrete Laplace noise by which an L1 sensitivity costs ε: l1 / ε.
 
     Raises BoundaryViolation unless l1 is an int ≥ 1 and epsilon a positive Fraction.
 
@@ -40,8 +40,8 @@ def refine(
     epsilon: Fraction,
     noise: NoiseSource,
 ) -> IntArray:
-    """Answers that were made noisy for one ε, with the less noise of a larger one: costs what is
-    added.
+    """Return answers that were made noisy for one ε with the less noise of a larger one, at the
+    price of the difference.
 
     exact    integer array of any shape
     first    what ``measure`` or ``refine`` gave of the same array, for ``before`` in all
@@ -83,7 +83,7 @@ proposed radius is refused, and drawing takes long."""
 
 
 def linf_scale(*, linf: int, epsilon: Fraction) -> Fraction:
-    """The scale of the L∞ mechanism by which a vector, no number of which moves by more than
+    """Return the scale of the L∞ mechanism by which a vector, no number of which moves by more than
     ``linf``, costs ε: linf / ε.
 
     >>> linf_scale(linf=3, epsilon=Fraction("0.5"))
@@ -93,7 +93,8 @@ def linf_scale(*, linf: int, epsilon: Fraction) -> Fraction:
 
 
 def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
-    """The scale of the noisy max that makes scores moving by at most ``linf`` cost ε: 2·linf / ε.
+    """Return the scale of the noisy max that makes scores moving by at most ``linf`` cost ε: 2·linf
+    / ε.
 
     The factor 2 is needed: the chosen score may fall while every other one rises.
 
@@ -104,7 +105,7 @@ def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
 
 
 def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
-    """The σ² of the discrete Gaussian by which a squared L2 sensitivity costs ρ: l2² / (2ρ).
+    """Return the σ² of the discrete Gaussian by which a squared L2 sensitivity costs ρ: l2² / (2ρ).
 
     Raises BoundaryViolation unless l2_squared is an int ≥ 1 and rho a positive Fraction.
 
@@ -115,7 +116,7 @@ def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
 
 
 def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
-    """The scale of the exponential mechanism that makes scores moving by ``linf`` cost ρ.
+    """Return the scale of the exponential mechanism that makes scores moving by ``linf`` cost ρ.
 
     Δ / √(2ρ), rounded up by less than one part in 10^9 to a Fraction of few digits: what it
     provably costs, Δ² / (2·scale²), is at most ρ, and ρ is what is charged.
@@ -127,7 +128,8 @@ def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
 
 
 def measure(exact: IntArray, *, l1: int, epsilon: Fraction, noise: NoiseSource) -> IntArray:
-    """Integer answers plus discrete Laplace noise: ε-DP (Ghosh, Roughgarden, Sundararajan 2009).
+    """Return integer answers plus discrete Laplace noise: ε-DP (Ghosh, Roughgarden, Sundararajan
+    2009).
 
     exact    integer array of any shape, also empty
     l1       largest Σ|exact − exact'| over neighbours that differ by one protected unit
@@ -150,7 +152,7 @@ def measure(exact: IntArray, *, l1: int, epsilon: Fraction, noise: NoiseSource) 
 
 
 def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource) -> IntArray:
-    """Integer answers plus the noise of the discrete L∞ mechanism: ε-DP.
+    """Return integer answers plus the noise of the discrete L∞ mechanism: ε-DP.
 
     exact    integer vector, also empty
     linf     largest |exact_i − exact'_i| of any number over neighbours that differ by one unit
@@ -185,7 +187,7 @@ def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseS
 
 
 def choose(scores: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource) -> int:
-    """The index of a large score, by noisy max: ε-DP.
+    """Return the index of a large score, by noisy max: ε-DP.
 
     scores   integer vector, one candidate each, at least one
     linf     largest |score − score'| of any candidate over neighbours that differ by one unit
@@ -206,7 +208,8 @@ def choose(scores: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource
 def measure_gaussian(
     exact: IntArray, *, l2_squared: int, rho: Fraction, noise: NoiseSource
 ) -> IntArray:
-    """Integer answers plus discrete Gaussian noise: ρ-zCDP (Canonne, Kamath, Steinke 2020, Thm 4).
+    """Return integer answers plus discrete Gaussian noise: ρ-zCDP (Canonne, Kamath, Steinke 2020,
+    Thm 4).
 
     exact       integer array of any shape, also empty
     l2_squared  largest Σ(exact − exact')² over neighbours that differ by one protected unit
@@ -234,7 +237,7 @@ def measure_gaussian(
 
 
 def choose_exponential(scores: IntArray, *, linf: int, rho: Fraction, noise: NoiseSource) -> int:
-    """The index of a large score, by the exponential mechanism: ρ-zCDP.
+    """Return the index of a large score, by the exponential mechanism: ρ-zCDP.
 
     scores   integer vector, one candidate each, at least one
     linf     largest |score − score'| of any candidate over neighbours that differ by one unit
@@ -259,7 +262,7 @@ def choose_exponential(scores: IntArray, *, linf: int, rho: Fraction, noise: Noi
 
 
 def _vector(scores: IntArray) -> IntArray:
-    """The scores as int64, one candidate each."""
+    """Return the scores as int64, one candidate each."""
     scores = int64_array(scores, of="scores")
     if scores.ndim != 1 or not scores.size:
         raise BoundaryViolation(f"choose: expected a vector of scores, got shape {scores.shape}")
@@ -267,14 +270,14 @@ def _vector(scores: IntArray) -> IntArray:
 
 
 def _distance(value: int, *, of: str) -> Fraction:
-    """A sensitivity: an integer of at least 1."""
+    """Return a sensitivity, checked: an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise BoundaryViolation(f"{of}: expected an int of at least 1, got {value!r}")
     return Fraction(value)
 
 
 def _paid(amount: Fraction, *, of: str = "epsilon") -> Fraction:
-    """An ε or ρ: a positive Fraction; a float is a little more or less than what was charged."""
+    """Return an ε or ρ, checked: a positive Fraction; a float is not exactly what was charged."""
     if not isinstance(amount, Fraction) or amount <= 0:
         raise BoundaryViolation(f"{of}: expected a positive Fraction, got {amount!r}")
     return amount

@@ -43,7 +43,7 @@ SQUARED_UNITS = "squared data units"
 def private_cluster_quality(
     curator: Curator, clusters: Clusters, *, epsilon: Fraction, label: str | None
 ) -> dict[str, NoisyNumber]:
-    """``nicv``; with a label ``f_label`` and ``ari_label`` too. Spends exactly ``epsilon``."""
+    """Return ``nicv``; with a label ``f_label`` and ``ari_label``. Spends exactly ``epsilon``."""
     rule = NearestCentre.of(
         clusters.columns, clusters.centres, curator.domain.box(clusters.columns)
     )
@@ -67,7 +67,7 @@ def private_cluster_quality(
 def _private_square_distance(
     curator: Curator, clusters: Clusters, rule: NearestCentre, epsilon: Fraction
 ) -> NoisyNumber:
-    """Σ over rows of min(d², B), in squared data units.
+    """Return Σ over rows of min(d², B), in squared data units.
 
     B is far below the box's diagonal, so the noise is small. A row farther from every centre
     counts as that far, so the number is biased downwards (by up to 8 % on trips).
@@ -88,7 +88,7 @@ def _private_square_distance(
 
 
 def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
-    """The distance that ``CLIP_QUANTILE`` of the synopsis' own weight does not pass."""
+    """Return the distance that ``CLIP_QUANTILE`` of the synopsis' own weight does not pass."""
     middles, weights = synopsis.middles, synopsis.weights.clip(min=0)
     distances = np.full(len(middles), np.inf)
     for centre in centres:
@@ -102,7 +102,7 @@ def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
 
 
 def _widest_gap(centres: FloatArray, box: tuple[Coordinate, ...]) -> float:
-    """The largest distance from a centre to the nearest other place with a centre; half the
+    """Return the largest distance from a centre to the nearest other place with a centre; half the
     box's diagonal where all are at one place: two equal centres say nothing about the rows.
     """
     places = np.unique(centres, axis=0)
@@ -116,7 +116,7 @@ def _widest_gap(centres: FloatArray, box: tuple[Coordinate, ...]) -> float:
 
 
 def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
-    """total/rows, at least 0, and the scale of Laplace noise of the same standard deviation.
+    """Return total/rows, at least 0, and the scale of Laplace noise of the same standard deviation.
 
     Var(S/n) ≈ (Var S + (S/n)² Var n)/n²: to first order, good while n is far above its noise.
     """
@@ -128,7 +128,7 @@ def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
 def _agreement(
     metric: Callable[[FloatArray], float], noisy_table: IntArray, scale: float
 ) -> NoisyNumber:
-    """A metric of the table that is left when the noise is taken off, and how sure it is.
+    """Return a metric of the table without its noise, and how sure it is.
 
     scale   of the noise in one cell
 
@@ -147,7 +147,7 @@ def _agreement(
 
 
 def _without_noise(table: FloatArray | IntArray) -> FloatArray:
-    """Whole counts ≥ 0 of about the table's total; all 0 where that is not above 0."""
+    """Return whole counts ≥ 0 of about the table's total; all 0 where that is not above 0."""
     total = float(table.sum())
     if total <= 0:
         return np.zeros(table.shape)
@@ -167,13 +167,13 @@ ROWS_WEIGHT = Fraction(1, 4)
 def private_table_quality(
     curator: Curator, table: SyntheticTable, *, epsilon: Fraction, targets: Sequence[Target]
 ) -> dict[str, NoisyNumber]:
-    """``avd_2``, ``avd_3`` and ``misclassified_logistic/<attribute>`` of every target that the
-    table has. Spends exactly ``epsilon``, the same on each of them.
+    """Return ``avd_2``, ``avd_3`` and ``misclassified_logistic/<attribute>`` of every target that
+    the table has. Spends exactly ``epsilon``, the same on each of them.
 
     ``avd_2`` is of the attributes one by one where no pair of them fits; no ``avd_3`` is paid for
     where no three do.
     """
-    marginals = {k: _fitting(curator.domain, ways_of(table.attributes, k)) for k in PRIVATE_WAYS}
+    marginals = {k: _countable(curator.domain, ways_of(table.attributes, k)) for k in PRIVATE_WAYS}
     marginals[2] = marginals[2] or [(name,) for name in table.attributes]
     marginals = {k: names for k, names in marginals.items() if names}
     predicted = [target for target in targets if target.attribute in table.attributes]
@@ -183,7 +183,7 @@ def private_table_quality(
     rows = NoisyNumber(max(1, row_count), float(curator.distance / of_rows), "rows")
     distances = dict[str, NoisyNumber]()
     for (k, names), part in zip(marginals.items(), parts[: len(marginals)], strict=True):
-        released = {names: whole_parts(table.probabilities(names)) for names in names}
+        released = {names: fixed_point_shares(table.probabilities(names)) for names in names}
         error = int(curator.measure_marginal_error(released, epsilon=part))
         # One row moves the average of ½Σ|c − n·q| by at most 1.
         denominator = (len(names) << 17) >> error_shift(len(names))
@@ -200,8 +200,8 @@ def private_table_quality(
     return distances | mistakes
 
 
-def _fitting(domain: Domain, marginals: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Those that are counted together with the ones before them in at most ``MOST_CELLS``."""
+def _countable(domain: Domain, marginals: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the marginals that fit into ``MOST_CELLS`` with those before them."""
     chosen, remaining = [], MOST_CELLS
     for names in marginals:
         cells = domain.cell_count(names)
@@ -214,8 +214,7 @@ def _fitting(domain: Domain, marginals: Sequence[tuple[str, ...]]) -> list[tuple
 def _private_mistakes(
     curator: Curator, table: SyntheticTable, target: Target, epsilon: Fraction
 ) -> NoisyNumber:
-    """Share of the true rows that logistic regression, learned from the synthetic ones, gets
-    wrong.
+    """Return the share of true rows that logistic regression on synthetic ones gets wrong.
 
     The released table has seen all rows, so none is held out: the number is of the table, not
     of rows to come.
@@ -234,9 +233,9 @@ def _private_mistakes(
     return NoisyNumber(value, scale, "share")
 
 
-def whole_parts(probabilities: FloatArray) -> IntArray:
-    """Probabilities as whole numbers of 2^-16 that add up to 2^16: the largest remainders get
-    what rounding down has left. On Adult's triples that moves an average by less than 0.0003.
+def fixed_point_shares(probabilities: FloatArray) -> IntArray:
+    """Return probabilities as whole numbers of 2^-16 that add up to 2^16: the largest remainders
+    get what rounding down has left. On Adult's triples that moves an average by less than 0.0003.
     """
     scaled = probabilities * (1 << 16)
     parts = np.floor(scaled).astype(np.int64)
@@ -254,8 +253,8 @@ PUBLISHED = "published class"
 def private_class_quality(
     curator: Curator, table: ClassTable, *, epsilon: Fraction
 ) -> dict[str, NoisyNumber]:
-    """``auc_class_rate/<label>``: AUC of the published classes' rates, and for all other rows of
-    the rates of the published classes together, against the true labels. Spends exactly
+    """Return ``auc_class_rate/<label>``: AUC of the published classes' rates, and for all other
+    rows of the rates of the published classes together, against the true labels. Spends exactly
     ``epsilon``.
 
     The label's table over published classes, and the others as one, is measured once more: one row
@@ -280,8 +279,8 @@ def private_class_quality(
 
 
 def _measured(curator: Curator, table: ClassTable, epsilon: Fraction) -> tuple[np.ndarray, int]:
-    """Noisy counts (p + 1, C), of the last line 0 where every class is published or the others are
-    too small, and how many rows may so be left out.
+    """Return noisy counts (p + 1, C), of the last line 0 where every class is published or the
+    others are too small, and how many rows may so be left out.
     """
     classes = table.classes
     view = curator.with_attributes(classes.derived_groups())
@@ -305,7 +304,7 @@ def private_quality(
     label: str | None = None,
     targets: Sequence[Target] = (),
 ) -> dict[str, NoisyNumber]:
-    """Private quality numbers of one release; spends exactly ``epsilon``.
+    """Return private quality numbers of one release; spends exactly ``epsilon``.
 
     label     the attribute with levels that clusters are compared with, or None
     targets   what classifiers are asked that learn from a synthetic table

@@ -41,7 +41,7 @@ MOST_PIECES = 128
 
 
 def tree_of(name: str) -> BitTree:
-    """The tree over one column."""
+    """Return the tree over one column."""
     return BitTree((name,), (0,) * BITS)
 
 
@@ -66,8 +66,8 @@ class _Box:
         return 1 << (BITS - self.depth)
 
     def leaves(self, total: float) -> Iterator[tuple[_Box, float]]:
-        """Boxes that were not divided, from the left, with rows that are nowhere negative and add
-        up to the total.
+        """Return boxes that were not divided, from the left, with rows that are nowhere negative
+        and add up to the total.
         """
         if not self.children:
             yield self, total
@@ -108,7 +108,8 @@ class QuantileBins:
     scale: float
 
     def bins(self, session: TreeSession) -> NoisyBins | None:
-        """What the session says; None where the noisy number of rows is not even HEAVY scales.
+        """Return the bins by the session's counts; None where the noisy rows are not even HEAVY
+        scales.
 
         All of the session is spent, whatever comes of it.
         """
@@ -140,7 +141,7 @@ class QuantileBins:
             )
 
     def _settle(self, session: TreeSession, boxes: list[_Box]) -> None:
-        """Boxes that are not divided are measured once more, with all that is left to them; both
+        """Measure boxes that are not divided once more, with all their remaining shares; both
         measures count by their inverse variances, which are as the squares of their shares.
         """
         if not boxes:
@@ -153,8 +154,8 @@ class QuantileBins:
             box.rows = (box.rows * first + rows * second) / (first + second)
 
     def _chosen(self, root: _Box, among: list[_Box]) -> set[int]:
-        """Boxes to divide: those that are heavier than their noise and wider than a unit, the
-        heaviest where there are many. What was not divided once is measured to its end.
+        """Return boxes to divide: those that are heavier than their noise and wider than a unit,
+        the heaviest where there are many. What was not divided once is measured to its end.
         """
         open_ = {id(box) for box in among}
         boxes = [
@@ -168,17 +169,17 @@ class QuantileBins:
         return {id(box) for _, box in boxes[:MOST_DIVIDED]}
 
     def _units(self, box: _Box) -> float:
-        """How wide a box is."""
+        """Return how wide a box is."""
         width = self.interval.upper - self.interval.lower
         return width * box.length / (self.unit * (1 << BITS))
 
     def _place(self, at: float) -> float:
-        """The number at a place of the tree, in units of its finest boxes."""
+        """Return the number at a place of the tree, in units of its finest boxes."""
         width = self.interval.upper - self.interval.lower
         return self.interval.lower + at / (1 << BITS) * width
 
     def _cuts(self, leaves: list[tuple[_Box, float]]) -> tuple[float, ...]:
-        """Cuts for as many bins as there may be: a heavy value takes two of them at most."""
+        """Return cuts for as many bins as there may be: a heavy value takes two of them at most."""
         most = self.most
         while True:
             cuts = self._cuts_of(leaves, most)
@@ -187,23 +188,23 @@ class QuantileBins:
             most -= 1
 
     def _cuts_of(self, leaves: list[tuple[_Box, float]], most: int) -> tuple[float, ...]:
-        rows = np.array([held for _, held in leaves])
+        rows = np.array([row_count for _, row_count in leaves])
         heavy = self._heavy(leaves, rows, most)
         light = np.where(heavy, 0.0, rows)
         ends, bins = np.cumsum(light), max(1, most - int(heavy.sum()))
         if heavy.any():
             bins = max(1, min(bins, round(self.most * float(light.sum() / rows.sum()))))
         cuts: set[float] = set()
-        for (box, _), is_one in zip(leaves, heavy, strict=True):
-            if is_one:
+        for (box, _), is_heavy in zip(leaves, heavy, strict=True):
+            if is_heavy:
                 ends_of_box = (box.start, box.start + box.length)
-                first, last = (self._nearest(self._place(at)) for at in ends_of_box)
+                first, last = (self._nearest(self._place(position)) for position in ends_of_box)
                 # The two cuts around a value are a unit apart at least.
                 cuts |= {self._multiple(first), self._multiple(max(last, first + 1))}
         for rank in float(ends[-1]) * np.arange(1, bins) / bins:
-            at = min(int(np.searchsorted(ends, rank)), len(leaves) - 1)
-            part = 1 - (ends[at] - rank) / light[at] if light[at] > 0 else 0.0
-            box = leaves[at][0]
+            position = min(int(np.searchsorted(ends, rank)), len(leaves) - 1)
+            part = 1 - (ends[position] - rank) / light[position] if light[position] > 0 else 0.0
+            box = leaves[position][0]
             place = self._place(box.start + min(max(part, 0.0), 1.0) * box.length)
             cuts.add(self._multiple(self._nearest(place)))
         return tuple(sorted(cut for cut in cuts if self.interval.lower < cut < self.interval.upper))
@@ -211,15 +212,15 @@ class QuantileBins:
     def _heavy(
         self, leaves: list[tuple[_Box, float]], rows: FloatArray, most: int
     ) -> NDArray[np.bool_]:
-        """Which leaves are one value, or two, with more rows than a bin of the others has."""
+        """Return which leaves are one or two values with more rows than a bin of the others."""
         values = np.array([self._units(box) <= 2 for box, _ in leaves])
         heavy = np.zeros(len(leaves), dtype=np.bool_)
         while True:
             bins = max(1, most - int(heavy.sum()))
-            more = values & ~heavy & (rows > rows[~heavy].sum() / bins)
-            if not more.any() or bins == 1:
+            heavier = values & ~heavy & (rows > rows[~heavy].sum() / bins)
+            if not heavier.any() or bins == 1:
                 return heavy
-            heavy |= more
+            heavy |= heavier
 
     def _nearest(self, number: float) -> int:
         return floor(number / self.unit + 0.5)
@@ -229,39 +230,41 @@ class QuantileBins:
         return float(steps * Decimal(repr(self.unit)))
 
     def _pieces(self, leaves: list[tuple[_Box, float]], cuts: tuple[float, ...]) -> Pieces:
-        """Rows between places that are not evenly filled: where most rows lie widest first."""
+        """Return rows between places that are not evenly filled, the widest differences first."""
         starts = [self._place(box.start) for box, _ in leaves]
-        upto = np.concatenate([[0.0], np.cumsum([held for _, held in leaves])])
+        cumulated = np.concatenate([[0.0], np.cumsum([row_count for _, row_count in leaves])])
         places = np.array([*starts, self.interval.upper])
         edges = [self.interval.lower, *cuts]
         ends = [*cuts, self.interval.upper]
-        heap = [self._piece(low, high, places, upto) for low, high in zip(edges, ends, strict=True)]
+        heap = [
+            self._piece(low, high, places, cumulated) for low, high in zip(edges, ends, strict=True)
+        ]
         heapq.heapify(heap)
-        done: list[tuple[float, float]] = []
+        finished: list[tuple[float, float]] = []
         while heap:
-            worth, low, high, middle = heapq.heappop(heap)
-            if worth >= 0 or len(heap) + len(done) + 1 >= MOST_PIECES:
-                rows = np.diff(np.interp([low, high], places, upto))
-                done.append((low, round(float(rows[0]), 1)))
+            priority, low, high, middle = heapq.heappop(heap)
+            if priority >= 0 or len(heap) + len(finished) + 1 >= MOST_PIECES:
+                rows = np.diff(np.interp([low, high], places, cumulated))
+                finished.append((low, round(float(rows[0]), 1)))
                 continue
             for ends_ in ((low, middle), (middle, high)):
-                heapq.heappush(heap, self._piece(*ends_, places, upto))
-        return tuple(sorted(done))
+                heapq.heappush(heap, self._piece(*ends_, places, cumulated))
+        return tuple(sorted(finished))
 
     def _piece(
-        self, low: float, high: float, places: FloatArray, upto: FloatArray
+        self, low: float, high: float, places: FloatArray, cumulated: FloatArray
     ) -> tuple[float, float, float, float]:
-        """How far, as a negative number, rows that lie evenly between two places are from where
-        they are; the places, and the one in between at which they differ most.
+        """Return how far, as a negative number, rows that lie evenly between two places are from
+        where they are; the places, and the one in between at which they differ most.
         """
         inner = places[(places > low) & (places < high)]
         if not inner.size:
             return 0.0, low, high, low
-        first, last = np.interp([low, high], places, upto)
-        even = first + (last - first) * (inner - low) / (high - low)
-        off = np.abs(np.interp(inner, places, upto) - even)
-        at = int(off.argmax())
-        return -float(off[at]) * (high - low), low, high, float(inner[at])
+        first, last = np.interp([low, high], places, cumulated)
+        uniform = first + (last - first) * (inner - low) / (high - low)
+        difference = np.abs(np.interp(inner, places, cumulated) - uniform)
+        widest = int(difference.argmax())
+        return -float(difference[widest]) * (high - low), low, high, float(inner[widest])
 
 
 def _nodes(boxes: list[_Box]) -> Prefixes:

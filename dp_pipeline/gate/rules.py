@@ -44,7 +44,7 @@ class NearestCentre:
     def of(
         cls, columns: tuple[str, ...], centres: FloatArray, box: Sequence[Coordinate]
     ) -> NearestCentre:
-        """The rule of centres (k, d) in data units, those outside the box moved to its edge.
+        """Return the rule of centres (k, d) in data units, those outside the box moved to its edge.
 
         Weights are half-widths in whole parts of the widest, the finest parts that keep
         floats exact, with their common factor taken out.
@@ -62,14 +62,14 @@ class NearestCentre:
         return replace(rule, weights=rule.reduced_weights)
 
     def centres_in(self, box: Sequence[Coordinate]) -> FloatArray:
-        """The centres in data units, (k, d)."""
+        """Return the centres in data units, (k, d)."""
         columns = np.array(self.centres, dtype=np.int64).T
         return np.stack(
             [interval.decode(q) for interval, q in zip(box, columns, strict=True)], axis=1
         )
 
     def unit_in(self, box: Sequence[Coordinate]) -> float:
-        """Data units of one weighted step, that is of 1 in weight · (q − c)."""
+        """Return data units of one weighted step, that is of 1 in weight · (q − c)."""
         widest = max(interval.half_width for interval in box)
         return widest / max(self.weights) / _EDGE
 
@@ -92,11 +92,11 @@ class NearestCentre:
         return sum((weight * 2 * _EDGE) ** 2 for weight in self.weights)
 
     def require_exact(self, *, clip: int = 0, shift: int = 0) -> None:
-        """BoundaryViolation for what would not be exact; from public numbers only.
+        """Raise BoundaryViolation for what would not be exact; from public numbers only.
 
         clip, shift   of a total of distances; other questions have none
         """
-        self._require_whole()
+        self._require_integers()
         if clip < 0 or not 0 <= shift < 63:
             raise BoundaryViolation(
                 f"distance: expected clip ≥ 0 and shift < 63, got {clip}, {shift}"
@@ -111,7 +111,7 @@ class NearestCentre:
             )
 
     def require_radii(self, radii: tuple[int, ...]) -> None:
-        """BoundaryViolation unless residuals clipped to ``radii``, one a centre, are exact."""
+        """Raise BoundaryViolation unless residuals clipped to the centres' ``radii`` are exact."""
         self.require_exact()
         if len(radii) != len(self.centres):
             raise BoundaryViolation(
@@ -120,7 +120,7 @@ class NearestCentre:
         if not all(isinstance(radius, int) and 1 <= radius < MOST_RADIUS for radius in radii):
             raise BoundaryViolation("radii: expected whole numbers in 1..2^47 − 1, got others")
 
-    def _require_whole(self) -> None:
+    def _require_integers(self) -> None:
         d = len(self.columns)
         if not 1 <= d == len(set(self.columns)) == len(self.weights):
             raise BoundaryViolation(f"centres: expected {d} different columns and as many weights")
@@ -165,13 +165,13 @@ class PredictedLabel:
     def of(
         cls, classifier: LinearClassifier, *, target: str, positive: tuple[int, ...]
     ) -> PredictedLabel:
-        """The rule of a classifier that was learned from released rows."""
+        """Return the rule of a classifier that was learned from released rows."""
         columns, weights = classifier.columns, classifier.weights
         return cls(target, positive, columns, weights, classifier.intercept)
 
     def require_exact(self, domain: Domain) -> None:
-        """BoundaryViolation unless whole numbers decide, one a declared cell, in tuples that never
-        change; DeclarationError for attributes that are not declared, or have no cells.
+        """Raise BoundaryViolation unless whole numbers decide, one a declared cell, in tuples that
+        never change; DeclarationError for attributes that are not declared, or have no cells.
         """
         parts = (self.positive, self.columns, self.weights, *self.weights)
         # A list could be changed between the charge and the look.
@@ -209,8 +209,9 @@ _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def subset_of(columns: Sequence[NDArray[Any]], salt: int, subsets: int) -> IntArray:
-    """Subset 0..subsets − 1 of every row, from its coordinates and the salt alone, so adding a row
-    moves no other one. By position, deleting the first of 1000 rows would change every subset.
+    """Return the subset 0..subsets − 1 of every row, from its coordinates and the salt alone.
+
+    So adding a row moves no other. By position, deleting the first of 1000 rows would change all.
 
     columns   fixed-point coordinates (rows,), in the order of the rule's
     salt      public, 0 … 2^63 − 1
@@ -222,7 +223,7 @@ def subset_of(columns: Sequence[NDArray[Any]], salt: int, subsets: int) -> IntAr
 
 
 def hash_of(columns: Sequence[NDArray[Any]], salt: int) -> NDArray[np.uint64]:
-    """64 bits of every row, (rows,), from its coordinates and the salt alone.
+    """Return 64 bits of every row, (rows,), from its coordinates and the salt alone.
 
     The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), once a column.
     """

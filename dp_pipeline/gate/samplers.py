@@ -45,7 +45,7 @@ class UniformIntegers:
     entropy: Callable[[int], bytes] = field(repr=False)
 
     def below(self, bound: int, size: int) -> WholeNumbers:
-        """``size`` integers, each uniform on 0 … bound − 1, for every bound ≥ 1.
+        """Return ``size`` integers, each uniform on 0 … bound − 1, for every bound ≥ 1.
 
         The array is unsigned, or holds Python integers when the bound exceeds 2^63.
         A word w of b bits becomes w // ⌊2^b / bound⌋: every result below ``bound`` comes
@@ -59,7 +59,7 @@ class UniformIntegers:
         return accepted
 
     def _attempt(self, bound: int, size: int) -> WholeNumbers:
-        """What survives of ``size`` words; whether one survives does not depend on the others."""
+        """Return the accepted of ``size`` words; whether one is does not depend on the others."""
         for largest, word in _WIDTHS:
             if bound <= largest:
                 width = np.dtype(word).itemsize
@@ -84,7 +84,7 @@ _BLOCK = 1 << 16
 
 
 def laplace_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
-    """``size`` independent draws with P(x) ∝ exp(−|x| / scale) over all integers x.
+    """Return ``size`` independent draws with P(x) ∝ exp(−|x| / scale) over all integers x.
 
     Algorithm 2: a one-sided geometric magnitude with a fair sign, where "−0" is rejected, or
     else 0 would be twice as likely as it should be.
@@ -105,7 +105,7 @@ def laplace_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> Whole
 
 
 def geometric_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
-    """``size`` independent draws with P(x) ∝ exp(−x / scale) over the integers x ≥ 0.
+    """Return ``size`` independent draws with P(x) ∝ exp(−x / scale) over the integers x ≥ 0.
 
     Algorithm 2 without its sign, so P(X ≥ m) = exp(−m / scale) for every integer m ≥ 0.
     """
@@ -115,7 +115,7 @@ def geometric_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> Who
 def refined_noise(
     first: WholeNumbers, scale: Fraction, finer: Fraction, uniform: UniformIntegers
 ) -> WholeNumbers:
-    """Discrete Laplace noise of a smaller scale that noise already drawn is a coarser form of.
+    """Return discrete Laplace noise of a smaller scale, of which existing noise is a coarser form.
 
     first    noise of ``scale``, each number by itself
     finer    scale of what is returned, below ``scale``
@@ -154,8 +154,8 @@ def refined_noise(
 def _second_fails(
     size: int, first: Fraction, second: Fraction, uniform: UniformIntegers
 ) -> NDArray[np.bool_]:
-    """Of two coins that fall True with probability exp(−first) and exp(−second), tossed in turn
-    until one falls False: whether that is the second; ``size`` times.
+    """Return whether of two coins that fall True with probability exp(−first) and exp(−second),
+    tossed in turn until one falls False, the second does; ``size`` times.
     """
     answer = np.zeros(size, np.bool_)
     running = np.arange(size)
@@ -168,7 +168,7 @@ def _second_fails(
 
 
 def _toss(size: int, exponent: Fraction, uniform: UniformIntegers) -> NDArray[np.bool_]:
-    """True with probability exp(−exponent), ``size`` times."""
+    """Return True with probability exp(−exponent), ``size`` times."""
     wide = max(exponent.numerator, exponent.denominator) > _INT64.max
     numerators = np.full(size, exponent.numerator, object if wide else np.int64)
     return bernoulli_exp_of_any(numerators, exponent.denominator, uniform)
@@ -179,7 +179,7 @@ _RADII = 16
 
 
 def linf_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
-    """``size`` integers together, z, with P(z) ∝ exp(−max |z_i| / scale) over all of ℤ^size.
+    """Return ``size`` integers together, z, with P(z) ∝ exp(−max |z_i| / scale) over all of ℤ^size.
 
     A radius R with P(r) ∝ (2r + 1)^size · e^(−r/scale), then z uniform in {−R..R}^size: so
     P(z) ∝ Σ over r ≥ max |z_i| of e^(−r/scale), which is e^(−max |z_i|/scale) times a constant. ∎
@@ -205,7 +205,7 @@ def linf_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNum
 
 
 def _accepted_radii(size: int, scale: Fraction, uniform: UniformIntegers) -> Iterator[int]:
-    """Proposed radii that are kept, one after the other."""
+    """Yield proposed radii that are accepted, one after the other."""
     while True:
         proposed = geometric_noise(_RADII * (size + 1), scale, uniform).reshape(_RADII, -1)
         for numbers in proposed:
@@ -240,7 +240,7 @@ def noisy_argmax(scores: IntArray, scale: Fraction, uniform: UniformIntegers) ->
 
 
 def saturating_sum(counts: IntArray, noise: WholeNumbers) -> IntArray:
-    """counts + noise, cut to what int64 holds.
+    """Return counts + noise, cut to what int64 holds.
 
     The exact sum is what is private; cutting it afterwards is post-processing.
     """
@@ -253,10 +253,11 @@ def saturating_sum(counts: IntArray, noise: WholeNumbers) -> IntArray:
 def bernoulli_exp(
     numerators: WholeNumbers, denominator: int, uniform: UniformIntegers
 ) -> NDArray[np.bool_]:
-    """True with probability exp(−part / whole), for each 0 ≤ part ≤ whole (Algorithm 1).
+    """Return True with probability exp(−n / denominator), for each numerator n with 0 ≤ n ≤
+    denominator (Algorithm 1).
 
-    Round k goes on with probability part / (whole · k), and the answer is whether the round
-    that stops is odd. The two factors are drawn apart, so whole · k need not fit 64 bits.
+    Round k goes on with probability numerator / (denominator · k), and the answer is whether the
+    last round is odd. The two factors are drawn apart: denominator · k need not fit 64 bits.
     """
     answer = np.zeros(numerators.size, np.bool_)
     undecided = np.arange(numerators.size)
@@ -274,7 +275,8 @@ def bernoulli_exp(
 
 
 def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
-    """At most ``proposals`` draws of the one-sided geometric: ⌊(U + n·V) / d⌋, scale = n / d.
+    """Return at most ``proposals`` draws of the one-sided geometric: ⌊(U + n·V) / d⌋, scale = n /
+    d.
 
     U + n·V is geometric with scale n: U carries exp(−U/n) by rejection, V counts whole factors
     e^(−1). Dividing by d and rounding down makes it geometric with scale n / d.
@@ -290,7 +292,7 @@ def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> Wh
 
 
 def _successes(size: int, uniform: UniformIntegers) -> IntArray:
-    """How often exp(−1) comes true before it first does not: P(v) ∝ e^(−v)."""
+    """Return how often exp(−1) comes true before it first does not: P(v) ∝ e^(−v)."""
     counts = np.zeros(size, np.int64)
     running = np.arange(size)
     while running.size:
@@ -301,14 +303,14 @@ def _successes(size: int, uniform: UniformIntegers) -> IntArray:
 
 
 def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbers:
-    """Magnitudes with signs, without those that would be "−0"."""
+    """Return magnitudes with signs, without those that would be "−0"."""
     is_valid = ~negative | (magnitudes > 0)
     magnitudes = magnitudes[is_valid]
     return np.where(negative[is_valid], -magnitudes, magnitudes)
 
 
 def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeNumbers:
-    """The first ``size`` accepted draws of independent proposals, block by block.
+    """Return the first ``size`` accepted draws of independent proposals, block by block.
 
     At least 1 − 1/e of the proposals are accepted, or a little less for a scale near 0:
     7/4 of what is missing is mostly enough in one attempt.
@@ -322,16 +324,16 @@ def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeN
 
 
 def _largest(numbers: WholeNumbers) -> int:
-    """The largest absolute value as a Python integer; 0 of nothing."""
+    """Return the largest absolute value as a Python integer; 0 of nothing."""
     return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
 
 
 def bernoulli_exp_of_any(
     numerators: WholeNumbers, denominator: int, uniform: UniformIntegers
 ) -> NDArray[np.bool_]:
-    """True with probability exp(−part / whole), for each part ≥ 0, however large.
+    """Return True with probability exp(−n / denominator), for each numerator n ≥ 0, however large.
 
-    part   int64, or Python integers (dtype object) where ``part`` or ``whole`` is too large
+    numerators   int64, or Python integers (dtype object) where they or the denominator are large
 
     Canonne, Kamath, Steinke 2020, Algorithm 1 for γ > 1: exp(−γ) is exp(−1) as often as γ has
     whole units, times exp(−rest). One unit is drawn for all at a time, and the first that fails
@@ -351,11 +353,8 @@ def bernoulli_exp_of_any(
     return answer
 
 
-"""Numbers drawn at a time: the working arrays of one block stay in the processor's cache."""
-
-
 def gaussian_noise(size: int, sigma2: Fraction, uniform: UniformIntegers) -> WholeNumbers:
-    """``size`` independent draws with P(x) ∝ exp(−x² / (2·sigma2)) over all integers x.
+    """Return ``size`` independent draws with P(x) ∝ exp(−x² / (2·sigma2)) over all integers x.
 
     Algorithm 3. With t = ⌊σ⌋ + 1, a discrete Laplace y of scale t is kept with probability
     exp(−(|y| − σ²/t)² / (2σ²)). Multiplied out, exp(−|y|/t) times this is exp(−y²/(2σ²)) times
@@ -383,7 +382,7 @@ def gaussian_noise(size: int, sigma2: Fraction, uniform: UniformIntegers) -> Who
 def _accepted_gaussian(
     proposed: WholeNumbers, sigma2: Fraction, t: int, uniform: UniformIntegers
 ) -> WholeNumbers:
-    """Those of the draws y that pass with probability exp(−(|y| − σ²/t)² / (2σ²)).
+    """Return those of the draws y that pass with probability exp(−(|y| − σ²/t)² / (2σ²)).
 
     In integers, with σ² = n / d, the exponent is (|y|·d·t − n)² / (2·n·d·t²).
     """
@@ -402,7 +401,7 @@ _BATCH = 1 << 12
 
 
 def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
-    """An index i with P(i) = exp(scores_i / scale) / Σ_j exp(scores_j / scale).
+    """Return an index i with P(i) = exp(scores_i / scale) / Σ_j exp(scores_j / scale).
 
     scores   int64, at least one; ``gate.mechanisms.choose_exponential`` says what the choice costs
 
@@ -429,7 +428,7 @@ def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntege
 
 
 def _gaps(scores: IntArray, scale: Fraction) -> WholeNumbers:
-    """(max − score) · d of every candidate, for scale = n / d; int64 where they and n fit."""
+    """Return (max − score) · d of every candidate, scale = n / d; int64 where they and n fit."""
     top, bottom = int(scores.max()), int(scores.min())
     if max((top - bottom) * scale.denominator, scale.numerator) > np.iinfo(np.int64).max:
         wide: WholeNumbers = (top - scores.astype(object)) * scale.denominator
@@ -448,7 +447,7 @@ _BITS = 128
 
 
 def expected_above_threshold(cells: int, threshold: int, scale: Fraction) -> float:
-    """Empty cells that reach ``threshold`` on average: cells · P(X ≥ threshold).
+    """Return the empty cells that reach ``threshold`` on average: cells · P(X ≥ threshold).
 
     X is discrete Laplace noise, so with q = e^(−1/scale) the chance is q^threshold / (1 + q).
 
@@ -461,7 +460,7 @@ def expected_above_threshold(cells: int, threshold: int, scale: Fraction) -> flo
 def threshold_binomial(
     cells: int, threshold: int, scale: Fraction, uniform: UniformIntegers
 ) -> int:
-    """A draw of Binomial(cells, P(X ≥ threshold)), X discrete Laplace of this scale: exact.
+    """Return a draw of Binomial(cells, P(X ≥ threshold)), X discrete Laplace of this scale: exact.
 
     cells      up to 2^62
     threshold  from 1 to 2^32 scales
@@ -486,8 +485,10 @@ def threshold_binomial(
 def inverted(
     cells: int, threshold: int, scale: Fraction, *, uniform_bits: int, bits: int, digits: int
 ) -> int | None:
-    """The k with F(k − 1) ≤ U < F(k) for every U of [drawn, drawn + 1) / 2^bits; None if
-    ``digits`` (80 or more) of F do not tell.
+    """Return the k with F(k − 1) ≤ U < F(k) for every U of [u, u + 1) / 2^bits; None if
+    ``digits`` (80 or more) of F do not decide.
+
+    uniform_bits   u
 
     *Error.* Every operation of ``decimal``, exp and ln too, is within h = ½·10^(1 − digits) of
     the truth, relatively. Let N = cells and x = threshold/scale ≥ 1/scale. Then e^(−x) and
@@ -515,14 +516,14 @@ def inverted(
 
 
 def _exp(exponent: Fraction) -> Decimal:
-    """e^(−exponent)."""
+    """Return e^(−exponent)."""
     return (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
 
 
 def sparse_laplace(
     occupied: IntArray, scale: Fraction, *, cells: int, threshold: int, uniform: UniformIntegers
 ) -> IntArray:
-    """Noise on every cell of a table; those that reach the threshold, (kept, 2), by key.
+    """Return noise on every cell of a table; those that reach the threshold, (kept, 2), by key.
 
     occupied   int64 (m, 2): key and count of the cells that are not empty, each key once
     cells      of the whole table, up to 2^62; keys are 0 … cells − 1
@@ -557,7 +558,7 @@ def sparse_laplace(
 
 
 def _different(size: int, bound: int, uniform: UniformIntegers) -> IntArray:
-    """A uniform set of ``many`` different integers below ``bound``: repeats are drawn again."""
+    """Return a uniform set of ``size`` different integers below ``bound``; repeats are redrawn."""
     keys: set[int] = set()
     while len(keys) < size:
         # Never more than are missing, so it is as if they were drawn one by one.

@@ -40,13 +40,15 @@ class Score(Protocol):
     kind: ClassVar[str]
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """BoundaryViolation for a table that the score is not about."""
+        """Raise BoundaryViolation for a table that the score is not about."""
 
     def score(self, table: IntArray) -> int:
-        """The score of an exact table of counts."""
+        """Return the score of an exact table of counts."""
 
     def linf(self, rows_per_unit: int) -> int:
-        """Largest |score − score'| over neighbours that differ by one unit of that many rows."""
+        """Return the largest |score − score'| over neighbours that differ by one unit of that many
+        rows.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +82,8 @@ class Gap:
 
     @classmethod
     def of_product(cls, noisy_rows: float, noisy_left: ArrayLike, noisy_right: ArrayLike) -> Gap:
-        """The gap from independence, with released N̂ and released shares of the two attributes.
+        """Return the gap from independence, with released N̂ and released shares of the two
+        attributes.
 
         Floats are fine here: all three are public. Raises BoundaryViolation for NaN, infinity
         and products above 2^46 rows.
@@ -91,7 +94,7 @@ class Gap:
 
     @classmethod
     def of_shares(cls, noisy_rows: float, shares: NDArray[np.float64]) -> Gap:
-        """The gap from a table of released shares. Raises as ``of_product`` does."""
+        """Return the gap from a table of released shares. Raises as ``of_product`` does."""
         with np.errstate(all="ignore"):  # what overflows is refused in the next line
             product = UNIT * noisy_rows * shares
         if not np.all(np.abs(product) <= 2.0**62):
@@ -99,7 +102,7 @@ class Gap:
         return cls(np.rint(product).astype(np.int64))
 
     def score(self, table: IntArray) -> int:
-        """G of an exact table of the shape of ``expected``; BoundaryViolation for any other."""
+        """Return G of an exact table of the shape of ``expected``; no other is taken."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         # Every term below is at most 2^61 / size and their sum at most 2^61; else Python integers.
@@ -111,14 +114,14 @@ class Gap:
         return int(np.abs(UNIT * wide - expected).sum())
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """BoundaryViolation for another shape than that of ``expected``."""
+        """Raise BoundaryViolation for another shape than that of ``expected``."""
         if shape != self.expected.shape:
             raise BoundaryViolation(
                 f"gap: expected a table of shape {self.expected.shape}, got {shape}"
             )
 
     def linf(self, rows_per_unit: int) -> int:
-        """2^16 per row."""
+        """Return 2^16 per row."""
         return UNIT * _rows(rows_per_unit)
 
 
@@ -147,7 +150,7 @@ class Independence:
     kind: ClassVar[str] = "independence"
 
     def score(self, table: IntArray) -> int:
-        """U of an exact table: of its first axis and all others."""
+        """Return U of an exact table: of its first axis and all others."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         counts = _two_sides(counts)
@@ -161,11 +164,11 @@ class Independence:
         return UNIT * int(distance) // (2 * n)
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Any table with an axis."""
+        """Raise BoundaryViolation for a table without an axis."""
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
-        """2·2^16 per row, and 1 for rounding two scores."""
+        """Return 2·2^16 per row, and 1 for rounding two scores."""
         return 2 * UNIT * _rows(rows_per_unit) + 1
 
 
@@ -194,7 +197,7 @@ class Purity:
     kind: ClassVar[str] = "purity"
 
     def score(self, table: IntArray) -> int:
-        """S of an exact table: of its first axis in the cells of all others."""
+        """Return S of an exact table: of its first axis in the cells of all others."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         counts = _two_sides(counts)
@@ -206,11 +209,11 @@ class Purity:
         return int((UNIT // 2 * (wide * wide).sum(axis=0)[seen] // sizes[seen]).sum())
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Any table with an axis."""
+        """Raise BoundaryViolation for a table without an axis."""
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
-        """2^15 per row."""
+        """Return 2^15 per row."""
         return UNIT // 2 * _rows(rows_per_unit)
 
 
@@ -249,7 +252,7 @@ class MutualInformation:
             )
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """BoundaryViolation for a table that is not binary where ``binary`` is said."""
+        """Raise BoundaryViolation for a table that is not binary where ``binary`` is said."""
         _require_axes(shape)
         if self.binary and min(shape[0], prod(shape[1:])) > 2:
             raise BoundaryViolation(
@@ -257,7 +260,7 @@ class MutualInformation:
             )
 
     def score(self, table: IntArray) -> int:
-        """n·I of an exact table of ``rows`` rows, of its first axis and all others."""
+        """Return n·I of an exact table of ``rows`` rows, of its first axis and all others."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         counts = _two_sides(counts)
@@ -267,7 +270,7 @@ class MutualInformation:
         return _bits(counts) + _bits(np.array([self.rows])) - sum(margins)
 
     def linf(self, rows_per_unit: int) -> int:
-        """⌈2^16·Δ↔⌉ + 9, for one replaced row."""
+        """Return ⌈2^16·Δ↔⌉ + 9, for one replaced row."""
         _require_one_replaced(rows_per_unit)
         n = self.rows
         if n < 2:
@@ -304,12 +307,12 @@ class FScore:
     kind: ClassVar[str] = "F"
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """BoundaryViolation unless the child, the first axis, is binary."""
+        """Raise BoundaryViolation unless the child, the first axis, is binary."""
         if shape[:1] != (2,):
             raise BoundaryViolation(f"F: expected a binary child, got a table of shape {shape}")
 
     def score(self, table: IntArray) -> int:
-        """F of an exact table whose first axis is the child."""
+        """Return F of an exact table whose first axis is the child."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         zero_counts, one_counts = _two_sides(counts)
@@ -320,7 +323,7 @@ class FScore:
         return -UNIT // 2 * int(missing.min())
 
     def linf(self, rows_per_unit: int) -> int:
-        """2^16, for one replaced row."""
+        """Return 2^16, for one replaced row."""
         _require_one_replaced(rows_per_unit)
         return UNIT
 
@@ -333,7 +336,7 @@ PUBLIC_ROW_SCORES = (MutualInformation, FScore)
 
 
 def _counts(table: IntArray) -> IntArray:
-    """An exact table: integers, none negative. The proofs above are about counts of rows."""
+    """Return an exact table: integers, none negative. The proofs above are about counts of rows."""
     counts = int64_array(table, of="score: table")
     if int(counts.min(initial=0)) < 0:
         raise BoundaryViolation("score: expected an exact table of counts, got negative cells")
@@ -341,17 +344,19 @@ def _counts(table: IntArray) -> IntArray:
 
 
 def _two_sides(counts: IntArray) -> IntArray:
-    """The table with all axes but the first as one."""
+    """Return the table with all axes but the first as one."""
     return counts.reshape(counts.shape[0], prod(counts.shape[1:]))
 
 
 def _bits(counts: IntArray) -> int:
-    """Σ rint(2^16 · x·log2 x); 0 for x = 0."""
+    """Return Σ rint(2^16 · x·log2 x); 0 for x = 0."""
     return int(np.rint(UNIT * (counts * np.log2(np.maximum(counts, 1)))).astype(np.int64).sum())
 
 
 def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArray:
-    """Largest k1 for every k0 in 0..half, when each place adds to k0 or to k1; k0 is cut there."""
+    """Return the largest k1 for every k0 in 0..half, when each place adds to k0 or to k1; k0 is cut
+    there.
+    """
     most = np.full(half + 1, _NEVER)
     most[0] = 0
     for zero_count, one_count in zip(zero_counts.tolist(), one_counts.tolist(), strict=True):
@@ -373,7 +378,7 @@ def _require_axes(shape: tuple[int, ...]) -> None:
 
 
 def _require_one_replaced(rows_per_unit: int) -> None:
-    """Neighbours replace one row by another: they differ by two."""
+    """Raise BoundaryViolation unless neighbours replace one row: they differ by two."""
     if _rows(rows_per_unit) != 2:
         raise BoundaryViolation(
             f"score: expected neighbours that replace one row, got {rows_per_unit} rows that differ"
@@ -381,7 +386,7 @@ def _require_one_replaced(rows_per_unit: int) -> None:
 
 
 def _rows(rows_per_unit: int) -> int:
-    """How many rows one protected unit has at most."""
+    """Return how many rows one protected unit has at most."""
     if isinstance(rows_per_unit, bool) or not isinstance(rows_per_unit, int) or rows_per_unit < 1:
         raise BoundaryViolation(f"rows_per_unit: expected an int ≥ 1, got {rows_per_unit!r}")
     return rows_per_unit

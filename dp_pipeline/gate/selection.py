@@ -38,8 +38,8 @@ class Candidates:
         if not scores:
             raise BoundaryViolation("scores: expected candidates, got none")
         if not {type(score) for score in scores.values()} <= set(SCORES):
-            known = " or ".join(score.__name__ for score in SCORES)
-            raise BoundaryViolation(f"scores: expected {known}, got another")
+            names_of_scores = " or ".join(score.__name__ for score in SCORES)
+            raise BoundaryViolation(f"scores: expected {names_of_scores}, got another")
         for names, score in scores.items():
             score.require_shape(require_table(domain, names))
         self._scores = dict(scores)
@@ -60,17 +60,17 @@ class Candidates:
         return tuple(self._scores)
 
     def places(self, names: Sequence[Names]) -> list[int]:
-        """Positions of some candidates; BoundaryViolation for none, one twice, or another."""
+        """Return the positions of candidates; BoundaryViolation for none, twice one, or another."""
         if not names or len(set(names)) < len(names) or not set(names) <= set(self._places):
             raise BoundaryViolation("scores: expected different candidates, got others")
         return [self._places[name] for name in names]
 
     def moves(self, places: Sequence[int]) -> list[int]:
-        """Most that one protected unit moves each of these scores by, in 1/2^16 row."""
+        """Return the most that one protected unit moves each of these scores by, in 1/2^16 row."""
         return [self._moves[place] for place in places]
 
     def penalties(self, penalties: Mapping[Names, int]) -> IntArray:
-        """A vector of public penalties, 0 where none is given."""
+        """Return a vector of public penalties, 0 where none is given."""
         values = dict(penalties)
         is_integral = all(type(value) is int and abs(value) <= LARGEST for value in values.values())
         if not is_integral or not set(values) <= set(self._places):
@@ -80,7 +80,9 @@ class Candidates:
         return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
 
     def exact(self, counter: Counter) -> IntArray:
-        """Every score, int64, in the order of ``names``: between a charge and its noise only."""
+        """Return every score, int64, in the order of ``names``: between a charge and its noise
+        only.
+        """
         return self._exact(counter).open_at_the_gate()
 
     def _look(self, counter: Counter) -> Sealed:
@@ -105,7 +107,7 @@ class Candidates:
 
 
 def cut(score: int) -> int:
-    """The score, cut to ±LARGEST."""
+    """Return the score, cut to ±LARGEST."""
     return max(-LARGEST, min(LARGEST, score))
 
 
@@ -126,7 +128,9 @@ class ScoreSession:
         return f"{type(self).__name__}({len(self._candidates)} candidates)"
 
     def measure_all(self, *, amount: Fraction) -> IntArray:
-        """Every score, noisy, (m,), in the order of the candidates: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
+        """Return every score, noisy, (m,), in the order of the candidates: Δ1 = Σ Δ_i, Δ2² = Σ
+        Δ_i².
+        """
         moves = self._moves(self._candidates.names)
         query = self._executor.vector_query(
             f"scores of {len(moves)} tables",
@@ -139,7 +143,7 @@ class ScoreSession:
         )
 
     def measure_together(self, *, epsilon: Fraction) -> IntArray:
-        """Every score, noisy, (m,), by the L∞ mechanism, for an ε: Δ∞ = max Δ_i.
+        """Return every score, noisy, (m,), by the L∞ mechanism, for an ε: Δ∞ = max Δ_i.
 
         One row may move all of them, each by no more than that: so the noise of each is less than
         half of what ``measure_all`` has for the same ε, where all Δ_i are alike.
@@ -152,7 +156,7 @@ class ScoreSession:
         )
 
     def measure_total(self, *, amount: Fraction) -> int:
-        """Σ of all scores, noisy: Δ = Σ Δ_i."""
+        """Return Σ of all scores, noisy: Δ = Σ Δ_i."""
         most = sum(self._moves(self._candidates.names))
         words = f"total of the scores of {len(self._candidates)} tables"
 
@@ -173,7 +177,7 @@ class ScoreSession:
         amount: Fraction,
         penalties: Mapping[Names, int] | None = None,
     ) -> Names:
-        """The candidate of ``among`` with a nearly highest score − penalty: Δ∞ = max Δ_i.
+        """Return the candidate of ``among`` with a nearly highest score − penalty: Δ∞ = max Δ_i.
 
         penalties   public whole numbers in 1/2^16 row; 0 where none is given
         """

@@ -37,7 +37,7 @@ _ALLOWANCE = Decimal(10) ** -30
 
 
 def packed(texts: tuple[bytes, ...]) -> IntArray:
-    """Texts as whole numbers: how many, the length of each, and their bytes.
+    """Return texts as whole numbers: how many, the length of each, and their bytes.
 
     >>> packed((b"a", b"bc")).tolist()
     [2, 1, 2, 97, 98, 99]
@@ -48,7 +48,7 @@ def packed(texts: tuple[bytes, ...]) -> IntArray:
 
 
 def unpacked(array: IntArray) -> tuple[tuple[bytes, ...], IntArray]:
-    """The texts of ``packed``, and whatever stands behind them.
+    """Return the texts of ``packed``, and whatever stands behind them.
 
     >>> unpacked(np.array([2, 1, 2, 97, 98, 99, 7, 8]))
     ((b'a', b'bc'), array([7, 8]))
@@ -64,7 +64,7 @@ def unpacked(array: IntArray) -> tuple[tuple[bytes, ...], IntArray]:
 
 
 def most_noise(scale: Fraction, delta: Fraction) -> int:
-    """The least k with P(X = k) ≤ δ, X discrete Laplace given |X| ≤ k.
+    """Return the least k with P(X = k) ≤ δ, X discrete Laplace given |X| ≤ k.
 
     f(k) = q^k·(1 − q)/(1 + q − 2q^(k+1)) ≤ δ is q^k ≤ δ(1 + q)/(1 − q + 2δq), solved for k and
     rounded up, so that no rounded digit can make it too small.
@@ -80,7 +80,8 @@ def most_noise(scale: Fraction, delta: Fraction) -> int:
 
 
 def gaussian_reach(sigma2: Fraction, chance: Fraction) -> int:
-    """A whole m ≥ √(2σ²·ln(1/chance)): discrete Gaussian noise reaches it with at most that chance.
+    """Return a whole m ≥ √(2σ²·ln(1/chance)): discrete Gaussian noise reaches it with at most that
+    chance.
 
     >>> gaussian_reach(Fraction(100), Fraction(1, 1000))
     38
@@ -117,8 +118,8 @@ class TextRule:
         return Fraction(self.threshold, self.weights[-1])
 
     def chosen(self, exact: IntArray, noise: NoiseSource) -> IntArray:
-        """Texts that leave, ``packed``, in the order of their bytes, of packed texts and their
-        exact numbers.
+        """Return texts that leave, ``packed``, in the order of their bytes, of packed texts and
+        their exact numbers.
         """
         texts, numbers = unpacked(exact)
         noisy = self._noisy(numbers, noise)
@@ -134,7 +135,7 @@ class TextRule:
 
 
 def truncated(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntArray:
-    """Independent discrete Laplace noise given that it is in ±most: others are drawn again.
+    """Return independent discrete Laplace noise given that it is in ±most: others are drawn again.
 
     Which draws are accepted depends on the noise alone, so neither does the time on any row.
     """
@@ -149,7 +150,7 @@ def truncated(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntA
 def text_rule(
     words: str, *, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """The rule that lets texts of fewer persons leave, of the two that are proven.
+    """Return the rule that lets texts of fewer persons leave, of the two that are proven.
 
     *Promise.* For neighbours D and D', by add or remove of a person with at most L rows, or by
     replacing one by another, P(D leaves S) ≤ e^ε · P(D' leaves S) + δ for every set S of answers.
@@ -169,7 +170,7 @@ def text_rule(
 def _truncated_rule(
     words: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """Truncated Laplace noise.
+    """Return the rule of truncated Laplace noise.
 
     Source: Desfontaines, Voss, Gipson, Mandayam, "Differentially Private Partition Selection",
     PoPETs 2022, their k-TSGD, which is the optimal rule where its δ is met exactly. Let n be the
@@ -198,7 +199,7 @@ def _truncated_rule(
 def _gaussian_rule(
     words: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """Gaussian noise on weighted texts.
+    """Return the rule of Gaussian noise on weighted texts.
 
     Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin, "Differentially Private Set Union",
     ICML 2020; Swanberg, Desfontaines, Haney 2023 compare it. A person with j texts adds
@@ -238,7 +239,7 @@ def _gaussian_rule(
 
 
 def _blocks(rows: int) -> Iterator[tuple[int, int]]:
-    """1; 2 to 3; 4 to 7; … up to ``rows``: numbers of texts with nearly one weight."""
+    """Return 1; 2 to 3; 4 to 7; … up to ``rows``: numbers of texts with nearly one weight."""
     first = 1
     while first <= rows:
         yield first, min(2 * first - 1, rows)
@@ -246,7 +247,7 @@ def _blocks(rows: int) -> Iterator[tuple[int, int]]:
 
 
 def require_packed(array: IntArray) -> tuple[str, ...]:
-    """The texts of an answer; BoundaryViolation for what is none."""
+    """Return the texts of an answer; BoundaryViolation for what is none."""
     texts, remainder = unpacked(array)
     if len(remainder) or list(texts) != sorted(set(texts)):
         raise BoundaryViolation("texts: expected different ones in the order of their bytes")

@@ -56,7 +56,7 @@ class TreeSession:
         self._left = np.array([SHARES], dtype=np.int64)
 
     def expand(self, nodes: Prefixes, *, bits: int, shares: IntArray) -> IntArray:
-        """Noisy counts of the 2^bits boxes below each node, (m, 2^bits), at its shares of ε.
+        """Return noisy counts of the 2^bits boxes below each node, (m, 2^bits), at its shares of ε.
 
         nodes    different frontier nodes, m of them; bits = 0 counts the nodes themselves
         shares   int64 (m,), each 1 … what is left to the node; noise scale SHARES·distance/(s·ε)
@@ -66,7 +66,7 @@ class TreeSession:
         return self.expand_all([Expansion(nodes, bits, shares)])[0]
 
     def expand_all(self, expansions: Sequence[Expansion]) -> list[IntArray]:
-        """The same, one after the other, with one look at the rows for all of them."""
+        """Return the same for several expansions, with one count of the rows for all of them."""
         # Like charges: all of them are taken before the look, whatever comes of it.
         for expansion in expansions:
             self._take(expansion)
@@ -83,7 +83,7 @@ class TreeSession:
         ]
 
     def _take(self, expansion: Expansion) -> None:
-        """The shares of one expansion, from the nodes that they are left to."""
+        """Take the shares of one expansion from the nodes that have them."""
         nodes, bits, shares = expansion
         require_nodes(self._tree, nodes, bits)
         places = self._places(nodes)
@@ -107,7 +107,7 @@ class TreeSession:
         )
 
     def close(self) -> None:
-        """BoundaryViolation unless every path has spent exactly ε."""
+        """Raise BoundaryViolation unless every path has spent exactly ε."""
         if self._left.any():
             raise BoundaryViolation(
                 f"tree: expected every path to spend all of ε, got {int(self._left.max())} of "
@@ -124,7 +124,7 @@ class TreeSession:
         return noisy
 
     def _places(self, nodes: Prefixes) -> IntArray:
-        """Positions of nodes in the frontier."""
+        """Return positions of nodes in the frontier."""
         keys = nodes.keys
         places = np.searchsorted(self._keys, keys).clip(max=max(0, len(self._keys) - 1))
         if len(keys) and not len(self._keys):
@@ -149,7 +149,7 @@ class TreeSession:
 
 
 def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
-    """Scale λ = L·(2β − 1)/((β − 1)·ε) of the noise on a β-way tree's splits.
+    """Return scale λ = L·(2β − 1)/((β − 1)·ε) of the noise on a β-way tree's splits.
 
     >>> split_scale(fan=4, distance=1, epsilon=Fraction(1))
     Fraction(7, 3)
@@ -158,7 +158,7 @@ def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
 
 
 def decay(*, fan: int, scale: Fraction) -> int:
-    """Rows δ by which a box's count is lowered a level: a whole number with e^(−δ/λ) ≤ 1/β.
+    """Return rows δ by which a box's count is lowered a level: a whole number with e^(−δ/λ) ≤ 1/β.
 
     >>> decay(fan=4, scale=Fraction(7, 3))
     4
@@ -200,7 +200,7 @@ class SplitSession:
         self._allowed = Prefixes.root().keys
 
     def split(self, nodes: Prefixes) -> np.ndarray:
-        """Whether each node is split, bool (m,).
+        """Return whether each node is split, bool (m,).
 
         nodes   the root, or children of nodes that were split, each asked once
 
@@ -231,7 +231,7 @@ class SplitSession:
 
 
 def pyramid(finest: IntArray) -> list[IntArray]:
-    """Levels 0..h of a grid of shape (2^h,) · d: level i has 2^i cells an axis.
+    """Return levels 0..h of a grid of shape (2^h,) · d: level i has 2^i cells an axis.
 
     The last one is ``finest`` itself. One pass over the rows is enough for a
     whole quadtree. BoundaryViolation for a shape that is not such a grid.
@@ -263,7 +263,7 @@ class NodeLevels:
     def counts(
         self, counter: Counter, columns: tuple[str, ...], nodes: Nodes, depth: int
     ) -> IntArray:
-        """Exact counts of the nodes, in their order."""
+        """Return exact counts of the nodes, in their order."""
         if (columns, depth) not in self._levels:
             finest = counter.grid(columns, 1 << depth).open_at_the_gate()
             self._levels[columns, depth] = [Sealed(level) for level in pyramid(finest)]

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.quality import whole_parts
+from dp_pipeline.gate.quality import fixed_point_shares
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import Gap, Independence, Purity, Score
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
@@ -270,7 +270,7 @@ def errors(draw: st.DrawFn) -> Question:
         size = TOWN.cell_count(pair)
         weights = np.array(draw(st.lists(st.integers(0, 9), min_size=size, max_size=size)), float)
         shares = weights / weights.sum() if weights.any() else np.eye(1, size)[0]
-        released[pair] = whole_parts(shares).reshape(TOWN.shape(pair))
+        released[pair] = fixed_point_shares(shares).reshape(TOWN.shape(pair))
     return lambda curator, epsilon=ONE: curator.measure_marginal_error(released, epsilon=epsilon)
 
 
@@ -321,7 +321,7 @@ PREDICTION = PredictedLabel("smokes", (1,), ("colour",), ((-2, 1, 3),), 0)
 
 def example_questions() -> dict[str, Callable[[Curator], object]]:
     """One written question of every kind, at ε = 1."""
-    even = whole_parts(np.full((3, 2), 1 / 6))
+    even = fixed_point_shares(np.full((3, 2), 1 / 6))
     pairs = {pair: Independence() for pair in PAIRS}
     root, all_shares = Prefixes.root(), np.array([SHARES])
     return {

@@ -15,7 +15,7 @@ from dp_pipeline.config.dataset import Target
 from dp_pipeline.gate import quality
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.quality import private_quality, whole_parts
+from dp_pipeline.gate.quality import fixed_point_shares, private_quality
 from dp_pipeline.metrics.classification import LinearClassifier, misclassification, train
 from dp_pipeline.metrics.marginals import ways_of
 from dp_pipeline.raw.comparison import average_distance
@@ -239,7 +239,7 @@ class Remembering(LoopCounter):
 )
 def test_whole_parts_add_up_and_are_within_one(weights: list[float]) -> None:
     shares = np.array(weights) / np.sum(weights)
-    parts = whole_parts(shares)
+    parts = fixed_point_shares(shares)
     assert parts.sum() == 1 << 16
     assert (parts >= 0).all()
     assert (np.abs(parts - shares * (1 << 16)) < 1 + 1e-9).all()
@@ -247,10 +247,11 @@ def test_whole_parts_add_up_and_are_within_one(weights: list[float]) -> None:
 
 def test_whole_parts_keep_the_shape_whatever_the_memory_layout() -> None:
     shares = (np.arange(12.0) / 66).reshape(3, 4)
-    assert whole_parts(shares).shape == (3, 4)
-    assert (whole_parts(shares.T) == whole_parts(np.ascontiguousarray(shares.T))).all()
+    assert fixed_point_shares(shares).shape == (3, 4)
+    copy = np.ascontiguousarray(shares.T)
+    assert (fixed_point_shares(shares.T) == fixed_point_shares(copy)).all()
 
 
 def test_the_largest_remainders_get_what_rounding_left() -> None:
-    thirds = whole_parts(np.full(3, 1 / 3))
+    thirds = fixed_point_shares(np.full(3, 1 / 3))
     assert Counter(thirds.tolist()) == {21845: 2, 21846: 1}
