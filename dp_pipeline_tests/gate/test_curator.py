@@ -449,149 +449,121 @@ def test_one_scan_serves_all_levels_of_a_tree() -> None:
 # Refusals that come before the charge.
 
 
-OVERLAP = Nodes.concatenate([Nodes.root(), Nodes.root().children(2)])
-REFUSED: dict[str, Callable[[Curator], object]] = {
-    "overlapping nodes": lambda one: one.measure_nodes(("x", "y"), OVERLAP, depth=1, epsilon=ONE),
-    "a node twice": lambda one: one.measure_nodes(
-        ("x",), Nodes.concatenate([Nodes.root()] * 2), depth=1, epsilon=ONE
-    ),
-    "nodes below the depth": lambda one: one.measure_nodes(
-        ("x",), Nodes.root().children(1), depth=0, epsilon=ONE
-    ),
-    "cells outside the tree": lambda one: one.measure_nodes(
-        ("x",), Nodes(np.array([1]), np.array([2])), depth=1, epsilon=ONE
-    ),
-    "a grid above the cap": lambda one: one.measure_grid(("x", "y"), cells=4097, epsilon=ONE),
-    "a tree above the cap": lambda one: one.measure_nodes(
-        ("x", "y"), Nodes.root(), depth=13, epsilon=ONE
-    ),
-    "a negative depth": lambda one: one.measure_nodes(("x",), Nodes.root(), depth=-1, epsilon=ONE),
-    "no cells": lambda one: one.measure_grid(("x",), cells=0, epsilon=ONE),
-    "one axis twice": lambda one: one.measure_grid(("x", "x"), cells=2, epsilon=ONE),
-    "one attribute twice": lambda one: one.measure(("colour", "colour"), epsilon=ONE),
-    "one attribute twice in a choice": lambda one: one.choose(
-        "edge", {("colour", "colour"): Independence()}, epsilon=ONE
-    ),
-    "one attribute twice in an error": lambda one: one.measure_marginal_error(
-        {("smokes", "smokes"): np.array([[1 << 16, 0], [0, 0]])}, epsilon=ONE
-    ),
-    "distances over levels": lambda one: one.measure_distance(
-        NearestCentre(("colour",), ((0,),), (1,)), clip=1, shift=0, epsilon=ONE
-    ),
-    "distances over one axis twice": lambda one: one.measure_distance(
-        NearestCentre(("x", "x"), ((0, 0),), (1, 1)), clip=1, shift=0, epsilon=ONE
-    ),
-    "no columns": lambda one: one.measure_grid((), cells=2, epsilon=ONE),
-    "a score that a model brings along": lambda one: one.choose(
-        "edge",
-        {("colour", "smokes"): OwnScore()},
-        epsilon=ONE,
-    ),
-    "a tree whose columns can be changed": lambda one: one.open_tree(
-        BitTree(["x", "y"], (0, 1)),  # type: ignore[arg-type]
-        epsilon=ONE,
-    ),
-    "boxes with keys of their own": lambda one: one.measure_boxes(
-        TREE, OwnKeys(ROOT.depths, ROOT.bits), epsilon=ONE
-    ),
-    "no candidates": lambda one: one.choose("edge", {}, epsilon=ONE),
-    "one attribute twice in a table of many": lambda one: one.tabulate(
-        {(): ONE, ("colour", "colour"): ONE}
-    ),
-    "a table of many at no epsilon": lambda one: one.tabulate({(): ONE, ("y",): Fraction(0)}),
-    "a table of many at a float epsilon": lambda one: one.tabulate({(): 1.0}),  # type: ignore[dict-item]
-    "no epsilon": lambda one: one.measure((), epsilon=Fraction(0)),
-    "negative epsilon": lambda one: one.measure((), epsilon=-ONE),
-    "a float epsilon": lambda one: one.measure((), epsilon=1.0),  # type: ignore[arg-type]
-    "a clip of nothing": lambda one: one.measure_distance(RULE, clip=7, shift=3, epsilon=ONE),
-    "no released marginals": lambda one: one.measure_marginal_error({}, epsilon=ONE),
-    "shares that do not add up": lambda one: one.measure_marginal_error(
-        {("colour",): EVEN + 1}, epsilon=ONE
-    ),
-    "negative shares": lambda one: one.measure_marginal_error(
-        {("colour",): np.array([1 << 17, -(1 << 16), 0])}, epsilon=ONE
-    ),
-    "shares of another shape": lambda one: one.measure_marginal_error(
-        {("smokes",): EVEN}, epsilon=ONE
-    ),
-    "marginals of another kind of number": lambda one: one.measure_marginal_error(
-        {("colour",): EVEN.astype(np.uint64)}, epsilon=ONE
-    ),
-    "overlapping boxes": lambda one: one.measure_boxes(
-        TREE, Prefixes.concatenate([ROOT, HALVES]), epsilon=ONE
-    ),
-    "boxes below the tree": lambda one: one.measure_boxes(TREE, ROOT.children(5), epsilon=ONE),
-    "boxes in 32 bits, where the first ones are lost": lambda one: one.measure_boxes(
-        BitTree(("x", "y"), (0, 1) * 17),
-        Prefixes(np.array([1, 20], np.int32), np.array([1, (1 << 20) - 1], np.int32)),
-        epsilon=ONE,
-    ),
-    "more boxes than an engine counts": lambda one: one.measure_boxes(
-        TREE,
-        Prefixes(np.full((1 << 24) + 1, 4), np.zeros((1 << 24) + 1, dtype=np.int64)),
-        epsilon=ONE,
-    ),
-    "more classes than an engine counts": lambda one: one.measure_classes(
-        NearestCentre(("x",), ((0,),) * ((1 << 23) + 1), (1,)), "smokes", epsilon=ONE
-    ),
-    "a tree over levels": lambda one: one.open_tree(BitTree(("colour",), (0,)), epsilon=ONE),
-    "a tree over one axis twice": lambda one: one.open_tree(BitTree(("x", "x"), (0,)), epsilon=ONE),
-    "a tree whose axes can be changed": lambda one: one.open_tree(
-        BitTree(("x", "y"), [0, 1]),  # type: ignore[arg-type]
-        epsilon=ONE,
-    ),
-    "splits of a tree whose axes can be changed": lambda one: one.open_splits(
-        BitTree(("x", "y"), [0, 1]),  # type: ignore[arg-type]
-        bits=1,
-        epsilon=ONE,
-    ),
-    "a tree at no epsilon": lambda one: one.open_tree(TREE, epsilon=Fraction(0)),
-    "a tree at a float epsilon": lambda one: one.open_tree(TREE, epsilon=1.0),  # type: ignore[arg-type]
-    "a tree whose one share has too large a scale": lambda one: one.open_tree(
-        TREE, epsilon=Fraction(1, 1 << 44)
-    ),
-    "splits at no epsilon": lambda one: one.open_splits(TREE, bits=1, epsilon=Fraction(0)),
-    "splits at a float epsilon": lambda one: one.open_splits(TREE, bits=1, epsilon=1.0),  # type: ignore[arg-type]
-    "splits of too large a scale": lambda one: one.open_splits(
-        TREE, bits=1, epsilon=Fraction(1, 1 << 55)
-    ),
-    "splits into nothing more": lambda one: one.open_splits(TREE, bits=0, epsilon=ONE),
-    "splits into 32": lambda one: one.open_splits(TREE, bits=5, epsilon=ONE),
-    "clusters without rules": lambda one: ask_clusters(one, []),
-    "clusters of two sizes": lambda one: ask_clusters(
-        one, [RULE, NearestCentre(("x",), ((0,), (1,)), (1024,))]
-    ),
-    "clusters over two axes": lambda one: ask_clusters(
-        one, [RULE, NearestCentre(("y",), ((0,),), (1024,))]
-    ),
-    "clusters under two weights": lambda one: ask_clusters(
-        one, [RULE, NearestCentre(("x",), ((0,),), (1,))]
-    ),
-    "clusters over levels": lambda one: ask_clusters(
-        one, [NearestCentre(("colour",), ((0,),), (1,))]
-    ),
-    "a negative salt": lambda one: ask_clusters(one, [RULE], salt=-1),
-    "a centre that is not whole": lambda one: ask_clusters(
-        one,
-        [NearestCentre(("x",), ((0.5,),), (1024,))],  # type: ignore[arg-type]
-    ),
-    "a centre nowhere": lambda one: one.measure_classes(
-        NearestCentre(("x",), ((float("nan"),),), (1024,)),  # type: ignore[arg-type]
-        "colour",
-        epsilon=ONE,
-    ),
-    "a weight that is not whole": lambda one: one.measure_distance(
-        NearestCentre(("x",), ((0,),), (0.5,)),  # type: ignore[arg-type]
-        clip=9,
-        shift=0,
-        epsilon=ONE,
-    ),
-    "a radius of nothing": lambda one: one.measure_residuals(RULE, (0,), epsilon=ONE),
-    "a radius too few": lambda one: one.measure_residuals(RULE, (), epsilon=ONE),
-    "classes without cells": lambda one: one.measure_classes(RULE, "x", epsilon=ONE),
-    "attributes without cells": lambda one: one.measure(("x",), epsilon=ONE),
-    "an unknown attribute": lambda one: one.measure(("income",), epsilon=ONE),
-    "a grid over levels": lambda one: one.measure_grid(("colour",), cells=2, epsilon=ONE),
+def nodes(which: Nodes, depth: int, *columns: str) -> Question:
+    return lambda c: c.measure_nodes(columns, which, depth=depth, epsilon=ONE)
+
+
+def grid(cells: int, *columns: str) -> Question:
+    return lambda c: c.measure_grid(columns, cells=cells, epsilon=ONE)
+
+
+def choice(score: object, *names: str) -> Question:
+    return lambda c: c.choose("edge", {names: score}, epsilon=ONE)  # type: ignore[dict-item]
+
+
+def error(q: object, *names: str) -> Question:
+    return lambda c: c.measure_marginal_error({names: q}, epsilon=ONE)  # type: ignore[dict-item]
+
+
+def boxes(which: Prefixes, tree: BitTree = TREE) -> Question:
+    return lambda c: c.measure_boxes(tree, which, epsilon=ONE)
+
+
+def tree(which: BitTree, epsilon: object = ONE) -> Question:
+    return lambda c: c.open_tree(which, epsilon=epsilon)  # type: ignore[arg-type]
+
+
+def splits(bits: int, epsilon: object = ONE, which: BitTree = TREE) -> Question:
+    return lambda c: c.open_splits(which, bits=bits, epsilon=epsilon)  # type: ignore[arg-type]
+
+
+def rule(columns: tuple[str, ...], centres: object, weights: object) -> NearestCentre:
+    return NearestCentre(columns, centres, weights)  # type: ignore[arg-type]
+
+
+def distance(which: NearestCentre, *, clip: int = 1, shift: int = 0) -> Question:
+    return lambda c: c.measure_distance(which, clip=clip, shift=shift, epsilon=ONE)
+
+
+def clusters(*rules: NearestCentre, salt: int = 0) -> Question:
+    return lambda c: ask_clusters(c, list(rules), salt=salt)
+
+
+def residuals(*radii: int) -> Question:
+    return lambda c: c.measure_residuals(RULE, radii, epsilon=ONE)
+
+
+def classes(which: NearestCentre, attribute: str) -> Question:
+    return lambda c: c.measure_classes(which, attribute, epsilon=ONE)
+
+
+CHANGEABLE = BitTree(("x", "y"), [0, 1])  # type: ignore[arg-type]
+MANY = (1 << 24) + 1
+FIRST_BITS_LOST = Prefixes(np.array([1, 20], np.int32), np.array([1, (1 << 20) - 1], np.int32))
+REFUSED: dict[str, Question] = {
+    "overlapping nodes": nodes(Nodes.joined([Nodes.root(), Nodes.root().children(2)]), 1, "x", "y"),
+    "a node twice": nodes(Nodes.joined([Nodes.root()] * 2), 1, "x"),
+    "nodes below the depth": nodes(Nodes.root().children(1), 0, "x"),
+    "cells outside the tree": nodes(Nodes(np.array([1]), np.array([2])), 1, "x"),
+    "a tree above the cap": nodes(Nodes.root(), 13, "x", "y"),
+    "a negative depth": nodes(Nodes.root(), -1, "x"),
+    "a grid above the cap": grid(4097, "x", "y"),
+    "no cells": grid(0, "x"),
+    "an axis twice": grid(2, "x", "x"),
+    "no columns": grid(2),
+    "a grid over levels": grid(2, "colour"),
+    "an attribute twice": lambda c: c.measure(("colour", "colour"), epsilon=ONE),
+    "an attribute twice in a choice": choice(Independence(), "colour", "colour"),
+    "an attribute twice in an error": error(np.array([[1 << 16, 0], [0, 0]]), "smokes", "smokes"),
+    "an attribute twice in a table": lambda c: c.tabulate({(): ONE, ("colour", "colour"): ONE}),
+    "attributes without cells": lambda c: c.measure(("x",), epsilon=ONE),
+    "an unknown attribute": lambda c: c.measure(("income",), epsilon=ONE),
+    "a score that a model brings along": choice(OwnScore(), "colour", "smokes"),
+    "no candidates": lambda c: c.choose("edge", {}, epsilon=ONE),
+    "a table at no epsilon": lambda c: c.tabulate({(): ONE, ("y",): Fraction(0)}),
+    "a table at a float epsilon": lambda c: c.tabulate({(): 1.0}),  # type: ignore[dict-item]
+    "no epsilon": lambda c: c.measure((), epsilon=Fraction(0)),
+    "negative epsilon": lambda c: c.measure((), epsilon=-ONE),
+    "a float epsilon": lambda c: c.measure((), epsilon=1.0),  # type: ignore[arg-type]
+    "no released marginals": lambda c: c.measure_marginal_error({}, epsilon=ONE),
+    "shares that do not add up": error(EVEN + 1, "colour"),
+    "negative shares": error(np.array([1 << 17, -(1 << 16), 0]), "colour"),
+    "shares of another shape": error(EVEN, "smokes"),
+    "shares of another kind of number": error(EVEN.astype(np.uint64), "colour"),
+    "boxes with keys of their own": boxes(OwnKeys(ROOT.depths, ROOT.bits)),
+    "overlapping boxes": boxes(Prefixes.joined([ROOT, HALVES])),
+    "boxes below the tree": boxes(ROOT.children(5)),
+    "boxes in 32 bits": boxes(FIRST_BITS_LOST, BitTree(("x", "y"), (0, 1) * 17)),
+    "too many boxes": boxes(Prefixes(np.full(MANY, 4), np.zeros(MANY, dtype=np.int64))),
+    "a tree whose columns can change": tree(BitTree(["x", "y"], (0, 1))),  # type: ignore[arg-type]
+    "a tree whose axes can change": tree(CHANGEABLE),
+    "a tree over levels": tree(BitTree(("colour",), (0,))),
+    "a tree over an axis twice": tree(BitTree(("x", "x"), (0,))),
+    "a tree at no epsilon": tree(TREE, Fraction(0)),
+    "a tree at a float epsilon": tree(TREE, 1.0),
+    "a tree whose share has too large a scale": tree(TREE, Fraction(1, 1 << 44)),
+    "splits of a tree whose axes can change": splits(1, which=CHANGEABLE),
+    "splits at no epsilon": splits(1, Fraction(0)),
+    "splits at a float epsilon": splits(1, 1.0),
+    "splits of too large a scale": splits(1, Fraction(1, 1 << 55)),
+    "splits into nothing more": splits(0),
+    "splits into 32": splits(5),
+    "distances over levels": distance(rule(("colour",), ((0,),), (1,))),
+    "distances over an axis twice": distance(rule(("x", "x"), ((0, 0),), (1, 1))),
+    "a clip of nothing": distance(RULE, clip=7, shift=3),
+    "a weight that is not whole": distance(rule(("x",), ((0,),), (0.5,)), clip=9),
+    "clusters without rules": clusters(),
+    "clusters of two sizes": clusters(RULE, rule(("x",), ((0,), (1,)), (1024,))),
+    "clusters over two axes": clusters(RULE, ALONG_Y),
+    "clusters under two weights": clusters(RULE, rule(("x",), ((0,),), (1,))),
+    "clusters over levels": clusters(rule(("colour",), ((0,),), (1,))),
+    "a negative salt": clusters(RULE, salt=-1),
+    "a centre that is not whole": clusters(rule(("x",), ((0.5,),), (1024,))),
+    "a radius of nothing": residuals(0),
+    "a radius too few": residuals(),
+    "a centre nowhere": classes(rule(("x",), ((float("nan"),),), (1024,)), "colour"),
+    "too many classes": classes(rule(("x",), ((0,),) * ((1 << 23) + 1), (1,)), "smokes"),
+    "classes without cells": classes(RULE, "x"),
 }
 
 

@@ -174,12 +174,16 @@ def test_a_noisy_max_with_half_the_noise_is_caught() -> None:
     assert fit_of_choices(counts, noisy_max_probabilities(CANDIDATES, 3.0)) < ALARM
 
 
+CHOICES = ("noisy_max", "exponential_choice")
+by_choice = pytest.mark.parametrize("kind", CHOICES)
+
+
+@by_choice
 @by_source
-def test_noisy_max_keeps_the_last_bit_of_large_scores(
-    source: NoiseSource,
-) -> None:
+def test_a_choice_keeps_the_last_bit_of_large_scores(source: NoiseSource, kind: str) -> None:
     scores = np.array([2**60, 2**60 + 1, 2**60])
-    assert {source.noisy_max(scores, Fraction(1, 1000)) for _ in range(20)} == {1}
+    choose = getattr(source, kind)
+    assert {choose(scores, Fraction(1, 1000)) for _ in range(20)} == {1}
 
 
 @by_source
@@ -188,40 +192,52 @@ def test_noisy_max_holds_at_the_ends_of_int64(source: NoiseSource) -> None:
     assert {source.noisy_max(scores, Fraction(10)) for _ in range(20)} == {1}
 
 
-# Edges.
+# Edges, of both kinds of noise that are added to counts.
+
+ADDED = ("discrete_laplace", "discrete_gaussian")
+by_kind = pytest.mark.parametrize("kind", ADDED)
 
 
+def added(source: NoiseSource, kind: str, counts: NDArray[np.int64], size: Fraction) -> IntArray:
+    """Counts with noise of a scale or a variance."""
+    return getattr(source, kind)(counts, size)
+
+
+@by_kind
 @by_source
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5,), (2, 3, 4)], ids=str)
 def test_noise_keeps_the_shape_and_leaves_its_input_alone(
-    source: NoiseSource, shape: tuple[int, ...]
+    source: NoiseSource, kind: str, shape: tuple[int, ...]
 ) -> None:
     counts = np.full(shape, 1000)
-    noisy = source.discrete_laplace(counts, Fraction(3))
+    noisy = added(source, kind, counts, Fraction(3))
     assert noisy.shape == shape
     assert noisy.dtype == np.int64
     assert not np.shares_memory(noisy, counts)
     assert (counts == 1000).all()
 
 
+@by_kind
 @by_source
-def test_noise_is_added_in_place_in_any_memory_layout(source: NoiseSource) -> None:
+def test_noise_is_added_in_place_in_any_memory_layout(source: NoiseSource, kind: str) -> None:
     counts = np.arange(24).reshape(2, 3, 4) * 10**6
     for view in (counts.T, counts[:, ::-1, ::2], np.asfortranarray(counts)):
-        assert np.abs(source.discrete_laplace(view, Fraction(2)) - view).max() < 1000
+        assert np.abs(added(source, kind, view, Fraction(2)) - view).max() < 1000
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@by_kind
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     counts=st.lists(st.integers(int(INT64.min), int(INT64.max)), min_size=1, max_size=6),
-    scale=st.sampled_from([Fraction(1, 3), Fraction(10), Fraction(2**40), Fraction(2**55)]),
+    power=st.sampled_from([Fraction(1, 3), Fraction(10), Fraction(2**40), Fraction(2**55)]),
     seed=st.integers(0, 10),
 )
 def test_sums_saturate_at_the_ends_of_int64_and_never_wrap(
-    counts: list[int], scale: Fraction, seed: int
+    kind: str, counts: list[int], power: Fraction, seed: int
 ) -> None:
-    noise = draws(SeededNoise(seed), len(counts), scale)
-    noisy = SeededNoise(seed).discrete_laplace(np.array(counts, np.int64), scale)
+    size = power if kind == "discrete_laplace" else power**2
+    noise = added(SeededNoise(seed), kind, np.zeros(len(counts), np.int64), size)
+    noisy = added(SeededNoise(seed), kind, np.array(counts, np.int64), size)
     pairs = zip(counts, noise.tolist(), strict=True)
     assert noisy.tolist() == [min(max(c + x, int(INT64.min)), int(INT64.max)) for c, x in pairs]
 
@@ -239,44 +255,64 @@ def test_draws_too_large_for_int64_stay_exact() -> None:
     assert fit((drawn // 2**60).astype(np.int64), Fraction(2**10)) > ALARM
 
 
-def test_opendp_saturates_as_we_do() -> None:
+@pytest.mark.parametrize(("kind", "size"), [(ADDED[0], 10), (ADDED[1], 100)])
+def test_opendp_saturates_as_we_do(kind: str, size: int) -> None:
     ends = np.array([INT64.max] * 50 + [INT64.min] * 50)
-    noisy = OpenDPNoise().discrete_laplace(ends, Fraction(10))
+    noisy = added(OpenDPNoise(), kind, ends, Fraction(size))
     assert noisy[:50].min() > INT64.max - 10**4
     assert noisy[50:].max() < INT64.min + 10**4
 
 
-@by_source
-@pytest.mark.parametrize(
-    "scale", [Fraction(0), Fraction(-1), 1.0, 1, None, 2**55 + Fraction(1, 9), Fraction(10**400)]
-)
-def test_a_scale_is_refused_by_its_public_value(source: NoiseSource, scale: Fraction) -> None:
-    with pytest.raises(BoundaryViolation, match="scale"):
-        source.discrete_laplace(np.array([]).astype(int), scale)
-    with pytest.raises(BoundaryViolation, match="scale"):
-        source.noisy_max(np.array([4321]), scale)
+REFUSED = [
+    *(("discrete_laplace", size, "scale") for size in (2**55 + Fraction(1, 9),)),
+    *(("discrete_gaussian", size, "σ²") for size in (2**110 + Fraction(1, 9),)),
+    *(
+        (kind, size, name)
+        for kind, name in (
+            *zip(ADDED, ("scale", "σ²"), strict=True),
+            *((c, "scale") for c in CHOICES),
+        )
+        for size in (Fraction(0), Fraction(-1), 1.0, 1, None, Fraction(10**400))
+    ),
+]
 
 
 @by_source
-def test_the_smallest_scales_add_nothing(source: NoiseSource) -> None:
-    tiny = Fraction(1, 10**400)
-    assert source.discrete_laplace(np.array([3, -5]), tiny).tolist() == [3, -5]
-    assert source.noisy_max(np.array([3, 5, 4]), tiny) == 1
+@pytest.mark.parametrize(("kind", "size", "name"), REFUSED)
+def test_a_size_of_noise_is_refused_by_its_public_value(
+    source: NoiseSource, kind: str, size: Fraction, name: str
+) -> None:
+    for counts in (np.array([4321]), np.array([]).astype(int)):
+        if counts.size or kind in ADDED:
+            with pytest.raises(BoundaryViolation, match=name) as refusal:
+                added(source, kind, counts, size)
+            assert "4321" not in str(refusal.value)
 
 
 @by_source
-def test_a_source_refuses_what_is_not_an_integer_array(source: NoiseSource) -> None:
+def test_the_smallest_sizes_add_nothing(source: NoiseSource) -> None:
+    for tiny in (Fraction(1, 10**6), Fraction(1, 10**400)):
+        for kind in ADDED:
+            size = tiny if kind == "discrete_gaussian" else tiny / 10**4
+            assert added(source, kind, np.array([3, -5]), size).tolist() == [3, -5]
+        for kind in CHOICES:
+            assert getattr(source, kind)(np.array([3, 5, 4]), tiny) == 1
+
+
+@pytest.mark.parametrize("kind", [*ADDED, *CHOICES])
+@by_source
+def test_a_source_refuses_what_is_not_an_integer_array(source: NoiseSource, kind: str) -> None:
     for counts in (np.array([1.0]), np.array([True]), np.array([1], object), [1]):
         with pytest.raises(BoundaryViolation, match="expected an integer array"):
-            source.discrete_laplace(counts, Fraction(1))
-        with pytest.raises(BoundaryViolation, match="expected an integer array"):
-            source.noisy_max(counts, Fraction(1))
+            added(source, kind, counts, Fraction(1))  # type: ignore[arg-type]
 
 
+@by_choice
 @by_source
-def test_nobody_is_chosen_among_nobody(source: NoiseSource) -> None:
+def test_nothing_is_chosen_among_no_candidates(source: NoiseSource, kind: str) -> None:
     with pytest.raises(BoundaryViolation, match="at least one candidate"):
-        source.noisy_max(np.zeros(0, np.int64), Fraction(1))
+        getattr(source, kind)(np.zeros(0, np.int64), Fraction(1))
+    assert getattr(source, kind)(np.array([-7]), Fraction(1, 3)) == 0
 
 
 # OpenDP.
@@ -310,7 +346,8 @@ def test_opendp_is_handed_no_less_noise_than_was_paid_for(
     watch("make_noisy_max")
     OpenDPNoise().discrete_laplace(np.array([1]), scale)
     OpenDPNoise().noisy_max(np.array([1]), scale)
-    assert handed == [float_at_least(scale)] * 2
+    OpenDPNoise().exponential_choice(np.array([1]), scale)
+    assert handed == [float_at_least(scale)] * 3
     assert min(handed) > 0
 
 
@@ -337,18 +374,23 @@ def test_opendp_is_not_imported_before_the_first_draw() -> None:
 # The sources as values.
 
 
-def test_a_seed_gives_the_same_sequence_of_different_draws() -> None:
-    one, two = SeededNoise(9), SeededNoise(9)
-    first, second = draws(one, 1000, SCALES[3]), draws(one, 1000, SCALES[3])
-    assert (first == draws(two, 1000, SCALES[3])).all()
-    assert (second == draws(two, 1000, SCALES[3])).all()
-    assert (first != second).any()
-    assert (first != draws(SeededNoise(10), 1000, SCALES[3])).any()
+@by_kind
+def test_a_seed_gives_the_same_sequence_of_different_draws(kind: str) -> None:
+    def two_draws(source: NoiseSource) -> list[list[int]]:
+        zeros = np.zeros(1000, np.int64)
+        return [added(source, kind, zeros, SCALES[3]).tolist() for _ in range(2)]
+
+    first, second = two_draws(SeededNoise(9))
+    assert [first, second] == two_draws(SeededNoise(9))
+    assert first != second
+    assert first not in two_draws(SeededNoise(10))
 
 
+@by_kind
 @pytest.mark.parametrize("source", SOURCES[:2], ids=lambda source: source.name)
-def test_noise_for_releases_never_repeats(source: NoiseSource) -> None:
-    first, second = (draws(type(source)(), 1000, Fraction(10)) for _ in range(2))
+def test_noise_for_releases_never_repeats(source: NoiseSource, kind: str) -> None:
+    zeros = np.zeros(1000, np.int64)
+    first, second = (added(type(source)(), kind, zeros, Fraction(100)) for _ in range(2))
     assert (first != second).any()  # equal by chance: below 1e-1000
 
 
