@@ -533,26 +533,27 @@ class Curator:
         Σ|q| ≤ d·2^16 for the totals. Two units, so two measures, both charged first.
         """
         checks.require_subsets(self.domain, rules, salt)
-        d = len(rules[0].columns)
-        clusters = f"of {len(rules)} × {len(rules[0].centres)} clusters"
-        of_sizes = self._executor.laplace_query(
-            f"sizes {clusters}", l1=self.distance, epsilon=sizes_epsilon
+        d, distance = len(rules[0].columns), self.distance
+        words = f"of {len(rules)} × {len(rules[0].centres)} clusters"
+        executor = self._executor
+        size_query = executor.laplace_query(f"sizes {words}", l1=distance, epsilon=sizes_epsilon)
+        total_query = executor.laplace_query(
+            f"totals {words}", l1=(d << COORDINATE_BITS) * distance, epsilon=totals_epsilon
         )
-        of_totals = self._executor.laplace_query(
-            f"totals {clusters}", l1=(d << COORDINATE_BITS) * self.distance, epsilon=totals_epsilon
+        self.accountant.charge(size_query.spend, total_query.spend)
+        scan = CachedScan(lambda counter: counter.sum_by_centre(rules, salt=salt))
+        arguments = (tuple(rules), salt)
+        sizes = executor.answer(
+            size_query,
+            ("sizes of clusters", *arguments),
+            lambda counter: scan(counter).open_at_the_gate()[..., 0],
         )
-        self.accountant.charge(of_sizes.spend, of_totals.spend)
-        look = CachedScan(
-            lambda counter: counter.sum_by_centre(rules, salt=salt).open_at_the_gate()
+        totals = executor.answer(
+            total_query,
+            ("totals of clusters", *arguments),
+            lambda counter: scan(counter).open_at_the_gate()[..., 1:],
         )
-        about = (tuple(rules), salt)
-        sizes = self._executor.answer(
-            of_sizes, ("sizes of clusters", *about), lambda counter: look(counter)[..., 0]
-        )
-        totals = self._executor.answer(
-            of_totals, ("totals of clusters", *about), lambda counter: look(counter)[..., 1:]
-        )
-        return NoisyClusters(sizes, totals, of_sizes.spend.scale, of_totals.spend.scale)
+        return NoisyClusters(sizes, totals, size_query.spend.scale, total_query.spend.scale)
 
     def measure_residuals(
         self, rule: NearestCentre, radii: tuple[int, ...], *, epsilon: Fraction

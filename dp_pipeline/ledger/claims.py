@@ -31,6 +31,7 @@ another population needs a reason too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dp_pipeline.config.errors import DeclarationError
@@ -45,81 +46,80 @@ Claims = Sequence[tuple[str, str]]
 """Source and holder, oldest first."""
 
 
-def claim(
-    page: Page, population: str, sources: Sequence[str], *, distinct_population: str | None
-) -> None:
-    """Let a population hold all of some sources, or none and DeclarationError; a source that it
-    holds already is free.
+@dataclass(frozen=True)
+class Claim:
+    """The sources that a population is about to open.
+
+    distinct_population   why its persons are others than those of a holder; None without a reason
     """
-    purpose = page.require_account(population).purpose
-    reason = {} if distinct_population is None else {"distinct_population": distinct_population}
-    for source in unclaimed(
-        page, population, purpose, sources, distinct_population=distinct_population
-    ):
-        page.append(Draft(event="source", population=population, source=source, facts=reason))
 
+    population: str
+    sources: Sequence[str]
+    distinct_population: str | None = None
 
-def unclaimed(
-    view: View,
-    population: str,
-    purpose: str,
-    sources: Sequence[str],
-    *,
-    distinct_population: str | None = None,
-) -> list[str]:
-    """Return the sources that a population does not hold yet; it may be unknown.
+    def write(self, page: Page) -> None:
+        """Let the population hold all sources, or none and DeclarationError; a source that it holds
+        already is free.
+        """
+        reason = self.distinct_population
+        facts = {} if reason is None else {"distinct_population": reason}
+        for source in self.new(page, page.require_account(self.population).purpose):
+            draft = Draft(event="source", population=self.population, source=source, facts=facts)
+            page.append(draft)
 
-    Raises DeclarationError where it may not open all of them.
-    """
-    for source in sources:
-        require_text(source, of=f"source of population {population}")
-    if distinct_population is not None:
-        require_line(distinct_population, of=f"distinct_population of population {population}")
-    claims = view.state.claims()
-    own = {source for source, holder in claims if holder == population}
-    new = [source for source in dict.fromkeys(sources) if source not in own]
-    if purpose != "release":
-        _require_public(view, population, sources, claims)
-    elif distinct_population is None:
-        _require_own(view, population, new, claims)
-    return new
+    def new(self, view: View, purpose: str) -> list[str]:
+        """Return the sources that the population does not hold yet; it may be unknown.
 
+        Raises DeclarationError where it may not open all of them.
+        """
+        for source in self.sources:
+            require_text(source, of=f"source of population {self.population}")
+        reason = self.distinct_population
+        if reason is not None:
+            require_line(reason, of=f"distinct_population of population {self.population}")
+        claims = view.state.claims()
+        own = {source for source, holder in claims if holder == self.population}
+        new = [source for source in dict.fromkeys(self.sources) if source not in own]
+        if purpose != "release":
+            self._require_public(view, claims)
+        elif reason is None:
+            self._require_own(view, new, claims)
+        return new
 
-def _require_public(view: View, population: str, sources: Sequence[str], claims: Claims) -> None:
-    """Raise DeclarationError where rows that are to be shown exactly are to be protected: the
-    population was opened for releases, or a release population holds a source.
-    """
-    account = view.account(population)
-    if account is not None and account.purpose == "release":
-        raise DeclarationError(
-            f"population {population}: opened with purpose 'release', now declared with "
-            "'benchmark': declare `purpose: release`, whose rows are not shown"
-        )
-    protected = [
-        (source, holder)
-        for source, holder in claims
-        if view.require_account(holder).purpose == "release"
-    ]
-    overlap = _overlap(sources, protected)
-    if overlap is not None:
-        source, holder = overlap
-        raise DeclarationError(
-            f"{source} is protected by population {holder} (release): as a benchmark, "
-            f"population {population} would publish exact numbers about it; only a data set "
-            f"with `population: {holder}` and `purpose: release` opens it"
-        )
+    def _require_public(self, view: View, claims: Claims) -> None:
+        """Raise DeclarationError where rows that are to be shown exactly are to be protected: the
+        population was opened for releases, or a release population holds a source.
+        """
+        account = view.account(self.population)
+        if account is not None and account.purpose == "release":
+            raise DeclarationError(
+                f"population {self.population}: opened with purpose 'release', now declared with "
+                "'benchmark': declare `purpose: release`, whose rows are not shown"
+            )
+        protected = [
+            (source, holder)
+            for source, holder in claims
+            if view.require_account(holder).purpose == "release"
+        ]
+        overlap = _overlap(self.sources, protected)
+        if overlap is not None:
+            source, holder = overlap
+            raise DeclarationError(
+                f"{source} is protected by population {holder} (release): as a benchmark, "
+                f"population {self.population} would publish exact numbers about it; only a data "
+                f"set with `population: {holder}` and `purpose: release` opens it"
+            )
 
-
-def _require_own(view: View, population: str, sources: Sequence[str], claims: Claims) -> None:
-    """Raise DeclarationError where another population holds a source."""
-    overlap = _overlap(sources, [claim for claim in claims if claim[1] != population])
-    if overlap is not None:
-        source, holder = overlap
-        purpose = view.require_account(holder).purpose
-        raise DeclarationError(
-            f"{source} belongs to population {holder} ({purpose}): population {population} "
-            "(release) may open it only with distinct_population: <reason>"
-        )
+    def _require_own(self, view: View, new: Sequence[str], claims: Claims) -> None:
+        """Raise DeclarationError where another population holds a source."""
+        overlap = _overlap(new, [claim for claim in claims if claim[1] != self.population])
+        if overlap is not None:
+            source, holder = overlap
+            purpose = view.require_account(holder).purpose
+            raise DeclarationError(
+                f"{source} belongs to population {holder} ({purpose}): population "
+                f"{self.population} (release) may open it only with distinct_population: <reason>"
+            )
 
 
 def _overlap(sources: Sequence[str], claims: Claims) -> tuple[str, str] | None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dp_pipeline.config.amounts import NANO
 from dp_pipeline.config.errors import Damaged
-from dp_pipeline.ledger import claims, head, reservation
+from dp_pipeline.ledger import head, reservation
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.balance import Balance, no_account, this_month
 from dp_pipeline.ledger.book import Book, Store
+from dp_pipeline.ledger.claims import Claim
 from dp_pipeline.ledger.entries import Charge, Entry, require_key, require_line
 from dp_pipeline.ledger.head import Draft, Head, Tip
 from dp_pipeline.ledger.reservation import Reservation
@@ -70,6 +71,7 @@ class Ledger:
         relation, purpose or delta, for a higher limit, and whatever ``claim_source`` does.
         """
         population = account.population
+        claim = Claim(population, sources, distinct_population)
 
         def complete(view: View) -> Account | None:
             """Return the account where it is open and holds all sources."""
@@ -77,14 +79,7 @@ class Ledger:
             if opened is None:
                 return None
             account.require_within(opened)
-            new = claims.unclaimed(
-                view,
-                population,
-                opened.purpose,
-                sources,
-                distinct_population=distinct_population,
-            )
-            return None if new else opened
+            return None if claim.new(view, opened.purpose) else opened
 
         # Asked before every stage, and seldom news: then nobody waits for the lock of all writers.
         as_it_is = self._read(complete, empty=None)
@@ -99,7 +94,7 @@ class Ledger:
                 page.append(Draft(event="account", population=population, facts=facts))
             else:
                 account.require_within(opened)
-            claims.claim(page, population, sources, distinct_population=distinct_population)
+            claim.write(page)
             return opened or account
 
     def raise_ceiling(
@@ -169,15 +164,13 @@ class Ledger:
         """
         if not self._book.exists():
             raise no_account(population)
+        claim = Claim(population, sources, distinct_population)
         # Asked before every use of a snapshot, and seldom news.
         with self._book.reading() as view:
-            purpose = view.require_account(population).purpose
-            if not claims.unclaimed(
-                view, population, purpose, sources, distinct_population=distinct_population
-            ):
-                return
-        with self._book.writing() as page:
-            claims.claim(page, population, sources, distinct_population=distinct_population)
+            is_new = bool(claim.new(view, view.require_account(population).purpose))
+        if is_new:
+            with self._book.writing() as page:
+                claim.write(page)
 
     def require_claimable(
         self,
@@ -190,11 +183,8 @@ class Ledger:
         nothing. It checks a declaration, and exact numbers without an account of their own, such
         as those of a study.
         """
-        if self._book.exists():
-            with self._book.reading() as view:
-                claims.unclaimed(
-                    view, population, purpose, sources, distinct_population=distinct_population
-                )
+        claim = Claim(population, sources, distinct_population)
+        self._read(lambda view: claim.new(view, purpose), empty=list[str]())
 
     @contextmanager
     def reserve(self, charge: Charge) -> Iterator[Reservation]:
