@@ -57,7 +57,7 @@ class DiscoveryQuery:
         return self.attribute.undeclared or Undeclared()
 
 
-def discovery_queries(spec: Undiscovered) -> tuple[DiscoveryQuery, ...]:
+def discovery_queries(spec: DatasetSpec) -> tuple[DiscoveryQuery, ...]:
     """Return every query that discovers the domain, in order, with its price: they add up to the
     declared ε and δ. DeclarationError where nothing is to be discovered.
     """
@@ -76,7 +76,7 @@ def discovery_queries(spec: Undiscovered) -> tuple[DiscoveryQuery, ...]:
     )
 
 
-def _kinds(spec: Undiscovered, name: str) -> Iterator[str]:
+def _kinds(spec: DatasetSpec, name: str) -> Iterator[str]:
     undeclared = spec.domain[name].undeclared or Undeclared()
     if undeclared.levels is not None:
         yield "levels"
@@ -87,7 +87,7 @@ def _kinds(spec: Undiscovered, name: str) -> Iterator[str]:
 
 
 def _look(
-    spec: Undiscovered, attribute: Attribute, kind: str, epsilon: Fraction, delta: Fraction
+    spec: DatasetSpec, attribute: Attribute, kind: str, epsilon: Fraction, delta: Fraction
 ) -> DiscoveryQuery:
     words = f"{kind} of {attribute.name}"
     if kind == "levels":

@@ -201,8 +201,8 @@ def private_table_quality(
 
 
 def _countable(domain: Domain, marginals: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the marginals that fit into ``MOST_CELLS`` with those before them."""
-    chosen, remaining = [], MOST_CELLS
+    """Return the marginals that fit into ``MAX_CELLS`` with those before them."""
+    chosen, remaining = [], MAX_CELLS
     for names in marginals:
         cells = domain.cell_count(names)
         if cells <= remaining:

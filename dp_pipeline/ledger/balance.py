@@ -110,7 +110,7 @@ class Balance:
             if limit is not None and spent + charged > limit:
                 raise BudgetExceeded(
                     release,
-                    asked=charged,
+                    requested=charged,
                     spent=spent,
                     ceiling=limit,
                     where=account,

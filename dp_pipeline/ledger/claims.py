@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.source import first_overlap, shown_name
+from dp_pipeline.config.source import first_overlap, source_label
 from dp_pipeline.ledger.entries import require_line, require_text
 from dp_pipeline.ledger.head import Draft
 
@@ -127,4 +127,4 @@ def _overlap(sources: Sequence[str], claims: Claims) -> tuple[str, str] | None:
     overlap = first_overlap(sources, [source for source, _ in claims])
     if overlap is None:
         return None
-    return shown_name(overlap[0]), dict(reversed(claims))[overlap[1]]
+    return source_label(overlap[0]), dict(reversed(claims))[overlap[1]]

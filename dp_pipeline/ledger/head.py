@@ -200,7 +200,7 @@ class Head:
         """
         with file_errors(self.path):
             try:
-                content = bounded_bytes(self.path, most=_MAX_BYTES)
+                content = bounded_bytes(self.path, max_bytes=_MAX_BYTES)
             except (FileNotFoundError, NotADirectoryError):
                 return None
         try:

@@ -153,9 +153,9 @@ class RunPlan:
         name, where = self.spec.name, f"population {self.spec.population}"
         for window, balance in self.windows.items():
             alone = replace(balance, ceiling=None, per_month=None)
-            alone.require_budget(self.asked_of(window), release=name, account=where)
+            alone.require_budget(self.cost_of(window), release=name, account=where)
         whole = replace(self.balance, window_ceiling=None)
-        whole.require_budget(self.asked, release=name, account=where, delta=self.delta)
+        whole.require_budget(self.total_cost, release=name, account=where, delta=self.delta)
 
     def __repr__(self) -> str:
         currency = self.spec.currency

@@ -501,8 +501,10 @@ CHANGEABLE = BitTree(("x", "y"), [0, 1])  # type: ignore[arg-type]
 MANY = (1 << 24) + 1
 FIRST_BITS_LOST = Prefixes(np.array([1, 20], np.int32), np.array([1, (1 << 20) - 1], np.int32))
 REFUSED: dict[str, Question] = {
-    "overlapping nodes": nodes(Nodes.joined([Nodes.root(), Nodes.root().children(2)]), 1, "x", "y"),
-    "a node twice": nodes(Nodes.joined([Nodes.root()] * 2), 1, "x"),
+    "overlapping nodes": nodes(
+        Nodes.concatenate([Nodes.root(), Nodes.root().children(2)]), 1, "x", "y"
+    ),
+    "a node twice": nodes(Nodes.concatenate([Nodes.root()] * 2), 1, "x"),
     "nodes below the depth": nodes(Nodes.root().children(1), 0, "x"),
     "cells outside the tree": nodes(Nodes(np.array([1]), np.array([2])), 1, "x"),
     "a tree above the cap": nodes(Nodes.root(), 13, "x", "y"),
@@ -531,7 +533,7 @@ REFUSED: dict[str, Question] = {
     "shares of another shape": error(EVEN, "smokes"),
     "shares of another kind of number": error(EVEN.astype(np.uint64), "colour"),
     "boxes with keys of their own": boxes(OwnKeys(ROOT.depths, ROOT.bits)),
-    "overlapping boxes": boxes(Prefixes.joined([ROOT, HALVES])),
+    "overlapping boxes": boxes(Prefixes.concatenate([ROOT, HALVES])),
     "boxes below the tree": boxes(ROOT.children(5)),
     "boxes in 32 bits": boxes(FIRST_BITS_LOST, BitTree(("x", "y"), (0, 1) * 17)),
     "too many boxes": boxes(Prefixes(np.full(MANY, 4), np.zeros(MANY, dtype=np.int64))),

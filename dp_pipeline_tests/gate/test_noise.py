@@ -445,7 +445,7 @@ def test_a_wrong_declaration_of_noise_is_one_line(name: str) -> None:
 
 @pytest.mark.parametrize("seed", [-1, True, 1.5])
 def test_a_seed_is_a_whole_number_from_0(seed: int) -> None:
-    with pytest.raises(DeclarationError, match="seed: expected a whole number from 0"):
+    with pytest.raises(DeclarationError, match="seed: expected an integer from 0"):
         SeededNoise(seed)
 
 

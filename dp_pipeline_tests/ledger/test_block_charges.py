@@ -76,7 +76,7 @@ def test_charges_of_different_windows_do_not_add(rides: Ledger):
 def test_a_charge_needs_room_in_each_of_its_windows(rides: Ledger):
     release(rides, in_windows("a", "W2", epsilon="0.9"), "0.9")
     rows = len(rides.entries())
-    line = r"asked ε=0\.4, spent in W2 0\.9, left 0\.1, each_window 1; more.*--each-window"
+    line = r"requested ε=0\.4, spent in W2 0\.9, left 0\.1, each_window 1; more.*--each-window"
     with pytest.raises(BudgetExceeded, match=line):
         release(rides, in_windows("b", "W1", "W2", "W3", epsilon="0.4"))
     assert len(rides.entries()) == rows
@@ -93,7 +93,9 @@ def test_a_charge_counts_in_the_total_once_for_each_window(opens: Opens):
     release(ledger, in_windows("a", "W1", "W2", "W3", epsilon="0.3"), "0.3")
     balance = ledger.balance("rides")
     assert (balance.spent, balance.month_spent) == (9 * TENTH, 9 * TENTH)
-    with pytest.raises(BudgetExceeded, match=r"asked ε=0\.8, spent .*0\.9, left 0\.6, per_month"):
+    with pytest.raises(
+        BudgetExceeded, match=r"requested ε=0\.8, spent .*0\.9, left 0\.6, per_month"
+    ):
         release(ledger, in_windows("b", "W4", "W5", epsilon="0.4"), "0.4")
     release(ledger, in_windows("c", "W4", "W5", epsilon="0.3"), "0.3")
     assert ledger.balance("rides").spent == sum(ledger.blocks("rides").values()) == 15 * TENTH

@@ -51,7 +51,7 @@ def test_charges_fit_up_to_the_ceiling_of_delta(ledger: Ledger):
 
 
 def test_epsilon_and_delta_are_refused_apart(ledger: Ledger):
-    with pytest.raises(BudgetExceeded, match=r"asked ε=1\.1"):
+    with pytest.raises(BudgetExceeded, match=r"requested ε=1\.1"):
         release(ledger, discovery("a", epsilon="1.1"), "1.1")
     with pytest.raises(BudgetExceeded, match=r"requested δ=3e-09.*budget raise trips --delta"):
         release(ledger, discovery("a", 3 * NANO), "0.1")

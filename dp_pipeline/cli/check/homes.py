@@ -57,7 +57,7 @@ def sweep_all(home: Home) -> list[Path]:
 
 def _head_folder(home: Home) -> Path:
     """Return the folder of the ledger's head outside the home, else one without leftovers."""
-    folder = Head.of(home.ledger_folder, named=home.head).path.parent
+    folder = Head.of(home.ledger_folder, declared=home.head).path.parent
     is_inside = folder.is_relative_to(follow_links(home.root))
     return home.ledger_folder / "locks" if is_inside else folder
 
@@ -75,7 +75,7 @@ def _is_read_to_the_end(manifest: Path) -> bool:
 
 def check_ledger(home: Home) -> Iterator[Finding]:
     """Yield the newest verified row of the ledger, and the state of its head."""
-    ledger, head = home.ledger, Head.of(home.ledger_folder, named=home.head)
+    ledger, head = home.ledger, Head.of(home.ledger_folder, declared=home.head)
     checkpoint, tip = head.read(), ledger.verify()
     if checkpoint is None and not tip.sequence:
         yield Finding(LEDGER, "ok", "no ledger yet: nothing was ever charged here")
@@ -120,7 +120,7 @@ def _private_paths(home: Home) -> Iterator[Path]:
     if any(folder.exists() for folder in home.folders):
         yield home.root
     yield from (ledger, ledger / "keys", home.raw, dagster_folder(home))
-    yield Head.of(ledger, named=home.head).path
+    yield Head.of(ledger, declared=home.head).path
     yield from sorted(ledger.glob("ledger.sqlite*"))
     yield from sorted((ledger / "keys").glob("*"))
     # Deeper paths are reached through these alone.
