@@ -1,5 +1,4 @@
 import shutil
-from collections.abc import Iterator
 
 import pytest
 
@@ -7,7 +6,7 @@ from dp_pipeline.raw.stages import store_parts
 
 
 @pytest.fixture(params=["dask", "spark"], scope="module")
-def engine(request: pytest.FixtureRequest) -> str:
+def engine(request):
     """An engine of several processes, where it is installed."""
     require_engine(request.param)
     return str(request.param)
@@ -24,7 +23,7 @@ def require_engine(name: str) -> None:
 
 
 @pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_batches(monkeypatch):
     """Row groups of seven rows, where there would be one of a million."""
     assert store_parts.__kwdefaults__ is not None
     monkeypatch.setitem(store_parts.__kwdefaults__, "rows", 7)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ LINE, PART = 40, 64
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def small(monkeypatch):
     """Lines of 40 bytes and parts of 64; gives the sizes of what was in memory together."""
     sizes: list[int] = []
     short_lines = csv_files._short_lines
@@ -61,9 +60,7 @@ def refusal(spec: DatasetSpec) -> str:
     ],
     ids=["endless", "just too long", "quoted", "marks", "spaces"],
 )
-def test_a_long_sensitive_line_is_dropped_wherever_it_stands(
-    tmp_path: Path, small: list[int], long: bytes, delimiter: str, end: bytes
-) -> None:
+def test_a_long_sensitive_line_is_dropped_wherever_it_stands(tmp_path, small, long, delimiter, end):
     """Were it dropped in one place and read in another, one row would decide about the next."""
     between = b"," if delimiter == "," else b" "
     for before in range(0, 2 * PART, 3):
@@ -77,7 +74,7 @@ def test_a_long_sensitive_line_is_dropped_wherever_it_stands(
     assert max(small) <= LINE + 2 + PART
 
 
-def test_a_long_line_of_public_rows_is_refused(tmp_path: Path, small: list[int]) -> None:
+def test_a_long_line_of_public_rows_is_refused(tmp_path, small):
     content = b"x,y\n1,2\n" + b"3" * 100_000 + b",4\n"
     assert "lines of at most" in refusal(packed(tmp_path, content, "benchmark"))
     assert sum(small) <= PART
@@ -85,14 +82,12 @@ def test_a_long_line_of_public_rows_is_refused(tmp_path: Path, small: list[int])
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("purpose", ["benchmark", "release"])
-def test_a_long_line_of_names_is_refused(tmp_path: Path, purpose: Purpose) -> None:
+def test_a_long_line_of_names_is_refused(tmp_path, purpose):
     content = b"x,y," + "é".encode() * (LINE // 2) + b"\n1,2,3\n"
     assert "lines of at most" in refusal(packed(tmp_path, content, purpose))
 
 
-def test_more_public_rows_than_fit_are_refused(
-    tmp_path: Path, small: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_public_rows_than_fit_are_refused(tmp_path, small, monkeypatch):
     monkeypatch.setattr(csv_files, "MAX_FILE_BYTES", 1000)
     content = b"x,y\n" + b"1,2\n" * 100_000
     assert "Parquet" in refusal(packed(tmp_path, content, "benchmark"))
@@ -135,7 +130,7 @@ def of_sqlite(folder: Path) -> Source:
 
 
 @pytest.mark.parametrize("written", [of_parquet, of_pages, of_sqlite])
-def test_a_long_cell_spoils_itself_alone(tmp_path: Path, written: Callable[[Path], Source]) -> None:
+def test_a_long_cell_spoils_itself_alone(tmp_path, written):
     """Of persons it names nobody: cut, it might name another one."""
     pool = pa.default_memory_pool()
     before = pool.max_memory()
@@ -151,9 +146,7 @@ def test_a_long_cell_spoils_itself_alone(tmp_path: Path, written: Callable[[Path
 
 @pytest.mark.parametrize("limit", ["MAX_GROUP_ROWS", "MAX_GROUP_BYTES"])
 @pytest.mark.parametrize("purpose", ["benchmark", "release"])
-def test_a_large_row_group_is_refused_by_its_footer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, purpose: Purpose
-) -> None:
+def test_a_large_row_group_is_refused_by_its_footer(tmp_path, monkeypatch, limit, purpose):
     source = of_parquet(tmp_path)
     monkeypatch.setattr(parquet, limit, 100)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.batch import BatchQuery
@@ -25,12 +23,12 @@ OF_CODES = BatchQuery("count", ((("sex",),),), cells=frozenset({"sex"}))
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> DatasetSpec:
+def spec(tmp_path):
     return written_spec(tmp_path, ATTRIBUTES)
 
 
 @pytest.fixture
-def snapshot(spec: DatasetSpec, tmp_path: Path) -> Snapshot:
+def snapshot(spec, tmp_path):
     snapshot = ingested(tmp_path, ROWS)
     mark_validated(spec, snapshot, structural=True, refused=False)
     prepare(spec, snapshot)
@@ -64,9 +62,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("stage", ASKED)
-def test_a_file_is_checked_when_it_is_first_read_and_only_then(
-    stage: str, spec: DatasetSpec, snapshot: Snapshot
-) -> None:
+def test_a_file_is_checked_when_it_is_first_read_and_only_then(stage, spec, snapshot):
     damage(snapshot, stage)
     for other, questions in ASKED.items():
         for ask in questions:
@@ -80,9 +76,7 @@ def test_a_file_is_checked_when_it_is_first_read_and_only_then(
 
 @pytest.mark.parametrize("stage", ASKED)
 @pytest.mark.parametrize("engine", ["", "memory"])
-def test_rows_in_memory_are_of_files_that_were_all_checked(
-    engine: str, stage: str, spec: DatasetSpec, snapshot: Snapshot
-) -> None:
+def test_rows_in_memory_are_of_files_that_were_all_checked(engine, stage, spec, snapshot):
     assert MAX_BYTES_IN_MEMORY > 1000
     damage(snapshot, stage)
     with pytest.raises(Damaged, match=f"the table {stage!r} as it was stored, got another"):
@@ -91,9 +85,7 @@ def test_rows_in_memory_are_of_files_that_were_all_checked(
 
 @pytest.mark.parametrize("engine", ["memory", "stream"])
 @pytest.mark.parametrize("content", [b"", b"PAR1", None])
-def test_what_is_no_table_or_not_there_is_refused_like_another_one(
-    content: bytes | None, engine: str, spec: DatasetSpec, snapshot: Snapshot
-) -> None:
+def test_missing_or_broken_table_is_damaged(content, engine, spec, snapshot):
     path = snapshot.table_path("discretized")
     path.unlink()
     if content is not None:
@@ -103,9 +95,7 @@ def test_what_is_no_table_or_not_there_is_refused_like_another_one(
 
 
 @pytest.mark.chain
-def test_workers_answers_are_not_given_either(
-    engine: str, spec: DatasetSpec, snapshot: Snapshot
-) -> None:
+def test_workers_answers_are_not_given_either(engine, spec, snapshot):
     whole = damage(snapshot, "discretized")
     counter = open_counter(spec, snapshot, engine)
     for _ in range(2):
@@ -120,9 +110,7 @@ def test_workers_answers_are_not_given_either(
         asked_for_codes(counter)
 
 
-def test_a_file_that_is_put_back_once_its_rows_were_counted_gives_no_answer(
-    spec: DatasetSpec, snapshot: Snapshot
-) -> None:
+def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
     path = snapshot.table_path("discretized")
     whole, table = path.read_bytes(), pq.read_table(path)
     # Rows of which some are there twice.
@@ -135,9 +123,7 @@ def test_a_file_that_is_put_back_once_its_rows_were_counted_gives_no_answer(
         rows.require_stages(["discretized"])
 
 
-def test_what_counting_another_file_fails_at_is_not_told(
-    spec: DatasetSpec, snapshot: Snapshot
-) -> None:
+def test_what_counting_another_file_fails_at_is_not_told(spec, snapshot):
     rows = CheckedRows.open(spec, snapshot)
     whole = damage(snapshot, "discretized")
 
@@ -152,9 +138,7 @@ def test_what_counting_another_file_fails_at_is_not_told(
         asked_for_codes(counter)
 
 
-def test_a_file_is_read_for_its_fingerprint_once(
-    spec: DatasetSpec, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_read_for_its_fingerprint_once(spec, snapshot, monkeypatch):
     looked: list[str] = []
     checked = Snapshot.checked_path
     monkeypatch.setattr(
@@ -167,9 +151,7 @@ def test_a_file_is_read_for_its_fingerprint_once(
     assert looked == ["discretized", "normalized"]
 
 
-def test_what_a_rehearsal_has_asked_for_is_checked_before_the_first_look(
-    spec: DatasetSpec, snapshot: Snapshot
-) -> None:
+def test_rehearsed_stages_are_checked_before_any_query(spec, snapshot):
     damage(snapshot, "normalized")
     counter, nobody = open_counter(spec, snapshot, "stream"), EmptyCounter(spec.domain)
     asked_for_codes(nobody)

@@ -33,7 +33,7 @@ def classes_and_rows(draw: st.DrawFn) -> tuple[list[int], int]:
 
 
 @given(classes_and_rows(), st.integers(0, 2**64))
-def test_every_class_has_its_share_to_within_a_row(drawn: tuple[list[int], int], seed: int) -> None:
+def test_every_class_has_its_share_to_within_a_row(drawn, seed):
     classes, rows = drawn
     chosen = sample_of(classes, rows, seed)
     assert len(chosen) == rows
@@ -45,7 +45,7 @@ def test_every_class_has_its_share_to_within_a_row(drawn: tuple[list[int], int],
         assert math.floor(share) <= held[label] <= math.ceil(share)
 
 
-def test_rows_that_are_left_go_to_the_largest_remainders_and_then_to_the_lower_class() -> None:
+def test_spare_rows_go_to_largest_remainders():
     # Shares of 4 rows: 2 2/7, 1 1/7, 4/7; then of 5: 2 6/7, 1 3/7, 5/7; of 3, in halves: 1½, ½, 1.
     classes = [0, 0, 0, 0, 1, 1, 2]
     assert Counter(classes[row] for row in sample_of(classes, 4)) == {0: 2, 1: 1, 2: 1}
@@ -54,23 +54,23 @@ def test_rows_that_are_left_go_to_the_largest_remainders_and_then_to_the_lower_c
     assert Counter(halves[row] for row in sample_of(halves, 3)) == {0: 2, 2: 1}
 
 
-def test_a_sample_of_all_rows_is_all_rows() -> None:
+def test_a_sample_of_all_rows_is_all_rows():
     assert sample_of([1, 0, 1, 3], 4) == [0, 1, 2, 3]
 
 
-def test_the_same_seed_draws_the_same_rows_for_ever_and_another_seed_others() -> None:
+def test_seed_decides_the_sample_for_ever():
     classes = [0] * 12 + [1] * 4
     assert sample_of(classes, 4) == [3, 6, 11, 12]
     assert len({tuple(sample_of(classes, 4, seed)) for seed in range(20)}) > 10
 
 
-def test_what_a_class_is_called_decides_nothing() -> None:
+def test_what_a_class_is_called_decides_nothing():
     classes = [0, 1, 1, 0, 0, 1, 0, 0, 0, 1]
     renamed = [3 * label for label in classes]
     assert sample_of(classes, 5) == sample_of(renamed, 5)
 
 
-def test_every_row_of_a_class_is_drawn_as_often_as_another() -> None:
+def test_every_row_of_a_class_is_drawn_as_often_as_another():
     classes, times = [0] * 6 + [1] * 3, 4000
     drawn = Counter(row for seed in range(times) for row in sample_of(classes, 3, seed))
     # Each row is in a third of the samples. Nine bounds of 4.5 standard deviations: a false alarm
@@ -88,7 +88,7 @@ def people(folder: Path, rows: str, sample: Sample | None, **options: str) -> Da
     return replace(spec, source=replace(spec.source, sample=sample))
 
 
-def test_two_spellings_of_a_level_are_one_class(tmp_path: Path) -> None:
+def test_two_spellings_of_a_level_are_one_class(tmp_path):
     rows = "".join(f"{n},{'low' if n < 4 else ' low.'}\n" for n in range(8)) + "8,high\n9,high\n"
     samples = [read_source(people(tmp_path, rows, Sample(5, "pay", seed))) for seed in range(9)]
     pays = [Counter(table.column("pay").to_pylist()) for table in samples]
@@ -97,7 +97,7 @@ def test_two_spellings_of_a_level_are_one_class(tmp_path: Path) -> None:
     assert len({pay["low"] for pay in pays}) > 1
 
 
-def test_sampled_rows_are_whole_and_in_the_order_of_the_source(tmp_path: Path) -> None:
+def test_sampled_rows_are_whole_and_in_the_order_of_the_source(tmp_path):
     rows = [(str(n), "high" if n % 3 else "low") for n in range(30)]
     text = "".join(f"{name},{pay}\n" for name, pay in rows)
     whole = read_source(people(tmp_path, text, None))
@@ -110,7 +110,7 @@ def test_sampled_rows_are_whole_and_in_the_order_of_the_source(tmp_path: Path) -
     assert Counter(pay for _, pay in found) == {"high": 7, "low": 3}
 
 
-def test_files_are_sampled_together(tmp_path: Path) -> None:
+def test_files_are_sampled_together(tmp_path):
     for name, pay in {"a": "low", "b": "high"}.items():
         lines = "".join(f"{n},{pay}\n" for n in range(6))
         (tmp_path / f"{name}.csv").write_text(f"name,pay\n{lines}")
@@ -119,18 +119,18 @@ def test_files_are_sampled_together(tmp_path: Path) -> None:
     assert table.column("pay").to_pylist() == ["low", "low", "high", "high"]
 
 
-def test_a_text_that_is_no_level_is_drawn_by_its_share(tmp_path: Path) -> None:
+def test_a_text_that_is_no_level_is_drawn_by_its_share(tmp_path):
     rows = "1,low\n2,low\n3,none\n4,none\n"
     table = read_source(people(tmp_path, rows, Sample(2, "pay", 7)))
     assert table.column("pay").to_pylist() == ["low", "none"]
 
 
-def test_fewer_rows_than_the_sample_are_refused(tmp_path: Path) -> None:
+def test_fewer_rows_than_the_sample_are_refused(tmp_path):
     with pytest.raises(SourceError, match=r"expected at least 3 rows to sample from, got fewer$"):
         read_source(people(tmp_path, "1,low\n2,low\n", Sample(3, "pay", 7)))
 
 
-def test_sensitive_rows_are_refused_a_sample_before_the_source_is_opened(tmp_path: Path) -> None:
+def test_sensitive_rows_are_never_sampled(tmp_path):
     spec = people(tmp_path, "1,low\n", Sample(1, "pay", 7), purpose="release")
     (tmp_path / "rows.csv").unlink()
     with pytest.raises(DeclarationError, match=r"source\.sample: expected every row"):

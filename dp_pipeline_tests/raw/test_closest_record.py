@@ -71,7 +71,7 @@ def test_what_is_known_of_other_rows_is_only_ever_bettered():
     assert nearest_rows(rows, places, np.array([1, 0])).tolist() == [0, 0]
 
 
-def test_a_nearer_row_than_the_number_of_parts_is_never_ruled_out(monkeypatch):
+def test_nearer_row_than_parts_is_never_ruled_out(monkeypatch):
     monkeypatch.setattr(closest_record, "_A_LOOK", -(10**9))
     rng = np.random.default_rng(0)
     table = rng.integers(0, 4, size=(9, 300)).astype(np.uint8)
@@ -81,7 +81,7 @@ def test_a_nearer_row_than_the_number_of_parts_is_never_ruled_out(monkeypatch):
     assert len(set(found)) > 2, "some are near and some are far"
 
 
-def test_a_row_unlike_every_other_is_one_away_however_many_attributes():
+def test_row_unlike_all_others_is_one_away():
     names = [f"x{at}" for at in range(300)]
     real, other = ({name: np.array([code]) for name in names} for code in (0, 1))
     assert distance_to_closest_record(real, other) == 1

@@ -27,7 +27,7 @@ XY = ("x", "y")
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> DatasetSpec:
+def spec(tmp_path):
     return written_spec(tmp_path, PLACES)
 
 
@@ -50,7 +50,7 @@ def test_quality_is_measured_on_clipped_rows_in_data_units(spec, tmp_path):
     }
 
 
-def test_clusters_are_compared_with_those_of_kmeans_and_with_the_label(tmp_path):
+def test_clusters_are_compared_with_kmeans_and_label(tmp_path):
     spec = written_spec(tmp_path, PLACES, more="label: sex")
     snapshot = ready(spec, tmp_path, FOUR | {"sex": ["f", "m", "m", "m"]})
     # KMeans: {0, 2} and {14, 16}; released: {0} and the rest, which are the sexes.
@@ -60,7 +60,7 @@ def test_clusters_are_compared_with_those_of_kmeans_and_with_the_label(tmp_path)
     assert (quality["f_label"], quality["ari_label"]) == (1.0, 1.0)
 
 
-def test_the_centres_of_kmeans_are_computed_once_and_kept_private(spec, tmp_path, monkeypatch):
+def test_kmeans_centres_are_computed_once_and_private(spec, tmp_path, monkeypatch):
     snapshot = ready(spec, tmp_path, FOUR)
     centres = np.array([[1.0, 0.0], [15.0, 0.0]])
     first = clustering_quality(spec, snapshot, XY, centres)
@@ -90,7 +90,7 @@ def test_kmeans_starts_on_a_sample_and_goes_on_over_all_rows(monkeypatch):
     assert 0 < np.abs(np.sort(refined, axis=0) - np.sort(whole, axis=0)).max() < 0.5
 
 
-def test_kmeans_uses_one_thread_whatever_the_program_around_it_does(monkeypatch):
+def test_kmeans_uses_one_thread(monkeypatch):
     threads, fit = set[int](), KMeans.fit
 
     def counting(*asked: object) -> object:
@@ -103,7 +103,7 @@ def test_kmeans_uses_one_thread_whatever_the_program_around_it_does(monkeypatch)
     assert threads == {1}
 
 
-def test_fewer_rows_than_centres_have_a_floor_of_zero_and_no_ratio(spec, tmp_path):
+def test_fewer_rows_than_centres_have_no_ratio(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
     quality = clustering_quality(spec, snapshot, XY, np.zeros((5, 2)))
     assert quality["nicv_floor"] == 0.0
@@ -128,7 +128,7 @@ def test_no_rows_have_no_quality(more, tmp_path):
     assert all(math.isnan(value) for value in quality.values())
 
 
-def test_a_snapshot_that_is_not_prepared_as_declared_now_is_not_opened(spec, tmp_path):
+def test_snapshot_not_prepared_as_declared_is_refused(spec, tmp_path):
     snapshot = ingested(tmp_path, FOUR)
     with pytest.raises(NotPrepared):
         MemoryCounter.open(spec, snapshot)
@@ -155,7 +155,7 @@ def test_the_counter_opens_what_preparation_stored(spec, tmp_path):
         counter.count([("x", "x")])
 
 
-def test_a_counter_has_a_fingerprint_of_its_tables_and_of_their_reading(spec, tmp_path):
+def test_fingerprint_covers_tables_and_their_reading(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
     first = MemoryCounter.open(spec, snapshot).fingerprint
     prepare(spec, snapshot)
@@ -213,7 +213,7 @@ def test_exact_facts_are_computed_once_and_then_read(spec, tmp_path):
     assert custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 1.5}
 
 
-def test_exact_facts_of_another_population_or_changed_by_hand_are_not_believed(spec, tmp_path):
+def test_exact_facts_of_another_population_are_not_believed(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
     custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
     other = Snapshot(snapshot.folder, b"another population's key")

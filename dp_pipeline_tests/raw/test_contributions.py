@@ -166,7 +166,7 @@ def _keep_smallest(
 
 
 @pytest.mark.parametrize("part", [1, 3, 1 << 14])
-def test_the_contract_holds(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_contract_holds(part, monkeypatch):
     """However many rows are hashed at a time."""
     monkeypatch.setattr(contributions, "_ROWS_A_BLOCK", part)
     check_contract(keep)
@@ -181,19 +181,19 @@ def test_the_contract_holds(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
         (keep_the_blank_as_a_person, "no one else does"),
     ],
 )
-def test_the_contract_catches_a_mutant(mutant: Keep, broken: str) -> None:
+def test_the_contract_catches_a_mutant(mutant, broken):
     with pytest.raises(AssertionError, match=broken):
         check_contract(mutant)
 
 
-def test_copies_of_a_row_are_chosen_one_by_one_and_not_all_together() -> None:
+def test_copies_of_a_row_are_chosen_one_by_one():
     """Under this key; one in 10^28 other keys would keep 50 copies of one row."""
     rows: list[Row] = [("ann", float(n % 2), "a") for n in range(100)]
     found = keep(table_of(rows), column="user", at_most=50, key=KEY)
     assert set(found.column("x").to_pylist()) == {0.0, 1.0}
 
 
-def test_kept_rows_stay_in_their_order_and_whole() -> None:
+def test_kept_rows_stay_in_their_order_and_whole():
     rows: list[Row] = [("ann", float(n), "a") for n in range(9)]
     result = keep(table_of(rows), column="user", at_most=4, key=KEY)
     x = result.column("x").to_pylist()
@@ -202,13 +202,13 @@ def test_kept_rows_stay_in_their_order_and_whole() -> None:
     assert result.schema == table_of(rows).schema
 
 
-def test_another_key_keeps_other_rows() -> None:
+def test_another_key_keeps_other_rows():
     rows: list[Row] = [("ann", float(n), "a") for n in range(100)]
     one, two = (keep(table_of(rows), column="user", at_most=10, key=key) for key in (b"1", b"2"))
     assert not one.equals(two)
 
 
-def test_the_sample_prefers_no_row() -> None:
+def test_the_sample_prefers_no_row():
     rows: list[Row] = [("ann", float(n), "a") for n in range(4)]
     chosen = Counter(
         keep(table_of(rows), column="user", at_most=1, key=b"%d" % n)["x"][0].as_py()
@@ -218,7 +218,7 @@ def test_the_sample_prefers_no_row() -> None:
     assert all(48 <= chosen[x] <= 152 for x in (0.0, 1.0, 2.0, 3.0))
 
 
-def test_the_kept_rows_are_those_of_the_documented_digest_for_ever() -> None:
+def test_kept_rows_are_those_of_the_documented_digest():
     """A released snapshot must be prepared again to the same rows: this may never change."""
     names = b'["user", "note", "x"]'
     secret = hmac.digest(KEY, b"contribution 2\0" + names, "sha512")
@@ -250,22 +250,22 @@ def test_the_kept_rows_are_those_of_the_documented_digest_for_ever() -> None:
         pa.array([None, None, None, 7], pa.uint8()).dictionary_encode(),
     ],
 )
-def test_a_row_without_a_person_is_dropped(people: pa.Array) -> None:
+def test_a_row_without_a_person_is_dropped(people):
     table = pa.table({"x": [1, 2, 3, 4], "user": people})
     assert keep(table, column="user", at_most=9, key=KEY).column("x").to_pylist() == [4]
 
 
-def test_a_column_of_nobody_leaves_nothing() -> None:
+def test_a_column_of_nobody_leaves_nothing():
     table = pa.table({"x": [1, 2], "user": pa.nulls(2)})
     assert keep(table, column="user", at_most=9, key=KEY).num_rows == 0
 
 
-def test_spaces_around_an_id_do_not_make_another_person() -> None:
+def test_spaces_around_an_id_do_not_make_another_person():
     table = pa.table({"x": [1, 2, 3], "user": ["ann", " ann", "ann "]})
     assert keep(table, column="user", at_most=1, key=KEY).num_rows == 1
 
 
-def test_a_row_with_a_gap_does_not_change_the_sample_of_all_others() -> None:
+def test_row_with_a_gap_changes_no_other_sample():
     """One missing number makes a reader store whole numbers as floats."""
     whole = pa.table({"x": list(range(50)), "user": [7] * 50})
     gap = pa.table(
@@ -279,7 +279,7 @@ def test_a_row_with_a_gap_does_not_change_the_sample_of_all_others() -> None:
     assert after.column("x").to_pylist()[:-1] == before.column("x").to_pylist()
 
 
-def test_the_order_of_columns_changes_nothing() -> None:
+def test_the_order_of_columns_changes_nothing():
     table = table_of([("ann", float(n), str(n % 3)) for n in range(30)])
     other = table.select(["user", "note", "x"])
     chosen = [keep(t, column="user", at_most=6, key=KEY)["x"] for t in (table, other)]
@@ -302,14 +302,14 @@ NUMBERS += [-float("inf"), 2.0**63, -(2.0**63), 2.0**64, np.nextafter(2.0**63, 0
     ],
     ids=["texts", "numbers", "forty columns"],
 )
-def test_no_two_rows_have_one_digest(rows: list[Any], kind: pa.DataType) -> None:
+def test_no_two_rows_have_one_digest(rows, kind):
     columns = {
         f"x{at:02}": pa.array(cells, kind) for at, cells in enumerate(zip(*rows, strict=True))
     }
     assert len(digests(pa.table(columns | {"user": ["u"] * len(rows)}))) == len(rows)
 
 
-def test_a_double_is_never_taken_for_the_whole_number_of_the_same_bits() -> None:
+def test_double_is_not_the_integer_of_its_bits():
     doubles = [0.5, -0.0, 1e300, float("nan"), float("inf"), 2.0**64]
     bits = np.array(doubles).view(np.int64).tolist()
     of_doubles = digests(pa.table({"x": pa.array(doubles, pa.float64()), "user": ["u"] * 6}))
@@ -318,7 +318,7 @@ def test_a_double_is_never_taken_for_the_whole_number_of_the_same_bits() -> None
 
 
 @given(x=st.lists(st.one_of(st.none(), st.integers(0, 2**53)), max_size=8))
-def test_a_whole_number_is_the_same_cell_in_every_type_that_holds_it(x: list[int | None]) -> None:
+def test_integer_is_the_same_cell_in_every_type(x):
     found = {
         frozenset(digests(pa.table({"x": pa.array(values, kind), "user": pa.array([3] * len(x))})))
         for values, kind in ((x, pa.int64()), (x, pa.float64()), (x, pa.uint64()))
@@ -326,7 +326,7 @@ def test_a_whole_number_is_the_same_cell_in_every_type_that_holds_it(x: list[int
     assert len(found) == 1
 
 
-def test_the_largest_whole_numbers_of_64_bits_are_told_apart_from_negative_ones() -> None:
+def test_large_unsigned_integers_differ_from_negative_ones():
     large = [2**63, 2**63 + 1, 2**64 - 1]
     signed = [one - 2**64 for one in large]
     unsigned = digests(pa.table({"x": pa.array(large, pa.uint64()), "user": [1] * 3}))
@@ -335,7 +335,7 @@ def test_the_largest_whole_numbers_of_64_bits_are_told_apart_from_negative_ones(
     assert len(unsigned & real) == 1, "as a double it is the same number"
 
 
-def test_other_names_of_columns_are_another_sample() -> None:
+def test_other_names_of_columns_are_another_sample():
     table = table_of([("ann", float(n), "a") for n in range(50)])
     renamed = table.rename_columns(["y", "note", "user"])
     chosen = [
@@ -358,15 +358,13 @@ def digests(table: pa.Table) -> set[int]:
         ({"key": b""}, "expected the population's key"),
     ],
 )
-def test_a_wrong_argument_is_a_mistake_of_the_declaration(
-    change: dict[str, Any], message: str
-) -> None:
+def test_a_wrong_argument_is_a_mistake_of_the_declaration(change, message):
     arguments = {"column": "user", "at_most": 1, "key": KEY, **change}
     with pytest.raises(DeclarationError, match=message):
         keep(table_of([("ann", 1.0, "a")]), **arguments)
 
 
-def test_a_column_that_has_no_text_is_refused() -> None:
+def test_a_column_that_has_no_text_is_refused():
     table = pa.table({"x": [[1], [2]], "user": ["ann", "ann"]})
     with pytest.raises(DeclarationError, match="'x': expected text or numbers"):
         keep(table, column="user", at_most=1, key=KEY)
@@ -375,7 +373,7 @@ def test_a_column_that_has_no_text_is_refused() -> None:
 @pytest.mark.skipif(
     not os.environ.get(DATA_FOLDER_VARIABLE), reason=f"{DATA_FOLDER_VARIABLE} names no data folder"
 )
-def test_checkin_keeps_at_most_twenty_rows_of_a_user_in_any_order() -> None:
+def test_checkin_keeps_twenty_rows_of_a_user():
     table = read_source(find_spec("checkin"))
     bounded = keep(table, column="user", at_most=20, key=KEY)
     sizes = Counter(table.column("user").to_pylist())
@@ -395,9 +393,7 @@ NO_IDS = [
 
 @pytest.mark.parametrize("kind", NO_IDS, ids=str)
 @pytest.mark.parametrize("rows", [0, 1, 3])
-def test_a_column_of_a_type_that_rounds_or_is_no_id_is_refused_whatever_its_rows(
-    kind: pa.DataType, rows: int
-) -> None:
+def test_id_column_that_rounds_is_refused(kind, rows):
     people = (
         pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int8()), pa.array([7.0]))
         if pa.types.is_dictionary(kind)
@@ -447,9 +443,7 @@ def rows_kept(table: pa.Table, at_most: int) -> Counter[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("coded", [False, True])
 @pytest.mark.parametrize("kind", IDS, ids=str)
-def test_one_person_more_adds_at_most_her_own_rows_whatever_her_id_is(
-    kind: pa.DataType, coded: bool
-) -> None:
+def test_one_more_person_adds_her_own_rows_alone(kind, coded):
     @settings(max_examples=15, derandomize=True, database=None, deadline=None)
     @given(
         ids=st.lists(st.one_of(st.none(), IDS[kind]), max_size=12),
@@ -474,7 +468,7 @@ def _person(identity: Any) -> Any:
     return (identity.strip() or None) if isinstance(identity, str) else identity
 
 
-def test_persons_beside_each_other_that_one_double_would_hold_are_two() -> None:
+def test_neighbouring_large_ids_are_two_persons():
     ids = [2**60, 2**60 + 1, 2**64 - 1, 2**64 - 2]
     table = pa.table({"x": list(range(8)), "user": pa.array(ids * 2, pa.uint64())})
     assert keep(table, column="user", at_most=1, key=KEY).num_rows == 4
@@ -488,7 +482,7 @@ def test_persons_beside_each_other_that_one_double_would_hold_are_two() -> None:
         max_size=12,
     )
 )
-def test_rows_are_ordered_by_all_bits_of_their_digests_and_within_their_persons(rows) -> None:
+def test_rows_are_ordered_by_all_bits_of_digests(rows):
     """Digests that are the same in the bits which one word has room for are compared whole."""
     owners = np.array([owner for owner, _ in rows], dtype=np.int32)
     found = np.array([digest for _, digest in rows], dtype=np.uint64)
@@ -497,7 +491,7 @@ def test_rows_are_ordered_by_all_bits_of_their_digests_and_within_their_persons(
 
 
 @given(shape=st.lists(st.integers(1, 4), min_size=1, max_size=6))
-def test_every_copy_knows_how_many_came_before_it(shape: list[int]) -> None:
+def test_every_copy_knows_how_many_came_before_it(shape):
     is_copy = np.array([at > 0 for count in shape for at in range(count)])
     expected = [at for count in shape for at in range(1, count)]
     assert contributions._copies_before(is_copy).tolist() == expected

@@ -7,12 +7,10 @@ import os
 import socket
 import stat
 from datetime import date
-from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.raw.data_docs import FOLDER, INDEX, write_data_docs
 from dp_pipeline.raw.retirement import retire
@@ -23,7 +21,7 @@ ROWS = {"age": [SECRETS[0], "5"], "sex": [SECRETS[1], "f"]}
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> DatasetSpec:
+def spec(tmp_path):
     line = "{type: expect_column_values_to_match_regex, column: sex, regex: '^[fm]$', mostly: 0.9}"
     return written_spec(
         tmp_path,
@@ -33,9 +31,7 @@ def spec(tmp_path: Path) -> DatasetSpec:
     )
 
 
-def test_suite_and_pages_are_written_beside_the_rows_and_hold_none_of_them(
-    spec: DatasetSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_suite_and_pages_hold_no_row(spec, tmp_path, monkeypatch):
     def refused(*_: Any) -> NoReturn:
         raise AssertionError("nobody is asked over the network")
 
@@ -68,7 +64,7 @@ def test_suite_and_pages_are_written_beside_the_rows_and_hold_none_of_them(
         assert '<html lang="en">' in text, page
 
 
-def test_they_are_written_anew_and_go_with_the_rows(spec: DatasetSpec, tmp_path: Path) -> None:
+def test_they_are_written_anew_and_go_with_the_rows(spec, tmp_path):
     snapshot = ingested(tmp_path, ROWS)
     folder = write_data_docs(spec, snapshot)
     (folder / "old").touch()
@@ -83,7 +79,7 @@ def test_they_are_written_anew_and_go_with_the_rows(spec: DatasetSpec, tmp_path:
     assert [path.name for path in snapshot.folder.iterdir()] == ["manifest.json"]
 
 
-def test_no_row_is_looked_at_where_the_schema_is_another(spec: DatasetSpec, tmp_path: Path) -> None:
+def test_no_row_is_looked_at_where_the_schema_is_another(spec, tmp_path):
     folder = write_data_docs(spec, ingested(tmp_path, {"age": ["1"]}))
     assert (folder / "people_schema.json").is_file()
     assert not (folder / "people_rows.json").exists()

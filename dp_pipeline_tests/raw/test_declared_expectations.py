@@ -71,11 +71,11 @@ HELD_AND_BROKEN = [
 """An expectation with a gap, what makes it hold of ROWS, and what does not."""
 
 
-def test_every_type_is_tried_with_rows_that_hold_and_rows_that_do_not() -> None:
+def test_every_type_is_tried_both_ways():
     assert {f"expect_{line.partition(',')[0]}" for line, _, _ in HELD_AND_BROKEN} == set(TYPES)
 
 
-def test_each_expectation_is_fulfilled_or_not_as_the_rows_are(tmp_path: Path) -> None:
+def test_each_expectation_is_fulfilled_or_not_as_the_rows_are(tmp_path):
     held = [
         f"{line.format(good)}, name: case_{at}"
         for at, (line, good, _) in enumerate(HELD_AND_BROKEN)
@@ -91,7 +91,7 @@ def test_each_expectation_is_fulfilled_or_not_as_the_rows_are(tmp_path: Path) ->
     assert all(re.fullmatch(r"expect_[a-z0-9_]+", name) for name in names)
 
 
-def test_the_library_knows_each_type_as_one_of_single_rows_with_these_arguments() -> None:
+def test_library_knows_each_type_and_its_arguments():
     kinds = load_library().expectations
     for name, type_ in TYPES.items():
         kind = getattr(kinds, "".join(map(str.capitalize, name.split("_"))))
@@ -100,7 +100,7 @@ def test_the_library_knows_each_type_as_one_of_single_rows_with_these_arguments(
         assert parents & {"ColumnMapExpectation", "ColumnPairMapExpectation"}, name
 
 
-def test_what_fails_stops_public_rows_unless_it_is_a_warning(tmp_path: Path) -> None:
+def test_what_fails_stops_public_rows_unless_it_is_a_warning(tmp_path):
     line = "column_values_to_match_regex, column: rider, regex: q"
     spec = expecting(tmp_path, line, f"{line}, severity: warning, name: mild")
     verdicts = validate(spec, ingested(tmp_path, ROWS))
@@ -112,7 +112,7 @@ def test_what_fails_stops_public_rows_unless_it_is_a_warning(tmp_path: Path) -> 
     assert "mild" not in said
 
 
-def test_what_fails_stops_no_sensitive_row_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_what_fails_stops_no_sensitive_row_and_leaves_no_trace(tmp_path):
     line = "column_values_to_match_regex, column: rider, regex: '^p[0-9]$'"
     spec = expecting(tmp_path, line, purpose="release")
     good, bad = ingested(tmp_path, ROWS), ingested(tmp_path, ROWS | {"rider": ["x"] * 3}, "bad")
@@ -125,7 +125,7 @@ def test_what_fails_stops_no_sensitive_row_and_leaves_no_trace(tmp_path: Path) -
     assert not declared.blocking
 
 
-def test_no_rows_fulfil_every_expectation_of_single_rows(tmp_path: Path) -> None:
+def test_no_rows_fulfil_every_expectation_of_single_rows(tmp_path):
     lines = [
         f"{line.format(bad)}, name: c{at}" for at, (line, _, bad) in enumerate(HELD_AND_BROKEN)
     ]
@@ -134,7 +134,7 @@ def test_no_rows_fulfil_every_expectation_of_single_rows(tmp_path: Path) -> None
     assert failed(validate(spec, ingested(tmp_path, nothing))) == {"has_rows"}
 
 
-def test_what_is_expected_is_said_in_a_sentence_that_names_what_is_declared(tmp_path: Path) -> None:
+def test_sentence_names_what_is_declared(tmp_path):
     spec = expecting(tmp_path, "column_values_to_match_regex, column: t, regex: ^a, mostly: 0.9")
     (declared,) = (one for one in expectations_of(spec) if one.rule == "declared")
     assert declared.name == "expect_column_values_to_match_regex__t"
@@ -144,7 +144,7 @@ def test_what_is_expected_is_said_in_a_sentence_that_names_what_is_declared(tmp_
     )
 
 
-def test_two_expectations_never_share_the_name_of_a_check(tmp_path: Path) -> None:
+def test_two_expectations_never_share_the_name_of_a_check(tmp_path):
     line = "column_values_to_not_be_null, column: {}"
     spec = expecting(tmp_path, *(line.format(one) for one in ("n", "m", "t", "rider")))
     names = [one.name for one in expectations_of(spec)]

@@ -4,6 +4,7 @@ they lie.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -11,12 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.counter import Disclosing, Sealed
 from dp_pipeline.raw.counters import batch as batch_file
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline_tests.populations import AWKWARD, LoopCounter
-from dp_pipeline_tests.raw.population import of_people
+from dp_pipeline_tests.populations import AWKWARD, TOWN, LoopCounter
+from dp_pipeline_tests.raw.population import POPULATIONS, of_people
 from dp_pipeline_tests.raw.questions import Engine, assert_answer, engines, memory
 
 COLUMNS = [("x",), ("x", "y"), ("y", "x")]
@@ -25,7 +28,7 @@ SALTS = [0, 7, (1 << 63) - 1]
 
 
 @pytest.fixture(params=engines, scope="module")
-def engine(request) -> Engine:
+def engine(request):
     return request.param
 
 
@@ -41,11 +44,11 @@ def assert_as_the_loop(engine: Engine, people: str) -> None:
 
 
 @pytest.mark.parametrize("people", AWKWARD)
-def test_an_engine_agrees_with_the_loop_counter(engine: Engine, people: str) -> None:
+def test_an_engine_agrees_with_the_loop_counter(engine, people):
     assert_as_the_loop(engine, people)
 
 
-def test_of_nobody_the_box_and_its_middle_are_shown(engine: Engine) -> None:
+def test_of_nobody_the_box_and_its_middle_are_shown(engine):
     counter = engine(of_people(()))
     edge = 1 << 16
     assert_answer(counter.bounds(("x", "y")), np.array([[-edge, -edge], [edge, edge]]))
@@ -54,15 +57,13 @@ def test_of_nobody_the_box_and_its_middle_are_shown(engine: Engine) -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(order=st.permutations(range(10)), many=st.integers(1, 12), salt=st.integers(0, 2**63 - 1))
-def test_the_order_of_the_rows_changes_nothing(
-    engine: Engine, order: list[int], many: int, salt: int
-) -> None:
+def test_the_order_of_the_rows_changes_nothing(engine, order, many, salt):
     population = of_people(AWKWARD["ten people"])
     asked = engine(population).records(("x", "y"), many, salt).open_at_the_gate()
     assert_answer(engine(population.at(order)).records(("x", "y"), many, salt), asked)
 
 
-def test_rows_of_one_hash_lie_by_their_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_one_hash_lie_by_their_coordinates(monkeypatch):
     def one_hash(columns: list[np.ndarray], _: int) -> np.ndarray:
         return np.zeros(len(columns[0]), dtype=np.uint64)
 
@@ -71,7 +72,7 @@ def test_rows_of_one_hash_lie_by_their_coordinates(monkeypatch: pytest.MonkeyPat
     assert batch_file.first_by_hash(columns, 3, 0).tolist() == [[1, -9], [1, 9], [2, 5]]
 
 
-def test_columns_are_refused_whatever_the_rows(engine: Engine) -> None:
+def test_columns_are_refused_whatever_the_rows(engine):
     for people in AWKWARD.values():
         counter = engine(of_people(people))
         for columns in ((), ("x", "x")):
@@ -102,7 +103,7 @@ class ShowsNobodyAtTheMiddle(MemoryCounter):
 
 
 @pytest.mark.parametrize("mutant", [ShowsTheFirstRows, ForgetsTheSalt, ShowsNobodyAtTheMiddle])
-def test_an_engine_with_one_fault_is_caught(mutant: type[MemoryCounter]) -> None:
+def test_an_engine_with_one_fault_is_caught(mutant):
     def caught(people: str) -> bool:
         return _fails(lambda: assert_as_the_loop(lambda rows: memory(rows, mutant), people))
 
@@ -115,3 +116,68 @@ def _fails(check: Callable[[], None]) -> bool:
     except AssertionError:
         return True
     return False
+
+
+ASKED = [("c",), ("d", "c"), ("c", "d"), ("huge", "x", "d"), ("y", "z", "c", "wide")]
+
+every_engine = pytest.mark.parametrize("engine", engines)
+
+
+def check(engine: Engine) -> None:
+    for population in POPULATIONS.values():
+        for names in ASKED:
+            table = population.counted(names).ravel()
+            keys = np.flatnonzero(table)
+            expected = np.stack([keys, table[keys]], axis=1)
+            assert_answer(engine(population).occupied(names), expected)
+
+
+@every_engine
+def test_an_engine_agrees_with_the_whole_table(engine):
+    check(engine)
+
+
+@every_engine
+@pytest.mark.parametrize("people_in", AWKWARD)
+def test_an_engine_agrees_with_a_loop_over_people(engine, people_in):
+    rows = AWKWARD[people_in]
+    for names in (TOWN.discrete, TOWN.discrete[::-1], ("smokes",)):
+        expected = LoopCounter(rows).occupied(names).open_at_the_gate()
+        assert_answer(engine(of_people(rows)).occupied(names), expected)
+
+
+class ForgetsTheOrderOfAxes(MemoryCounter):
+    def occupied(self, attributes):
+        return super().occupied(tuple(sorted(attributes)))
+
+
+class InTheOrderOfTheRows(MemoryCounter):
+    def occupied(self, attributes):
+        found = super().occupied(attributes).open_at_the_gate()
+        return Sealed(found[::-1].copy())
+
+
+class ShowsEmptyCells(MemoryCounter):
+    def occupied(self, attributes):
+        (table,) = (table.ravel() for table in self.exact_tables([attributes]))
+        return Sealed(np.stack([np.arange(len(table)), table], axis=1))
+
+
+@pytest.mark.parametrize("mutant", [ForgetsTheOrderOfAxes, InTheOrderOfTheRows, ShowsEmptyCells])
+def test_an_engine_with_a_fault_is_caught(mutant):
+    with pytest.raises(AssertionError):
+        check(lambda population: memory(population, mutant))
+
+
+def test_keys_reach_2_to_the_62_and_no_further():
+    levels = Levels(("0", "1"))
+    domain = Domain(tuple(Attribute(f"a{i}", f"a{i}", "drop", cells=levels) for i in range(63)))
+    codes = {name: np.array([0, 1, 1], np.uint8) for name in domain.names}
+    counter = MemoryCounter(domain, coordinates={}, codes=codes, rows=3)
+    sealed = counter.occupied(domain.names[:62])
+    assert sealed.open_at_the_gate().tolist() == [[0, 1], [(1 << 62) - 1, 2]]
+    with pytest.raises(TypeError):
+        pickle.dumps(sealed)
+    for names in ((), domain.names, ("a0", "a0")):
+        with pytest.raises(BoundaryViolation, match=r"2\^62 cells"):
+            counter.occupied(names)

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_pipeline.config.catalogue import find_spec
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
@@ -32,7 +31,6 @@ from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, answer_bat
 from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.stages import store_parts
 from dp_pipeline.raw.validate import validate
 from dp_pipeline.results.accountant import Accountant
@@ -60,7 +58,7 @@ def stored(population: Population, folder: Path, rows: int) -> StoredRows:
     return StoredRows.of(population.domain, tuple(paths))
 
 
-def test_every_question_is_answered_as_by_a_loop(engine: str, tmp_path: Path) -> None:
+def test_every_question_is_answered_as_by_a_loop(engine, tmp_path):
     # One population of the contract, in batches of 13 rows, some of the last one.
     population = POPULATIONS["few rows"]
     rows = stored(population, tmp_path, 13)
@@ -70,7 +68,7 @@ def test_every_question_is_answered_as_by_a_loop(engine: str, tmp_path: Path) ->
         check(lambda _: counter, population)
 
 
-def test_no_rows_are_rows_like_any_other(engine: str, tmp_path: Path) -> None:
+def test_no_rows_are_rows_like_any_other(engine, tmp_path):
     population = POPULATIONS["few rows"].at([])
     rows = stored(population, tmp_path, 13)
     counter = FoldCounter(population.domain, MADE[engine](rows))
@@ -80,7 +78,7 @@ def test_no_rows_are_rows_like_any_other(engine: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def census(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DatasetSpec, Snapshot]]:
+def census(tmp_path_factory):
     """Prepared in row groups of 5,000 rows."""
     spec, folder = find_spec("census"), tmp_path_factory.mktemp("census")
     assert store_parts.__kwdefaults__ is not None
@@ -118,9 +116,7 @@ def released(counter: FoldCounter, name: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", MODELS_TRIED)
-def test_a_release_is_the_same_on_every_engine(
-    engine: str, census: tuple[DatasetSpec, Snapshot], name: str
-) -> None:
+def test_a_release_is_the_same_on_every_engine(engine, census, name):
     spec, snapshot = census
     first = released(open_counter(spec, snapshot, "memory"), name)
     assert released(open_counter(spec, snapshot, "stream"), name) == first
@@ -130,7 +126,7 @@ def test_a_release_is_the_same_on_every_engine(
 PAIRS = BatchQuery("count", ((("c",), ("x", "d")),), cells=frozenset({"c", "x", "d"}))
 
 
-def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path: Path) -> None:
+def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path):
     require_engine("dask")
     population = POPULATIONS["few rows"]
     rows = stored(population, tmp_path, 1)
@@ -157,7 +153,7 @@ class Slow(StoredRows):
         return super().answer_batches(batches, questions)
 
 
-def test_the_worker_of_dask_that_holds_the_questions_may_be_killed_too(tmp_path: Path) -> None:
+def test_dask_worker_that_holds_queries_may_be_killed(tmp_path):
     require_engine("dask")
     rows = stored(POPULATIONS["few rows"], tmp_path, 2)
     client = clusters.dask_client("")
@@ -195,7 +191,7 @@ class DiesOnce(StoredRows):
 
 KINDS = {name for name in vars(Batch) if name[0] != "_"} - {"answer", "recoded"}
 
-MOST_CELLS = 1 << 12
+MAX_CELLS = 1 << 12
 """Of an answer that workers are asked for: larger ones say the same and only take longer."""
 
 
@@ -212,7 +208,7 @@ def every_question(population: Population) -> list[BatchQuery]:
 
     def fold(questions: Sequence[BatchQuery]) -> Partial:
         found = answer_batch(batch, questions)
-        small = (sum(table.size for table in one or ()) <= MOST_CELLS for one in found)
+        small = (sum(table.size for table in one or ()) <= MAX_CELLS for one in found)
         asked.extend(one for one, is_small in zip(questions, small, strict=True) if is_small)
         return found
 
@@ -226,9 +222,7 @@ def every_question(population: Population) -> list[BatchQuery]:
 
 
 @pytest.mark.parametrize("rows", [7, 39, 40])
-def test_every_question_has_the_same_answer_however_rows_are_cut_and_workers_die(
-    engine: str, tmp_path: Path, rows: int
-) -> None:
+def test_answers_survive_cuts_and_dying_workers(engine, tmp_path, rows):
     population = POPULATIONS["few rows"]
     asked = every_question(population)
     assert {one.kind for one in asked} == KINDS
@@ -243,9 +237,7 @@ def test_every_question_has_the_same_answer_however_rows_are_cut_and_workers_die
     assert dying.pairs[0][0].with_suffix(".died").exists()
 
 
-def test_what_fails_on_a_worker_is_one_line_without_what_it_says(
-    engine: str, tmp_path: Path
-) -> None:
+def test_what_fails_on_a_worker_is_one_line_without_what_it_says(engine, tmp_path):
     rows = stored(POPULATIONS["few rows"], tmp_path, 13)
     fold = MADE[engine](rows)
     rows.pairs[0][0].unlink()
@@ -256,9 +248,7 @@ def test_what_fails_on_a_worker_is_one_line_without_what_it_says(
     assert isinstance(caught.value, Damaged) or "engine: expected the answers" in str(caught.value)
 
 
-def test_an_engine_that_is_not_installed_says_how_to_have_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_engine_that_is_not_installed_says_how_to_have_it(monkeypatch):
     for name, module in (("dask", "distributed"), ("spark", "pyspark.sql")):
         monkeypatch.setitem(sys.modules, module, None)
         clusters.dask_client.cache_clear()

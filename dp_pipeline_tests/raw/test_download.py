@@ -10,7 +10,6 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from dp_pipeline.raw.download import Download
 from dp_pipeline.raw.ingest import DOWNLOADS, ingest
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline_tests.raw.file_server import Fault, FileServer, file_server
+from dp_pipeline_tests.raw.file_server import file_server
 from dp_pipeline_tests.raw.source_specs import spec_of
 
 ROWS = b"x,y\n1,2\n3,4\n"
@@ -34,7 +33,7 @@ SHA256 = hashlib.sha256(ROWS).hexdigest()
 
 
 @pytest.fixture
-def server() -> Iterator[FileServer]:
+def server():
     with file_server() as served:
         served.files["/a.csv"] = ROWS
         yield served
@@ -54,9 +53,7 @@ def refusal(path: Path, url: str, *, sha256: str | None = None, at_most_mb: int 
 
 @pytest.mark.parametrize("fault", ["none", "chunked"])
 @pytest.mark.parametrize("sha256", [SHA256, None])
-def test_a_file_is_written_for_its_owner_alone_and_its_hash_is_told(
-    server: FileServer, tmp_path: Path, fault: Fault, sha256: str | None
-) -> None:
+def test_file_is_private_and_its_hash_returned(server, tmp_path, fault, sha256):
     server.fault = fault
     path = tmp_path / "folder" / "a"
     assert Download("city", server.url("/a.csv?part=1"), sha256, 1).to(path) == SHA256
@@ -66,15 +63,13 @@ def test_a_file_is_written_for_its_owner_alone_and_its_hash_is_told(
     assert server.asked == ["/a.csv?part=1"]
 
 
-def test_a_file_without_a_stated_length_is_known_by_its_hash_or_refused(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_file_without_length_needs_its_hash(server, tmp_path):
     server.fault = "endless"
     assert "expected a length" in refusal(tmp_path / "a", server.url())
     assert Download("city", server.url(), SHA256, 1).to(tmp_path / "a") == SHA256
 
 
-def test_another_file_than_declared_is_refused(server: FileServer, tmp_path: Path) -> None:
+def test_another_file_than_declared_is_refused(server, tmp_path):
     message = refusal(tmp_path / "a", server.url("/a.csv?token=s3cret"), sha256="0" * 64)
     assert message.endswith(f"expected the file of SHA-256 {'0' * 64}, got another")
     assert "s3cret" not in message
@@ -82,17 +77,13 @@ def test_another_file_than_declared_is_refused(server: FileServer, tmp_path: Pat
 
 @pytest.mark.parametrize("fault", ["short", "chunked short"])
 @pytest.mark.parametrize("sha256", [SHA256, None])
-def test_a_file_that_is_cut_short_is_refused(
-    server: FileServer, tmp_path: Path, fault: Fault, sha256: str | None
-) -> None:
+def test_a_file_that_is_cut_short_is_refused(server, tmp_path, fault, sha256):
     server.fault = fault
     assert "cut short" in refusal(tmp_path / "a", server.url(), sha256=sha256)
 
 
 @pytest.mark.parametrize("fault", ["none", "chunked"])
-def test_a_file_that_is_too_large_is_refused_at_the_limit(
-    server: FileServer, tmp_path: Path, fault: Fault
-) -> None:
+def test_a_file_that_is_too_large_is_refused_at_the_limit(server, tmp_path, fault):
     server.fault, server.files["/a.csv"] = fault, bytes(1_000_001)
     message = refusal(tmp_path / "a", server.url())
     assert message.endswith("expected at most 1 MB, got more")
@@ -100,13 +91,11 @@ def test_a_file_that_is_too_large_is_refused_at_the_limit(
     Download("city", server.url(), None, 1).to(tmp_path / "a")
 
 
-def test_a_file_that_is_not_there_is_refused(server: FileServer, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_refused(server, tmp_path):
     assert "status 404" in refusal(tmp_path / "a", server.url("/b.csv"))
 
 
-def test_no_answer_is_told_from_silence(
-    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_answer_is_told_from_silence(server, tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -119,9 +108,7 @@ def test_no_answer_is_told_from_silence(
     assert refusal(tmp_path / "a", server.url()).endswith("got silence behind a part of it")
 
 
-def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_the_reader(
-    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dripping_server_does_not_hold_the_reader(server, tmp_path, monkeypatch):
     monkeypatch.setattr(download, "TOTAL_SECONDS", 0.2)
     server.fault, server.files["/a.csv"] = "drip", bytes(1_000)
     start = time.monotonic()
@@ -129,7 +116,7 @@ def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_the_reader(
     assert time.monotonic() - start < 5
 
 
-def test_redirections_on_one_host_are_followed(server: FileServer, tmp_path: Path) -> None:
+def test_redirections_on_one_host_are_followed(server, tmp_path):
     server.moved = {"/old": "/older", "/older": server.url("/a.csv?part=1")}
     assert Download("city", server.url("/old"), None, 1).to(tmp_path / "a") == SHA256
     assert server.asked == ["/old", "/older", "/a.csv?part=1"]
@@ -149,32 +136,26 @@ def test_redirections_on_one_host_are_followed(server: FileServer, tmp_path: Pat
     ],
 )
 @pytest.mark.parametrize("sha256", [SHA256, None])
-def test_a_redirection_to_elsewhere_is_refused(
-    server: FileServer, tmp_path: Path, target: str, sha256: str | None
-) -> None:
+def test_a_redirection_to_elsewhere_is_refused(server, tmp_path, target, sha256):
     server.moved = {"/a.csv": target}
     message = refusal(tmp_path / "a", server.url(), sha256=sha256)
     assert message.endswith("got one to elsewhere")
     assert "example" not in message
 
 
-def test_another_host_may_send_a_file_whose_hash_is_known_and_no_other(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_another_host_may_send_a_hashed_file_only(server, tmp_path):
     server.moved = {"/old": f"http://localhost:{server.port}/a.csv"}
     assert "another host" in refusal(tmp_path / "a", server.url("/old"))
     assert Download("city", server.url("/old"), SHA256, 1).to(tmp_path / "a") == SHA256
 
 
-def test_redirections_in_a_circle_are_refused(server: FileServer, tmp_path: Path) -> None:
+def test_redirections_in_a_circle_are_refused(server, tmp_path):
     server.moved = {"/a.csv": "/a.csv"}
     assert "at most 5 redirections" in refusal(tmp_path / "a", server.url())
     assert len(server.asked) == 6
 
 
-def test_what_the_environment_says_of_proxies_and_passwords_does_not_count(
-    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proxies_and_passwords_of_environment_are_ignored(server, tmp_path, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1/")
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password word\n")
@@ -185,16 +166,14 @@ def test_what_the_environment_says_of_proxies_and_passwords_does_not_count(
     }
 
 
-def test_a_secret_of_a_url_is_not_logged(
-    server: FileServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_secret_of_a_url_is_not_logged(server, tmp_path, caplog):
     caplog.set_level("DEBUG")
     server.fault = "odd header"
     Download("city", server.url("/a.csv?token=s3cret"), SHA256, 1).to(tmp_path / "a")
     assert "s3cret" not in caplog.text
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path):
     made = tmp_path / "made"
     made.mkdir()
     pair = [str(made / "key"), str(made / "certificate")]
@@ -244,9 +223,7 @@ def remote(
     return spec_of(Source("csv", url, more=more, sha256=hashes, at_most_mb=1), "x", purpose=purpose)
 
 
-def test_a_snapshot_says_where_its_rows_were_downloaded_from_and_with_which_hash(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_snapshot_records_its_downloads_and_hashes(server, tmp_path):
     server.files["/b.csv"] = b"x\n5\n"
     spec = remote(server.url("/a.csv?token=s3cret"), server.url("/b.csv"))
     snapshot = run(spec, tmp_path)
@@ -260,9 +237,7 @@ def test_a_snapshot_says_where_its_rows_were_downloaded_from_and_with_which_hash
     assert "s3cret" not in (snapshot.folder / "manifest.json").read_text()
 
 
-def test_a_compressed_download_and_one_of_parquet_are_read_by_their_endings(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_compressed_and_parquet_downloads_are_read(server, tmp_path):
     server.files["/a.txt.gz"] = gzip.compress(b" 1 \t2\n3 4\n")
     url = server.url("/a.txt.gz?x=1")
     form = Source("csv", url, delimiter="whitespace", header=("x", "y"), at_most_mb=1)
@@ -273,9 +248,7 @@ def test_a_compressed_download_and_one_of_parquet_are_read_by_their_endings(
     assert rows_of(run(spec_of(table, "y"), tmp_path / "other")) == [{"y": 2}, {"y": 4}]
 
 
-def test_the_download_of_a_benchmark_is_kept_and_that_of_sensitive_rows_is_not(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_only_downloads_of_benchmarks_are_kept(server, tmp_path):
     for purpose, asked in (("benchmark", 1), ("release", 2)):
         server.asked.clear()
         store = tmp_path / purpose
@@ -288,18 +261,14 @@ def test_the_download_of_a_benchmark_is_kept_and_that_of_sensitive_rows_is_not(
     assert [path.read_bytes() for path in kept] == [ROWS]
 
 
-def test_a_failed_download_leaves_no_snapshot_and_no_sensitive_row(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_failed_download_leaves_nothing(server, tmp_path):
     spec = remote(server.url(), server.url("/b.csv"), sha256=SHA256, purpose="release")
     with pytest.raises(SourceError, match="status 404"):
         run(spec, tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"] == []
 
 
-def test_another_file_behind_the_same_url_is_refused_unless_its_hash_is_declared(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_changed_download_needs_its_hash_declared(server, tmp_path):
     run(remote(server.url()), tmp_path)
     (kept,) = (tmp_path / DOWNLOADS).iterdir()
     kept.unlink()
@@ -312,9 +281,7 @@ def test_another_file_behind_the_same_url_is_refused_unless_its_hash_is_declared
     assert rows_of(run(remote(server.url()), tmp_path, "three")) == [{"x": "9"}]
 
 
-def test_a_kept_download_that_was_changed_is_downloaded_again(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_a_kept_download_that_was_changed_is_downloaded_again(server, tmp_path):
     run(remote(server.url()), tmp_path)
     (kept,) = (tmp_path / DOWNLOADS).iterdir()
     kept.write_bytes(b"x\n8\n")
@@ -328,9 +295,7 @@ def beside(path: Path, url: str) -> DatasetSpec:
     return spec_of(Source("csv", str(path), download=download), "x")
 
 
-def test_a_local_file_is_read_where_it_is_there_and_its_download_where_not(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_local_file_is_read_before_its_download(server, tmp_path):
     path = tmp_path / "a.csv"
     spec = beside(path, server.url())
     downloaded = run(spec, tmp_path / "store")
@@ -346,9 +311,7 @@ def test_a_local_file_is_read_where_it_is_there_and_its_download_where_not(
     assert len(server.asked) == 1
 
 
-def test_a_source_of_which_one_file_is_absent_is_downloaded_whole(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_source_with_an_absent_file_is_downloaded(server, tmp_path):
     (tmp_path / "a.csv").write_text("x\n7\n")
     download = Source("csv", server.url(), at_most_mb=1)
     paths = (str(tmp_path / "a.csv"), str(tmp_path / "b.csv"))
@@ -356,7 +319,7 @@ def test_a_source_of_which_one_file_is_absent_is_downloaded_whole(
     assert rows_of(run(spec_of(source, "x"), tmp_path / "store")) == [{"x": "1"}, {"x": "3"}]
 
 
-def test_a_snapshot_of_another_url_is_of_another_source(server: FileServer, tmp_path: Path) -> None:
+def test_a_snapshot_of_another_url_is_of_another_source(server, tmp_path):
     run(remote(server.url()), tmp_path)
     with pytest.raises(DeclarationError, match=r"expected the source http\S+/b\.csv, got http"):
         run(remote(server.url("/b.csv")), tmp_path)

@@ -4,12 +4,10 @@ import logging
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import NotPrepared, PipelineError
 from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.expectations import expectations_of
@@ -27,7 +25,7 @@ def failed(verdicts: tuple[Verdict, ...]) -> set[str]:
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> DatasetSpec:
+def spec(tmp_path):
     return written_spec(tmp_path, AGE_AND_SEX)
 
 
@@ -71,7 +69,7 @@ def test_each_broken_row_fails_the_expectation_that_names_it(spec, tmp_path, col
     assert all(verdict.ran for verdict in verdicts)
 
 
-def test_a_number_column_may_hold_the_levels_of_a_nominal_attribute(tmp_path):
+def test_numbers_may_be_levels(tmp_path):
     spec = written_spec(tmp_path, "{smokes: {levels: [0, 1]}}")
     assert failed(validate(spec, ingested(tmp_path, {"smokes": [1, 0]}))) == set()
     assert failed(validate(spec, ingested(tmp_path, {"smokes": [1.0, 0.0]}, "float"))) == set()
@@ -101,7 +99,7 @@ def test_a_missing_column_stops_before_any_row_is_looked_at(spec, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [pa.bool_(), pa.list_(pa.string()), pa.timestamp("s")])
-def test_a_column_that_is_neither_text_nor_number_fails_by_its_type(spec, tmp_path, kind):
+def test_odd_column_fails_by_its_type(spec, tmp_path, kind):
     table = pa.table({"age": pa.array([None], kind), "sex": ["f"]})
     assert "type__age" in failed(validate(spec, ingested(tmp_path, table)))
 
@@ -123,7 +121,7 @@ def test_a_column_that_stands_twice_is_not_there(spec, tmp_path):
     assert "column__age" in failed(validate(spec, ingested(tmp_path, table)))
 
 
-def test_failed_rows_refuse_benchmark_data_and_clear_an_earlier_preparation(spec, tmp_path):
+def test_failed_rows_refuse_benchmark_data(spec, tmp_path):
     snapshot = ingested(tmp_path, {"age": ["200"], "sex": ["f"]})
     snapshot.record(prepared={"digest": spec.digest, "stages": []})
     verdicts = validate(spec, snapshot)
@@ -137,7 +135,7 @@ def test_failed_rows_refuse_benchmark_data_and_clear_an_earlier_preparation(spec
     assert snapshot.manifest["prepared"] is None
 
 
-def test_failed_rows_of_release_data_stop_nothing_and_leave_no_trace(tmp_path):
+def test_failed_rows_of_release_data_leave_no_trace(tmp_path):
     spec = written_spec(tmp_path, AGE_AND_SEX, purpose="release", protection=PERSONS)
     good = ingested(tmp_path, SOUND | {"rider": ["a", "b", "c"]}, "good")
     bad = ingested(tmp_path, {"age": ["200"], "sex": ["q"], "rider": [" "]}, "bad")
@@ -156,7 +154,7 @@ def test_only_structural_expectations_block_release_data(tmp_path):
     assert all(e.blocking == e.structural for e in expectations_of(spec))
 
 
-def test_a_level_declared_for_unknown_texts_keeps_them_from_blocking(tmp_path):
+def test_level_for_unknown_texts_never_blocks(tmp_path):
     spec = written_spec(tmp_path, "{work: {levels: [paid, none, other], other: other}}")
     verdicts = validate(spec, ingested(tmp_path, {"work": ["paid", "?", None]}))
     assert failed(verdicts) == {"levels__work", "present__work"}
@@ -239,7 +237,7 @@ def test_an_attribute_may_have_a_share_of_its_own(tmp_path):
     assert failed(validate(spec, ingested(tmp_path, TWENTY, "other"))) == {"bounds__age"}
 
 
-def test_a_share_counts_missing_values_among_all_rows_and_bad_ones_among_the_others(tmp_path):
+def test_share_counts_missing_and_bad_values_apart(tmp_path):
     spec = written_spec(tmp_path, "{age: {bounds: [0, 100]}}", more="usable: 0.5")
     half = {"age": ["", "?", "1", "200"]}
     assert failed(validate(spec, ingested(tmp_path, half))) == set()
@@ -258,7 +256,7 @@ def test_the_share_of_the_file_holds_for_the_ids_of_persons_too(tmp_path):
     assert failed(validate(spec, ingested(tmp_path, rows, "b"))) == {"present_person_id"}
 
 
-def test_a_share_that_is_missed_stops_no_release_and_leaves_no_trace(tmp_path):
+def test_missed_share_stops_no_release(tmp_path):
     spec = written_spec(tmp_path, AGE_AND_SEX, purpose="release", more="usable: 0.5")
     bad, good = ingested(tmp_path, {"age": ["?"], "sex": ["?"]}), ingested(tmp_path, SOUND, "good")
     verdicts = validate(spec, bad)
@@ -282,7 +280,7 @@ def test_what_a_share_wants_is_said_in_a_sentence(tmp_path):
     assert said["present_person_id"] == "At least 97.5 % of the rows have a person id in 'rider'."
 
 
-def test_another_share_is_another_validation_but_the_same_release(tmp_path, spec):
+def test_another_share_is_another_validation(tmp_path, spec):
     snapshot = ingested(tmp_path, SOUND)
     validate(spec, snapshot)
     stricter = written_spec(tmp_path, AGE_AND_SEX, more="usable: 0.9")
@@ -296,9 +294,7 @@ def test_another_share_is_another_validation_but_the_same_release(tmp_path, spec
 # What the library is asked
 
 
-def test_the_library_is_asked_for_booleans_alone_and_no_result_holds_a_value(
-    spec, tmp_path, monkeypatch
-):
+def test_library_results_hold_booleans_alone(spec, tmp_path, monkeypatch):
     """Every other format puts values of rows into the result."""
     answered = []
     batch = great_expectations_session._frame_batch
@@ -328,7 +324,7 @@ NEVER = 'constraints: {never: {age: "[0, 20)", state: married}}'
 COUPLES = {"age": ["5", "30", "19", "60"], "state": ["single", "married", "married", "single"]}
 
 
-def test_rows_that_break_a_constraint_fail_the_expectation_that_says_it(tmp_path):
+def test_broken_constraint_fails_its_expectation(tmp_path):
     spec = written_spec(tmp_path, ADULTS, more=NEVER)
     verdicts = validate(spec, ingested(tmp_path, COUPLES))
     (broken,) = [verdict for verdict in verdicts if not verdict.passed]
@@ -348,15 +344,13 @@ def test_a_constraint_stops_no_release(tmp_path):
     assert refusal(spec, verdicts) is None
 
 
-def test_a_value_that_has_no_cell_breaks_its_own_expectation_and_no_constraint(tmp_path):
+def test_value_without_cell_breaks_no_constraint(tmp_path):
     spec = written_spec(tmp_path, ADULTS, more=NEVER)
     rows = {"age": ["5", "x", ""], "state": ["odd", "married", "married"]}
     assert "keeps_constraint_1" not in failed(validate(spec, ingested(tmp_path, rows)))
 
 
-def test_a_library_that_would_end_the_process_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_library_that_would_end_the_process_is_one_line(monkeypatch, tmp_path):
     # PySpark without Spark Connect does, when Great Expectations looks for it.
     folder = tmp_path / "great_expectations"
     folder.mkdir()

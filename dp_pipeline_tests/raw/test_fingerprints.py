@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from pathlib import Path
 
 import pytest
 
@@ -19,14 +18,14 @@ CONTENT = bytes(range(37))
 
 
 @pytest.fixture(autouse=True)
-def _short_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_ranges(monkeypatch):
     monkeypatch.setattr(fingerprints, "BYTES_A_RANGE", 10)
     # A range is read in several parts.
     monkeypatch.setattr(fingerprints, "_BYTES_A_READ", 4)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     path = tmp_path / "table"
     path.write_bytes(CONTENT)
     return path
@@ -45,14 +44,14 @@ def path(tmp_path: Path) -> Path:
         b"",
     ],
 )
-def test_another_file_has_another_fingerprint(path: Path, other: bytes) -> None:
+def test_another_file_has_another_fingerprint(path, other):
     stored = fingerprint_of(path, KEY)
     path.write_bytes(other)
     assert fingerprint_of(path, KEY) != stored
 
 
 @pytest.mark.parametrize("size", [0, 9, 10, 11, 20, 37])
-def test_a_file_and_its_content_have_one_fingerprint(path: Path, size: int) -> None:
+def test_a_file_and_its_content_have_one_fingerprint(path, size):
     path.write_bytes(CONTENT[:size])
     found = fingerprint_of(path, KEY)
     assert fingerprint_of_content(CONTENT[:size], KEY) == found
@@ -60,21 +59,19 @@ def test_a_file_and_its_content_have_one_fingerprint(path: Path, size: int) -> N
     assert fingerprint_of(path, b"another key") != found
 
 
-def test_a_file_of_one_range_is_known_by_its_digest(path: Path) -> None:
+def test_a_file_of_one_range_is_known_by_its_digest(path):
     path.write_bytes(b"few")
     digest = hashlib.sha256(b"few").digest()
     assert fingerprint_of(path, KEY) == hmac.new(KEY, digest, "sha256").hexdigest()
 
 
-def test_ranges_of_another_size_give_another_fingerprint(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranges_of_another_size_give_another_fingerprint(path, monkeypatch):
     stored = fingerprint_of(path, KEY)
     monkeypatch.setattr(fingerprints, "BYTES_A_RANGE", 20)
     assert fingerprint_of(path, KEY) != stored
 
 
-def test_a_stored_table_of_several_ranges_is_checked(tmp_path: Path) -> None:
+def test_a_stored_table_of_several_ranges_is_checked(tmp_path):
     snapshot = Snapshot(tmp_path / "raw" / "city" / "day", KEY)
     snapshot.store_table("ingested", lambda file: file.write(CONTENT) and None)
     assert snapshot.checked_path("ingested").read_bytes() == CONTENT

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.cli.draft import _source_fields
 from dp_pipeline.config.draft import SourceColumn
-from dp_pipeline.config.errors import SourceError
+from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw.proposals import first_look, likely_delimiter
 
@@ -44,7 +45,7 @@ def names(found: Sequence[SourceColumn]) -> list[str]:
     return [column.name for column in found]
 
 
-def test_of_a_csv_file_the_first_line_gives_names_and_nothing_gives_types(tmp_path: Path) -> None:
+def test_csv_gives_names_and_no_types(tmp_path):
     found = first_look(csv(tmp_path / "a.csv", f"\ufeffage,home town\n1,{SECRET}\n"))
     assert found == (SourceColumn("age", "unknown"), SourceColumn("home town", "unknown"))
 
@@ -54,9 +55,7 @@ ROWS = st.lists(st.binary(max_size=40), max_size=20)
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(one=ROWS, other=ROWS)
-def test_no_row_of_a_csv_file_changes_what_is_found(
-    one: list[bytes], other: list[bytes], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_no_row_of_a_csv_file_changes_what_is_found(one, other, tmp_path_factory):
     """Not even one that is broken: rows are not read."""
     folder = tmp_path_factory.mktemp("rows")
     found = [
@@ -68,9 +67,7 @@ def test_no_row_of_a_csv_file_changes_what_is_found(
     assert likely_delimiter(folder / "a.csv") == ";"
 
 
-def test_a_compressed_file_that_breaks_off_behind_its_first_lines_has_columns(
-    tmp_path: Path,
-) -> None:
+def test_truncated_file_still_has_columns(tmp_path):
     rows = b"".join(b"%d,%d\n" % (n * n, n**3) for n in range(200_000))
     whole = gzip.compress(b"age,town\n" + rows)
     found = first_look(csv(tmp_path / "a.csv.gz", whole[: len(whole) // 2]))
@@ -89,9 +86,7 @@ def test_a_compressed_file_that_breaks_off_behind_its_first_lines_has_columns(
     ],
     ids=["a number", "an empty cell", "a long text", "twice", "no line", "blank lines"],
 )
-def test_a_first_line_that_is_hardly_one_of_names_is_refused_and_not_quoted(
-    text: str, named: str, tmp_path: Path
-) -> None:
+def test_odd_first_line_is_refused_unquoted(text, named, tmp_path):
     with pytest.raises(SourceError) as caught:
         first_look(csv(tmp_path / "a.csv", text))
     assert named in str(caught.value)
@@ -99,7 +94,7 @@ def test_a_first_line_that_is_hardly_one_of_names_is_refused_and_not_quoted(
     assert caught.value.__context__ is None
 
 
-def test_with_a_declared_header_nothing_is_read_at_all(tmp_path: Path) -> None:
+def test_with_a_declared_header_nothing_is_read_at_all(tmp_path):
     source = Source("csv", str(tmp_path / "absent.csv"), header=("age", "town"))
     assert names(first_look(source)) == ["age", "town"]
 
@@ -108,18 +103,14 @@ def test_with_a_declared_header_nothing_is_read_at_all(tmp_path: Path) -> None:
     ("line", "delimiter"),
     [("a,b", ","), ("a;b,c;d", ";"), ("a\tb\tc", "\t"), ("a|b", "|"), ("a", ",")],
 )
-def test_the_delimiter_that_cuts_the_first_line_most_is_the_likely_one(
-    line: str, delimiter: str, tmp_path: Path
-) -> None:
+def test_likely_delimiter_cuts_the_first_line_most(line, delimiter, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(f"{line}\n1,2,3,4\n")
     assert likely_delimiter(path) == delimiter
 
 
 @pytest.mark.parametrize("rows", [0, 3])
-def test_of_parquet_the_types_say_what_a_column_is_whatever_the_rows(
-    rows: int, tmp_path: Path
-) -> None:
+def test_parquet_types_decide_whatever_the_rows(rows, tmp_path):
     table = pa.table({one.name: pa.nulls(rows, one.type) for one in TYPES}, TYPES)
     pq.write_table(table, tmp_path / "a.parquet")
     found = first_look(Source("parquet", str(tmp_path / "a.parquet")))
@@ -137,14 +128,14 @@ def test_of_parquet_the_types_say_what_a_column_is_whatever_the_rows(
     assert [one.type for one in found[-3:]] == ["timestamp", "decimal128", "list"]
 
 
-def test_of_a_folder_the_first_part_speaks(tmp_path: Path) -> None:
+def test_of_a_folder_the_first_part_speaks(tmp_path):
     for name, column in (("b.parquet", "late"), ("a.parquet", "age"), ("_a.parquet", "own")):
         pq.write_table(pa.table({column: [1]}), tmp_path / name)
     assert names(first_look(Source("parquet", str(tmp_path)))) == ["age"]
 
 
 @pytest.mark.parametrize("name", ["absent.parquet", "text.parquet", "empty"])
-def test_what_is_no_parquet_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+def test_what_is_no_parquet_is_refused_in_one_line(name, tmp_path):
     (tmp_path / "text.parquet").write_text(SECRET)
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match="expected a parquet source with columns, got") as caught:
@@ -153,7 +144,7 @@ def test_what_is_no_parquet_is_refused_in_one_line(name: str, tmp_path: Path) ->
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database(tmp_path):
     path = tmp_path / "a.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE rides (age INTEGER, town TEXT)")
@@ -162,23 +153,19 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
-def test_of_sqlite_a_query_has_names_and_no_types(database: Path) -> None:
+def test_of_sqlite_a_query_has_names_and_no_types(database):
     source = Source("sql", f"sqlite:///{database}", query="SELECT age, town AS place FROM rides")
     assert first_look(source) == (SourceColumn("age", "unknown"), SourceColumn("place", "unknown"))
 
 
 @pytest.mark.parametrize("query", ["SELECT nowhere FROM rides", "SELECT * FROM walks"])
-def test_a_query_that_fails_is_refused_without_the_words_of_the_driver(
-    query: str, database: Path
-) -> None:
+def test_failing_query_is_refused_without_driver_words(query, database):
     with pytest.raises(SourceError, match="a database that answers one SELECT") as caught:
         first_look(Source("sql", f"sqlite:///{database}", query=query))
     assert caught.value.__context__ is None
 
 
-def test_of_postgresql_the_types_of_a_query_are_found(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_postgresql_the_types_of_a_query_are_found(postgres_url, monkeypatch):
     monkeypatch.setenv("RIDES_DATABASE", postgres_url)
     query = (
         "SELECT 1::int8 AS age, 2.5::numeric AS fare, 'x'::text AS town, true AS let, "
@@ -194,3 +181,21 @@ def test_of_postgresql_the_types_of_a_query_are_found(
         "tags": ("unusable", False),
         "price": ("unusable", False),
     }
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_unclosed_quote_makes_no_name_of_rows(tmp_path, end):
+    path = tmp_path / "rides.csv"
+    lines = ['id,"age,sex', f"1,44,{SECRET}", '2,33,f"', "3,1,m", ""]
+    path.write_bytes(end.join(lines).encode())
+    with pytest.raises(SourceError, match="of several lines") as refusal:
+        first_look(Source("csv", str(path)))
+    assert SECRET not in str(refusal.value)
+
+
+def test_a_url_with_a_password_is_not_quoted(tmp_path):
+    with pytest.raises(DeclarationError, match="got a URL") as refusal:
+        _source_fields(
+            f"postgresql://ana:{SECRET}@h/x", tmp_path, query="", header="", delimiter=""
+        )
+    assert SECRET not in str(refusal.value)

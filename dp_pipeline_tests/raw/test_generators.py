@@ -32,19 +32,19 @@ def numbers(table: pa.Table, *columns: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_one_seed_gives_one_table(name: str) -> None:
+def test_one_seed_gives_one_table(name):
     assert generated(name, seed=5, rows=700).equals(generated(name, seed=5, rows=700))
     assert not generated(name, seed=5, rows=700).equals(generated(name, seed=6, rows=700))
 
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("rows", [0, 1, 2, 701])
-def test_the_number_of_rows_is_the_one_asked_for(name: str, rows: int) -> None:
+def test_the_number_of_rows_is_the_one_asked_for(name, rows):
     assert generated(name, seed=1, rows=rows).num_rows == rows
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_columns_are_text_or_numbers_whatever_the_number_of_rows(name: str) -> None:
+def test_columns_are_text_or_numbers_whatever_the_number_of_rows(name):
     schema = generated(name, seed=1, rows=300).schema
     assert generated(name, seed=1, rows=0).schema == schema
     assert set(schema.types) <= {pa.string(), pa.float64()}
@@ -62,18 +62,18 @@ def test_columns_are_text_or_numbers_whatever_the_number_of_rows(name: str) -> N
         ("census_like", 45_000),
     ],
 )
-def test_the_usual_number_of_rows_is_the_documented_one(name: str, rows: int) -> None:
+def test_the_usual_number_of_rows_is_the_documented_one(name, rows):
     assert GENERATORS[name]().num_rows == rows
 
 
-def test_pytest2d_has_five_equal_clusters_inside_its_open_box() -> None:
+def test_pytest2d_has_five_equal_clusters_inside_its_open_box():
     points = numbers(GENERATORS["pytest2d"](seed=2), "x", "y")
     assert np.abs(points).max() < 2.0
     nearest = ((points[:, None, :] - CENTRES) ** 2).sum(axis=2).argmin(axis=1)
     assert np.bincount(nearest) == pytest.approx([2000] * 5, abs=20)
 
 
-def test_unbalance_like_is_dense_on_the_left_and_sparse_on_the_right() -> None:
+def test_unbalance_like_is_dense_on_the_left():
     table = GENERATORS["unbalance_like"](seed=2)
     labels = np.array(table.column("label").to_pylist(), dtype=np.int64)
     assert np.bincount(labels)[1:].tolist() == [2000] * 3 + [100] * 5
@@ -81,12 +81,12 @@ def test_unbalance_like_is_dense_on_the_left_and_sparse_on_the_right() -> None:
     assert x[labels <= 3].max() < x[labels > 3].min()
 
 
-def test_unbalance_like_keeps_its_proportion_at_other_sizes() -> None:
+def test_unbalance_like_keeps_its_proportion_at_other_sizes():
     labels = GENERATORS["unbalance_like"](seed=2, rows=650).column("label").to_pylist()
     assert sorted(labels.count(str(label)) for label in range(1, 9)) == [10] * 5 + [200] * 3
 
 
-def test_birch3_like_holds_whole_numbers_in_its_box_in_clusters_of_many_sizes() -> None:
+def test_birch3_like_has_clusters_of_many_sizes():
     points = numbers(GENERATORS["birch3_like"](seed=2), "x", "y")
     assert points.min() >= 0.0
     assert points.max() <= 1e6
@@ -96,7 +96,7 @@ def test_birch3_like_holds_whole_numbers_in_its_box_in_clusters_of_many_sizes() 
 
 
 @pytest.mark.parametrize("dimensions", [4, 6, 8])
-def test_a_mixture_has_eight_equal_clusters_around_their_centres(dimensions: int) -> None:
+def test_a_mixture_has_eight_equal_clusters_around_their_centres(dimensions):
     table = GENERATORS[f"mixture{dimensions}"](seed=2, rows=8_000)
     points = numbers(table, *(f"x{axis + 1}" for axis in range(dimensions)))
     labels = np.array(table.column("label").to_pylist(), dtype=np.int64)
@@ -109,7 +109,7 @@ def test_a_mixture_has_eight_equal_clusters_around_their_centres(dimensions: int
         assert own.std(axis=0, ddof=1) == pytest.approx([0.08] * dimensions, abs=0.018)
 
 
-def test_trips_like_has_many_quiet_riders_a_few_very_busy_ones_and_points_outside() -> None:
+def test_trips_like_has_busy_riders_and_points_outside():
     table = GENERATORS["trips_like"](seed=7)
     trips = np.unique(table.column("rider").to_pylist(), return_counts=True)[1]
     assert np.median(trips) <= 8
@@ -120,7 +120,7 @@ def test_trips_like_has_many_quiet_riders_a_few_very_busy_ones_and_points_outsid
     assert 0.001 < outside.mean() < 0.01
 
 
-def test_riders_of_trips_like_have_places_of_their_own() -> None:
+def test_riders_of_trips_like_have_places_of_their_own():
     table = GENERATORS["trips_like"](seed=7)
     riders, points = np.array(table.column("rider").to_pylist()), numbers(table, "x", "y")
     names, trips = np.unique(riders, return_counts=True)
@@ -131,7 +131,7 @@ def test_riders_of_trips_like_have_places_of_their_own() -> None:
     assert spots.max() > 3 * anyone.max()
 
 
-def test_census_like_has_twelve_attributes_that_depend_on_each_other() -> None:
+def test_census_like_attributes_depend_on_each_other():
     table = GENERATORS["census_like"](seed=11).to_pandas()
     assert table.shape[1] == 12
     income = table.groupby("education")["income"].median()
@@ -142,7 +142,7 @@ def test_census_like_has_twelve_attributes_that_depend_on_each_other() -> None:
     assert age["widowed"] > age["married"] > age["single"]
 
 
-def test_census_like_holds_what_a_declaration_has_to_put_up_with() -> None:
+def test_census_like_holds_what_a_declaration_has_to_put_up_with():
     table = GENERATORS["census_like"](seed=11).to_pandas()
     unknown = ~table["education"].isin(EDUCATIONS)
     assert 0.002 < unknown.mean() < 0.02
@@ -151,7 +151,7 @@ def test_census_like_holds_what_a_declaration_has_to_put_up_with() -> None:
     assert (table["income"] > 150).any()
 
 
-def test_tic_like_has_blocks_of_attributes_that_depend_and_others_that_do_not() -> None:
+def test_tic_like_has_blocks_of_dependent_attributes():
     table = GENERATORS["tic_like"](seed=5)
     codes = [np.array(column.to_pylist(), dtype=np.int64) for column in table.columns]
     assert [int(column.max()) + 1 for column in codes] == [*tables.SIZES]
@@ -172,24 +172,24 @@ def test_tic_like_has_blocks_of_attributes_that_depend_and_others_that_do_not() 
     assert np.median(across) < 0.03
 
 
-def test_shares_are_whole_and_sum_to_all_rows() -> None:
+def test_shares_are_whole_and_sum_to_all_rows():
     assert shares(10, [2, 1, 1]).tolist() == [5, 3, 2]
     assert shares(0, [1, 2]).tolist() == [0, 0]
 
 
-def test_a_category_follows_its_parent() -> None:
+def test_a_category_follows_its_parent():
     weights = np.array([[1.0, 0.0], [0.0, 2.0]])
     parent = np.array([0, 1, 1, 0])
     assert draw_category(random_numbers(1), weights, (parent,), 4).tolist() == [0, 1, 1, 0]
 
 
-def test_a_category_is_drawn_in_proportion_to_its_weight() -> None:
+def test_a_category_is_drawn_in_proportion_to_its_weight():
     drawn = draw_category(random_numbers(1), np.array([1.0, 2.0, 1.0]), (), 40_000)
     # Seeded; six standard deviations of 40,000 draws.
     assert np.bincount(drawn) / 40_000 == pytest.approx([0.25, 0.5, 0.25], abs=0.015)
 
 
-def test_a_week_of_a_stream_is_the_same_whatever_other_weeks_are_asked_for() -> None:
+def test_week_of_a_stream_depends_on_no_other_week():
     week, two = WEEK["start"], WEEK["start"] + 7 * 86400
     stream = GENERATORS["rides_stream"]
     alone = stream(seed=3, rows=500, start=week, end=week + 1)
@@ -200,7 +200,7 @@ def test_a_week_of_a_stream_is_the_same_whatever_other_weeks_are_asked_for() -> 
     assert times[-1] < "2026-01-12T00:00:00Z"
 
 
-def test_most_riders_of_a_stream_stay_for_the_next_week_and_few_for_a_year() -> None:
+def test_most_riders_stay_for_the_next_week():
     stream, week = GENERATORS["rides_stream"], 7 * 86400
     riders = [
         set(stream(seed=3, rows=9_000, start=at, end=at + 1).column("rider").to_pylist())

@@ -70,9 +70,7 @@ def rows_of(snapshot: Snapshot, stage: str) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("protection", ["{unit: one_row}", PERSONS])
-def test_batches_prepare_the_rows_that_one_table_does(
-    tmp_path: Path, protection: str, request: pytest.FixtureRequest
-) -> None:
+def test_batches_prepare_the_rows_that_one_table_does(tmp_path, protection, request):
     spec = written_spec(tmp_path, ATTRIBUTES, protection=protection)
     whole = prepared(spec, tmp_path / "whole")
     request.getfixturevalue("small_batches")
@@ -97,13 +95,9 @@ def group_sizes(snapshot: Snapshot, stage: str) -> list[int]:
     whole_numbers=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_the_same_rows_of_every_person_are_kept_however_they_are_cut(
-    tmp_path_factory: pytest.TempPathFactory,
-    ids: list[str | None],
-    cuts: list[int],
-    at_most: int,
-    whole_numbers: bool,
-) -> None:
+def test_same_rows_are_kept_however_they_are_cut(
+    tmp_path_factory, ids, cuts, at_most, whole_numbers
+):
     values = [None if one is None else len(one) for one in ids] if whole_numbers else ids
     kind = pa.int64() if whole_numbers else pa.string()
     table = pa.table({"x": pa.array(range(len(ids)), pa.int64()), "who": pa.array(values, kind)})
@@ -131,7 +125,7 @@ def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
     ]
 
 
-def test_persons_go_to_all_parts_and_nobody_to_none() -> None:
+def test_persons_go_to_all_parts_and_nobody_to_none():
     table = pa.table({"who": [str(at) for at in range(10_000)] + [None, "", "  "]})
     parts = assign_parts(table, keys())
     assert parts[-3:].tolist() == [-1, -1, -1]
@@ -140,9 +134,7 @@ def test_persons_go_to_all_parts_and_nobody_to_none() -> None:
     assert (parts[:-3] != other[:-3]).mean() > 0.9
 
 
-def test_a_part_that_shares_a_person_with_another_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_shares_a_person_with_another_is_seen(tmp_path, monkeypatch):
     # A mutant: rows are dealt out one by one.
     monkeypatch.setattr(
         contributions, "assign_parts", lambda table, _: np.arange(table.num_rows) % 2
@@ -161,7 +153,7 @@ SHARES = (
 
 @pytest.mark.parametrize("share", ["0.5", "0.51", "0.8"])
 @pytest.mark.usefixtures("small_batches")
-def test_checks_of_batches_are_those_of_all_rows_together(tmp_path: Path, share: str) -> None:
+def test_checks_of_batches_are_those_of_all_rows_together(tmp_path, share):
     # 7 of 14 values that are there lie below 5, in the first batch alone; one batch has none.
     rows = {"x": ["1"] * 7 + ["9"] * 7 + [""] * 7, "sex": ["f"] * 20 + ["?"]}
     attributes = "{x: {bounds: [0, 10]}, sex: {levels: [f, m]}}"
@@ -179,7 +171,7 @@ def test_checks_of_batches_are_those_of_all_rows_together(tmp_path: Path, share:
     assert "levels__sex" in failed
 
 
-def test_no_value_of_a_row_is_in_the_counts_that_the_library_gives(tmp_path: Path) -> None:
+def test_library_counts_hold_no_value(tmp_path):
     spec = written_spec(tmp_path, ATTRIBUTES)
     table = pa.table({"x": ["Waltraud", "99"], "sex": ["Waltraud", "f"]})
     found = _results(
@@ -215,12 +207,8 @@ LINES = [
 )
 @settings(max_examples=80, deadline=None)
 def test_a_file_of_lines_says_the_same_however_it_is_read(
-    tmp_path_factory: pytest.TempPathFactory,
-    lines: list[bytes],
-    ends: list[bytes],
-    part: int,
-    comment: bool,
-) -> None:
+    tmp_path_factory, lines, ends, part, comment
+):
     text = b"a,b\n" + b"".join(one + ends[at % len(ends)] for at, one in enumerate(lines))
     path = tmp_path_factory.mktemp("lines") / "rows.csv"
     path.write_bytes(text)
@@ -235,9 +223,7 @@ def test_a_file_of_lines_says_the_same_however_it_is_read(
     assert read(part) == read(1 << 20)
 
 
-def test_a_file_that_ends_too_early_leaves_no_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_ends_too_early_leaves_no_snapshot(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_files, "BYTES_A_PART", 1000)
     numbers = np.random.default_rng(1).integers(0, 1 << 60, 5000)
     packed = gzip.compress(b"x\n" + "\n".join(map(str, numbers)).encode())
@@ -250,7 +236,7 @@ def test_a_file_that_ends_too_early_leaves_no_snapshot(
 
 
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=6), rows=st.integers(1, 7))
-def test_batches_have_all_rows_in_order_and_one_size(sizes: list[int], rows: int) -> None:
+def test_batches_have_all_rows_in_order_and_one_size(sizes, rows):
     ends = np.cumsum([0, *sizes])
     tables = [pa.table({"x": np.arange(a, b)}) for a, b in pairwise(ends)]
     found = list(in_batches(tables, rows))
@@ -260,9 +246,7 @@ def test_batches_have_all_rows_in_order_and_one_size(sizes: list[int], rows: int
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_an_engine_is_chosen_by_the_size_of_the_rows_or_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_is_chosen_by_the_size_of_the_rows_or_by_name(tmp_path, monkeypatch):
     spec = written_spec(tmp_path, ATTRIBUTES)
     snapshot = prepared(spec, tmp_path / "rows")
     assert MAX_BYTES_IN_MEMORY > 10**8
@@ -280,7 +264,7 @@ def test_an_engine_is_chosen_by_the_size_of_the_rows_or_by_name(
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_rows_that_change_between_two_looks_are_damaged(tmp_path: Path) -> None:
+def test_rows_that_change_between_two_looks_are_damaged(tmp_path):
     spec = written_spec(tmp_path, ATTRIBUTES)
     snapshot = prepared(spec, tmp_path / "rows")
     counter = open_counter(spec, snapshot, "stream")

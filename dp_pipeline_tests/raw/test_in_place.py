@@ -25,7 +25,7 @@ ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
+def lake(tmp_path):
     folder = tmp_path / "lake" / "day=1"
     folder.mkdir(parents=True)
     for at, rows in enumerate([5, 3]):
@@ -48,7 +48,7 @@ def taken(spec: DatasetSpec, folder: Path, name: str | None = None) -> Snapshot:
 
 
 @pytest.mark.usefixtures("lake")
-def test_nothing_is_copied_and_the_same_rows_are_prepared(tmp_path: Path) -> None:
+def test_nothing_is_copied_and_the_same_rows_are_prepared(tmp_path):
     copied = taken(declared(tmp_path, "copy"), tmp_path / "copies")
     spec = declared(tmp_path, "in_place")
     there = taken(spec, tmp_path / "raw")
@@ -60,7 +60,7 @@ def test_nothing_is_copied_and_the_same_rows_are_prepared(tmp_path: Path) -> Non
     assert spec.digest == declared(tmp_path, "copy").digest
 
 
-def test_files_that_come_later_are_of_the_next_snapshot(tmp_path: Path, lake: Path) -> None:
+def test_files_that_come_later_are_of_the_next_snapshot(tmp_path, lake):
     spec = declared(tmp_path, "in_place")
     first = taken(spec, tmp_path / "raw")
     pq.write_table(pa.table({"x": [1], "sex": ["f"]}), lake / "later.parquet")
@@ -74,9 +74,7 @@ def number(spec: DatasetSpec, snapshot: Snapshot) -> int:
 
 
 @pytest.mark.parametrize("how", ["written", "gone"])
-def test_a_file_that_changed_is_damaged_and_what_was_prepared_is_not(
-    tmp_path: Path, lake: Path, how: str
-) -> None:
+def test_changed_file_is_damaged(tmp_path, lake, how):
     spec = declared(tmp_path, "in_place")
     snapshot = taken(spec, tmp_path / "raw")
     path = lake / "day=1" / "1.parquet"
@@ -90,9 +88,7 @@ def test_a_file_that_changed_is_damaged_and_what_was_prepared_is_not(
         taken(spec, tmp_path / "raw")
 
 
-def test_prepared_rows_are_counted_whatever_becomes_of_the_files(
-    tmp_path: Path, lake: Path
-) -> None:
+def test_prepared_rows_are_counted_whatever_becomes_of_the_files(tmp_path, lake):
     spec = declared(tmp_path, "in_place")
     snapshot = taken(spec, tmp_path / "raw")
     (lake / "day=1" / "1.parquet").unlink()
@@ -101,9 +97,7 @@ def test_prepared_rows_are_counted_whatever_becomes_of_the_files(
 
 
 @pytest.mark.parametrize("most", [1, 4, 6, 100])
-def test_small_files_are_batches_of_so_many_rows_and_all_of_them_in_order(
-    tmp_path: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_small_files_are_batched_in_order(tmp_path, lake, monkeypatch, most):
     # Row groups of 2, 2, 1, none, 2 and 3 rows, in files of their own but for the first three.
     pq.write_table(
         pa.table({"x": range(5), "sex": ["f"] * 5}), lake / "a.parquet", row_group_size=2
@@ -122,7 +116,7 @@ def test_small_files_are_batches_of_so_many_rows_and_all_of_them_in_order(
 
 
 @pytest.mark.usefixtures("lake")
-def test_a_sample_is_a_copy(tmp_path: Path) -> None:
+def test_a_sample_is_a_copy(tmp_path):
     more = "{kind: parquet, path: lake, snapshot: in_place, sample: {rows: 2, by: sex, seed: 1}}"
     with pytest.raises(DeclarationError, match=r"source\.snapshot: expected copy"):
         written_spec(tmp_path, ATTRIBUTES, source=more)

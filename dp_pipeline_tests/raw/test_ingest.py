@@ -29,24 +29,24 @@ Ingest = Callable[..., Snapshot]
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path):
     path = tmp_path / "city.csv"
     path.write_text("user,x\nWaltraud,1\nOtto,2\n")
     return path
 
 
 @pytest.fixture
-def spec(source: Path) -> DatasetSpec:
+def spec(source):
     return spec_of(Source("csv", str(source)), "x", person="user")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
+def store(tmp_path):
     return tmp_path / "raw"
 
 
 @pytest.fixture
-def run(spec: DatasetSpec, store: Path) -> Ingest:
+def run(spec, store):
     """Ingest, with what the test does not care about filled in."""
 
     def call(
@@ -65,7 +65,7 @@ def snapshots(store: Path) -> set[str]:
     return {path.name for path in (store / "city").iterdir() if path.is_dir()}
 
 
-def test_the_first_snapshot_is_named_by_the_calendar_and_holds_the_rows(run: Ingest) -> None:
+def test_first_snapshot_is_named_by_the_calendar(run):
     snapshot = run()
     assert snapshot.id == "2026-01-05"
     assert read_stage(snapshot, "ingested").to_pydict() == {
@@ -74,17 +74,13 @@ def test_the_first_snapshot_is_named_by_the_calendar_and_holds_the_rows(run: Ing
     }
 
 
-def test_without_a_name_the_current_snapshot_stays_and_nothing_is_read(
-    run: Ingest, source: Path
-) -> None:
+def test_without_a_name_nothing_is_read(run, source):
     first = run()
     source.unlink()
     assert run(today=TUESDAY) == first
 
 
-def test_a_new_name_reads_the_source_again_and_becomes_current(
-    run: Ingest, source: Path, store: Path
-) -> None:
+def test_a_new_name_reads_the_source_again_and_becomes_current(run, source, store):
     first = run()
     source.write_text("user,x\nOtto,3\n")
     second = run("after_fix", today=TUESDAY)
@@ -93,9 +89,7 @@ def test_a_new_name_reads_the_source_again_and_becomes_current(
     assert current_snapshot(store, "city", KEY) == second
 
 
-def test_an_old_name_becomes_current_and_is_never_read_again(
-    run: Ingest, source: Path, store: Path
-) -> None:
+def test_an_old_name_becomes_current_and_is_never_read_again(run, source, store):
     first, second = run("one"), run("two")
     stored = first.table_path("ingested").read_bytes()
     source.write_text("user,x\nOtto,3\n")
@@ -105,13 +99,13 @@ def test_an_old_name_becomes_current_and_is_never_read_again(
     assert first.table_path("ingested").read_bytes() == stored
 
 
-def test_a_changed_source_of_the_same_name_is_not_noticed(run: Ingest, source: Path) -> None:
+def test_a_changed_source_of_the_same_name_is_not_noticed(run, source):
     before = run().manifest
     source.write_text("user,x\nOtto,3\n")
     assert run(today=TUESDAY).manifest == before
 
 
-def test_the_manifest_tells_facts_and_no_row_and_no_count(run: Ingest, spec: DatasetSpec) -> None:
+def test_the_manifest_tells_facts_and_no_row_and_no_count(run, spec):
     manifest = run().manifest
     assert manifest["dataset"] == "city"
     assert manifest["population"] == spec.population
@@ -138,20 +132,18 @@ def test_the_manifest_tells_facts_and_no_row_and_no_count(run: Ingest, spec: Dat
     assert "Waltraud" not in json.dumps(manifest)
 
 
-def test_everything_on_the_store_is_the_owners_only(run: Ingest, store: Path) -> None:
+def test_everything_on_the_store_is_the_owners_only(run, store):
     run()
     modes = {path.is_dir(): stat.S_IMODE(path.stat().st_mode) for path in store.rglob("*")}
     assert modes == {True: 0o700, False: 0o600}
 
 
-def test_rows_are_stored_with_zstd(run: Ingest) -> None:
+def test_rows_are_stored_with_zstd(run):
     metadata = pq.ParquetFile(run().table_path("ingested")).metadata
     assert metadata.row_group(0).column(0).compression == "ZSTD"
 
 
-def test_a_failed_read_leaves_no_snapshot_and_the_current_one(
-    run: Ingest, source: Path, store: Path
-) -> None:
+def test_a_failed_read_leaves_no_snapshot_and_the_current_one(run, source, store):
     source.write_text("user,x\nOtto\n")
     with pytest.raises(SourceError):
         run()
@@ -166,9 +158,7 @@ def test_a_failed_read_leaves_no_snapshot_and_the_current_one(
 
 
 @pytest.mark.parametrize("written", [1, 2, 3])
-def test_a_crash_between_two_writes_leaves_nothing_that_is_taken_for_whole(
-    run: Ingest, store: Path, monkeypatch: pytest.MonkeyPatch, written: int
-) -> None:
+def test_crash_leaves_nothing_taken_for_whole(run, store, monkeypatch, written):
     calls = []
 
     def crash(path: Path, write: Callable[..., None]) -> None:
@@ -186,7 +176,7 @@ def test_a_crash_between_two_writes_leaves_nothing_that_is_taken_for_whole(
     assert read_stage(snapshot, "ingested").num_rows == 2
 
 
-def test_another_source_needs_a_new_name(run: Ingest, spec: DatasetSpec, source: Path) -> None:
+def test_another_source_needs_a_new_name(run, spec, source):
     first = run()
     elsewhere = source.with_name("other.csv")
     elsewhere.write_text(source.read_text())
@@ -197,7 +187,7 @@ def test_another_source_needs_a_new_name(run: Ingest, spec: DatasetSpec, source:
     assert run("moved", of=moved).id == "moved"
 
 
-def test_another_population_needs_a_new_name(run: Ingest, spec: DatasetSpec) -> None:
+def test_another_population_needs_a_new_name(run, spec):
     first = run()
     renamed = replace(spec, population="others")
     for name in (None, first.id):
@@ -206,25 +196,25 @@ def test_another_population_needs_a_new_name(run: Ingest, spec: DatasetSpec) -> 
     assert run("others", of=renamed).id == "others"
 
 
-def test_a_column_that_was_not_read_needs_a_new_name(run: Ingest, source: Path) -> None:
+def test_a_column_that_was_not_read_needs_a_new_name(run, source):
     run()
     wider = spec_of(Source("csv", str(source)), "x", "y", person="user")
     with pytest.raises(DeclarationError, match=r"a column 'y'.*name a new snapshot"):
         run(of=wider)
 
 
-def test_fewer_columns_are_covered_by_the_snapshot_that_is(run: Ingest, source: Path) -> None:
+def test_fewer_columns_are_covered_by_the_snapshot_that_is(run, source):
     first = run()
     assert run(of=spec_of(Source("csv", str(source)), "x")) == first
 
 
-def test_an_unsafe_name_is_refused_before_anything_is_made(run: Ingest, store: Path) -> None:
+def test_an_unsafe_name_is_refused_before_anything_is_made(run, store):
     with pytest.raises(DeclarationError, match="snapshot"):
         run("../elsewhere")
     assert not store.exists()
 
 
-def test_a_damaged_snapshot_is_refused_and_not_read_anew(run: Ingest) -> None:
+def test_a_damaged_snapshot_is_refused_and_not_read_anew(run):
     snapshot = run("one")
     run("two")
     snapshot.table_path("ingested").write_bytes(b"PAR1")
@@ -232,15 +222,13 @@ def test_a_damaged_snapshot_is_refused_and_not_read_anew(run: Ingest) -> None:
         run("one")
 
 
-def test_a_snapshot_of_another_key_is_refused(run: Ingest) -> None:
+def test_a_snapshot_of_another_key_is_refused(run):
     run("one")
     with pytest.raises(Damaged):
         run("one", key=b"another")
 
 
-def test_two_runs_at_once_read_the_source_once(
-    run: Ingest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_runs_at_once_read_the_source_once(run, monkeypatch):
     reads = []
 
     def counted(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator[pa.Table]:
@@ -255,12 +243,12 @@ def test_two_runs_at_once_read_the_source_once(
     assert reads == ["city"]
 
 
-def test_a_stage_that_is_not_there_is_not_prepared(run: Ingest) -> None:
+def test_a_stage_that_is_not_there_is_not_prepared(run):
     with pytest.raises(NotPrepared):
         read_stage(run(), "discretized")
 
 
-def test_a_stage_that_is_no_parquet_is_damaged_and_not_quoted(run: Ingest) -> None:
+def test_a_stage_that_is_no_parquet_is_damaged_and_not_quoted(run):
     snapshot = run()
     snapshot.store_table("odd", lambda file: file.write(b"Waltraud") and None)
     with pytest.raises(Damaged, match="'odd'") as caught:
@@ -268,7 +256,7 @@ def test_a_stage_that_is_no_parquet_is_damaged_and_not_quoted(run: Ingest) -> No
     assert "Waltraud" not in str(caught.value)
 
 
-def test_an_empty_population_is_a_snapshot_like_any_other(run: Ingest, source: Path) -> None:
+def test_an_empty_population_is_a_snapshot_like_any_other(run, source):
     source.write_text("user,x\n")
     table = read_stage(run(), "ingested")
     assert (table.num_rows, table.column_names) == (0, ["x", "user"])

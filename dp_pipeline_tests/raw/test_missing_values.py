@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 from math import isnan
 from pathlib import Path
@@ -12,13 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.encoding import INVALID
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate
-from dp_pipeline.raw.values import missing
+from dp_pipeline.raw.values import level_codes, missing, valid_numbers
+from dp_pipeline_tests.config.declarations import declaration, loaded
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 
 PEOPLE = """
@@ -51,7 +54,7 @@ def failed(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> set[s
     return {one.expectation.name for one in verdicts if not one.passed}
 
 
-def test_a_missing_value_keeps_its_row_and_is_the_last_code(tmp_path: Path) -> None:
+def test_a_missing_value_keeps_its_row_and_is_the_last_code(tmp_path):
     stored = prepared(people(tmp_path, more="one_hot: true"), tmp_path, ROWS)
     assert stored["discretized"] == {"age": AGES, "job": JOBS, "sex": SEXES}
     assert stored["normalized"]["age.clipped"] == [17, None, None, None, 90, None, 18]
@@ -65,7 +68,7 @@ def test_a_missing_value_keeps_its_row_and_is_the_last_code(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.float32()])
-def test_missing_numbers_are_nulls_nan_and_the_declared_ones(tmp_path: Path, kind) -> None:
+def test_missing_numbers_are_nulls_nan_and_the_declared_ones(tmp_path, kind):
     ages = pa.array([17, None, -1, 90]).cast(kind)
     rows = pa.table({"age": ages, "job": ["paid"] * 4, "sex": ["f"] * 4})
     assert prepared(people(tmp_path), tmp_path, rows)["discretized"]["age"] == [0, 2, 2, 1]
@@ -73,14 +76,14 @@ def test_missing_numbers_are_nulls_nan_and_the_declared_ones(tmp_path: Path, kin
     assert prepared(people(tmp_path), tmp_path, nan, "nan")["discretized"]["age"] == [2, 0]
 
 
-def test_numbers_as_levels_may_be_missing_too(tmp_path: Path) -> None:
+def test_numbers_as_levels_may_be_missing_too(tmp_path):
     attributes = "{smokes: {levels: 0..1, nullable: true, missing: [9]}}"
     spec = people(tmp_path, attributes=attributes)
     rows = pa.table({"smokes": pa.array([1.0, None, 9.0, float("nan"), 0.0])})
     assert prepared(spec, tmp_path, rows)["discretized"]["smokes"] == [1, 2, 2, 2, 0]
 
 
-def test_what_is_no_number_and_no_level_is_invalid_and_not_missing(tmp_path: Path) -> None:
+def test_invalid_values_are_not_missing(tmp_path):
     spec = people(tmp_path, purpose="release")
     rows = {
         "age": ["old", "nan", "?", "95", "5"],
@@ -91,28 +94,26 @@ def test_what_is_no_number_and_no_level_is_invalid_and_not_missing(tmp_path: Pat
     assert stored["discretized"] == {"age": [2, 1], "job": [0, 1], "sex": [0, 1]}
 
 
-def test_a_missing_value_of_what_is_never_missing_drops_its_row(tmp_path: Path) -> None:
+def test_a_missing_value_of_what_is_never_missing_drops_its_row(tmp_path):
     rows = {"age": ["?", "1"], "job": ["?", "?"], "sex": ["", "m"]}
     stored = prepared(people(tmp_path, purpose="release"), tmp_path, rows)
     assert stored["discretized"] == {"age": [0], "job": [2], "sex": [1]}
 
 
-def test_unknown_texts_go_to_other_and_missing_ones_do_not(tmp_path: Path) -> None:
+def test_unknown_texts_go_to_other_and_missing_ones_do_not(tmp_path):
     attributes = "{job: {levels: [paid, rest], other: rest, nullable: true, missing: ['?']}}"
     spec = people(tmp_path, attributes=attributes)
     stored = prepared(spec, tmp_path, {"job": ["paid", "odd", "?", "", None]})
     assert stored["discretized"]["job"] == [0, 1, 2, 2, 2]
 
 
-def test_an_empty_text_that_is_a_level_is_not_missing(tmp_path: Path) -> None:
+def test_an_empty_text_that_is_a_level_is_not_missing(tmp_path):
     spec = people(tmp_path, attributes="{job: {levels: [paid, ''], nullable: true}}")
     stored = prepared(spec, tmp_path, {"job": ["paid", " ", None]})
     assert stored["discretized"]["job"] == [0, 1, 2]
 
 
-def test_a_number_outside_the_bounds_is_dropped_or_clipped_and_never_missing(
-    tmp_path: Path,
-) -> None:
+def test_number_outside_bounds_is_never_missing(tmp_path):
     for rule, codes in (("clip", [0, 2, 1]), ("drop", [2])):
         attributes = f"{{age: {{bounds: [0, 90], bins: 2, nullable: true, on_invalid: {rule}}}}}"
         spec = people(tmp_path, attributes=attributes, purpose="release")
@@ -120,7 +121,7 @@ def test_a_number_outside_the_bounds_is_dropped_or_clipped_and_never_missing(
         assert stored["discretized"]["age"] == codes
 
 
-def test_missing_values_fulfil_what_is_expected_of_nullable_attributes(tmp_path: Path) -> None:
+def test_missing_values_fulfil_nullable_expectations(tmp_path):
     spec = people(tmp_path)
     assert failed(spec, tmp_path, ROWS) == set()
     named = {one.name: one.description for one in expectations_of(spec) if not one.structural}
@@ -138,14 +139,12 @@ def test_missing_values_fulfil_what_is_expected_of_nullable_attributes(tmp_path:
         ("job", "-1", "levels__job"),
     ],
 )
-def test_an_invalid_value_fails_the_one_expectation_of_its_attribute(
-    tmp_path: Path, column: str, value: str, broken: str
-) -> None:
+def test_invalid_value_fails_its_one_expectation(tmp_path, column, value, broken):
     rows = {**ROWS, column: [value, *ROWS[column][1:]]}
     assert failed(people(tmp_path), tmp_path, rows) == {broken}
 
 
-def test_a_table_of_nothing_but_missing_values_is_prepared_and_counted(tmp_path: Path) -> None:
+def test_table_of_missing_values_is_counted(tmp_path):
     age, job = "{bounds: [0, 90], bins: 3, nullable: true}", "{levels: [a, b], nullable: true}"
     attributes = f"{{age: {age}, job: {job}}}"
     spec = people(tmp_path, attributes=attributes)
@@ -158,7 +157,7 @@ def test_a_table_of_nothing_but_missing_values_is_prepared_and_counted(tmp_path:
     assert table[3, 2] == table.sum() == 2
 
 
-def test_a_persons_rows_with_missing_values_are_bounded_like_any_other(tmp_path: Path) -> None:
+def test_rows_with_missing_values_are_bounded(tmp_path):
     persons = "{unit: rows_of_person, column: rider, at_most: 1}"
     spec = people(tmp_path, protection=persons)
     rows = {**ROWS, "rider": ["ann", "bob", "bob", "cid", "cid", "dot", "dot"]}
@@ -171,7 +170,7 @@ CELLS = st.one_of(st.none(), st.sampled_from(["", " ", "?", "-1", "5", "99", "x"
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(cells=st.lists(CELLS, max_size=6), at=st.integers(0, 6))
-def test_whether_a_value_is_missing_depends_on_it_alone(cells: list, at: int) -> None:
+def test_whether_a_value_is_missing_depends_on_it_alone(cells, at):
     def found(some: list) -> list[bool]:
         column = pa.chunked_array([pa.array(some, pa.string())])
         return missing(column, ("?", "-1")).tolist()
@@ -189,9 +188,7 @@ NUMBERS = st.sampled_from([-999.0, 999.0, 1000.0, 99.0, 9.0, float("inf"), float
     values=st.lists(NUMBERS, max_size=6),
     words=st.lists(st.sampled_from(NUMBER_WORDS), max_size=3).map(tuple),
 )
-def test_a_number_is_missing_in_a_column_of_numbers_where_it_is_in_one_of_texts(
-    values: list[float], words: tuple[str, ...]
-) -> None:
+def test_missing_numbers_agree_as_numbers_and_texts(values, words):
     stored = pa.chunked_array([pa.array(values, pa.float64())])
     # What a column of objects becomes: no point in a whole number, NaN is no value.
     texts = [None if isnan(one) else str(one).removesuffix(".0") for one in values]
@@ -199,13 +196,13 @@ def test_a_number_is_missing_in_a_column_of_numbers_where_it_is_in_one_of_texts(
     assert missing(written, words).tolist() == missing(stored, words).tolist()
 
 
-def test_a_text_that_is_no_number_is_missing_by_its_word_alone() -> None:
+def test_a_text_that_is_no_number_is_missing_by_its_word_alone():
     column = pa.chunked_array([pa.array(["nan", "x", "1_0", "10", "?", " 1e1 "])])
     assert missing(column, ("10",)).tolist() == [False, False, False, True, False, True]
     assert missing(column, ("nan", "?")).tolist() == [True, False, False, False, True, False]
 
 
-def test_the_whole_chain_reads_two_files_with_comments_and_gaps(tmp_path: Path) -> None:
+def test_the_whole_chain_reads_two_files_with_comments_and_gaps(tmp_path):
     form = "header: [age, job, sex], comment: '#'"
     source = f"{{kind: csv, paths: [one.csv, two.csv], {form}}}"
     spec = people(tmp_path, source=source)
@@ -217,3 +214,52 @@ def test_the_whole_chain_reads_two_files_with_comments_and_gaps(tmp_path: Path) 
     codes = read_stage(snapshot, "discretized").to_pydict()
     assert codes == {"age": [0, 2, 1, 2], "job": [0, 1, 2, 0], "sex": [0, 1, 0, 1]}
     assert snapshot.manifest["source"] == spec.source.identity
+
+
+OTHER = "levels: [red, blue, rest], other: rest"
+
+
+def prepared_cell(folder: Path, rule: str, attribute: str, cell: str | None) -> float | str | None:
+    """One cell after preparation: its number or level; None where its row is left out."""
+    here = ", on_invalid: other" if rule == "other" else ""
+    spec = loaded(
+        folder,
+        rule=f"on_invalid: {'drop' if rule == 'other' else rule}",
+        attributes=f"attributes:\n  odd: {{{attribute}{here}}}\n  x: {{bounds: [0, 8], bins: 4}}",
+    )
+    odd, column = spec.domain["odd"], pa.chunked_array([pa.array([cell], pa.string())])
+    if odd.coordinate is not None:
+        (number,) = valid_numbers(odd, column)
+        return None if math.isnan(number) else float(number)
+    (code,) = level_codes(odd, column)
+    return None if code == INVALID else odd.labels()[code]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "cell", "clipped", "dropped"),
+    [
+        ("bounds: [0, 120], bins: 4", "130", 120.0, None),
+        ("bounds: [0, 120], bins: 4", "12", 12.0, 12.0),
+        ("bounds: [0, 120], bins: 4", "old", None, None),
+        (OTHER, "green", "rest", None),
+        ("levels: [red, blue]", "green", None, None),
+        (OTHER, None, "rest", None),
+        ("levels: [red, blue]", None, None, None),
+        ("levels: [red, blue], nullable: true", None, "missing", "missing"),
+    ],
+)
+def test_a_cell_becomes_what_the_table_says(attribute, cell, clipped, dropped, tmp_path):
+    assert prepared_cell(tmp_path, "clip", attribute, cell) == clipped
+    assert prepared_cell(tmp_path, "drop", attribute, cell) == dropped
+
+
+def test_one_attribute_may_keep_what_others_drop(tmp_path):
+    assert prepared_cell(tmp_path, "other", OTHER, "green") == "rest"
+    assert prepared_cell(tmp_path, "other", OTHER, None) == "rest"
+
+
+def test_another_choice_is_another_release(tmp_path):
+    clip, drop = (loaded(tmp_path, rule=f"on_invalid: {rule}") for rule in ("clip", "drop"))
+    assert clip.digest != drop.digest
+    assert loaded(tmp_path).digest == clip.digest
+    assert "on_invalid" not in declaration()

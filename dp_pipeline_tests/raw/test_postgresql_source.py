@@ -11,7 +11,7 @@ import psycopg2
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.config.dataset import DatasetSpec, Purpose
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.raw.sources import read_source, sql
@@ -38,7 +38,7 @@ COLUMNS = (
 
 
 @pytest.fixture
-def rides(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def rides(postgres_url, monkeypatch):
     """The URL of a database with two rides; VARIABLE names it."""
     run(postgres_url, RIDES)
     monkeypatch.setenv(VARIABLE, postgres_url)
@@ -52,7 +52,7 @@ def run(url: str, statements: str) -> None:
     connection.close()
 
 
-def test_numbers_keep_their_type_and_all_else_is_the_text_that_is_written(rides: str) -> None:
+def test_numbers_keep_their_type_and_all_else_is_text(rides):
     table = read_source(spec_at(rides, "SELECT * FROM rides ORDER BY lat", *COLUMNS))
     kinds = {name: str(table.schema.field(name).type) for name in COLUMNS}
     assert {kinds.pop(name) for name in ("lat", "height")} == {"double"}
@@ -80,9 +80,7 @@ def test_numbers_keep_their_type_and_all_else_is_the_text_that_is_written(rides:
 
 @pytest.mark.parametrize("query", ["SELECT * FROM rides", "SELECT * FROM rides WHERE false"])
 @pytest.mark.parametrize(("column", "kind"), [("note", "json"), ("tags", "_text")])
-def test_a_column_of_another_type_is_refused_by_its_declaration_whatever_its_rows(
-    rides: str, query: str, column: str, kind: str
-) -> None:
+def test_other_types_are_refused_whatever_the_rows(rides, query, column, kind):
     message = refusal(spec_at(rides, query, column))
     expected = f"text, numbers, truth values or dates in column {column!r}"
     assert message.endswith(f"expected {expected}, got the type {kind}")
@@ -93,16 +91,14 @@ def test_a_column_of_another_type_is_refused_by_its_declaration_whatever_its_row
     ("column", "kind"),
     [("height", "float4"), ("lat", "float8"), ("fare", "numeric"), ("paid", "bool")],
 )
-def test_a_person_of_a_type_that_rounds_or_has_two_texts_is_refused_whatever_the_rows(
-    rides: str, query: str, column: str, kind: str
-) -> None:
+def test_person_type_that_rounds_is_refused(rides, query, column, kind):
     message = refusal(spec_at(rides, query, "seats", person=column))
     expected = f"whole numbers, text or uuid in the person's column {column!r}"
     assert message.endswith(f"expected {expected}, got the type {kind}: store it as bigint or text")
 
 
 @pytest.mark.parametrize("column", ["code", "seats", "rider", "id", "letters"])
-def test_a_person_may_be_a_whole_number_a_text_or_a_uuid(rides: str, column: str) -> None:
+def test_a_person_may_be_a_whole_number_a_text_or_a_uuid(rides, column):
     query = "SELECT * FROM rides ORDER BY lat"
     table = read_source(spec_at(rides, query, "lat", person=column))
     assert table.column(column)[0].as_py() in (
@@ -114,7 +110,7 @@ def test_a_person_may_be_a_whole_number_a_text_or_a_uuid(rides: str, column: str
     )
 
 
-def test_columns_that_are_not_declared_are_not_read(rides: str) -> None:
+def test_columns_that_are_not_declared_are_not_read(rides):
     query = "SELECT *, 1 / (seats - 2) AS broken FROM rides"
     assert read_source(spec_at(rides, query, "seats")).column("seats").to_pylist() == [2, None]
 
@@ -129,11 +125,11 @@ def test_columns_that_are_not_declared_are_not_read(rides: str) -> None:
         ("SELECT seats FROM rides", "1 columns without it"),
     ],
 )
-def test_a_query_that_cannot_be_is_refused(rides: str, query: str, got: str) -> None:
+def test_a_query_that_cannot_be_is_refused(rides, query, got):
     assert refusal(spec_at(rides, query, "lat")).endswith(got)
 
 
-def test_a_query_that_fails_at_a_row_says_nothing_of_it(rides: str) -> None:
+def test_a_query_that_fails_at_a_row_says_nothing_of_it(rides):
     query = "SELECT CAST(rider AS int) AS x FROM rides"
     message = refusal(spec_at(rides, query, "x"))
     assert message.endswith("expected the rows of the query, got one that failed at a row")
@@ -149,7 +145,7 @@ WRITING = {
 
 
 @pytest.mark.parametrize("query", WRITING.values(), ids=WRITING)
-def test_a_query_that_would_write_is_refused_and_writes_nothing(rides: str, query: str) -> None:
+def test_a_query_that_would_write_is_refused_and_writes_nothing(rides, query):
     run(rides, "CREATE SEQUENCE numbers")
     refusal(spec_at(rides, query, "x"))
     connection = psycopg2.connect(rides)
@@ -159,7 +155,7 @@ def test_a_query_that_would_write_is_refused_and_writes_nothing(rides: str, quer
     connection.close()
 
 
-def test_all_rows_are_of_one_moment(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_rows_are_of_one_moment(rides, monkeypatch):
     tables, other = sql._read_tables, []
 
     def later(*arguments: object) -> Iterator[pa.Table]:
@@ -172,7 +168,7 @@ def test_all_rows_are_of_one_moment(rides: str, monkeypatch: pytest.MonkeyPatch)
     assert other == ["written"]
 
 
-def test_rows_come_in_batches_and_none_is_lost(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_come_in_batches_and_none_is_lost(rides, monkeypatch):
     monkeypatch.setattr(sql, "BATCH_ROWS", 7)
     query = "SELECT n AS x, CAST(n AS text) AS word FROM generate_series(1, 50) AS n"
     table = read_source(spec_at(rides, query, "x", "word"))
@@ -181,16 +177,14 @@ def test_rows_come_in_batches_and_none_is_lost(rides: str, monkeypatch: pytest.M
     assert table.column("word").to_pylist() == [str(n) for n in range(1, 51)]
 
 
-def test_a_percent_sign_and_a_colon_are_themselves(rides: str) -> None:
+def test_a_percent_sign_and_a_colon_are_themselves(rides):
     query = "SELECT rider || '%s :x' AS x FROM rides WHERE rider LIKE 'a%' -- the last;"
     query = query.removesuffix(";")
     assert read_source(spec_at(rides, query, "x")).to_pydict() == {"x": ["ana%s :x"]}
 
 
 @pytest.mark.parametrize("purpose", ["release", "benchmark"])
-def test_a_database_without_an_encoding_may_hold_bytes_that_are_no_text(
-    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, purpose: Purpose
-) -> None:
+def test_database_without_encoding_may_hold_bytes(postgres_server, monkeypatch, purpose):
     name = f"bytes_{purpose}"
     postgres_server.execute(
         f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' "
@@ -213,9 +207,7 @@ def loaded(folder: Path) -> DatasetSpec:
 
 
 @pytest.mark.usefixtures("rides")
-def test_no_password_and_no_user_is_in_a_declaration_or_in_a_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_password_is_shown(tmp_path, monkeypatch):
     url = os.environ[VARIABLE]
     spec = loaded(tmp_path)
     monkeypatch.setenv(VARIABLE, url.replace("steward:", "steward:not-"))
@@ -227,9 +219,7 @@ def test_no_password_and_no_user_is_in_a_declaration_or_in_a_message(
     assert identity == f"sql:postgresql://localhost:{url.rpartition(':')[2]}"
 
 
-def test_another_database_than_at_loading_is_refused(
-    rides: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_database_than_at_loading_is_refused(rides, tmp_path, monkeypatch):
     spec = loaded(tmp_path)
     monkeypatch.setenv(VARIABLE, rides + "_other")
     with pytest.raises(DeclarationError, match="as when the file was loaded, got another"):
@@ -239,7 +229,44 @@ def test_another_database_than_at_loading_is_refused(
         read_source(spec)
 
 
-def test_a_server_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_is_refused(monkeypatch):
     url = "postgresql://me:word@127.0.0.1:1/rides"
     monkeypatch.setenv(VARIABLE, url)
     assert refusal(spec_at(url, "SELECT 1 AS x", "x")).endswith("got no server there")
+
+
+def database(server: PostgresServer, encoding: str, purpose: str) -> str:
+    name = f"{encoding}_{purpose}".lower()
+    server.execute(
+        f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' "
+        "TEMPLATE template0"
+    )
+    return server.url(name)
+
+
+def test_encoding_with_holes_is_refused(postgres_server, monkeypatch):
+    url = database(postgres_server, "WIN1252", "release")
+    monkeypatch.setenv(VARIABLE, url)
+    said = set()
+    for rows in ("('a')", r"(convert_from('\x81', 'WIN1252'))"):
+        run(url, f"DROP TABLE IF EXISTS a; CREATE TABLE a (x text); INSERT INTO a VALUES {rows}")
+        said.add(refusal(spec_at(url, "SELECT x FROM a", "x")))
+    (line,) = said
+    assert "expected a database of encoding UTF8, LATIN1, SQL_ASCII, got WIN1252" in line
+
+
+@pytest.mark.parametrize(("encoding", "purpose"), [("LATIN1", "release"), ("WIN1252", "benchmark")])
+def test_texts_that_can_be_read_are(postgres_server, monkeypatch, encoding, purpose):
+    url = database(postgres_server, encoding, purpose)
+    monkeypatch.setenv(VARIABLE, url)
+    run(url, "CREATE TABLE a (x text); INSERT INTO a VALUES ('ö')")
+    spec = spec_at(url, "SELECT x FROM a", "x", purpose=purpose)
+    assert read_source(spec).column("x").to_pylist() == ["ö"]
+
+
+def test_every_byte_of_latin1_is_converted(postgres_server, monkeypatch):
+    url = database(postgres_server, "LATIN1", "all")
+    monkeypatch.setenv(VARIABLE, url)
+    run(url, "CREATE TABLE a AS SELECT chr(n) AS x FROM generate_series(1, 255) AS n")
+    found = read_source(spec_at(url, "SELECT x FROM a", "x")).column("x").to_pylist()
+    assert sorted(found) == [chr(n) for n in range(1, 256)]

@@ -62,27 +62,27 @@ def test_what_is_no_number_drops_its_row_and_no_other(tmp_path):
     assert stored["normalized"]["x"] == [0, 65536]
 
 
-def test_numbers_outside_the_bounds_are_dropped_where_the_declaration_says_so(tmp_path):
+def test_numbers_outside_bounds_may_be_dropped(tmp_path):
     spec = written_spec(tmp_path, "{x: {bounds: [0, 10], on_invalid: drop}}")
     stored = prepared(spec, tmp_path, {"x": [-0.1, 0.0, 10.0, 10.1, math.inf, math.nan, None]})
     assert stored["normalized"]["x"] == [-65536, 65536]
 
 
-def test_unknown_and_missing_texts_go_to_the_declared_other_level(tmp_path):
+def test_unknown_texts_go_to_the_other_level(tmp_path):
     spec = written_spec(tmp_path, "{work: {levels: [paid, none, rest], other: rest}}")
     stored = prepared(spec, tmp_path, {"work": [" paid", "?", None, "", "none"]})
     assert stored["normalized"]["work"] == ["paid", "rest", "rest", "rest", "none"]
     assert stored["discretized"]["work"] == [0, 2, 2, 2, 1]
 
 
-def test_unknown_and_missing_texts_drop_the_row_without_an_other_level(tmp_path):
+def test_unknown_texts_drop_the_row(tmp_path):
     spec = written_spec(tmp_path, "{sex: {levels: [f, m]}, x: {bounds: [0, 1]}}")
     stored = prepared(spec, tmp_path, {"sex": ["f", "?", None, "m"], "x": ["0", "0", "0", "1"]})
     assert stored["normalized"] == {"x": [-65536, 65536], "sex": ["f", "m"]}
     assert stored["discretized"] == {"sex": [0, 1]}
 
 
-def test_whole_numbers_are_levels_whatever_type_they_are_stored_in(tmp_path):
+def test_integers_are_levels_in_every_type(tmp_path):
     spec = written_spec(tmp_path, "{smokes: {levels: [0, 1]}}")
     kinds = [pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.string(), pa.large_string()]
     for at, kind in enumerate(kinds):
@@ -91,7 +91,7 @@ def test_whole_numbers_are_levels_whatever_type_they_are_stored_in(tmp_path):
         assert stored["discretized"]["smokes"] == [1, 0]
 
 
-def test_bins_are_cut_from_the_clipped_number_and_not_from_its_rounded_coordinate(tmp_path):
+def test_bins_are_cut_from_clipped_numbers(tmp_path):
     spec = written_spec(tmp_path, "{x: {bounds: [0, 1], edges: [0.3]}}")
     just_below = math.nextafter(0.3, 0)
     box = Coordinate(0.0, 1.0)
@@ -123,7 +123,7 @@ def test_one_hot_has_one_bit_a_cell_and_one_1_an_attribute(tmp_path):
     }
 
 
-def test_bins_whose_labels_read_the_same_still_have_bits_of_their_own(tmp_path):
+def test_bins_of_like_labels_have_their_own_bits(tmp_path):
     attributes = "{x: {bounds: [1000000, 1000002], bins: 4}}"
     spec = written_spec(tmp_path, attributes, more="one_hot: true")
     stored = prepared(spec, tmp_path, {"x": [1000001.6]})
@@ -154,7 +154,7 @@ def test_no_rows_are_prepared_to_no_rows(tmp_path, kind):
     assert len(stored["one_hot"]) == 4
 
 
-def test_persons_are_bounded_after_invalid_rows_are_gone_and_are_not_stored(tmp_path):
+def test_persons_are_bounded_after_invalid_rows_are_gone(tmp_path):
     spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}", protection=PERSONS)
     riders = {"x": ["?"] * 20 + ["0", "1"], "rider": ["a"] * 22}
     assert prepared(spec, tmp_path, riders) == {"normalized": {"x": [-65536, 65536]}}
@@ -170,7 +170,7 @@ def test_two_attributes_may_read_one_column(tmp_path):
     assert stored["normalized"]["rough"] == [32768]
 
 
-def test_a_snapshot_that_was_not_validated_or_was_refused_is_not_prepared(tmp_path):
+def test_unvalidated_snapshot_is_not_prepared(tmp_path):
     spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}")
     snapshot = ingested(tmp_path, {"x": ["0"]})
     with pytest.raises(NotPrepared, match="validated as people is declared now"):
@@ -263,7 +263,7 @@ def test_two_preparations_never_mix_their_tables(tmp_path):
     assert free.is_set()
 
 
-def test_a_preparation_of_another_declaration_is_not_taken_for_one_of_this(tmp_path):
+def test_preparation_of_another_declaration_is_void(tmp_path):
     wide = written_spec(tmp_path, "{x: {bounds: [0, 9]}}")
     snapshot = validated(wide, tmp_path, {"x": [0.5]})
     prepare(wide, snapshot)
@@ -293,13 +293,13 @@ def test_a_row_that_breaks_a_constraint_is_dropped_and_no_other(tmp_path):
     assert stored == {"age": [1, 4, 0, 0], "state": [1, 1, 0, 2]}
 
 
-def test_persons_are_bounded_after_rows_that_break_a_constraint_are_gone(tmp_path):
+def test_persons_are_bounded_after_constraints(tmp_path):
     spec = written_spec(tmp_path, RIDES, protection=PERSONS, more=ADULTS)
     rows = {"age": ["5"] * 9 + ["30", "40"], "state": ["wed"] * 11, "rider": ["a"] * 11}
     assert len(prepared(spec, tmp_path, rows)["discretized"]["age"]) == 2
 
 
-def test_a_clipped_number_is_in_the_bin_that_a_constraint_is_about(tmp_path):
+def test_clipped_number_is_in_its_constraints_bin(tmp_path):
     spec = written_spec(
         tmp_path, RIDES, more="constraints: {never: {age: '[60, ]', state: single}}"
     )
@@ -319,7 +319,7 @@ def may_be_missing(snapshot: Snapshot, stage: str) -> dict[str, bool]:
     return {field.name: field.nullable for field in read_stage(snapshot, stage).schema}
 
 
-def test_a_column_says_whether_a_value_of_it_may_be_missing(tmp_path: Path) -> None:
+def test_a_column_says_whether_a_value_of_it_may_be_missing(tmp_path):
     attributes = "{x: {bounds: [0, 1], bins: 2, nullable: true}, sex: {levels: [f, m]}}"
     spec = written_spec(tmp_path, attributes)
     snapshot = validated(spec, tmp_path, {"x": ["", "1"], "sex": ["f", "m"]})
@@ -328,9 +328,7 @@ def test_a_column_says_whether_a_value_of_it_may_be_missing(tmp_path: Path) -> N
     assert may_be_missing(snapshot, "discretized") == {"x": False, "sex": False}
 
 
-def test_rows_that_were_prepared_before_columns_said_so_are_read_with_others(
-    tmp_path: Path,
-) -> None:
+def test_nullable_columns_are_read_with_others(tmp_path):
     spec = written_spec(tmp_path, "{sex: {levels: [f, m]}}")
     before = validated(spec, tmp_path, {"sex": ["f", "m"]}, "before")
     prepare(spec, before)

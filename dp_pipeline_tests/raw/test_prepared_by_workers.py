@@ -66,7 +66,7 @@ def prepared(spec: DatasetSpec, folder: Path, ids: pa.Array, engine: str = "") -
 
 @pytest.mark.chain
 @pytest.mark.usefixtures("small_batches")
-def test_every_engine_prepares_the_same_bytes(engine: str, tmp_path: Path) -> None:
+def test_every_engine_prepares_the_same_bytes(engine, tmp_path):
     spec = persons(tmp_path)
     # A round of Spark's takes seconds.
     for name, ids in list(IDS.items())[:: 3 if engine == "spark" else 1]:
@@ -77,7 +77,7 @@ def test_every_engine_prepares_the_same_bytes(engine: str, tmp_path: Path) -> No
 
 @pytest.mark.chain
 @pytest.mark.usefixtures("small_batches")
-def test_rows_that_are_nobodys_are_prepared_alike(engine: str, tmp_path: Path) -> None:
+def test_rows_that_are_nobodys_are_prepared_alike(engine, tmp_path):
     spec = written_spec(tmp_path, ATTRIBUTES, more="one_hot: true")
     ids = IDS["texts"]
     assert prepared(spec, tmp_path / "there", ids, engine) == prepared(spec, tmp_path / "here", ids)
@@ -85,7 +85,7 @@ def test_rows_that_are_nobodys_are_prepared_alike(engine: str, tmp_path: Path) -
 
 @pytest.mark.chain
 @pytest.mark.usefixtures("small_batches")
-def test_every_engine_finds_the_same_of_every_expectation(engine: str, tmp_path: Path) -> None:
+def test_every_engine_finds_the_same_of_every_expectation(engine, tmp_path):
     spec = persons(tmp_path)
     ids = IDS["texts and nobody's"]
     snapshot = validated(spec, tmp_path / "rows", ids)
@@ -113,9 +113,7 @@ class DiesWhenDone(prepare._Normalizer):
 
 @pytest.mark.chain
 @pytest.mark.usefixtures("small_batches")
-def test_workers_that_are_killed_in_the_middle_change_no_byte(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_are_killed_in_the_middle_change_no_byte(engine, tmp_path, monkeypatch):
     spec, ids = persons(tmp_path), IDS["texts"]
     here = prepared(spec, tmp_path / "here", ids)
     monkeypatch.setattr(prepare, "_Normalizer", DiesWhenDone)
@@ -134,9 +132,7 @@ def twice(work: Callable[[Any], Any], tasks: Sequence[Any], /) -> Iterator[Any]:
 
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("name", IDS)
-def test_tasks_that_are_done_twice_and_in_any_order_change_no_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_repeated_tasks_change_no_byte(tmp_path, monkeypatch, name):
     spec = persons(tmp_path)
     here = prepared(spec, tmp_path / "here", IDS[name])
     monkeypatch.setattr(prepare, "workers_of", lambda _: twice)
@@ -144,9 +140,7 @@ def test_tasks_that_are_done_twice_and_in_any_order_change_no_byte(
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_the_populations_key_is_in_nothing_that_workers_get(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_populations_key_is_in_nothing_that_workers_get(tmp_path, monkeypatch):
     sent: list[bytes] = []
 
     def sending(work: Callable[[Any], Any], tasks: Sequence[Any], /) -> Iterator[Any]:
@@ -163,7 +157,7 @@ def test_the_populations_key_is_in_nothing_that_workers_get(
     assert repr(keys.ids.rows)[2:-1] not in repr(keys)
 
 
-def test_what_fails_is_told_by_its_kind_alone() -> None:
+def test_what_fails_is_told_by_its_kind_alone():
     def work(task: str) -> None:
         raise ValueError(f"cannot read {task}")
 
@@ -180,9 +174,7 @@ def fails(task: int) -> int:
 
 
 @pytest.mark.chain
-def test_what_fails_on_a_worker_names_no_value(
-    engine: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_fails_on_a_worker_names_no_value(engine, capfd):
     each = workers_of(engine)
     assert list(each(fails, [2, 1, 2])) == [2, 1, 2]
     assert list(each(fails, [])) == []
@@ -193,7 +185,7 @@ def test_what_fails_on_a_worker_names_no_value(
     assert "\n" not in str(caught.value)
 
 
-def test_an_engine_is_named_with_an_address_where_it_may_have_one() -> None:
+def test_engine_names_are_checked():
     assert workers_of("stream") is workers_of("memory") is workers_of("")
     for text in ("sparks", "memory:here", "stream:1"):
         with pytest.raises(DeclarationError, match="engine: expected one of memory, stream"):
@@ -204,7 +196,7 @@ def test_an_engine_is_named_with_an_address_where_it_may_have_one() -> None:
     "address",
     ["tcp://127.0.0.1:{port}", "nonsense", "tcp://h:x", "sc://127.0.0.1:{port}/;token=t0k"],
 )
-def test_a_server_that_does_not_answer_is_one_line_without_its_secret(address: str) -> None:
+def test_silent_server_is_one_line_without_secret(address):
     name = "spark" if address.startswith("sc") else "dask"
     require_engine(name)
     with socket.socket() as taken:
@@ -218,7 +210,7 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_secret(address: s
 
 
 @pytest.mark.parametrize("threads", ["threads", "twice"])
-def test_what_is_made_comes_in_the_order_of_its_tasks(tmp_path: Path, threads: str) -> None:
+def test_what_is_made_comes_in_the_order_of_its_tasks(tmp_path, threads):
     def make(task: int) -> list[pa.Table]:
         return [pa.table({"x": [task, at]}) for at in range(task)] or [pa.table({"x": [0]})[:0]]
 
@@ -228,7 +220,7 @@ def test_what_is_made_comes_in_the_order_of_its_tasks(tmp_path: Path, threads: s
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_that_cannot_be_written_whole_has_no_name(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_whole_has_no_name(tmp_path):
     def tables() -> Iterator[pa.Table]:
         yield pa.table({"x": [1]})
         raise RuntimeError
@@ -240,7 +232,7 @@ def test_a_file_that_cannot_be_written_whole_has_no_name(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_a_file_that_is_replaced_while_workers_read_it_is_damaged(tmp_path: Path) -> None:
+def test_file_replaced_while_read_is_damaged(tmp_path):
     spec = persons(tmp_path)
     snapshot = validated(spec, tmp_path / "rows", IDS["texts"])
     path = snapshot.table_path("ingested")

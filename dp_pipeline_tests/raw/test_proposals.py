@@ -45,7 +45,7 @@ CELLS = st.one_of(
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(values=st.lists(st.one_of(st.none(), CELLS), min_size=1, max_size=60))
-def test_no_row_of_public_texts_is_lost_under_what_is_proposed(values: list[str | None]) -> None:
+def test_no_row_of_public_texts_is_lost_under_what_is_proposed(values):
     found = proposal(values)
     column = pa.chunked_array([pa.array(values, pa.string())])
     if not found.proposal:
@@ -56,9 +56,7 @@ def test_no_row_of_public_texts_is_lost_under_what_is_proposed(values: list[str 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(values=st.lists(st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=1, max_size=40))
-def test_no_row_of_public_numbers_is_lost_under_what_is_proposed(
-    values: list[float | None],
-) -> None:
+def test_no_row_of_public_numbers_is_lost_under_what_is_proposed(values):
     column = pa.chunked_array([pa.array(values, pa.float64())])
     found = proposed(X, column)
     if found.proposal:
@@ -78,7 +76,7 @@ def assert_no_row_is_lost(declared: Attribute, column: pa.ChunkedArray) -> None:
     least=st.floats(-1e9, 1e9, allow_subnormal=False),
     width=st.floats(1e-6, 1e9),
 )
-def test_neat_bounds_hold_both_numbers_and_little_more(least: float, width: float) -> None:
+def test_neat_bounds_hold_both_numbers_and_little_more(least, width):
     most = least + width
     if not most > least:
         return
@@ -144,7 +142,7 @@ def test_neat_bounds_hold_both_numbers_and_little_more(least: float, width: floa
         "a format",
     ],
 )
-def test_what_is_proposed(values: list[str | None], fields: dict[str, object]) -> None:
+def test_what_is_proposed(values, fields):
     assert proposal(values).proposal == fields
 
 
@@ -160,12 +158,12 @@ def test_what_is_proposed(values: list[str | None], fields: dict[str, object]) -
     ],
     ids=["too many", "one", "none", "too large", "two signs", "two formats"],
 )
-def test_what_cannot_be_declared_has_a_remark(values: list[str | None], remark: str) -> None:
+def test_what_cannot_be_declared_has_a_remark(values, remark):
     found = proposal(values)
     assert (found.proposal, found.remark.startswith(remark)) == ({}, True)
 
 
-def test_a_look_at_public_rows_counts_them_and_looks_at_every_column(tmp_path: Path) -> None:
+def test_public_look_covers_every_column(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("age,town\n1,a\n2,b\n30.5,a\n")
     columns = (

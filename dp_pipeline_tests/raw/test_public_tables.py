@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from dataclasses import replace
 from datetime import date
@@ -21,6 +22,7 @@ from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate
+from dp_pipeline_tests.raw.file_server import FileServer, file_server
 from dp_pipeline_tests.raw.written import KEY
 
 pytestmark = pytest.mark.skipif(
@@ -44,7 +46,7 @@ def prepared(name: str, folder: Path) -> tuple[DatasetSpec, dict[str, pa.Table]]
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_every_row_of_a_public_table_becomes_codes(name: str, tmp_path: Path) -> None:
+def test_every_row_of_a_public_table_becomes_codes(name, tmp_path):
     spec, stages = prepared(name, tmp_path)
     assert {table.num_rows for table in stages.values()} == {ROWS[name]} == {spec.nominal_rows}
     codes = stages["discretized"]
@@ -57,7 +59,7 @@ def test_every_row_of_a_public_table_becomes_codes(name: str, tmp_path: Path) ->
         assert counts.all()
 
 
-def test_the_published_files_of_adult_have_their_known_gaps_and_classes(tmp_path: Path) -> None:
+def test_adult_has_its_known_gaps_and_classes(tmp_path):
     spec, stages = prepared("adult_raw", tmp_path)
     codes = {name: stages["discretized"].column(name).to_numpy() for name in spec.domain.names}
     gaps = {a.name: int((codes[a.name] == a.missing_code).sum()) for a in spec.domain if a.nullable}
@@ -69,7 +71,7 @@ def test_the_published_files_of_adult_have_their_known_gaps_and_classes(tmp_path
                                    "capital_loss", "hours_per_week")  # fmt: skip
 
 
-def test_a_schooling_in_years_and_in_words_are_one_to_one(tmp_path: Path) -> None:
+def test_a_schooling_in_years_and_in_words_are_one_to_one(tmp_path):
     _, stages = prepared("adult_raw", tmp_path)
     table = stages["discretized"]
     pairs = {
@@ -83,9 +85,7 @@ def test_a_schooling_in_years_and_in_words_are_one_to_one(tmp_path: Path) -> Non
     assert len(pairs) == 16
 
 
-def test_the_codes_of_the_discretised_table_are_places_in_alphabetical_order(
-    tmp_path: Path,
-) -> None:
+def test_discretised_codes_are_alphabetical(tmp_path):
     raw, published = prepared("adult_raw", tmp_path / "raw")
     _, discretised = prepared("adult", tmp_path / "codes")
     table = published["discretized"]
@@ -105,9 +105,7 @@ def codes_of(name: str, folder: Path) -> tuple[DatasetSpec, dict[str, NDArray[An
     return spec, {column: table.column(column).to_numpy() for column in table.column_names}
 
 
-def test_the_published_gradings_of_breast_cancer_are_ten_levels_and_sixteen_gaps(
-    tmp_path: Path,
-) -> None:
+def test_breast_cancer_has_ten_levels_and_sixteen_gaps(tmp_path):
     spec, codes = codes_of("breast_cancer_wisconsin", tmp_path)
     assert np.bincount(codes["diagnosis"]).tolist() == [458, 241]
     gaps = codes["bare_nuclei"] == spec.domain["bare_nuclei"].missing_code
@@ -121,7 +119,7 @@ def test_the_published_gradings_of_breast_cancer_are_ten_levels_and_sixteen_gaps
     assert 8 not in codes["mitoses"]
 
 
-def test_a_sample_of_adult_has_the_incomes_of_both_files_in_their_ratio(tmp_path: Path) -> None:
+def test_sample_of_adult_keeps_the_ratio_of_incomes(tmp_path):
     spec, codes = codes_of("adult_2000", tmp_path)
     # 2000 of 48,842 rows, of which 37,155 and 11,687 have the one and the other income.
     assert np.bincount(codes["income"]).tolist() == [1_521, 479]
@@ -131,9 +129,72 @@ def test_a_sample_of_adult_has_the_incomes_of_both_files_in_their_ratio(tmp_path
         assert len(np.bincount(codes[name])) == spec.domain[name].size
 
 
-def test_a_sample_holds_rows_of_the_whole_table_in_its_order() -> None:
+def test_a_sample_holds_rows_of_the_whole_table_in_its_order():
     spec = find_spec("adult_2000")
     whole = read_source(replace(spec, source=replace(spec.source, sample=None)))
     rows = iter(whole.to_pylist())
     assert whole.num_rows == ROWS["adult_raw"]
     assert all(row in rows for row in read_source(spec).to_pylist())
+
+
+needs_data = pytest.mark.skipif(
+    not os.environ.get(DATA_FOLDER_VARIABLE), reason=f"{DATA_FOLDER_VARIABLE} names no data folder"
+)
+
+
+@pytest.fixture
+def server():
+    with file_server() as served:
+        yield served
+
+
+def served_here(spec: DatasetSpec, server: FileServer) -> DatasetSpec:
+    """The data set, were its files absent and its downloads, under their names, on this server."""
+    source = spec.source
+    assert source.download is not None
+    moved = {url: server.url("/" + url.rpartition("/")[2]) for url in source.download.locations}
+    first, *more = moved.values()
+    hashes = {moved[url]: sha256 for url, sha256 in source.download.sha256.items()}
+    download = replace(source.download, location=first, more=tuple(more), sha256=hashes)
+    return replace(spec, source=replace(source, location="absent", more=(), download=download))
+
+
+def downloaded(name: str, server: FileServer, store: Path) -> pa.Table:
+    spec = served_here(find_spec(name), server)
+    snapshot = ingest(spec, store, key=b"k" * 32, snapshot_id="one", today=date(2026, 11, 21))
+    assert snapshot.manifest["source"].startswith("http://")
+    return read_stage(snapshot, "ingested")
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["adult_raw", "adult_2000", "breast_cancer_wisconsin"])
+def test_declared_hashes_are_those_of_our_copies(name, server, tmp_path):
+    local = find_spec(name)
+    for path in map(Path, local.source.locations):
+        content = path.read_bytes()
+        published = path.name.removesuffix(".gz")
+        server.files[f"/{published}"] = (
+            gzip.decompress(content) if path.suffix == ".gz" else content
+        )
+    assert downloaded(name, server, tmp_path).equals(read_source(local))
+
+
+@needs_data
+def test_birch3_is_read_from_lines_of_white_space(server, tmp_path):
+    local = read_source(find_spec("birch3"))
+    rows = zip(*local.to_pydict().values(), strict=True)
+    server.files["/birch3.txt"] = "".join(f"{x:>10}{y:>10}\n" for x, y in rows).encode()
+    assert downloaded("birch3", server, tmp_path).equals(local)
+
+
+@pytest.mark.parametrize("name", ["checkin", "checkin_events"])
+def test_gowalla_is_read_as_its_page_shows_it(name, server, tmp_path):
+    lines = (
+        "196514\t2010-07-24T13:45:06Z\t53.3648119\t-2.2723465833\t145064\n"
+        "196514\t2010-07-24T13:44:58Z\t53.360511233\t-2.276369017\t1275991\n"
+    )
+    server.files["/loc-gowalla_totalCheckins.txt.gz"] = gzip.compress(lines.encode())
+    first, second = downloaded(name, server, tmp_path).to_pylist()
+    assert (first["lat"], first["lon"]) == ("53.3648119", "-2.2723465833")
+    assert second["lat"] == "53.360511233"
+    assert ("user" in first) == (name == "checkin")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -42,12 +41,12 @@ def read(signs: Signs, *words: str | None) -> list[float | None]:
     return [None if np.isnan(one) else one for one in numbers(texts(*words), signs).tolist()]
 
 
-def test_a_decimal_comma_is_read_where_it_is_declared_and_a_point_is_not() -> None:
+def test_declared_decimal_comma_is_read():
     said = read(Signs(","), "6,38", " -0,5 ", ",5", "7", "1,5e2", "6.38", "1,2,3", "", None, "x")
     assert said == [6.38, -0.5, 0.5, 7.0, 150.0, None, None, None, None, None]
 
 
-def test_a_decimal_comma_where_none_is_declared_stays_invalid() -> None:
+def test_a_decimal_comma_where_none_is_declared_stays_invalid():
     assert read(Signs(), "6,38", "1.234,56", "6.38") == [None, None, 6.38]
 
 
@@ -61,48 +60,48 @@ def test_a_decimal_comma_where_none_is_declared_stays_invalid() -> None:
         (Signs(",", " "), "1\u202f234\u202f567,89"),
     ],
 )
-def test_groups_of_three_stand_apart_by_the_declared_sign(signs: Signs, written: str) -> None:
+def test_groups_of_three_stand_apart_by_the_declared_sign(signs, written):
     assert read(signs, written, "1234567") == [1234567.89, 1234567.0]
 
 
-def test_groups_that_are_not_of_three_are_no_number() -> None:
+def test_groups_that_are_not_of_three_are_no_number():
     assert (
         read(Signs(",", "."), "12.34", "1234.567", "1.2345", "1.234.5", ".234", "1..234")
         == [None] * 6
     )
 
 
-def test_endless_numbers_are_numbers_and_very_long_ones_too() -> None:
+def test_endless_numbers_are_numbers_and_very_long_ones_too():
     said = read(Signs(","), "inf", "-Infinity", "nan", "1e999", "0," + "3" * 50)
     assert said[:4] == [np.inf, -np.inf, None, np.inf]
     assert said[4] == pytest.approx(1 / 3)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_what_is_written_by_the_signs_is_read_by_them(number: float) -> None:
+def test_what_is_written_by_the_signs_is_read_by_them(number):
     signs = Signs(",")
     assert read(signs, signs.localise(repr(number))) == [number]
 
 
-def test_a_stored_number_is_one_whatever_sign_is_declared(tmp_path: Path) -> None:
+def test_a_stored_number_is_one_whatever_sign_is_declared(tmp_path):
     spec = written_spec(tmp_path, '{fare: {bounds: [0, 50], bins: 5, decimal: ","}}')
     assert codes(spec, {"fare": [6.38, 44.0]}) == codes(spec, {"fare": ["6,38", "44,0"]})
 
 
-def test_signs_of_all_columns_are_those_of_each_that_says_nothing_else(tmp_path: Path) -> None:
+def test_signs_of_the_file_hold_for_each_column(tmp_path):
     attributes = '{a: {bounds: [0, 9], bins: 9}, b: {bounds: [0, 9], bins: 9, decimal: "."}}'
     spec = written_spec(tmp_path, attributes, more='reading: {decimal: ",", missing: ["-999"]}')
     assert codes(spec, {"a": ["6,5", "6.5"], "b": ["7.5", "7.5"]}) == {"a": [6], "b": [7]}
 
 
-def test_a_word_for_nothing_drops_a_row_in_place_of_clipping_it(tmp_path: Path) -> None:
+def test_a_word_for_nothing_drops_a_row_in_place_of_clipping_it(tmp_path):
     attributes = "{a: {bounds: [0, 9], bins: 9}, b: {bounds: [0, 9], bins: 2, nullable: true}}"
     spec = written_spec(tmp_path, attributes, more='reading: {missing: ["-999", N/A]}')
     columns = {"a": ["-999", "5", "N/A", "5", "-8"], "b": ["1", "-999.0", "1", "N/A", "x"]}
     assert codes(spec, columns) == {"a": [5, 5], "b": [2, 2]}
 
 
-def test_a_level_that_is_a_word_for_nothing_elsewhere_stays_a_level(tmp_path: Path) -> None:
+def test_level_that_means_missing_elsewhere_stays(tmp_path):
     attributes = "{kind: {levels: [a, N/A], nullable: true}, other: {levels: [b, c], other: c}}"
     spec = written_spec(tmp_path, attributes, more="reading: {missing: [N/A]}")
     columns = {"kind": ["N/A", "", "a"], "other": ["N/A", "b", "b"]}
@@ -112,14 +111,14 @@ def test_a_level_that_is_a_word_for_nothing_elsewhere_stays_a_level(tmp_path: Pa
 MONTHS = "{day: {type: date, bounds: [2026-01-01, 2026-12-31], every: month, on_invalid: drop}}"
 
 
-def test_dates_fall_into_their_months_and_impossible_ones_are_no_dates(tmp_path: Path) -> None:
+def test_dates_fall_into_their_months(tmp_path):
     spec = written_spec(tmp_path, MONTHS)
     days = ["2026-01-01", " 2026-01-31", "2026-02-01", "2026-12-31", "2026-02-29", "2025-12-31"]
     odd = ["31/10/2026 25:61", "20261005", "2026-W41", "", None, "2026-00-10", "\u0662026-01-01"]
     assert codes(spec, {"day": [*days, *odd]}) == {"day": [0, 0, 1, 11]}
 
 
-def test_a_format_is_read_and_another_one_is_not(tmp_path: Path) -> None:
+def test_a_format_is_read_and_another_one_is_not(tmp_path):
     attributes = MONTHS.replace("every", 'format: "%d.%m.%Y", every')
     spec = written_spec(tmp_path, attributes)
     words = ["1.2.2026", "31.12.2026", "31.2.2026", "2026-02-01", "01.02.26"]
@@ -129,7 +128,7 @@ def test_a_format_is_read_and_another_one_is_not(tmp_path: Path) -> None:
 HOURS = "{{at: {{type: timestamp, bounds: [2026-10-25, 2026-10-25], every: hour{zone}}}}}"
 
 
-def test_an_offset_in_the_text_is_honoured_and_else_the_zone_is(tmp_path: Path) -> None:
+def test_an_offset_in_the_text_is_honoured_and_else_the_zone_is(tmp_path):
     zone = ", zone: Europe/Zurich, on_invalid: drop"
     spec = written_spec(tmp_path, HOURS.format(zone=zone))
     # At three o'clock the clocks are put back to two: that hour is one cell.
@@ -139,7 +138,7 @@ def test_an_offset_in_the_text_is_honoured_and_else_the_zone_is(tmp_path: Path) 
     assert spec.domain["at"].labels()[:4] == tuple(f"2026-10-25T0{hour}" for hour in range(4))
 
 
-def test_cells_are_cut_exactly_where_coordinates_are_rounded(tmp_path: Path) -> None:
+def test_cells_are_cut_exactly_where_coordinates_are_rounded(tmp_path):
     """A step of a coordinate of a century is seven hours; a second before midnight is yesterday."""
     attributes = "{at: {type: timestamp, bounds: [1950-01-01, 2049-12-31], every: day}}"
     spec = written_spec(tmp_path, attributes)
@@ -163,9 +162,7 @@ STORED = {
 
 @pytest.mark.parametrize("kind", STORED)
 @pytest.mark.parametrize("declared", ["date", "timestamp"])
-def test_stored_dates_and_times_are_read_by_their_type(
-    kind: str, declared: str, tmp_path: Path
-) -> None:
+def test_stored_dates_and_times_are_read_by_their_type(kind, declared, tmp_path):
     attributes = MONTHS.replace("date", f"{declared}, zone: Europe/Zurich", 1)
     spec = written_spec(tmp_path, attributes, source="{kind: parquet, path: rows.parquet}")
     pq.write_table(pa.table({"day": STORED[kind]}), tmp_path / "rows.parquet")
@@ -173,25 +170,21 @@ def test_stored_dates_and_times_are_read_by_their_type(
 
 
 @pytest.mark.parametrize("attributes", ["{day: {levels: [a, b]}}", "{day: {bounds: [0, 1]}}"])
-def test_stored_dates_that_are_declared_as_something_else_are_refused_by_their_type(
-    attributes: str, tmp_path: Path
-) -> None:
+def test_stored_dates_need_a_date_declaration(attributes, tmp_path):
     spec = written_spec(tmp_path, attributes, source="{kind: parquet, path: rows.parquet}")
     pq.write_table(pa.table({"day": STORED["days"][:0]}), tmp_path / "rows.parquet")
     with pytest.raises(SourceError, match=r"the type date32.*declare `type: date`"):
         read_source(spec)
 
 
-def test_stored_numbers_that_are_declared_as_dates_are_refused_by_their_type(
-    tmp_path: Path,
-) -> None:
+def test_stored_numbers_are_no_dates(tmp_path):
     spec = written_spec(tmp_path, MONTHS, source="{kind: parquet, path: rows.parquet}")
     pq.write_table(pa.table({"day": pa.array([], pa.int64())}), tmp_path / "rows.parquet")
     with pytest.raises(SourceError, match=r"text, dates or times in column 'day'.*int64"):
         read_source(spec)
 
 
-def test_parts_with_and_without_a_zone_are_refused(tmp_path: Path) -> None:
+def test_parts_with_and_without_a_zone_are_refused(tmp_path):
     spec = written_spec(tmp_path, MONTHS, source="{kind: parquet, path: rows}")
     (tmp_path / "rows").mkdir()
     for name in ("seconds", "placed"):
@@ -200,7 +193,7 @@ def test_parts_with_and_without_a_zone_are_refused(tmp_path: Path) -> None:
         read_source(spec)
 
 
-def test_a_missing_date_is_a_cell_and_one_that_cannot_be_drops_its_row(tmp_path: Path) -> None:
+def test_missing_date_is_a_cell(tmp_path):
     attributes = (
         "{day: {type: date, bounds: [2026-01-01, 2026-01-04], bins: 2, nullable: true, "
         "missing: [1900-01-01, never]}}"
@@ -210,7 +203,7 @@ def test_a_missing_date_is_a_cell_and_one_that_cannot_be_drops_its_row(tmp_path:
     assert codes(spec, {"day": said}) == {"day": [0, 2, 2, 2, 2, 1, 1]}
 
 
-def test_checks_see_the_same_numbers_as_preparation(tmp_path: Path) -> None:
+def test_checks_see_the_same_numbers_as_preparation(tmp_path):
     attributes = (
         '{fare: {bounds: [0, 50], decimal: ","}, '
         "day: {type: date, bounds: [2026-01-01, 2026-12-31]}, part: {bounds: [0, 23]}}"
@@ -245,7 +238,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("function", DERIVED)
-def test_a_derived_column_is_a_function_of_one_row(function: str, tmp_path: Path) -> None:
+def test_a_derived_column_is_a_function_of_one_row(function, tmp_path):
     from dp_pipeline.raw.values import column_of
 
     is_text = "first" in function
@@ -262,9 +255,7 @@ def test_a_derived_column_is_a_function_of_one_row(function: str, tmp_path: Path
         ("{prefix: [x, 1]}", "{levels: [6, h], nullable: true}", ["6", None, None]),
     ],
 )
-def test_of_a_word_for_nothing_nothing_is_derived(
-    function: str, form: str, made: list[object], tmp_path: Path
-) -> None:
+def test_of_a_word_for_nothing_nothing_is_derived(function, form, made, tmp_path):
     from dp_pipeline.raw.values import column_of
 
     more = f"derive: {{made: {function}}}\nreading: {{missing: [' n/a ', '-8']}}"
@@ -273,7 +264,7 @@ def test_of_a_word_for_nothing_nothing_is_derived(
     assert column_of(spec.domain["made"], table).to_pylist() == made
 
 
-def test_derived_columns_are_levels_or_numbers_and_keep_missing_cells(tmp_path: Path) -> None:
+def test_derived_columns_keep_missing_cells(tmp_path):
     attributes = (
         "{hour: {levels: 0..23, nullable: true}, late: {column: hour, bounds: [0, 23], bins: 2, "
         "nullable: true}, land: {levels: [CH, D], nullable: true}}"
@@ -284,7 +275,7 @@ def test_derived_columns_are_levels_or_numbers_and_keep_missing_cells(tmp_path: 
     assert codes(spec, ROWS) == {"hour": [14, 24, 24], "late": [1, 2, 2], "land": [0, 1, 2]}
 
 
-def test_what_one_derived_row_says_depends_on_no_other(tmp_path: Path) -> None:
+def test_what_one_derived_row_says_depends_on_no_other(tmp_path):
     more = "derive: {hour: {hour: at, zone: Europe/Zurich}}"
     spec = written_spec(tmp_path, "{hour: {levels: 0..23, nullable: true}}", more=more)
     together = codes(spec, ROWS)["hour"]
@@ -294,9 +285,7 @@ def test_what_one_derived_row_says_depends_on_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich"])
 @pytest.mark.parametrize("format_", ["", "%d.%m.%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S %z"])
-def test_synthetic_times_have_the_code_they_were_drawn_from(
-    zone: str, format_: str, tmp_path: Path
-) -> None:
+def test_synthetic_times_have_the_code_they_were_drawn_from(zone, format_, tmp_path):
     """Of a summer: in autumn one hour stands on a clock twice."""
     form = f'format: "{format_}", ' if format_ else ""
     attributes = (
@@ -312,7 +301,7 @@ def test_synthetic_times_have_the_code_they_were_drawn_from(
     assert format_ or made.dtype == np.dtype("datetime64[s]")
 
 
-def test_synthetic_dates_are_days_inside_the_bounds(tmp_path: Path) -> None:
+def test_synthetic_dates_are_days_inside_the_bounds(tmp_path):
     attributes = "{day: {type: date, bounds: [2026-01-01, 2026-02-01], every: month}}"
     spec = written_spec(tmp_path, attributes)
     drawn = np.repeat([0, 1], 200)[:, None]
@@ -327,7 +316,7 @@ ENDS = ["0001-01-01T00:00Z", "9999-12-31T23:59Z", "9999-12-31", "0001-01-01T00:0
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
-def test_the_ends_of_the_calendar_are_no_error_in_any_zone(zone: str, tmp_path: Path) -> None:
+def test_the_ends_of_the_calendar_are_no_error_in_any_zone(zone, tmp_path):
     attributes = (
         "{at: {type: timestamp, bounds: [2000-01-01, 2030-12-31], bins: 2, nullable: true}, "
         "day: {type: date, column: at, bounds: [2000-01-01, 2030-12-31], bins: 2, nullable: true}, "
@@ -339,12 +328,12 @@ def test_the_ends_of_the_calendar_are_no_error_in_any_zone(zone: str, tmp_path: 
 
 
 @given(st.text(max_size=30))
-def test_no_text_is_an_error(text: str) -> None:
+def test_no_text_is_an_error(text):
     for clock in (Clock("date"), Clock("timestamp", "Europe/Zurich", "%d.%m.%Y %H:%M:%S.%f %z")):
         assert isinstance(clock.number(text), int | None)
 
 
-def test_missing_dates_of_a_release_are_stored_and_read_again(tmp_path: Path) -> None:
+def test_missing_dates_of_a_release_are_stored_and_read_again(tmp_path):
     columns = {
         "day": np.array(["2026-10-05", "NaT"], dtype="datetime64[D]"),
         "at": np.array(["2026-10-05T14:30", "NaT"], dtype="datetime64[s]"),

@@ -22,13 +22,13 @@ SECRET = b"90210777"
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> DatasetSpec:
+def spec(tmp_path):
     (tmp_path / "rows.csv").write_bytes(b"age\n" + SECRET + b"\n7\n")
     return written_spec(tmp_path, "{age: {bounds: [0, 100]}}", purpose="release")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
+def store(tmp_path):
     return tmp_path / "raw"
 
 
@@ -47,9 +47,7 @@ def remains(store: Path) -> Iterator[bytes]:
     return (path.read_bytes() for path in store.rglob("*") if path.is_file())
 
 
-def test_every_snapshot_goes_with_all_stages_and_exact_numbers(
-    spec: DatasetSpec, store: Path
-) -> None:
+def test_every_snapshot_goes_with_all_stages_and_exact_numbers(spec, store):
     for name in ("one", "two"):
         snapshot = opened(spec, store, name)
         snapshot.store_table("normalized", lambda file: file.write(SECRET))
@@ -61,9 +59,7 @@ def test_every_snapshot_goes_with_all_stages_and_exact_numbers(
     assert retire_all(store) == []
 
 
-def test_a_retired_name_is_never_used_again_and_a_new_one_is(
-    spec: DatasetSpec, store: Path
-) -> None:
+def test_a_retired_name_is_never_used_again_and_a_new_one_is(spec, store):
     opened(spec, store, "one")
     retire_all(store)
     for name in ("one", None):
@@ -74,9 +70,7 @@ def test_a_retired_name_is_never_used_again_and_a_new_one_is(
     assert retire_all(store) == ["people/two"]
 
 
-def test_nothing_of_a_retired_snapshot_can_be_read_or_written(
-    spec: DatasetSpec, store: Path
-) -> None:
+def test_nothing_of_a_retired_snapshot_can_be_read_or_written(spec, store):
     snapshot = opened(spec, store)
     retire_all(store)
     for attempt in (
@@ -90,7 +84,7 @@ def test_nothing_of_a_retired_snapshot_can_be_read_or_written(
     assert not any(SECRET in content for content in remains(store))
 
 
-def test_rows_of_another_population_stay(spec: DatasetSpec, store: Path) -> None:
+def test_rows_of_another_population_stay(spec, store):
     ours = opened(spec, store, "one")
     others = Snapshot(store / "town" / "one", KEY)
     others.store_table("ingested", lambda file: file.write(SECRET))
@@ -103,7 +97,7 @@ def test_rows_of_another_population_stay(spec: DatasetSpec, store: Path) -> None
     assert retire_all(store, "town") == ["people/old", "town/one"]
 
 
-def test_rows_that_were_half_written_go_too(store: Path) -> None:
+def test_rows_that_were_half_written_go_too(store):
     """Their manifest does not say whose they are, or there is none."""
     torn = Snapshot(store / "people" / "torn", KEY)
     torn.store_table("ingested", lambda file: file.write(SECRET))
@@ -118,16 +112,12 @@ def test_rows_that_were_half_written_go_too(store: Path) -> None:
     ] == ["ingested.parquet"]
 
 
-def test_a_data_set_of_the_population_whose_file_is_gone_is_found_by_its_manifest(
-    spec: DatasetSpec, store: Path
-) -> None:
+def test_undeclared_data_set_is_found_by_manifest(spec, store):
     opened(spec, store, "one")
     assert len(snapshots_of(store, "people", datasets=())) == 1
 
 
-def test_a_folder_elsewhere_that_a_link_points_to_is_not_touched(
-    spec: DatasetSpec, store: Path, tmp_path: Path
-) -> None:
+def test_a_folder_elsewhere_that_a_link_points_to_is_not_touched(spec, store, tmp_path):
     snapshot = opened(spec, store)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -144,9 +134,7 @@ class Stopped(BaseException):
 
 
 @pytest.mark.parametrize("after", range(4))
-def test_a_retirement_that_was_stopped_anywhere_can_be_finished(
-    after: int, spec: DatasetSpec, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retirement_that_was_stopped_anywhere_can_be_finished(after, spec, store, monkeypatch):
     """Before the mark everything is as it was; behind it nothing can be read."""
     snapshot = opened(spec, store)
     snapshot.store_table("normalized", lambda file: file.write(SECRET))

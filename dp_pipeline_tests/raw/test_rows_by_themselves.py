@@ -87,7 +87,7 @@ STORED = count()
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory) -> DatasetSpec:
+def spec(tmp_path_factory):
     """Two attributes on one column, x, of sensitive rows; each test gives it a source."""
     return written_spec(tmp_path_factory.mktemp("declared"), ATTRIBUTES, purpose="release")
 
@@ -121,7 +121,7 @@ def check_contract(
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
-def test_parquet(tmp_path: Path, spec: DatasetSpec, kind: pa.DataType) -> None:
+def test_parquet(tmp_path, spec, kind):
     def read(parts: Parts) -> Counter[tuple[Any, ...]]:
         folder = tmp_path / f"rows{next(STORED)}"
         folder.mkdir()
@@ -146,9 +146,7 @@ def test_parquet(tmp_path: Path, spec: DatasetSpec, kind: pa.DataType) -> None:
     ],
     ids=str,
 )
-def test_a_folder_of_parquet_of_several_types(
-    tmp_path: Path, spec: DatasetSpec, kinds: Sequence[pa.DataType]
-) -> None:
+def test_a_folder_of_parquet_of_several_types(tmp_path, spec, kinds):
     def read(parts: Parts) -> Counter[tuple[Any, ...]]:
         """The types of the files stay: only their rows change."""
         folder = tmp_path / f"rows{next(STORED)}"
@@ -162,7 +160,7 @@ def test_a_folder_of_parquet_of_several_types(
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-def test_what_is_ingested_is_what_is_read_again_in_every_type(tmp_path: Path, rows: int) -> None:
+def test_what_is_ingested_is_what_is_read_again_in_every_type(tmp_path, rows):
     stored = {
         f"x{at}": column_of(kind, cells[:rows]) for at, (kind, cells) in enumerate(TYPES.items())
     }
@@ -195,9 +193,7 @@ LINES = [
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("comment", ["", "#"])
 @pytest.mark.parametrize("header", [(), ("x", "y")])
-def test_csv(
-    tmp_path: Path, spec: DatasetSpec, header: tuple[str, ...], comment: str, end: str
-) -> None:
+def test_csv(tmp_path, spec, header, comment, end):
     def read(parts: Parts) -> Counter[tuple[Any, ...]]:
         paths = [tmp_path / f"{next(STORED)}.csv" for _ in parts]
         for path, lines in zip(paths, parts, strict=True):
@@ -210,7 +206,7 @@ def test_csv(
     check_contract(read, LINES)
 
 
-def test_csv_of_one_column_between_white_space(tmp_path: Path, spec: DatasetSpec) -> None:
+def test_csv_of_one_column_between_white_space(tmp_path, spec):
     def read(parts: Parts) -> Counter[tuple[Any, ...]]:
         paths = [tmp_path / f"{next(STORED)}.csv" for _ in parts]
         for path, lines in zip(paths, parts, strict=True):
@@ -224,9 +220,7 @@ def test_csv_of_one_column_between_white_space(tmp_path: Path, spec: DatasetSpec
 
 
 @pytest.mark.parametrize("batch", [1, 50_000])
-def test_sqlite(
-    tmp_path: Path, spec: DatasetSpec, batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sqlite(tmp_path, spec, batch, monkeypatch):
     monkeypatch.setattr(sql, "BATCH_ROWS", batch)
     cells = [0, 7, 7.0, 0.5, "7", " 7 ", "7.0", "a", "", None, b"\xff", b"7", 1e300, 2**53 + 1]
 
@@ -244,7 +238,7 @@ def test_sqlite(
     check_contract(read, cells)
 
 
-def test_a_reader_that_guesses_one_type_for_all_cells_is_caught() -> None:
+def test_a_reader_that_guesses_one_type_for_all_cells_is_caught():
     """The mutant: a column is one of numbers only where every cell is a number."""
 
     def read(parts: Parts) -> Counter[tuple[Any, ...]]:
@@ -258,7 +252,7 @@ def test_a_reader_that_guesses_one_type_for_all_cells_is_caught() -> None:
         check_contract(read, ["7", "a"])
 
 
-def test_a_reader_that_treats_the_first_row_otherwise_is_caught() -> None:
+def test_a_reader_that_treats_the_first_row_otherwise_is_caught():
     """The mutant: a byte order mark is the file's."""
 
     def read(parts: Parts) -> Counter[tuple[Any, ...]]:
@@ -277,9 +271,7 @@ def declared(folder: Path) -> DatasetSpec:
 
 
 @pytest.mark.parametrize("kind", OTHERS, ids=str)
-def test_another_type_is_refused_by_the_schema_whatever_the_rows_are(
-    tmp_path: Path, kind: pa.DataType
-) -> None:
+def test_other_types_are_refused_by_schema(tmp_path, kind):
     said = set()
     for rows in (0, 1, 3):
         coded = pa.types.is_dictionary(kind)

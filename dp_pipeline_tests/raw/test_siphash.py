@@ -73,12 +73,12 @@ def by_hand(message: bytes, key: bytes) -> int:
     return v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
-def test_texts_have_the_published_hashes_of_all_lengths() -> None:
+def test_texts_have_the_published_hashes_of_all_lengths():
     messages = [bytes(range(length)) for length in range(64)]
     assert of_texts(texts_of(messages), KEY).tolist() == VECTORS
 
 
-def test_words_have_the_published_hashes_of_whole_words() -> None:
+def test_words_have_the_published_hashes_of_whole_words():
     message = np.frombuffer(bytes(range(56)), dtype="<u8").astype(np.uint64)
     for count in range(1, 8):
         columns = [np.array([word]) for word in message[:count]]
@@ -91,7 +91,7 @@ def test_words_have_the_published_hashes_of_whole_words() -> None:
     key=st.binary(min_size=16, max_size=16),
     cut=st.integers(0, 9),
 )
-def test_every_text_has_the_hash_that_it_has_alone(messages, key, cut) -> None:
+def test_every_text_has_the_hash_that_it_has_alone(messages, key, cut):
     texts = texts_of(messages)
     expected = [by_hand(message, key) for message in messages]
     assert of_texts(texts, key).tolist() == expected
@@ -103,36 +103,36 @@ def test_every_text_has_the_hash_that_it_has_alone(messages, key, cut) -> None:
     rows=st.lists(st.lists(st.integers(0, 2**64 - 1), min_size=5, max_size=5), min_size=1),
     key=st.binary(min_size=16, max_size=16),
 )
-def test_every_row_of_words_has_the_hash_that_it_has_alone(rows, key) -> None:
+def test_every_row_of_words_has_the_hash_that_it_has_alone(rows, key):
     columns = list(np.array(rows, dtype=np.uint64).T)
     expected = [by_hand(b"".join(w.to_bytes(8, "little") for w in row), key) for row in rows]
     assert of_words(columns, key).tolist() == expected
 
 
-def test_a_message_of_more_words_than_its_length_byte_counts_is_hashed() -> None:
+def test_message_longer_than_its_length_byte_is_hashed():
     words = [np.array([at], dtype=np.uint64) for at in range(40)]
     message = b"".join(at.to_bytes(8, "little") for at in range(40))
     assert of_words(words, KEY).tolist() == [by_hand(message, KEY)]
 
 
-def test_a_long_text_is_hashed_by_hmac_and_one_more_byte_decides() -> None:
+def test_a_long_text_is_hashed_by_hmac_and_one_more_byte_decides():
     longest = b"a" * LONGEST
     found = of_texts(texts_of([longest, longest + b"a"]), KEY).tolist()
     long = hmac.digest(KEY, longest + b"a", "sha256")[:8]
     assert found == [by_hand(longest, KEY), int.from_bytes(long, "little")]
 
 
-def test_no_texts_and_empty_texts_are_hashed() -> None:
+def test_no_texts_and_empty_texts_are_hashed():
     assert of_texts(texts_of([]), KEY).tolist() == []
     assert of_texts(texts_of([b"", b""]), KEY).tolist() == [VECTORS[0]] * 2
 
 
-def test_a_bit_of_the_key_changes_every_hash() -> None:
+def test_a_bit_of_the_key_changes_every_hash():
     texts = texts_of([bytes([one, other]) for one, other in itertools.product(range(8), repeat=2)])
     other = bytes([1, *KEY[1:]])
     assert not np.any(of_texts(texts, KEY) == of_texts(texts, other))
 
 
-def test_a_key_of_another_length_is_refused() -> None:
+def test_a_key_of_another_length_is_refused():
     with pytest.raises(ValueError, match="expected a key of 16 bytes, got 24"):
         of_words([np.zeros(1, dtype=np.uint64)], bytes(24))

@@ -59,7 +59,7 @@ def refusal(spec: DatasetSpec) -> str:
 
 
 @pytest.fixture
-def rides(tmp_path: Path) -> str:
+def rides(tmp_path):
     """The URL of a file with three rides, each cell of another type than its column's."""
     path = tmp_path / "ri'des ?#%.db"
     connection = sqlite3.connect(path)
@@ -71,9 +71,7 @@ def rides(tmp_path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def test_every_cell_of_sqlite_is_the_text_of_its_own_value(
-    rides: str,
-) -> None:
+def test_every_cell_of_sqlite_is_the_text_of_its_own_value(rides):
     spec = spec_at(rides, "SELECT * FROM rides;", "fare", "lat", person="rider")
     table = read_source(spec)
     assert table.to_pydict() == {
@@ -84,9 +82,7 @@ def test_every_cell_of_sqlite_is_the_text_of_its_own_value(
     assert table.schema.types == [pa.string()] * 3
 
 
-def test_a_floating_id_of_sqlite_names_a_person_only_where_it_was_not_rounded(
-    tmp_path: Path,
-) -> None:
+def test_rounded_sqlite_id_names_no_person(tmp_path):
     connection = sqlite3.connect(tmp_path / "a.db")
     connection.execute("CREATE TABLE a (rider)")
     ids = [7, 7.0, "7", 2**60 + 1, float(2**60), -(2.0**53), 2.0**53 - 1, 0.5, float("inf"), None]
@@ -99,17 +95,17 @@ def test_a_floating_id_of_sqlite_names_a_person_only_where_it_was_not_rounded(
     assert found == expected
 
 
-def test_a_query_of_no_rows_is_an_empty_table(rides: str) -> None:
+def test_a_query_of_no_rows_is_an_empty_table(rides):
     table = read_source(spec_at(rides, "SELECT lat FROM rides WHERE fare = 99", "lat"))
     assert table.to_pydict() == {"lat": []}
 
 
-def test_a_query_may_end_in_a_comment_and_hold_percent_signs_and_colons(rides: str) -> None:
+def test_query_may_hold_comments_and_percent_signs(rides):
     query = "SELECT lat, ':x %s' AS note FROM rides WHERE rider LIKE 'a%' -- the last"
     assert read_source(spec_at(rides, query, "note")).to_pydict() == {"note": [":x %s"]}
 
 
-def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides: str) -> None:
+def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides):
     query = "SELECT lat, CASE WHEN lat = 5 THEN CAST(x'FF' AS TEXT) ELSE rider END AS r FROM rides"
     released = read_source(spec_at(rides, query, "r", person="r"))
     assert released.column("r").to_pylist() == ["ana", None, ""]
@@ -129,19 +125,17 @@ def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides: str) -> None
         (f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)", "grammar"),
     ],
 )
-def test_a_query_that_cannot_be_is_refused_before_a_row_is_read(
-    rides: str, query: str, got: str
-) -> None:
+def test_a_query_that_cannot_be_is_refused_before_a_row_is_read(rides, query, got):
     assert refusal(spec_at(rides, query, "lat")).endswith(got)
 
 
-def test_a_query_that_fails_at_a_row_says_nothing_of_it(rides: str) -> None:
+def test_a_query_that_fails_at_a_row_says_nothing_of_it(rides):
     query = f"SELECT lat, json_extract('{SECRET}' || rider, '$') AS x FROM rides"
     message = refusal(spec_at(rides, query, "x"))
     assert message.endswith("expected the rows of the query, got one that failed at a row")
 
 
-def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path: Path) -> None:
+def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path):
     absent = f"sqlite:///{tmp_path}/none.db"
     assert refusal(spec_at(absent, "SELECT 1 AS x", "x")).endswith("none that can be opened")
     assert not (tmp_path / "none.db").exists()
@@ -150,7 +144,7 @@ def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path: Path) -> None:
     assert refusal(other).endswith("a file that is no database")
 
 
-def test_nothing_can_be_written_to_a_file_of_sqlite(rides: str) -> None:
+def test_nothing_can_be_written_to_a_file_of_sqlite(rides):
     spec = spec_at(rides, "SELECT lat FROM rides", "lat")
     engine = databases.open_database(sql._source_url(spec))
     with engine.connect() as connection:
@@ -162,20 +156,20 @@ def test_nothing_can_be_written_to_a_file_of_sqlite(rides: str) -> None:
             connection.exec_driver_sql("CREATE TEMP TABLE other (x)")
 
 
-def test_a_name_with_quotes_is_a_name(rides: str) -> None:
+def test_a_name_with_quotes_is_a_name(rides):
     column = 'a "b" %s'
     query = 'SELECT lat AS "a ""b"" %s" FROM rides'
     assert read_source(spec_at(rides, query, column)).column(0).to_pylist() == ["1.5", "5", None]
 
 
-def test_batches_are_one_table(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_one_table(rides, monkeypatch):
     monkeypatch.setattr(sql, "BATCH_ROWS", 2)
     table = read_source(spec_at(rides, "SELECT lat FROM rides", "lat"))
     assert table.to_pydict() == {"lat": ["1.5", "5", None]}
     assert [len(chunk) for chunk in table.column("lat").chunks] == [2, 1]
 
 
-def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides: str, tmp_path: Path) -> None:
+def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides, tmp_path):
     spec = spec_at(rides, "SELECT lat FROM rides", "lat")
 
     def run(spec: DatasetSpec) -> list[str | None]:
@@ -194,9 +188,7 @@ def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides: str, tmp_
 
 
 @pytest.fixture(params=["SystemError('built for another')", "ImportError('no libpq')"])
-def broken_driver(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def broken_driver(request, tmp_path, monkeypatch):
     """A psycopg2 that raises where it is imported."""
     (tmp_path / "psycopg2.py").write_text(f"raise {request.param}\n")
     for name in [one for one in sys.modules if one.partition(".")[0] == "psycopg2"]:
@@ -208,9 +200,7 @@ def broken_driver(
 
 
 @pytest.mark.usefixtures("broken_driver")
-def test_a_driver_that_cannot_be_imported_is_named_with_the_extra_that_brings_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_missing_driver_is_named_with_its_extra(monkeypatch):
     url = f"postgresql://ana:{SECRET}@localhost/rides"
     monkeypatch.setenv(VARIABLE, url)
     with pytest.raises(DeclarationError, match=r"psycopg2, which `pip install .*postgresql") as got:
@@ -219,16 +209,14 @@ def test_a_driver_that_cannot_be_imported_is_named_with_the_extra_that_brings_it
 
 
 @pytest.mark.usefixtures("broken_driver")
-def test_a_broken_driver_is_no_matter_for_rows_without_a_server() -> None:
+def test_a_broken_driver_is_no_matter_for_rows_without_a_server():
     great_expectations_session.load_library()
     with pytest.raises(ImportError):
         importlib.import_module("psycopg2")
 
 
 @pytest.mark.parametrize("variable", ["PGHOSTADDR", "PGSERVICE"])
-def test_the_environment_does_not_lead_to_another_server_than_the_ledger_knows(
-    variable: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_leads_to_no_other_server(variable, monkeypatch):
     url = "postgresql://ana@localhost/rides"
     monkeypatch.setenv(VARIABLE, url)
     monkeypatch.setenv(variable, SECRET)

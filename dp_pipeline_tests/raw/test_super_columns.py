@@ -23,7 +23,7 @@ from dp_pipeline.raw.counters.tables import (
     sizes=st.lists(st.integers(1, 70), max_size=40),
     cap=st.sampled_from(CAPS),
 )
-def test_every_column_is_in_one_super_column_within_the_cap_or_alone(sizes, cap):
+def test_every_column_is_in_one_super_column(sizes, cap):
     named = {f"a{at}": size for at, size in enumerate(sizes)}
     columns = fuse(named, cap=cap)
     names = [name for column in columns for name in column.names]
@@ -53,7 +53,7 @@ SMALL = {"_ROWS_A_BLOCK": 20, "_ROWS_A_STEP": 7, "_CELLS_AT_ONCE": 100, "_FUSED_
     planned=st.sampled_from([50, 10**7]),
     small=st.sets(st.sampled_from(sorted(SMALL))),
 )
-def test_every_single_pair_and_triple_of_a_plan_equals_a_direct_count(sizes, seed, planned, small):
+def test_planned_tables_equal_direct_counts(sizes, seed, planned, small):
     named, codes, wanted = some_tables(sizes, seed)
     with pytest.MonkeyPatch.context() as patch:
         for name in small:
@@ -88,7 +88,7 @@ def test_few_rows_take_a_small_cap_and_many_a_large_one():
     assert len(few) > len(many)
 
 
-def test_triples_of_many_rows_are_held_by_a_few_tables_over_super_columns():
+def test_few_fused_tables_hold_many_triples():
     sizes = dict(
         zip("abcdefghijklmn", (2, 3, 42, 16, 7, 15, 6, 5, 2, 20, 10, 9, 8, 41), strict=True)
     )
@@ -103,7 +103,7 @@ def test_pairs_beside_triples_need_no_table_of_their_own():
     assert len(both) == len(plan(sizes, triples, rows=1_000_000))
 
 
-def test_a_triple_of_columns_with_many_codes_is_never_fused_into_a_table_that_fills_memory():
+def test_large_triples_are_never_fused():
     sizes = {"a": 5000, "b": 2, "c": 2, **{f"x{at}": 2 for at in range(16)}}
     wanted = [("a", *pair) for pair in combinations(sorted(sizes.keys() - {"a"}), 2)]
     assert max(one.size for one in plan(sizes, wanted, rows=10**9)) <= 1 << 20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import psycopg2
 import pytest
@@ -29,7 +28,7 @@ ATTRIBUTES = f"""{{day: {{type: date, {MONTHS}}}, at: {{type: timestamp, {MONTHS
 
 
 @pytest.fixture
-def rides(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def rides(postgres_url, monkeypatch):
     connection = psycopg2.connect(postgres_url)
     with connection, connection.cursor() as cursor:
         cursor.execute(TIMES)
@@ -39,9 +38,7 @@ def rides(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("purpose", ["benchmark", "release"])
-def test_postgresql_says_dates_and_times_by_type_and_those_of_no_calendar_are_none(
-    rides: str, purpose: str, tmp_path: Path
-) -> None:
+def test_postgresql_dates_are_read_by_type(rides, purpose, tmp_path):
     more = 'reading: {decimal: ","}'
     spec = written_spec(tmp_path, ATTRIBUTES, source=rides, purpose=purpose, more=more)
     table = read_source(spec)
@@ -55,15 +52,13 @@ def test_postgresql_says_dates_and_times_by_type_and_those_of_no_calendar_are_no
     assert codes["day"] == codes["at"] == codes["clock"] == [1, 12, 12, 12]
 
 
-def test_dates_of_postgresql_that_are_declared_as_levels_stay_texts(
-    rides: str, tmp_path: Path
-) -> None:
+def test_postgresql_dates_declared_as_levels_stay_texts(rides, tmp_path):
     attributes = '{day: {levels: ["2026-02-01", infinity]}}'
     spec = written_spec(tmp_path, attributes, source=rides)
     assert read_source(spec).column("day").to_pylist()[:2] == ["2026-02-01", "infinity"]
 
 
-def test_numbers_of_sqlite_are_numbers_beside_texts_with_a_comma(tmp_path: Path) -> None:
+def test_numbers_of_sqlite_are_numbers_beside_texts_with_a_comma(tmp_path):
     connection = sqlite3.connect(tmp_path / "rides.db")
     connection.execute("CREATE TABLE rides (fare)")
     cells = [(6.38,), ("6,38",), ("6.38",), (6,), (None,)]

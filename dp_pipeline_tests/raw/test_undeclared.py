@@ -6,7 +6,6 @@ from collections import Counter as Tally
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +46,7 @@ Row = tuple[str, str, str, str | None]
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory) -> DatasetSpec:
+def spec(tmp_path_factory):
     folder = tmp_path_factory.mktemp("undeclared")
     return written_spec(folder, ATTRIBUTES, protection=PERSON, more=COST)
 
@@ -77,25 +76,23 @@ def magnitudes(spec: DatasetSpec, rows: Sequence[Row]) -> list[int]:
     return found
 
 
-def test_a_person_counts_once_for_a_text_however_many_rows_she_has(spec: DatasetSpec) -> None:
+def test_person_counts_once_for_a_text(spec):
     rows: list[Row] = [("1", "a", "f", "ann"), ("2", "a", "f", "ann"), ("1", "a", "m", "bob")]
     assert words_of(spec, rows) == {"a": 2}
 
 
-def test_a_person_with_two_texts_adds_the_weight_of_two(spec: DatasetSpec) -> None:
+def test_a_person_with_two_texts_adds_the_weight_of_two(spec):
     rows: list[Row] = [("1", "a", "f", "ann"), ("2", "b", "f", "ann"), ("1", "a", "m", "bob")]
     assert words_of(spec, rows, (100, 70)) == {"a": 170, "b": 70}
 
 
-def test_what_is_missing_empty_too_long_or_unprintable_is_no_text(spec: DatasetSpec) -> None:
+def test_missing_or_unprintable_text_is_no_level(spec):
     words = ["", "  ", "?", "x" * 257, "a\x07b", "missing", "é" * 128, " A ", "a"]
     rows = [("1", word, "f", f"p{at}") for at, word in enumerate(words)]
     assert words_of(spec, rows) == {"é" * 128: 1, "a": 2}
 
 
-def test_a_text_that_means_nothing_is_no_level_where_no_cell_is_for_it_either(
-    tmp_path: Path,
-) -> None:
+def test_missing_word_is_no_level(tmp_path):
     for missing in ([], ["?"]):
         more = f"{COST}\nreading: {{missing: {missing}}}"
         spec = written_spec(tmp_path, "{word: {levels: discover}}", protection=PERSON, more=more)
@@ -105,29 +102,23 @@ def test_a_text_that_means_nothing_is_no_level_where_no_cell_is_for_it_either(
         }
 
 
-def test_a_row_without_a_person_or_with_an_undeclared_level_counts_nowhere(
-    spec: DatasetSpec,
-) -> None:
+def test_invalid_row_counts_nowhere(spec):
     rows: list[Row] = [("1", "a", "f", None), ("1", "a", "f", " "), ("1", "a", "z", "ann")]
     assert words_of(spec, rows) == {}
     assert sum(magnitudes(spec, rows)) == 0
 
 
-def test_a_bucket_holds_its_lower_edge_and_the_last_one_its_upper_edge_too(
-    spec: DatasetSpec,
-) -> None:
+def test_bucket_holds_its_lower_edge(spec):
     values = ["-4", "-0.5", "-0.0", "0", "0.99", "1", "2", "3.9", "4", "4.1", "-9", "inf", "no"]
     rows = [(value, "a", "f", f"p{at}") for at, value in enumerate(values)]
     assert magnitudes(spec, rows) == [2, 3, 1, 3]
 
 
-def test_a_missing_number_is_in_no_bucket(spec: DatasetSpec) -> None:
+def test_a_missing_number_is_in_no_bucket(spec):
     assert magnitudes(spec, [("-1", "a", "f", "ann"), ("-1.0", "a", "f", "bob")]) == [0] * 4
 
 
-def test_a_number_that_means_nothing_is_in_no_bucket_where_no_cell_is_for_it_either(
-    tmp_path: Path,
-) -> None:
+def test_missing_number_word_is_in_no_bucket(tmp_path):
     attributes = "{x: {bounds: discover}, word: {levels: [a, b]}}"
     more = "discover: {epsilon: 90}\nreading: {missing: ['-1']}"
     spec = written_spec(tmp_path, attributes, protection=PERSON, more=more)
@@ -135,7 +126,7 @@ def test_a_number_that_means_nothing_is_in_no_bucket_where_no_cell_is_for_it_eit
     assert magnitudes(spec, rows) == [0, 0, 0, 1]
 
 
-def test_edges_of_buckets_are_powers_of_two_times_the_unit() -> None:
+def test_edges_of_buckets_are_powers_of_two_times_the_unit():
     for unit in (1e-9, 0.1, 1.0, 3.0, 1e9):
         edges = bucket_edges(unit)
         assert list(edges) == sorted(set(edges))
@@ -164,9 +155,7 @@ TWICE = settings(
 
 @TWICE
 @given(people, st.lists(people.filter(bool).map(lambda rows: rows[0]), max_size=4))
-def test_one_person_more_moves_every_look_by_her_rows_at_most(
-    spec: DatasetSpec, rows: list[Row], more: list[Row]
-) -> None:
+def test_one_person_more_moves_every_look_by_her_rows_at_most(spec, rows, more):
     both = [*rows, *((x, word, sex, "eve") for x, word, sex, _ in more)]
     counts = [np.array(magnitudes(spec, one)) for one in (rows, both)]
     assert np.abs(counts[0] - counts[1]).sum() <= 2
@@ -180,7 +169,7 @@ def test_one_person_more_moves_every_look_by_her_rows_at_most(
 
 @TWICE
 @given(people)
-def test_texts_are_those_of_a_loop_over_the_persons(spec: DatasetSpec, rows: list[Row]) -> None:
+def test_texts_are_those_of_a_loop_over_the_persons(spec, rows):
     (only,) = rows_of(spec, rows)._parts()
     kept = only.to_pylist()
     texts: dict[str, set[str]] = {}
@@ -195,9 +184,7 @@ def test_texts_are_those_of_a_loop_over_the_persons(spec: DatasetSpec, rows: lis
 @pytest.mark.parametrize("protection", [PERSON, "{unit: one_row}"], ids=["persons", "rows"])
 @pytest.mark.parametrize("many", [0, 5, 7, 8, 90])
 @pytest.mark.usefixtures("small_batches")
-def test_looks_at_stored_batches_are_those_at_all_rows_at_once(
-    tmp_path: Path, protection: str, many: int
-) -> None:
+def test_looks_at_stored_batches_are_those_at_all_rows_at_once(tmp_path, protection, many):
     spec = written_spec(tmp_path, ATTRIBUTES, protection=protection, more=COST)
     rng = np.random.default_rng(many)
     values, words = ["-1", "0", "0.5", "2", "9", "no", ""], ["a", "A", "b", "?", "", "ö"]
@@ -229,14 +216,14 @@ def test_looks_at_stored_batches_are_those_at_all_rows_at_once(
     assert looks(stored) == looks(whole) == looks(stored)
 
 
-def test_rows_counted_as_persons_would_be_seen(spec: DatasetSpec) -> None:
+def test_rows_counted_as_persons_would_be_seen(spec):
     """The loop above tells such an engine from ours at this population."""
     rows: list[Row] = [("1", "a", "f", "ann")] * 2
     as_rows = Tally(word for _, word, _, _ in rows)
     assert words_of(spec, rows) != as_rows
 
 
-def test_coordinates_are_those_that_preparation_makes(tmp_path: Path) -> None:
+def test_coordinates_are_those_that_preparation_makes(tmp_path):
     text = "{x: {bounds: [0, 10], bins: {quantiles: 2}}}"
     spec = written_spec(tmp_path, text, more="discover: {epsilon: 1}")
     values = ["-3", "0", "5", "7.25", "99", "inf", "no", ""]
@@ -253,14 +240,12 @@ def test_coordinates_are_those_that_preparation_makes(tmp_path: Path) -> None:
     assert counted[0].sum() == 6
 
 
-def test_a_declared_attribute_is_not_looked_at_before_it_is_prepared(spec: DatasetSpec) -> None:
+def test_declared_attribute_is_not_queried_here(spec):
     with pytest.raises(BoundaryViolation, match="attribute sex: expected one to be discovered"):
         rows_of(spec, []).texts("sex", (1,))
 
 
-def test_only_a_validated_snapshot_is_opened_and_its_reading_is_in_the_fingerprint(
-    spec: DatasetSpec, tmp_path: Path
-) -> None:
+def test_only_a_validated_snapshot_is_opened(spec, tmp_path):
     snapshot = ingested(tmp_path, table([("1", "a", "f", "ann")]))
     with pytest.raises(NotPrepared):
         UndeclaredRows.open(spec, snapshot)
@@ -271,7 +256,7 @@ def test_only_a_validated_snapshot_is_opened_and_its_reading_is_in_the_fingerpri
     assert repr(first) == "UndeclaredRows(people)"
 
 
-def test_what_is_to_be_discovered_is_expected_to_be_there_and_nothing_else(tmp_path: Path) -> None:
+def test_undiscovered_attributes_are_expected_present(tmp_path):
     text = "{x: {bounds: discover}, word: {levels: discover}, sex: {levels: [f, m]}}"
     spec = written_spec(tmp_path, text, more=COST)
     names = [one.name for one in expectations_of(spec) if not one.structural]
@@ -284,7 +269,7 @@ def test_what_is_to_be_discovered_is_expected_to_be_there_and_nothing_else(tmp_p
     ]
 
 
-def test_a_file_goes_from_validation_over_discovery_to_preparation(tmp_path: Path) -> None:
+def test_file_goes_from_validation_to_preparation(tmp_path):
     spec = written_spec(tmp_path, ATTRIBUTES, protection=PERSON, more=COST, purpose="release")
     rows: list[Row] = [
         (str(at % 4), "ab"[at % 2], "fm"[at % 2], f"p{at // 2}") for at in range(400)

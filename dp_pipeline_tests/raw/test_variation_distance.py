@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import importlib.util
 import math
 from itertools import combinations, product
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import comparison
-from dp_pipeline.raw.comparison import average_distance, estimated_distances
+from dp_pipeline.raw.comparison import average_distance, distances, estimated_distances
 
 SIZES = {"a": 2, "b": 3, "c": 4}
 ALL_WAYS = [way for k in (1, 2, 3) for way in combinations(SIZES, k)]
@@ -47,9 +49,7 @@ def test_the_distance_is_the_mean_of_sums_over_cells(real, released, ways):
 
 @settings(deadline=None)
 @given(real=rows.filter(bool), released=rows, way=st.sampled_from(ALL_WAYS))
-def test_tables_counted_together_by_themselves_and_as_sorted_or_renumbered_cells_agree(
-    real, released, way
-):
+def test_all_ways_of_counting_agree(real, released, way):
     answers = []
     # Cells a row of a table that is made at all, and whether it is counted with others.
     for dense, is_fused in [(10**6, True), (10**6, False), (1, False), (0, False)]:
@@ -61,7 +61,7 @@ def test_tables_counted_together_by_themselves_and_as_sorted_or_renumbered_cells
 
 
 @given(real=rows.filter(bool), released=rows)
-def test_every_distance_is_a_share_and_that_of_a_table_to_itself_is_nothing(real, released):
+def test_distance_is_a_share_and_zero_to_itself(real, released):
     assert 0 <= average_distance(table(real), table(released), SIZES, ALL_WAYS) <= 1
     assert average_distance(table(real), table(real), SIZES, ALL_WAYS) == 0
 
@@ -89,7 +89,7 @@ def test_cells_beyond_whole_numbers_of_64_bits_are_compared():
     assert average_distance(real, nothing, sizes, [tuple(sizes)]) == pytest.approx(1)
 
 
-def test_no_real_row_is_no_number_and_no_marginal_or_uneven_columns_are_refused():
+def test_no_real_row_has_no_distance():
     some, nothing = table([(0, 0, 0)]), table([])
     assert math.isnan(average_distance(nothing, some, SIZES, [("a",)]))
     with pytest.raises(DeclarationError, match="expected at least one marginal"):
@@ -118,9 +118,7 @@ def test_of_few_rows_a_distance_is_exact_and_says_no_error(monkeypatch):
 
 
 @pytest.mark.parametrize("rows", [(3000, 100), (100, 3000), (3000, 3000)])
-def test_of_many_rows_a_distance_is_that_of_a_sample_within_the_error_that_it_states(
-    monkeypatch, rows
-):
+def test_sampled_distance_is_within_its_error(monkeypatch, rows):
     monkeypatch.setattr(comparison, "MOST_COMPARED", 400)
     for seed in range(20):
         one, other = (many(n, seed=2 * seed + at) for at, n in enumerate(rows))
@@ -132,7 +130,7 @@ def test_of_many_rows_a_distance_is_that_of_a_sample_within_the_error_that_it_st
             assert 0 < abs(found[name].value - exact) <= error < 0.5
 
 
-def test_a_sample_of_rows_that_all_differ_says_that_it_says_nothing(monkeypatch):
+def test_sample_of_different_rows_states_a_large_error(monkeypatch):
     monkeypatch.setattr(comparison, "MOST_COMPARED", 100)
     table = {name: np.arange(1000) for name in SIZES}
     sizes = dict.fromkeys(SIZES, 1000)
@@ -147,3 +145,43 @@ def test_distances_are_whole_numbers_until_the_last_division(n, m):
     one = {"a": np.zeros(n, dtype=np.uint8)}
     other = {"a": (np.arange(m) == 0).astype(np.uint8)}
     assert average_distance(one, other, {"a": 2}, [("a",)]) == 1 / m
+
+
+PETS = {"smokes": 2, "pet": 4, "age": 6}
+
+
+def people(seed, rows):
+    """Codes that depend on each other, the last pet in the first table alone."""
+    rng = np.random.default_rng(seed)
+    smokes = rng.integers(0, 2, rows)
+    pet = (smokes + rng.integers(0, 2 + (seed == 0), rows)) % 4
+    return {"smokes": smokes, "pet": pet, "age": rng.binomial(5, 0.3 + 0.1 * seed, rows)}
+
+
+def test_distances_are_one_less_the_scores_of_sdmetrics():
+    """TVComplement and ContingencySimilarity of sdmetrics 0.25.0, which many compare rows with."""
+    scores = {
+        ("smokes",): 0.036666666667,
+        ("pet",): 0.270666666667,
+        ("age",): 0.201333333333,
+        ("smokes", "pet"): 0.334,
+        ("smokes", "age"): 0.201333333333,
+        ("pet", "age"): 0.336666666667,
+    }
+    assert distances(people(0, 500), people(1, 300), PETS, list(scores)) == pytest.approx(
+        scores, abs=1e-8
+    )
+    if importlib.util.find_spec("sdmetrics") is None:
+        return
+    from sdmetrics.column_pairs import ContingencySimilarity
+    from sdmetrics.single_column import TVComplement
+
+    for seed in range(4):
+        tables = [people(at, 200 + 50 * at) for at in (seed, seed + 1)]
+        real, other = (pd.DataFrame(table).astype(str) for table in tables)
+        for names, distance in distances(*tables, PETS, list(scores)).items():
+            if len(names) == 1:
+                score = TVComplement.compute(real[names[0]], other[names[0]])
+            else:
+                score = ContingencySimilarity.compute(real[list(names)], other[list(names)])
+            assert distance == pytest.approx(1 - score, abs=1e-8)
