@@ -63,36 +63,38 @@ def test_file_is_private_and_its_hash_returned(server, tmp_path, fault, sha256):
     assert server.asked == ["/a.csv?part=1"]
 
 
-def test_file_without_length_needs_its_hash(server, tmp_path):
-    server.fault = "endless"
-    assert "expected a length" in refusal(tmp_path / "a", server.url())
-    assert Download("city", server.url(), SHA256, 1).to(tmp_path / "a") == SHA256
+LARGE = bytes(1_000_001)
+REFUSED = {
+    "no length": ("endless", ROWS, "/a.csv", None, "a length, or the file's sha256, got neither"),
+    "another file": (
+        "none",
+        ROWS,
+        "/a.csv?token=s3cret",
+        "0" * 64,
+        f"the file of SHA-256 {'0' * 64}, got another",
+    ),
+    "cut short": ("short", ROWS, "/a.csv", None, "got one that was cut short"),
+    "hashed and cut short": ("short", ROWS, "/a.csv", SHA256, "got one that was cut short"),
+    "chunked and cut short": ("chunked short", ROWS, "/a.csv", None, "got one that was cut short"),
+    "too large": ("none", LARGE, "/a.csv", None, "expected at most 1 MB, got more"),
+    "chunked and too large": ("chunked", LARGE, "/a.csv", None, "expected at most 1 MB, got more"),
+    "absent": ("none", ROWS, "/b.csv", None, "got status 404"),
+}
 
 
-def test_another_file_than_declared_is_refused(server, tmp_path):
-    message = refusal(tmp_path / "a", server.url("/a.csv?token=s3cret"), sha256="0" * 64)
-    assert message.endswith(f"expected the file of SHA-256 {'0' * 64}, got another")
+@pytest.mark.parametrize("name", REFUSED)
+def test_another_file_than_declared_is_refused(server, tmp_path, name):
+    server.fault, server.files["/a.csv"], path, sha256, reason = REFUSED[name]
+    message = refusal(tmp_path / "a", server.url(path), sha256=sha256)
+    assert message.endswith(reason)
     assert "s3cret" not in message
 
 
-@pytest.mark.parametrize("fault", ["short", "chunked short"])
-@pytest.mark.parametrize("sha256", [SHA256, None])
-def test_a_file_that_is_cut_short_is_refused(server, tmp_path, fault, sha256):
-    server.fault = fault
-    assert "cut short" in refusal(tmp_path / "a", server.url(), sha256=sha256)
-
-
-@pytest.mark.parametrize("fault", ["none", "chunked"])
-def test_a_file_that_is_too_large_is_refused_at_the_limit(server, tmp_path, fault):
-    server.fault, server.files["/a.csv"] = fault, bytes(1_000_001)
-    message = refusal(tmp_path / "a", server.url())
-    assert message.endswith("expected at most 1 MB, got more")
-    server.files["/a.csv"] = bytes(1_000_000)
-    Download("city", server.url(), None, 1).to(tmp_path / "a")
-
-
-def test_a_file_that_is_not_there_is_refused(server, tmp_path):
-    assert "status 404" in refusal(tmp_path / "a", server.url("/b.csv"))
+@pytest.mark.parametrize(("fault", "size"), [("none", 10**6), ("chunked", 10**6), ("endless", 9)])
+def test_a_file_at_the_limit_or_of_a_known_hash_is_written(server, tmp_path, fault, size):
+    server.fault, server.files["/a.csv"] = fault, bytes(size)
+    sha256 = hashlib.sha256(bytes(size)).hexdigest()
+    assert Download("city", server.url(), sha256, 1).to(tmp_path / "a") == sha256
 
 
 def test_no_answer_is_told_from_silence(server, tmp_path, monkeypatch):

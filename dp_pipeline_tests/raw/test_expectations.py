@@ -143,15 +143,11 @@ def test_failed_rows_of_release_data_leave_no_trace(tmp_path):
     bad.record(prepared={"stages": []})
     assert failed(validate(spec, good)) == set()
     verdicts = validate(spec, bad)
+    assert all(e.blocking == e.structural for e in expectations_of(spec))
     assert failed(verdicts) == {"bounds__age", "levels__sex", "present_person_id"}
     assert refusal(spec, verdicts) is None
     facts = [{k: s.manifest[k] for k in ("validated", "prepared")} for s in (good, bad)]
     assert facts[0] == facts[1]
-
-
-def test_only_structural_expectations_block_release_data(tmp_path):
-    spec = written_spec(tmp_path, AGE_AND_SEX, purpose="release", protection=PERSONS)
-    assert all(e.blocking == e.structural for e in expectations_of(spec))
 
 
 def test_level_for_unknown_texts_never_blocks(tmp_path):

@@ -46,58 +46,72 @@ def prepared(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> dic
     return {stage: read_stage(snapshot, stage).to_pydict() for stage in stages_of(spec)}
 
 
-def test_numbers_are_stripped_clipped_and_stored_as_fixed_point(tmp_path):
-    spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}")
-    texts = ["0", " 5 ", "+7.5", "1e1", "-3", "99", "inf", "-Infinity", "1e999", ".5e1"]
-    stored = prepared(spec, tmp_path, {"x": texts})
-    low, high = -65536, 65536
-    expected = [low, 0, 32768, high, low, high, high, low, high, 0]
-    assert stored == {"normalized": {"x": expected}}
+LOW, HIGH = -65536, 65536
+NUMBERS = ["0", " 5 ", "+7.5", "1e1", "-3", "99", "inf", "-Infinity", "1e999", ".5e1"]
+NO_NUMBERS = ["", "  ", "ten", "nan", "1_0", "0x1", "1,5", "--1", "1e", "é"]
+JUST_BELOW = math.nextafter(0.3, 0)
+CELLS_AND_STAGES = {
+    "numbers are stripped and clipped": (
+        "{x: {bounds: [0, 10]}}",
+        {"x": NUMBERS},
+        {"normalized": {"x": [LOW, 0, 32768, HIGH, LOW, HIGH, HIGH, LOW, HIGH, 0]}},
+    ),
+    "no number drops its row and no other": (
+        "{x: {bounds: [0, 10]}}",
+        {"x": ["5", *NO_NUMBERS, "10", None]},
+        {"normalized": {"x": [0, HIGH]}},
+    ),
+    "outside of the bounds": (
+        "{x: {bounds: [0, 10], on_invalid: drop}}",
+        {"x": [-0.1, 0.0, 10.0, 10.1, math.inf, math.nan, None]},
+        {"normalized": {"x": [LOW, HIGH]}},
+    ),
+    "unknown texts go to the other level": (
+        "{work: {levels: [paid, none, rest], other: rest}}",
+        {"work": [" paid", "?", None, "", "none"]},
+        {
+            "normalized": {"work": ["paid", "rest", "rest", "rest", "none"]},
+            "discretized": {"work": [0, 2, 2, 2, 1]},
+        },
+    ),
+    "unknown texts drop the row": (
+        "{sex: {levels: [f, m]}, x: {bounds: [0, 1]}}",
+        {"sex": ["f", "?", None, "m"], "x": ["0", "0", "0", "1"]},
+        {"normalized": {"x": [LOW, HIGH], "sex": ["f", "m"]}, "discretized": {"sex": [0, 1]}},
+    ),
+    # Both sides of the edge have one coordinate.
+    "bins are cut from clipped numbers": (
+        "{x: {bounds: [0, 1], edges: [0.3]}}",
+        {"x": [JUST_BELOW, 0.3, -9.0, 1.0, 9.0]},
+        {"discretized": {"x": [0, 1, 0, 1, 1]}},
+    ),
+    "two attributes of one column": (
+        "{fine: {column: x, bounds: [0, 4], bins: 4}, rough: {column: x, bounds: [0, 4]}}",
+        {"x": ["3"]},
+        {"discretized": {"fine": [3]}},
+    ),
+}
 
 
-def test_what_is_no_number_drops_its_row_and_no_other(tmp_path):
-    spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}")
-    broken = ["", "  ", "ten", "nan", "1_0", "0x1", "1,5", "--1", "1e", "é"]
-    stored = prepared(spec, tmp_path, {"x": ["5", *broken, "10", None]})
-    assert stored["normalized"]["x"] == [0, 65536]
+@pytest.mark.parametrize("name", CELLS_AND_STAGES)
+def test_cells_become_what_is_declared(tmp_path, name):
+    attributes, cells, stages = CELLS_AND_STAGES[name]
+    stored = prepared(written_spec(tmp_path, attributes), tmp_path, cells)
+    assert {stage: stored[stage] for stage in stages} == stages
 
 
-def test_numbers_outside_bounds_may_be_dropped(tmp_path):
-    spec = written_spec(tmp_path, "{x: {bounds: [0, 10], on_invalid: drop}}")
-    stored = prepared(spec, tmp_path, {"x": [-0.1, 0.0, 10.0, 10.1, math.inf, math.nan, None]})
-    assert stored["normalized"]["x"] == [-65536, 65536]
-
-
-def test_unknown_texts_go_to_the_other_level(tmp_path):
-    spec = written_spec(tmp_path, "{work: {levels: [paid, none, rest], other: rest}}")
-    stored = prepared(spec, tmp_path, {"work": [" paid", "?", None, "", "none"]})
-    assert stored["normalized"]["work"] == ["paid", "rest", "rest", "rest", "none"]
-    assert stored["discretized"]["work"] == [0, 2, 2, 2, 1]
-
-
-def test_unknown_texts_drop_the_row(tmp_path):
-    spec = written_spec(tmp_path, "{sex: {levels: [f, m]}, x: {bounds: [0, 1]}}")
-    stored = prepared(spec, tmp_path, {"sex": ["f", "?", None, "m"], "x": ["0", "0", "0", "1"]})
-    assert stored["normalized"] == {"x": [-65536, 65536], "sex": ["f", "m"]}
-    assert stored["discretized"] == {"sex": [0, 1]}
+def test_a_coordinate_may_hide_on_which_side_of_an_edge_a_number_lies():
+    box = Coordinate(0.0, 1.0)
+    assert box.encode(np.array([JUST_BELOW])) == box.encode(np.array([0.3]))
 
 
 def test_integers_are_levels_in_every_type(tmp_path):
     spec = written_spec(tmp_path, "{smokes: {levels: [0, 1]}}")
     kinds = [pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.string(), pa.large_string()]
-    for at, kind in enumerate(kinds):
+    for number, kind in enumerate(kinds):
         column = pa.array([1, 0], pa.int64()).cast(kind)
-        stored = prepared(spec, tmp_path, pa.table({"smokes": column}), f"day{at}")
+        stored = prepared(spec, tmp_path, pa.table({"smokes": column}), f"day{number}")
         assert stored["discretized"]["smokes"] == [1, 0]
-
-
-def test_bins_are_cut_from_clipped_numbers(tmp_path):
-    spec = written_spec(tmp_path, "{x: {bounds: [0, 1], edges: [0.3]}}")
-    just_below = math.nextafter(0.3, 0)
-    box = Coordinate(0.0, 1.0)
-    assert box.encode(np.array([just_below])) == box.encode(np.array([0.3]))
-    stored = prepared(spec, tmp_path, {"x": [just_below, 0.3, -9.0, 1.0, 9.0]})
-    assert stored["discretized"]["x"] == [0, 1, 0, 1, 1]
 
 
 def test_codes_are_stored_in_the_smallest_unsigned_type(tmp_path):
@@ -160,14 +174,6 @@ def test_persons_are_bounded_after_invalid_rows_are_gone(tmp_path):
     assert prepared(spec, tmp_path, riders) == {"normalized": {"x": [-65536, 65536]}}
     crowd = {"x": ["0.5"] * 5 + ["0", "1"], "rider": ["a"] * 5 + ["b", None]}
     assert prepared(spec, tmp_path, crowd, "crowd")["normalized"]["x"] == [0, 0, -65536]
-
-
-def test_two_attributes_may_read_one_column(tmp_path):
-    attributes = "{fine: {column: x, bounds: [0, 4], bins: 4}, rough: {column: x, bounds: [0, 4]}}"
-    spec = written_spec(tmp_path, attributes)
-    stored = prepared(spec, tmp_path, {"x": ["3"]})
-    assert stored["discretized"] == {"fine": [3]}
-    assert stored["normalized"]["rough"] == [32768]
 
 
 def test_unvalidated_snapshot_is_not_prepared(tmp_path):
@@ -263,17 +269,6 @@ def test_two_preparations_never_mix_their_tables(tmp_path):
     assert free.is_set()
 
 
-def test_preparation_of_another_declaration_is_void(tmp_path):
-    wide = written_spec(tmp_path, "{x: {bounds: [0, 9]}}")
-    snapshot = validated(wide, tmp_path, {"x": [0.5]})
-    prepare(wide, snapshot)
-    require_prepared(wide, snapshot)
-    narrow = written_spec(tmp_path, "{x: {bounds: [0, 1]}}")
-    mark_validated(narrow, snapshot, structural=True, refused=False)
-    with pytest.raises(NotPrepared, match="prepared as people is declared now"):
-        require_prepared(narrow, snapshot)
-
-
 # Constraints between columns.
 
 RIDES = (
@@ -305,14 +300,6 @@ def test_clipped_number_is_in_its_constraints_bin(tmp_path):
     )
     rows = {"age": ["1000", "inf", "59"], "state": ["single"] * 3}
     assert prepared(spec, tmp_path, rows)["discretized"] == {"age": [2], "state": [0]}
-
-
-def test_stages_are_marked_with_the_declaration(tmp_path):
-    spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}")
-    snapshot = validated(spec, tmp_path, {"x": ["1"]})
-    prepare(spec, snapshot)
-    assert snapshot.manifest["prepared"]["digest"] == spec.digest
-    assert set(snapshot.manifest["stages"].values()) == {spec.digest}
 
 
 def may_be_missing(snapshot: Snapshot, stage: str) -> dict[str, bool]:

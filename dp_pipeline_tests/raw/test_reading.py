@@ -41,40 +41,34 @@ def read(signs: Signs, *words: str | None) -> list[float | None]:
     return [None if np.isnan(one) else one for one in numbers(texts(*words), signs).tolist()]
 
 
-def test_declared_decimal_comma_is_read():
-    said = read(Signs(","), "6,38", " -0,5 ", ",5", "7", "1,5e2", "6.38", "1,2,3", "", None, "x")
-    assert said == [6.38, -0.5, 0.5, 7.0, 150.0, None, None, None, None, None]
+NONE = None
+NUMBERS = [
+    (
+        Signs(","),
+        ["6,38", " -0,5 ", ",5", "7", "1,5e2", "6.38", "1,2,3", "", None, "x"],
+        [6.38, -0.5, 0.5, 7.0, 150.0, *[NONE] * 5],
+    ),
+    (Signs(), ["6,38", "1.234,56", "6.38"], [NONE, NONE, 6.38]),
+    (Signs(",", "."), ["1.234.567,89", "1234567"], [1234567.89, 1234567.0]),
+    (Signs(".", ","), ["1,234,567.89", "1234567"], [1234567.89, 1234567.0]),
+    (Signs(".", "'"), ["1'234'567.89", "1234567"], [1234567.89, 1234567.0]),
+    (Signs(",", " "), ["1 234\u00a0567,89", "1\u202f234\u202f567,89"], [1234567.89] * 2),
+    (
+        Signs(",", "."),
+        ["12.34", "1234.567", "1.2345", "1.234.5", ".234", "1..234"],
+        [NONE] * 6,
+    ),
+    (
+        Signs(","),
+        ["inf", "-Infinity", "nan", "1e999", "0," + "3" * 50],
+        [np.inf, -np.inf, NONE, np.inf, pytest.approx(1 / 3)],
+    ),
+]
 
 
-def test_a_decimal_comma_where_none_is_declared_stays_invalid():
-    assert read(Signs(), "6,38", "1.234,56", "6.38") == [None, None, 6.38]
-
-
-@pytest.mark.parametrize(
-    ("signs", "written"),
-    [
-        (Signs(",", "."), "1.234.567,89"),
-        (Signs(".", ","), "1,234,567.89"),
-        (Signs(".", "'"), "1'234'567.89"),
-        (Signs(",", " "), "1 234\u00a0567,89"),
-        (Signs(",", " "), "1\u202f234\u202f567,89"),
-    ],
-)
-def test_groups_of_three_stand_apart_by_the_declared_sign(signs, written):
-    assert read(signs, written, "1234567") == [1234567.89, 1234567.0]
-
-
-def test_groups_that_are_not_of_three_are_no_number():
-    assert (
-        read(Signs(",", "."), "12.34", "1234.567", "1.2345", "1.234.5", ".234", "1..234")
-        == [None] * 6
-    )
-
-
-def test_endless_numbers_are_numbers_and_very_long_ones_too():
-    said = read(Signs(","), "inf", "-Infinity", "nan", "1e999", "0," + "3" * 50)
-    assert said[:4] == [np.inf, -np.inf, None, np.inf]
-    assert said[4] == pytest.approx(1 / 3)
+@pytest.mark.parametrize(("signs", "words", "expected"), NUMBERS)
+def test_numbers_are_read_by_their_declared_signs(signs, words, expected):
+    assert read(signs, *words) == expected
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -169,18 +163,19 @@ def test_stored_dates_and_times_are_read_by_their_type(kind, declared, tmp_path)
     assert codes(spec, read_source(spec)) == {"day": [1, 2]}
 
 
-@pytest.mark.parametrize("attributes", ["{day: {levels: [a, b]}}", "{day: {bounds: [0, 1]}}"])
-def test_stored_dates_need_a_date_declaration(attributes, tmp_path):
+@pytest.mark.parametrize(
+    ("attributes", "column", "reason"),
+    [
+        ("{day: {levels: [a, b]}}", "days", r"the type date32.*declare `type: date`"),
+        ("{day: {bounds: [0, 1]}}", "days", r"the type date32.*declare `type: date`"),
+        (MONTHS, "numbers", r"text, dates or times in column 'day'.*int64"),
+    ],
+)
+def test_stored_types_are_refused_where_another_is_declared(attributes, column, reason, tmp_path):
     spec = written_spec(tmp_path, attributes, source="{kind: parquet, path: rows.parquet}")
-    pq.write_table(pa.table({"day": STORED["days"][:0]}), tmp_path / "rows.parquet")
-    with pytest.raises(SourceError, match=r"the type date32.*declare `type: date`"):
-        read_source(spec)
-
-
-def test_stored_numbers_are_no_dates(tmp_path):
-    spec = written_spec(tmp_path, MONTHS, source="{kind: parquet, path: rows.parquet}")
-    pq.write_table(pa.table({"day": pa.array([], pa.int64())}), tmp_path / "rows.parquet")
-    with pytest.raises(SourceError, match=r"text, dates or times in column 'day'.*int64"):
+    columns = {**STORED, "numbers": pa.array([1], pa.int64())}
+    pq.write_table(pa.table({"day": columns[column][:0]}), tmp_path / "rows.parquet")
+    with pytest.raises(SourceError, match=reason):
         read_source(spec)
 
 
