@@ -7,10 +7,8 @@ import hmac
 
 import pytest
 
-from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw import fingerprints
 from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content, fingerprints_of
-from dp_pipeline.raw.snapshot import Snapshot
 
 KEY = b"k" * 32
 CONTENT = bytes(range(37))
@@ -69,14 +67,3 @@ def test_ranges_of_another_size_give_another_fingerprint(path, monkeypatch):
     stored = fingerprint_of(path, KEY)
     monkeypatch.setattr(fingerprints, "BYTES_A_RANGE", 20)
     assert fingerprint_of(path, KEY) != stored
-
-
-def test_a_stored_table_of_several_ranges_is_checked(tmp_path):
-    snapshot = Snapshot(tmp_path / "raw" / "city" / "day", KEY)
-    snapshot.store_table("ingested", lambda file: file.write(CONTENT) and None)
-    assert snapshot.checked_path("ingested").read_bytes() == CONTENT
-    assert snapshot.checked_content("ingested") == (CONTENT, snapshot.fingerprint("ingested"))
-    snapshot.table_path("ingested").write_bytes(CONTENT[::-1])
-    for check in (snapshot.checked_path, snapshot.checked_content):
-        with pytest.raises(Damaged, match="the table 'ingested' as it was stored, got another"):
-            check("ingested")

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import Damaged, DeclarationError, SourceError
+from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw import contributions
 from dp_pipeline.raw.contributions import (
@@ -261,16 +261,3 @@ def test_an_engine_is_chosen_by_the_size_of_the_rows_or_by_name(tmp_path, monkey
         assert counter.fingerprint == MemoryCounter.open(spec, snapshot).fingerprint
     with pytest.raises(DeclarationError, match="engine: expected one of memory, stream"):
         open_counter(spec, snapshot, "sparks")
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_rows_that_change_between_two_looks_are_damaged(tmp_path):
-    spec = written_spec(tmp_path, ATTRIBUTES)
-    snapshot = prepared(spec, tmp_path / "rows")
-    counter = open_counter(spec, snapshot, "stream")
-    counter.count([("sex",)])
-    path = snapshot.table_path("discretized")
-    content = path.read_bytes()
-    path.write_bytes(content)
-    with pytest.raises(Damaged, match="as they were stored"):
-        counter.count([("sex",)])

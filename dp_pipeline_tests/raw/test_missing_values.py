@@ -76,49 +76,55 @@ def test_missing_numbers_are_nulls_nan_and_the_declared_ones(tmp_path, kind):
     assert prepared(people(tmp_path), tmp_path, nan, "nan")["discretized"]["age"] == [2, 0]
 
 
-def test_numbers_as_levels_may_be_missing_too(tmp_path):
-    attributes = "{smokes: {levels: 0..1, nullable: true, missing: [9]}}"
-    spec = people(tmp_path, attributes=attributes)
-    rows = pa.table({"smokes": pa.array([1.0, None, 9.0, float("nan"), 0.0])})
-    assert prepared(spec, tmp_path, rows)["discretized"]["smokes"] == [1, 2, 2, 2, 0]
+JOBS_AND_REST = "{job: {levels: [paid, rest], other: rest, nullable: true, missing: ['?']}}"
+CODES = {
+    "numbers as levels": (
+        "{smokes: {levels: 0..1, nullable: true, missing: [9]}}",
+        {"smokes": [1.0, None, 9.0, float("nan"), 0.0]},
+        {"smokes": [1, 2, 2, 2, 0]},
+    ),
+    "no number and no level is invalid": (
+        PEOPLE,
+        {
+            "age": ["old", "nan", "?", "95", "5"],
+            "job": ["paid", "none", "paid", "none", "rest"],
+            "sex": ["f", "m", "f", "m", "f"],
+        },
+        {"age": [2, 1], "job": [0, 1], "sex": [0, 1]},
+    ),
+    "missing where nothing may be": (
+        PEOPLE,
+        {"age": ["?", "1"], "job": ["?", "?"], "sex": ["", "m"]},
+        {"age": [0], "job": [2], "sex": [1]},
+    ),
+    "unknown goes to other, missing does not": (
+        JOBS_AND_REST,
+        {"job": ["paid", "odd", "?", "", None]},
+        {"job": [0, 1, 2, 2, 2]},
+    ),
+    "an empty text that is a level": (
+        "{job: {levels: [paid, ''], nullable: true}}",
+        {"job": ["paid", " ", None]},
+        {"job": [0, 1, 2]},
+    ),
+    "clipped": (
+        "{age: {bounds: [0, 90], bins: 2, nullable: true, on_invalid: clip}}",
+        {"age": ["-5", "", "1e9"]},
+        {"age": [0, 2, 1]},
+    ),
+    "dropped": (
+        "{age: {bounds: [0, 90], bins: 2, nullable: true, on_invalid: drop}}",
+        {"age": ["-5", "", "1e9"]},
+        {"age": [2]},
+    ),
+}
 
 
-def test_invalid_values_are_not_missing(tmp_path):
-    spec = people(tmp_path, purpose="release")
-    rows = {
-        "age": ["old", "nan", "?", "95", "5"],
-        "job": ["paid", "none", "paid", "none", "rest"],
-        "sex": ["f", "m", "f", "m", "f"],
-    }
-    stored = prepared(spec, tmp_path, rows)
-    assert stored["discretized"] == {"age": [2, 1], "job": [0, 1], "sex": [0, 1]}
-
-
-def test_a_missing_value_of_what_is_never_missing_drops_its_row(tmp_path):
-    rows = {"age": ["?", "1"], "job": ["?", "?"], "sex": ["", "m"]}
-    stored = prepared(people(tmp_path, purpose="release"), tmp_path, rows)
-    assert stored["discretized"] == {"age": [0], "job": [2], "sex": [1]}
-
-
-def test_unknown_texts_go_to_other_and_missing_ones_do_not(tmp_path):
-    attributes = "{job: {levels: [paid, rest], other: rest, nullable: true, missing: ['?']}}"
-    spec = people(tmp_path, attributes=attributes)
-    stored = prepared(spec, tmp_path, {"job": ["paid", "odd", "?", "", None]})
-    assert stored["discretized"]["job"] == [0, 1, 2, 2, 2]
-
-
-def test_an_empty_text_that_is_a_level_is_not_missing(tmp_path):
-    spec = people(tmp_path, attributes="{job: {levels: [paid, ''], nullable: true}}")
-    stored = prepared(spec, tmp_path, {"job": ["paid", " ", None]})
-    assert stored["discretized"]["job"] == [0, 1, 2]
-
-
-def test_number_outside_bounds_is_never_missing(tmp_path):
-    for rule, codes in (("clip", [0, 2, 1]), ("drop", [2])):
-        attributes = f"{{age: {{bounds: [0, 90], bins: 2, nullable: true, on_invalid: {rule}}}}}"
-        spec = people(tmp_path, attributes=attributes, purpose="release")
-        stored = prepared(spec, tmp_path, {"age": ["-5", "", "1e9"]}, rule)
-        assert stored["discretized"]["age"] == codes
+@pytest.mark.parametrize("name", CODES)
+def test_only_missing_values_are_missing(tmp_path, name):
+    attributes, cells, codes = CODES[name]
+    spec = people(tmp_path, attributes=attributes, purpose="release")
+    assert prepared(spec, tmp_path, pa.table(cells))["discretized"] == codes
 
 
 def test_missing_values_fulfil_nullable_expectations(tmp_path):
@@ -251,11 +257,9 @@ def prepared_cell(folder: Path, rule: str, attribute: str, cell: str | None) -> 
 def test_a_cell_becomes_what_the_table_says(attribute, cell, clipped, dropped, tmp_path):
     assert prepared_cell(tmp_path, "clip", attribute, cell) == clipped
     assert prepared_cell(tmp_path, "drop", attribute, cell) == dropped
-
-
-def test_one_attribute_may_keep_what_others_drop(tmp_path):
-    assert prepared_cell(tmp_path, "other", OTHER, "green") == "rest"
-    assert prepared_cell(tmp_path, "other", OTHER, None) == "rest"
+    if attribute == OTHER:
+        # One attribute may keep what others drop.
+        assert prepared_cell(tmp_path, "other", OTHER, cell) == "rest"
 
 
 def test_another_choice_is_another_release(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import itertools
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +75,9 @@ def by_hand(message: bytes, key: bytes) -> int:
 def test_texts_have_the_published_hashes_of_all_lengths():
     messages = [bytes(range(length)) for length in range(64)]
     assert of_texts(texts_of(messages), KEY).tolist() == VECTORS
+    assert of_texts(texts_of([]), KEY).tolist() == []
+    other = of_texts(texts_of(messages), bytes([1, *KEY[1:]]))
+    assert not set(other.tolist()) & set(VECTORS), "a bit of the key changes every hash"
 
 
 def test_words_have_the_published_hashes_of_whole_words():
@@ -120,17 +122,6 @@ def test_a_long_text_is_hashed_by_hmac_and_one_more_byte_decides():
     found = of_texts(texts_of([longest, longest + b"a"]), KEY).tolist()
     long = hmac.digest(KEY, longest + b"a", "sha256")[:8]
     assert found == [by_hand(longest, KEY), int.from_bytes(long, "little")]
-
-
-def test_no_texts_and_empty_texts_are_hashed():
-    assert of_texts(texts_of([]), KEY).tolist() == []
-    assert of_texts(texts_of([b"", b""]), KEY).tolist() == [VECTORS[0]] * 2
-
-
-def test_a_bit_of_the_key_changes_every_hash():
-    texts = texts_of([bytes([one, other]) for one, other in itertools.product(range(8), repeat=2)])
-    other = bytes([1, *KEY[1:]])
-    assert not np.any(of_texts(texts, KEY) == of_texts(texts, other))
 
 
 def test_a_key_of_another_length_is_refused():
