@@ -82,7 +82,9 @@ def estimated_distances(
     all_marginals = list(dict.fromkeys(m for listed in marginals.values() for m in listed))
     names = sorted({name for marginal in all_marginals for name in marginal})
     halves = [_halves(table, names) for table in (real, released)]
-    real, released = map(_join_halves, halves)
+    real, released = (
+        {name: np.concatenate([half[name] for half in pair]) for name in names} for pair in halves
+    )
     distance_of = distances(real, released, sizes, all_marginals)
     half_distances = [
         distances(pair[0], pair[1], sizes, all_marginals) for pair in halves if len(pair) == 2
@@ -110,10 +112,6 @@ def _halves(table: Codes, names: Sequence[str]) -> tuple[Codes, ...]:
     return tuple({name: np.asarray(table[name])[half] for name in names} for half in halves)
 
 
-def _join_halves(halves: Sequence[Codes]) -> Codes:
-    return {name: np.concatenate([half[name] for half in halves]) for name in halves[0]}
-
-
 def _row_count(table: Codes, names: Sequence[str]) -> int:
     lengths = {len(table[name]) for name in names}
     if len(lengths) != 1:
@@ -133,8 +131,10 @@ def distances(
     """
     names = sorted({name for marginal in marginals for name in marginal})
     n, m = _row_count(real, names), _row_count(released, names)
+    kinds = {name: np.min_scalar_type(sizes[name] - 1) for name in names}
     real, released = (
-        {name: _smallest(table[name], sizes[name]) for name in names} for table in (real, released)
+        {name: np.asarray(table[name]).astype(kind, copy=False) for name, kind in kinds.items()}
+        for table in (real, released)
     )
     pair = _TablePair(real, released, sizes, n, m)
     if n == 0:
@@ -154,10 +154,6 @@ def distances(
                 else pair.sparse_distance(marginal)
             )
     return {marginal: distance_of[frozenset(marginal)] for marginal in marginals}
-
-
-def _smallest(codes: NDArray[Any], size: int) -> NDArray[Any]:
-    return np.asarray(codes).astype(np.min_scalar_type(size - 1), copy=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,8 +80,9 @@ class PersonKeys:
             raise DeclarationError(
                 f"person {person!r}: expected the population's key, got an empty one"
             )
-        others = tuple(sorted(set(columns) - {person}))
-        return cls(person, others, _SipKeys.of([person], key), _SipKeys.of([person, *others], key))
+        other_columns = tuple(sorted(set(columns) - {person}))
+        row_keys = _SipKeys.of([person, *other_columns], key)
+        return cls(person, other_columns, _SipKeys.of([person], key), row_keys)
 
 
 def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> pa.Table:
@@ -291,12 +292,12 @@ def _cells(name: str, column: pa.ChunkedArray | pa.Array, key: bytes) -> _Cells:
     if pa.types.is_null(cells.type):
         cells = cells.cast(pa.int64())
     values = np.asarray(pc.fill_null(cells, 0))
-    numbers = _double_cells(values) if cells.type == pa.float64() else _whole_cells(values)
+    numbers = _double_cells(values) if cells.type == pa.float64() else _integer_cells(values)
     # A missing one is filled with 0, whose word it keeps.
     return _Cells(numbers.words, np.where(is_present, numbers.kinds, np.uint8(_MISSING)))
 
 
-def _whole_cells(values: NDArray[np.integer]) -> _Cells:
+def _integer_cells(values: NDArray[np.integer]) -> _Cells:
     words = values.astype(np.uint64)
     kinds = np.full(len(words), _WHOLE, dtype=np.uint8)
     if values.dtype == np.uint64:

@@ -57,9 +57,9 @@ def _digest(path: Path, start: int) -> bytes:
 
 
 def _combine(key: bytes, digests: Iterable[bytes]) -> str:
-    first, *rest = digests
+    first, *further = digests
     message = first
-    if rest:
+    if further:
         # No message of several ranges is one of a single range, nor one of ranges of another size.
-        message = f"{BYTES_A_RANGE} bytes a range: ".encode() + b"".join((first, *rest))
+        message = f"{BYTES_A_RANGE} bytes a range: ".encode() + b"".join((first, *further))
     return hmac.new(key, message, digestmod="sha256").hexdigest()

@@ -80,12 +80,12 @@ def _tally_batch(
 
 
 class _Tally(NamedTuple):
-    """The rows that an expectation judged, and those of them that break it.
+    """How many rows an expectation judged (``row_count``), and how many of them break it.
 
     failed   whether the library could not judge some rows
     """
 
-    judged: int = 0
+    row_count: int = 0
     unexpected: int = 0
     failed: bool = False
 
@@ -94,27 +94,27 @@ class _Tally(NamedTuple):
         # Integers alone are taken: the library's words about an exception may quote rows.
         counts = result.result
         if "observed_value" in counts:
-            return cls(judged=int(counts["observed_value"]))
+            return cls(row_count=int(counts["observed_value"]))
         if "unexpected_count" not in counts:
             return cls(failed=True)
-        judged = int(counts["element_count"]) - int(counts.get("missing_count") or 0)
-        return cls(judged, int(counts["unexpected_count"]))
+        row_count = int(counts["element_count"]) - int(counts.get("missing_count") or 0)
+        return cls(row_count, int(counts["unexpected_count"]))
 
     def plus(self, tally: _Tally) -> _Tally:
         """Return the tally of the rows of both."""
         return _Tally(
-            self.judged + tally.judged,
+            self.row_count + tally.row_count,
             self.unexpected + tally.unexpected,
             self.failed or tally.failed,
         )
 
     def is_fulfilled(self, expectation: Expectation) -> bool:
         if expectation.rule == "rows":
-            return self.judged > 0
-        if self.failed or not self.judged:
+            return self.row_count > 0
+        if self.failed or not self.row_count:
             return not self.failed
         # As the library compares a share.
-        return (self.judged - self.unexpected) / self.judged >= float(expectation.share)
+        return (self.row_count - self.unexpected) / self.row_count >= float(expectation.share)
 
 
 def _results(
@@ -123,13 +123,13 @@ def _results(
     """Return the name of each expectation → the library's result, which may quote rows."""
     suite = library_suite(spec, spec.name, expectations)
     results = _frame_batch(frame).validate(suite, result_format=form)
-    named = {str(r.expectation_config.meta["name"]): r for r in results.results}
-    if len(results.results) != len(expectations) or set(named) != {e.name for e in expectations}:
+    by_name = {str(r.expectation_config.meta["name"]): r for r in results.results}
+    if len(results.results) != len(expectations) or set(by_name) != {e.name for e in expectations}:
         raise PipelineError(
             f"{spec.name}: expected {len(expectations)} verdicts of Great Expectations, "
             f"got {len(results.results)}"
         )
-    return named
+    return by_name
 
 
 def _frame_batch(frame: pd.DataFrame) -> Any:

@@ -98,10 +98,10 @@ def _parquet_columns(source: Source) -> tuple[SourceColumn, ...]:
     schema = _guarded(
         source, lambda: pyarrow.parquet.read_schema(next(iter(parquet_parts(path)), path))
     )
-    return tuple(map(_found_column, schema))
+    return tuple(map(_source_column, schema))
 
 
-def _found_column(column: pa.Field) -> SourceColumn:
+def _source_column(column: pa.Field) -> SourceColumn:
     type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     kind: ColumnKind = "unusable"
     if pa.types.is_boolean(type_):
@@ -188,14 +188,14 @@ def _readable_spec(source: Source, columns: Sequence[SourceColumn], *, name: str
     return DatasetSpec.of_domain(name, Domain(tuple(attributes)), source=source)
 
 
-def proposed(found: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
+def proposed(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
     """Return the column with the fields of an attribute that all of its values fit, or with a
     remark that says why there are none.
 
     column   texts or numbers, as sources give them
     """
     if kind_of(column.type) == "time":
-        return _proposed_times(found, column)
+        return _proposed_times(source_column, column)
     places, words = texts(column)
     values = {words[place] for place in np.unique(places[places >= 0]).tolist()}
     missing = {word for word in values if word is None or word in _MISSING_WORDS}
@@ -208,7 +208,7 @@ def proposed(found: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
         words_for_missing = sorted(word for word in missing if word)
         fields |= {"nullable": "true"}
         fields |= {"missing": words_for_missing} if words_for_missing else {}
-    return replace(found, proposal=fields, remark=remark)
+    return replace(source_column, proposal=fields, remark=remark)
 
 
 def _fields(values: Sequence[str]) -> tuple[Fields, str]:
@@ -242,15 +242,15 @@ def _text_fields(values: Sequence[str]) -> tuple[Fields, str]:
     return {"levels": list(values)}, ""
 
 
-def _proposed_times(found: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
-    clock = Clock("date" if found.kind == "date" else "timestamp")
+def _proposed_times(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
+    clock = Clock("date" if source_column.kind == "date" else "timestamp")
     values = times(column, clock)
     present = values[~np.isnan(values)]
     if len(np.unique(present)) < 2:
-        return replace(found, remark="one value alone" if len(present) else "no value")
+        return replace(source_column, remark="one value alone" if len(present) else "no value")
     fields = _time_fields(clock, int(present.min()), int(present.max()))
     fields |= {"nullable": "true"} if len(present) < len(values) else {}
-    return replace(found, proposal=fields)
+    return replace(source_column, proposal=fields)
 
 
 def _time_fields(clock: Clock, first: int, last: int) -> Fields:

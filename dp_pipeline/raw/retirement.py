@@ -32,8 +32,8 @@ def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
 
 def remaining_paths(snapshot: Snapshot) -> list[Path]:
     """Return everything in a snapshot's folder but a manifest that says retired."""
-    kept = {MANIFEST} if snapshot.is_retired() else set()
-    return [path for path in sorted(snapshot.folder.iterdir()) if path.name not in kept]
+    manifest = {MANIFEST} if snapshot.is_retired() else set()
+    return [path for path in sorted(snapshot.folder.iterdir()) if path.name not in manifest]
 
 
 def snapshots_of(

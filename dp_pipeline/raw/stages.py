@@ -55,10 +55,10 @@ def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
         waiting.append(table)
         if sum(part.num_rows for part in waiting) < rows:
             continue
-        joined = pa.concat_tables(waiting)
-        full = joined.num_rows // rows * rows
-        yield from (joined.slice(start, rows) for start in range(0, full, rows))
-        waiting, is_first = [joined.slice(full)], False
+        combined = pa.concat_tables(waiting)
+        full = combined.num_rows // rows * rows
+        yield from (combined.slice(start, rows) for start in range(0, full, rows))
+        waiting, is_first = [combined.slice(full)], False
     remainder = pa.concat_tables(waiting)
     if remainder.num_rows or is_first:
         yield remainder

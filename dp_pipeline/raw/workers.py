@@ -102,12 +102,12 @@ def write_tables(path: Path, tables: Iterable[pa.Table]) -> None:
     """Write tables of one chunk each as batches of an Arrow file, whole or not at all."""
 
     def write(file: BinaryIO) -> None:
-        rest = iter(tables)
-        first = next(rest)
+        remaining = iter(tables)
+        first = next(remaining)
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_file(file, first.schema, options=options) as writer:
             writer.write_table(first)
-            for table in rest:
+            for table in remaining:
                 writer.write_table(table)
 
     write_atomically(path, write)

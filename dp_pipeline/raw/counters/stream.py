@@ -47,7 +47,11 @@ class StoredRows:
         groups: list[tuple[int, int, int]] = []
         is_sound = True
         for index, pair in enumerate(pairs):
-            rows, *codes_rows = map(_group_sizes, _files([pair]))
+            footers = map(pq.read_metadata, _files([pair]))
+            rows, *codes_rows = (
+                [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+                for footer in footers
+            )
             is_sound &= all(sizes == rows for sizes in codes_rows)
             groups += [(index, number, size) for number, size in enumerate(rows)]
         sizes = tuple((name, domain[name].size) for name in domain.discrete)
@@ -98,11 +102,6 @@ class StoredRows:
 
 def _files(pairs: Iterable[tuple[Path, Path | None]]) -> list[Path]:
     return [path for pair in pairs for path in pair if path is not None]
-
-
-def _group_sizes(path: Path) -> tuple[int, ...]:
-    footer = pq.read_metadata(path)
-    return tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
 
 
 def _arrays(path: Path | None, group: int, columns: Sequence[str]) -> dict[str, NDArray[Any]]:

@@ -172,13 +172,13 @@ def plan(
     those at the caps. Each of ``tables`` is held once, by names in some order.
 
     >>> triangle = [("a", "b"), ("a", "c"), ("b", "c")]
-    >>> [one.holds for one in plan({"a": 2, "b": 3, "c": 2}, triangle, rows=1000)]
+    >>> [fused.holds for fused in plan({"a": 2, "b": 3, "c": 2}, triangle, rows=1000)]
     [(('b', 'a'), ('a', 'c'), ('b', 'c'))]
     """
     names = dict.fromkeys(name for table in tables for name in table)
     used_sizes = {name: sizes[name] for name in names}
     plans = [_plan(fuse(used_sizes, cap=cap), sizes, tables, rows=rows) for cap in CAPS]
-    return min(plans, key=lambda tables: sum(_cost(one.size, rows) for one in tables))
+    return min(plans, key=lambda tables: sum(_cost(fused.size, rows) for fused in tables))
 
 
 def _plan(
@@ -355,19 +355,17 @@ def exact_marginals(
     """
     sorted_names = {tuple(sorted(names)) for names in marginals if names}
     small = [names for names in sorted(sorted_names) if is_fusible(sizes, names)]
-    tables = {
+    counted = {
         names: contingency_table(codes, sizes, names, rows=rows)
         for names in sorted_names - {*small}
     }
     for fused, counts in count_plan(plan(sizes, small, rows=rows), codes, rows=rows):
-        tables |= summed_tables(fused, counts)
-    by_set = {frozenset(names): (names, table) for names, table in tables.items()}
-    return [
-        _transposed(*by_set[frozenset(names)], names) if names else np.array(rows, dtype=np.int64)
-        for names in marginals
-    ]
-
-
-def _transposed(stored: Names, table: IntArray, names: Names) -> IntArray:
-    """Return a copy with its axes in the order of ``names``: two answers never share memory."""
-    return table.transpose([stored.index(name) for name in names]).copy(order="C")
+        counted |= summed_tables(fused, counts)
+    by_set = {frozenset(names): (names, table) for names, table in counted.items()}
+    tables = [np.array(rows, dtype=np.int64)] * len(marginals)
+    for i, names in enumerate(marginals):
+        if names:
+            axes, table = by_set[frozenset(names)]
+            # A copy: two answers never share memory.
+            tables[i] = table.transpose([axes.index(name) for name in names]).copy(order="C")
+    return tables

@@ -110,7 +110,11 @@ class UndeclaredRows:
             )
             with ingested_batches(spec, snapshot) as batches:
                 if len(batches) > 1:
-                    parts = _store_parts(spec, batches, snapshot)
+                    keys = PersonKeys.of(spec.columns, spec.protection.column, snapshot.key)
+                    # The file of the parts has no name any more behind this block.
+                    with temporary_folder(snapshot.folder / "undeclared") as scratch:
+                        tables = _tables_by_person(spec, keys, batches, scratch)
+                        parts = _write_parts(tables, scratch / "kept.parquet")
                     return cls(spec, parts, fingerprint=fingerprint)
                 table = rows_of_window(spec, batches[0]())
         return cls.of_table(spec, table, snapshot.key, fingerprint=fingerprint)
@@ -193,14 +197,6 @@ def _as_declared(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     declared = tuple(attribute for attribute in spec.domain if attribute.undeclared is None)
     domain = Domain(declared, spec.domain.constraints)
     return table.filter(pa.array(rows_as_declared(domain, table)))
-
-
-def _store_parts(spec: DatasetSpec, batches: Sequence[BatchReader], snapshot: Snapshot) -> Parts:
-    """Store what is kept of many batches, in a file that has no name any more afterwards."""
-    keys = PersonKeys.of(spec.columns, spec.protection.column, snapshot.key)
-    with temporary_folder(snapshot.folder / "undeclared") as scratch:
-        tables = _tables_by_person(spec, keys, batches, scratch)
-        return _write_parts(tables, scratch / "kept.parquet")
 
 
 def _tables_by_person(

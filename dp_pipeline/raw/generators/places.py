@@ -146,22 +146,22 @@ def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
     places. About 4 in 1,000 trips end up to 4 km outside of the box [0, 30] × [0, 20].
     """
     rng = random_numbers(seed)
-    rider = _riders(rng, rows)
+    activity = 1.0 + rng.pareto(HEAVY_TAIL, size=max(1, round(rows / TRIPS_A_RIDER)))
+    rider = draw_one_of_many(rng, np.minimum(activity, MOST_TIMES_USUAL), rows)
     riders = int(rider.max(initial=0)) + 1
     favourites = draw_places(rng, riders * FAVOURITES).reshape(riders, FAVOURITES, 2)
     habit = draw_category(rng, np.array([8.0, 4.0, 2.0, 1.0]), (), rows)
     near = favourites[rider, habit] + NEAR * rng.standard_normal((rows, 2))
     is_favourite = rng.random(rows) < FAVOURITE_SHARE
     ends = np.where(is_favourite[:, None], near, draw_places(rng, rows))
-    ends = np.round(_with_some_outside(rng, ends), 3)
+    # Some rides leave the city: they end on the left or on the right of the box.
+    is_outside = rng.random(rows) < OUTSIDE_SHARE
+    distance = rng.uniform(0.01, OUTSIDE_REACH, size=rows)
+    outside_x = np.where(rng.random(rows) < 0.5, -distance, WIDTH + distance)
+    ends[:, 0] = np.where(is_outside, outside_x, ends[:, 0])
+    ends = np.round(ends, 3)
     names = [f"r{number:06d}" for number in rider.tolist()]
     return pa.table({"rider": pa.array(names, pa.string()), "x": ends[:, 0], "y": ends[:, 1]})
-
-
-def _riders(rng: np.random.Generator, rows: int) -> IntArray:
-    riders = max(1, round(rows / TRIPS_A_RIDER))
-    activity = np.minimum(1.0 + rng.pareto(HEAVY_TAIL, size=riders), MOST_TIMES_USUAL)
-    return draw_one_of_many(rng, activity, rows)
 
 
 def draw_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:, 3]) -> FloatArray:
@@ -182,14 +182,6 @@ def draw_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:,
     )
     inside: FloatArray = np.clip(places, 0.0, (WIDTH, HEIGHT))
     return inside
-
-
-def _with_some_outside(rng: np.random.Generator, ends: FloatArray) -> FloatArray:
-    """Let some rides leave the city: they end on the left or on the right of the box."""
-    is_outside = rng.random(len(ends)) < OUTSIDE_SHARE
-    distance = rng.uniform(0.01, OUTSIDE_REACH, size=len(ends))
-    outside_x = np.where(rng.random(len(ends)) < 0.5, -distance, WIDTH + distance)
-    return np.column_stack([np.where(is_outside, outside_x, ends[:, 0]), ends[:, 1]])
 
 
 WEEK = 7 * DAY

@@ -72,13 +72,22 @@ def census_like(seed: int = 0, rows: int = 45_000) -> pa.Table:
     rng = random_numbers(seed)
     sex = draw_category(rng, np.array([0.51, 0.49]), (), rows)
     region = draw_category(rng, _REGION, (), rows)
-    age = _ages(rng, region)
-    education = _educations(rng, age, region)
+    # The capital is younger and better educated.
+    is_capital = region == 0
+    share = np.where(is_capital, rng.beta(1.5, 2.9, rows), rng.beta(1.6, 2.1, rows))
+    age: FloatArray = np.floor(18 + 78 * share)
+    weights = np.stack([_EDUCATION, _EDUCATION * _CAPITAL_EDUCATION], axis=1)
+    education = draw_category(rng, weights, (_generation(age), is_capital.astype(np.int64)), rows)
     marital = draw_category(rng, _MARITAL, (np.digitize(age, [30, 45, 65]),), rows)
     work = draw_category(rng, _WORK, (_generation(age),), rows)
-    occupation = _occupations(rng, education, sex, work)
+    weights = _OCCUPATION[:, None, :] * _OCCUPATION_OF_SEX[None, :, :]
+    occupation = np.where(work == 3, 0, draw_category(rng, weights, (education, sex), rows))
     hours = _hours(rng, work, sex)
-    income = _incomes(rng, occupation, education, hours, age)
+    # Thousands a year: log-normal around what work, schooling and experience pay.
+    worked = np.where(occupation == 0, 1.0, 0.25 + 0.75 * np.minimum(hours, 60.0) / 40.0)
+    experience = 1.0 + 0.012 * np.clip(age - 22.0, 0.0, 30.0)
+    usual = _PAY[occupation] * _SCHOOLING_PAY[education] * worked * experience
+    income = np.round(usual * np.exp(0.38 * rng.standard_normal(rows)), 1)
     tenure = _tenures(rng, income, age, region)
     commute = np.where(work == 3, 0.0, np.rint(rng.gamma(2.0, _COMMUTE[region] / 2.0)))
     return pa.table(
@@ -120,27 +129,6 @@ def _generation(age: FloatArray) -> IntArray:
     return np.digitize(age, [30, 65])
 
 
-def _ages(rng: np.random.Generator, region: IntArray) -> FloatArray:
-    """Draw whole years from 18 to 95; the capital is younger."""
-    share = np.where(region == 0, rng.beta(1.5, 2.9, len(region)), rng.beta(1.6, 2.1, len(region)))
-    age: FloatArray = np.floor(18 + 78 * share)
-    return age
-
-
-def _educations(rng: np.random.Generator, age: FloatArray, region: IntArray) -> IntArray:
-    weights = np.stack([_EDUCATION, _EDUCATION * _CAPITAL_EDUCATION], axis=1)
-    in_capital = (region == 0).astype(np.int64)
-    return draw_category(rng, weights, (_generation(age), in_capital), len(age))
-
-
-def _occupations(
-    rng: np.random.Generator, education: IntArray, sex: IntArray, work: IntArray
-) -> IntArray:
-    weights = _OCCUPATION[:, None, :] * _OCCUPATION_OF_SEX[None, :, :]
-    occupation = draw_category(rng, weights, (education, sex), len(sex))
-    return np.where(work == 3, 0, occupation)
-
-
 def _hours(rng: np.random.Generator, work: IntArray, sex: IntArray) -> FloatArray:
     """Draw full time for most, part time for some, long hours of the self-employed."""
     full = np.where(work == 2, 47.0, 39.5) + np.where(work == 2, 11.0, 3.0) * rng.standard_normal(
@@ -149,21 +137,6 @@ def _hours(rng: np.random.Generator, work: IntArray, sex: IntArray) -> FloatArra
     is_part_time = rng.random(len(work)) < np.where(sex == 0, 0.34, 0.09)
     hours = np.where(is_part_time, 21.0 + 5.0 * rng.standard_normal(len(work)), full)
     return np.where(work == 3, 0.0, np.rint(np.clip(hours, 2.0, 110.0)))
-
-
-def _incomes(
-    rng: np.random.Generator,
-    occupation: IntArray,
-    education: IntArray,
-    hours: FloatArray,
-    age: FloatArray,
-) -> FloatArray:
-    """Draw thousands a year, to one decimal; log-normal around what work, schooling and age pay."""
-    worked = np.where(occupation == 0, 1.0, 0.25 + 0.75 * np.minimum(hours, 60.0) / 40.0)
-    experience = 1.0 + 0.012 * np.clip(age - 22.0, 0.0, 30.0)
-    usual = _PAY[occupation] * _SCHOOLING_PAY[education] * worked * experience
-    income: FloatArray = np.round(usual * np.exp(0.38 * rng.standard_normal(len(age))), 1)
-    return income
 
 
 def _tenures(

@@ -128,7 +128,7 @@ def _csv_tables(
     """
     yield pa.table({name: pa.array([], pa.binary()) for name in columns})
     if not line_is_row:
-        rows = _without_header(_content(_whole_file(path), source), source)
+        rows = _without_header(_content(_file_content(path), source), source)
         if rows.strip(b"\r\n"):
             yield _parse(rows, names, columns, source, line_is_row=False)
         return
@@ -143,7 +143,7 @@ def _csv_tables(
             yield _parse(rows, names, columns, source, line_is_row=True)
 
 
-def _whole_file(path: Path) -> bytes:
+def _file_content(path: Path) -> bytes:
     """Return the content of a file; OddFile before more of it is in memory than may be."""
     parts, size = [], 0
     for part in _file_parts(path, line_is_row=False):
@@ -163,22 +163,22 @@ def _file_parts(path: Path, *, line_is_row: bool) -> Iterator[bytes]:
                   OddFile
     """
     with pa.input_stream(str(path), compression="detect") as stream:
-        rest = b""
+        pending = b""
         while part := stream.read(BYTES_A_PART):
-            rest += part
+            pending += part
             # A carriage return at the very end may be the first half of a line end.
-            end = 1 + max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, len(rest) - 1))
+            end = 1 + max(pending.rfind(b"\n"), pending.rfind(b"\r", 0, len(pending) - 1))
             if end:
-                yield _short_lines(rest[:end], line_is_row=line_is_row)
-                rest = rest[end:]
-            if len(rest) > MAX_LINE_BYTES + 1:
+                yield _short_lines(pending[:end], line_is_row=line_is_row)
+                pending = pending[end:]
+            if len(pending) > MAX_LINE_BYTES + 1:
                 # Of a line without an end this is enough to know it by; its last byte may be half
                 # of a line end.
-                rest = rest[: MAX_LINE_BYTES + 1] + rest[-1:]
+                pending = pending[: MAX_LINE_BYTES + 1] + pending[-1:]
                 if not line_is_row:
                     raise _long_line()
-        if rest:
-            yield _short_lines(rest, line_is_row=line_is_row)
+        if pending:
+            yield _short_lines(pending, line_is_row=line_is_row)
 
 
 def _short_lines(content: bytes, *, line_is_row: bool) -> bytes:

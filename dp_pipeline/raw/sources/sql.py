@@ -217,14 +217,14 @@ def query_columns(source: Source) -> tuple[SourceColumn, ...]:
                 names = sqlite_columns(connection, source.query)
                 return tuple(SourceColumn(name, "unknown") for name in names)
             connection.exec_driver_sql("SET TRANSACTION READ ONLY")
-            return tuple(map(_found_column, postgresql_types(connection, source.query)))
+            return tuple(map(_source_column, postgresql_types(connection, source.query)))
     except SQLAlchemyError:
         pass
     # Raised outside of the handler: the driver's message may hold the user or the host.
     raise SourceError(f"{source.identity}: expected a database that answers one SELECT, got none")
 
 
-def _found_column(type_: ColumnType) -> SourceColumn:
+def _source_column(type_: ColumnType) -> SourceColumn:
     kind: ColumnKind = "text" if type_.name == "uuid" else _KINDS.get(type_.category, "unusable")
     if type_.name in TIME_TYPES:
         kind = "date" if type_.name == "date" else "timestamp"
