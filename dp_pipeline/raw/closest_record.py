@@ -40,8 +40,8 @@ def distance_to_closest_record(
     real, released   attribute → codes, the same attributes in both, at least one
 
     In 0..1: 0 where every released row is also a real one. NaN where either table is empty.
-    Of many released rows ``MOST_PLACES`` are looked at, and all real ones always: the nearest of a
-    sample would be further away than the nearest of all, by nobody knows how much.
+    Of many released rows ``MOST_PLACES`` are compared, and all real ones always: the nearest of a
+    sample would be further away than the nearest of all, by an unknown distance.
     A sanity figure and **no** guarantee of privacy: rows of a small domain are close to real ones
     whatever the method, and a distance says nothing about who was in the data.
 

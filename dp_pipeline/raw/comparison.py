@@ -21,7 +21,7 @@ Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (rows,), whole numbers below the attribute's size."""
 
 _DENSE_CELLS_A_ROW = 8
-_MOST_DENSE_CELLS = 1 << 30
+_MAX_DENSE_CELLS = 1 << 30
 """A table of counts is made where it has at most so many cells; keys of 31 bits reach them."""
 
 _ROWS_A_STEP = 1 << 16
@@ -57,8 +57,7 @@ def average_distance(
 class EstimatedDistance:
     """A number of samples in place of whole tables.
 
-    error   how far it is from that of all rows, at most in expectation; None where all rows were
-            looked at
+    error   bounds in expectation how far it is from that of all rows; None where all were compared
     """
 
     value: float
@@ -139,7 +138,7 @@ def distances(
     pair = _TablePair(real, released, sizes, n, m)
     if n == 0:
         return dict.fromkeys(marginals, float("nan"))
-    most = min(_DENSE_CELLS_A_ROW * (n + m), _MOST_DENSE_CELLS)
+    most = min(_DENSE_CELLS_A_ROW * (n + m), _MAX_DENSE_CELLS)
     dense = [marginal for marginal in marginals if pair.cells(marginal) <= most]
     fusible = [marginal for marginal in dense if is_fusible(sizes, marginal)]
     distance_of = dict(pair.fused_distances(fusible))

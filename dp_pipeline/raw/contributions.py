@@ -308,7 +308,7 @@ def _integer_cells(values: NDArray[np.integer]) -> _Cells:
 def _double_cells(values: NDArray[np.float64]) -> _Cells:
     """Return the cells of doubles, where 5.0 is the whole number 5: one missing number turns a
     file's integers into floats, and adding a row with a gap must not change the digests of others.
-    −0.0 is not 0, as whoever wrote it meant; all that are not a number are the same.
+    −0.0 is not 0, as its writer meant; all that are not a number are the same.
     """
     is_whole = (np.trunc(values) == values) & ~((values == 0) & np.signbit(values))
     is_small = is_whole & (values >= -_TOP) & (values < _TOP)

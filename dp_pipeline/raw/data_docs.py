@@ -1,7 +1,7 @@
 """Data docs: Great Expectations' own suites and pages of a snapshot, for the custodian.
 
-They say of rows no more than whether each expectation is fulfilled; of sensitive rows even that is
-the custodian's alone. So they are written into the snapshot's folder, which only its owner can
+They show whether each expectation is fulfilled and no more; of sensitive rows even that is the
+custodian's alone. So they are written into the snapshot's folder, which only its owner can
 enter, and are deleted with its rows.
 """
 

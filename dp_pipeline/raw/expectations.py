@@ -16,7 +16,7 @@ from dp_pipeline.config.dataset import DatasetSpec, DeclaredExpectation
 from dp_pipeline.config.domain import Attribute
 
 PERSON = "person id"
-"""The name of the person's column in frames, beside attributes, of which none has a space."""
+"""The name of the person's column in frames: no attribute has a space in its name."""
 
 TIME = "time of a row"
 """The name of the column whose time decides a row's window."""

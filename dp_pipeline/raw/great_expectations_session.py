@@ -1,7 +1,7 @@
 """Short sessions with Great Expectations: expectations and frames in, booleans out.
 
-Every result format but BOOLEAN_ONLY puts offending values into the result, unless it is told to
-list none of them: nothing else is requested.
+Every result format but BOOLEAN_ONLY puts offending values into the result, unless none of
+them are listed: nothing else is requested.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ Claim = Callable[..., object]
 where they may not be."""
 
 DOWNLOADS = ".downloads"
-"""The folder beside the data sets' for downloads of benchmarks; no data set is called so."""
+"""The folder for downloads of benchmarks, next to the data sets': no data set has this name."""
 
 
 def ingest(

@@ -32,7 +32,7 @@ from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MANIFEST = "manifest.json"
 CURRENT = "current"
-"""The file beside the snapshots that names the one that is read."""
+"""The file next to the snapshots that names the one that is read."""
 _RETIRED = "retired"
 
 
@@ -216,7 +216,7 @@ class Snapshot:
 
     def store_table(self, stage: str, write: Callable[[BinaryIO], None]) -> None:
         """Store one stage's table and note its fingerprint in the manifest."""
-        # Read first: nothing is ever written beside a manifest that says retired.
+        # Read first: nothing is ever written next to a manifest that says retired.
         stored = self.manifest if self.exists() else {}
         write_private(self.table_path(stage), write)
         fingerprint = fingerprint_of(self.table_path(stage), self.secret)

@@ -4,7 +4,7 @@ A stage's files are checked when a query first reads them, while it counts: most
 alone, and coordinates are five times as many bytes. The check ends before an answer leaves the
 engine, so before noise is drawn for it, and what was counted of another file is thrown away. The
 releasing process makes it, for all engines: it needs the population's key, which no worker has.
-Workers look at the marks of the files behind what they counted (``StoredRows``).
+Workers compare the marks of the files after they have counted (``StoredRows``).
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from dp_pipeline.results.trees import AXIS_BITS, BitTree, Prefixes
 Columns = Sequence[NDArray[Any]]
 """Fixed-point coordinates (rows,) of some rows, in the order of the rule's columns."""
 
-_MOST_ROWS = 1 << 13
-_MOST_PRODUCTS = 1 << 18
+_MAX_ROWS = 1 << 13
+_MAX_PRODUCTS = 1 << 18
 
 
 class Assignment:
@@ -42,7 +42,7 @@ class Assignment:
         """Yield all rows in order, as many at a time as stay in the cache of one core."""
         k, d = self._centres.shape
         # BLAS shares larger products among threads, which costs more than it gains.
-        step = max(16, min(_MOST_ROWS, _MOST_PRODUCTS // (k * (d + 1))))
+        step = max(16, min(_MAX_ROWS, _MAX_PRODUCTS // (k * (d + 1))))
         for start in range(0, rows, step):
             yield slice(start, start + step)
 

@@ -39,7 +39,7 @@ def cell_keys(
 
 def add_counts(table: IntArray, keys: IntArray) -> None:
     """Add 1 to the cell of every key; ``table`` is flat."""
-    # bincount writes a whole new table, which is too much when rows are few beside cells.
+    # bincount writes a whole new table, which is too much where there are few rows and many cells.
     if table.size <= 2 * ROWS_A_CHUNK:
         table += np.bincount(keys, minlength=table.size)
     else:
@@ -79,9 +79,9 @@ def contingency_table(
 CAPS = (32, 64, 256)
 """Most cells of a super-column; a plan is made at each of them, and the cheapest one is taken."""
 
-_MOST_COLUMNS = 16
+_MAX_COLUMNS = 16
 
-MOST_FUSED = 3
+MAX_FUSED = 3
 """Attributes of a table that super-columns hold; larger ones are counted by themselves."""
 
 _FUSED_CELLS = 1 << 20
@@ -127,7 +127,7 @@ def fuse(sizes: Mapping[str, int], *, cap: int) -> tuple[SuperColumn, ...]:
     free_cells: list[int] = []
     for name in sorted(sizes, key=lambda name: -sizes[name]):
         for index, group in enumerate(groups):
-            if sizes[name] <= free_cells[index] and len(group) < _MOST_COLUMNS:
+            if sizes[name] <= free_cells[index] and len(group) < _MAX_COLUMNS:
                 group.append(name)
                 free_cells[index] //= sizes[name]
                 break
@@ -157,7 +157,7 @@ class FusedTable:
 def is_fusible(sizes: Mapping[str, int], names: Names) -> bool:
     """Return whether a plan may have the table over ``names``: few attributes, and few cells."""
     cells = math.prod(sizes[name] for name in names)
-    return len(names) <= MOST_FUSED and cells <= _FUSED_CELLS
+    return len(names) <= MAX_FUSED and cells <= _FUSED_CELLS
 
 
 def _cost(cells: int, rows: int) -> int:

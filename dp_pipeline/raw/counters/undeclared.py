@@ -12,8 +12,8 @@ Preparation drops more rows, when what was discovered has been declared, and may
 a person: that is another sample with the same distance, and no query here depends on it.
 
 *Parts.* Each part of the rows has all rows of its persons, so the sums over parts add up. Of more
-rows than a batch has, the parts lie in a file without a name, which nobody else can open and which
-is gone with the counter; a query has one of them in memory.
+rows than a batch has, the parts lie in a file without a name, which no other process can open and
+which is gone with the counter; a query has one of them in memory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MAX_LEVEL_BYTES = 256
 """Bounds a level that may be discovered: a longer text is a note and no level."""
 
 Parts = Callable[[], Iterator[pa.Table]]
-"""Yields the counted rows, for every query anew: one part or more, each with all rows of its
+"""Yields the counted rows, again for every query: one part or more, each with all rows of its
 persons.
 """
 

@@ -33,7 +33,7 @@ GENERATORS: Registry[Callable[..., pa.Table]] = Registry(
 """Name in a data set file → generator."""
 
 STREAMS = ("rides_stream",)
-"""Those whose rows have a time: of a window, they are asked for that window alone."""
+"""Generators whose rows have a time: of a window they make that window's rows alone."""
 
 
 def random_numbers(seed: int) -> np.random.Generator:

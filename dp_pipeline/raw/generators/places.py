@@ -130,7 +130,7 @@ CORRIDOR = np.array([(3.0, 3.0), (26.0, 11.5)])
 CORRIDOR_WEIGHT, BACKGROUND_WEIGHT = 0.13, 0.08
 
 TRIPS_A_RIDER = 8.0
-HEAVY_TAIL, MOST_TIMES_USUAL = 1.6, 100.0
+HEAVY_TAIL, MAX_TIMES_USUAL = 1.6, 100.0
 """Pareto exponent of a rider's activity, and how many times the least one it can be."""
 
 FAVOURITES = 4
@@ -147,7 +147,7 @@ def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
     """
     rng = random_numbers(seed)
     activity = 1.0 + rng.pareto(HEAVY_TAIL, size=max(1, round(rows / TRIPS_A_RIDER)))
-    rider = draw_one_of_many(rng, np.minimum(activity, MOST_TIMES_USUAL), rows)
+    rider = draw_one_of_many(rng, np.minimum(activity, MAX_TIMES_USUAL), rows)
     riders = int(rider.max(initial=0)) + 1
     favourites = draw_places(rng, riders * FAVOURITES).reshape(riders, FAVOURITES, 2)
     habit = draw_category(rng, np.array([8.0, 4.0, 2.0, 1.0]), (), rows)
@@ -203,7 +203,7 @@ def rides_stream(
     """Draw rides with the text ``rider``, the time ``ended_at`` (ISO 8601, UTC), the end point
     ``x``, ``y`` in km, ``vehicle``, ``minutes`` and ``member`` (yes or no).
 
-    rows         of each week from Monday; every week is the same whatever others are asked for
+    rows         of each week from Monday; every week is the same whatever others are made
     start, end   seconds since 1970 in UTC: the weeks that overlap with them, whole
 
     The shares of hubs move through the year and the offices' grows; bicycles are taken in summer.
@@ -241,7 +241,7 @@ def _activity(seed: int, week: int) -> FloatArray:
         random_numbers(seed * 1_000_003 - 1 - week_joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)
         for week_joined in range(first, first + RIDERS // NEW_RIDERS)
     ]
-    return np.minimum(1.0 + np.concatenate(cohorts), MOST_TIMES_USUAL)
+    return np.minimum(1.0 + np.concatenate(cohorts), MAX_TIMES_USUAL)
 
 
 def _hubs(season: float, week: int) -> FloatArray:

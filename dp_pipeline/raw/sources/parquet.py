@@ -127,7 +127,7 @@ def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
         reading.check_names(spec, schema.names)
         reading.plain_types(spec, [schema])
         footer = file.metadata
-    # A small file may announce a value a billion times. Columns of a group are not looked at: for a
+    # A small file may announce a value a billion times. Columns of a group are not read: for a
     # damaged footer pyarrow would end the process.
     for group in map(footer.row_group, range(footer.num_row_groups)):
         if group.num_rows > MAX_GROUP_ROWS or group.total_byte_size > MAX_GROUP_BYTES:
