@@ -227,7 +227,7 @@ def _measure_all(cell: MethodCell, partitions: list[int], rows: CodedRows) -> li
             {
                 **{f"auc_{scorer}": value for scorer, value in result.aucs.items()},
                 "seconds": result.seconds,
-                "kept": result.kept,
+                "kept": result.released_columns,
             }
         )
         for result in results

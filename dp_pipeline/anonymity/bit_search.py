@@ -108,7 +108,7 @@ class ClassPartition:
         if self._guarantee.is_empty:
             return np.ones(len(splits[0]), dtype=np.bool_)
         broken_rows = sum(
-            np.where(self._guarantee.is_kept(side), 0, side.sum(axis=-1)).sum(axis=-1)
+            np.where(self._guarantee.is_met(side), 0, side.sum(axis=-1)).sum(axis=-1)
             for side in splits
         )
         return np.asarray(broken_rows <= self._max_suppressed)
@@ -117,13 +117,13 @@ class ClassPartition:
         """Return of each bit how many classes it cuts into two that both keep the guarantee
         (bits,): a bit that cuts none tells no released rows apart.
         """
-        rarer, rest = (self._guarantee.is_kept(side) for side in splits)
-        return np.asarray(np.count_nonzero(rarer & rest, axis=-1))
+        rarer, other = (self._guarantee.is_met(side) for side in splits)
+        return np.asarray(np.count_nonzero(rarer & other, axis=-1))
 
     def refine(self, bit: int) -> None:
         """Split every class by one more bit, whether the guarantee is kept or not."""
-        rarer, rest = (side[0] for side in self.split([bit]))
-        sides = np.stack([rest, rarer], axis=1).reshape(2 * len(rarer), -1)
+        rarer, other = (side[0] for side in self.split([bit]))
+        sides = np.stack([other, rarer], axis=1).reshape(2 * len(rarer), -1)
         # Of no rows there stays one empty class.
         is_filled = sides.any(axis=1) if len(self._groups) else np.array([True, False])
         doubled = self._groups * 2
@@ -138,7 +138,7 @@ class ClassPartition:
         rule = BitRule(self._columns, tuple(self.bits[bit] for bit in sorted(accepted)))
         suppressed = np.zeros(len(self._distinct.codes), dtype=np.bool_)
         if not self._guarantee.is_empty:
-            suppressed[self._row_of] = ~self._guarantee.is_kept(self._counts)[self._groups]
+            suppressed[self._row_of] = ~self._guarantee.is_met(self._counts)[self._groups]
         return Recoding(rule, suppressed[self._distinct.row_ids])
 
     def _class_keys(self) -> IntArray:

@@ -50,10 +50,10 @@ class Gower:
         """Return the distance over these columns."""
         return cls(tuple(_level_distances(column) for column in columns), level_starts(columns))
 
-    def between(self, codes: NDArray[np.integer], others: IntArray) -> FloatArray:
-        """Return the distances (n,) of codes (n, d) from others (n, d), one each."""
-        pairs = zip(self.distances, codes.T, others.T, strict=True)
-        columns = [matrix[code, other] for matrix, code, other in pairs]
+    def between(self, codes: NDArray[np.integer], targets: IntArray) -> FloatArray:
+        """Return the distances (n,) of codes (n, d) from targets (n, d), one each."""
+        pairs = zip(self.distances, codes.T, targets.T, strict=True)
+        columns = [matrix[code, target] for matrix, code, target in pairs]
         return np.asarray(np.sum([np.zeros(len(codes)), *columns], axis=0))
 
     def from_centres(self, centres: IntArray) -> NDArray[np.float32]:
@@ -148,8 +148,7 @@ class ClusterKAnonymity:
     column; it is part of the rule, and published with it.
 
     Equal rows are in one class, and nothing is drawn: the classes depend neither on the order of
-    the rows nor on the seed. The label is read where the guarantee asks for diversity. Nothing is
-    left out, whatever the guarantee allows to.
+    the rows nor on the seed. The label is read where the guarantee asks for diversity.
     """
 
     summary: ClassVar[str] = "clusters of like rows, at least K each, released as boxes around them"
@@ -199,7 +198,7 @@ class _Clustering:
             clusters = clusters.select(is_large)
             halves = clusters.regroup(self._halves(clusters), 2 * clusters.size)
             counts = self._label_counts(halves.keys, halves.size, halves.members)
-            is_kept = self.guarantee.is_kept(counts)
+            is_kept = self.guarantee.is_met(counts)
             has_kept_half = np.asarray(is_kept.reshape(-1, 2).any(axis=1))
             centres.append(self._middles(clusters.select(~has_kept_half)))
             clusters = halves.select(is_kept)
@@ -211,7 +210,7 @@ class _Clustering:
         nearest = self.gower.nearest(self.codes, by_level)
         counts = self._label_counts(nearest, len(centres), np.arange(len(nearest)))
         remains = np.ones(len(centres), dtype=np.bool_)
-        while (is_broken := remains & ~self.guarantee.is_kept(counts)).any():
+        while (is_broken := remains & ~self.guarantee.is_met(counts)).any():
             sizes = np.where(is_broken, counts.sum(axis=1), np.iinfo(np.int64).max)
             smallest = int(np.argmin(sizes))
             remains[smallest], by_level[:, smallest] = False, OUT_OF_REACH

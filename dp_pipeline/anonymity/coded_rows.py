@@ -51,11 +51,6 @@ class CodedRows:
     target_levels   one text a label
 
     DeclarationError for arrays of other shapes and for codes outside their columns' levels.
-
-    >>> rows = CodedRows((Column("sex", ("f", "m")),), np.array([[0], [1]]), np.array([1, 0]),
-    ...                  ("well", "ill"))
-    >>> rows
-    CodedRows(1 columns)
     """
 
     columns: tuple[Column, ...]
@@ -166,19 +161,19 @@ class KAnonymityGuarantee:
         """
         return int(self.suppressed * rows)
 
-    def is_kept(self, counts: IntArray, *, axis: int = -1) -> NDArray[np.bool_]:
+    def is_met(self, counts: IntArray, *, axis: int = -1) -> NDArray[np.bool_]:
         """Return which classes have rows and labels enough; a class without rows has not.
 
         counts   rows of every class by label, the labels along ``axis``; where no diversity is
                  guaranteed, rows of all labels may be in one number
 
-        >>> KAnonymityGuarantee(2, 2).is_kept(np.array([[1, 1], [2, 0], [0, 0]])).tolist()
+        >>> KAnonymityGuarantee(2, 2).is_met(np.array([[1, 1], [2, 0], [0, 0]])).tolist()
         [True, False, False]
         """
-        is_kept = counts.sum(axis=axis) >= max(1, self.k)
+        is_met = counts.sum(axis=axis) >= max(1, self.k)
         if self.diversity > 1:
-            is_kept &= np.count_nonzero(counts, axis=axis) >= self.diversity
-        return np.asarray(is_kept)
+            is_met &= np.count_nonzero(counts, axis=axis) >= self.diversity
+        return np.asarray(is_met)
 
     def require_possible(self, rows: CodedRows) -> None:
         """Raise TooFewRows unless all rows together, as one class, keep the guarantee."""

@@ -145,5 +145,5 @@ def _auc(candidate: Candidate, scored: ScoredRows, test: CodedRows) -> float:
         return GUESSING
     learn, features = scored.rows.select(~result.suppressed), result.rule.features
     labels = len(test.target_levels)
-    told = scores("logistic", features(learn), learn.target, features(test), labels)
-    return macro_auc(told, test.target)
+    probabilities = scores("logistic", features(learn), learn.target, features(test), labels)
+    return macro_auc(probabilities, test.target)

@@ -83,7 +83,7 @@ class LevelLine:
     def fork(self, bit: int, *, no: int, yes: int) -> Fork:
         """Return the cut by a bit."""
         column = int(self.columns[bit])
-        start = sum(one.size for one in self.rows.columns[:column])
+        start = sum(before.size for before in self.rows.columns[:column])
         return Fork(column, int(self.first[bit]) - start, int(self.end[bit]) - start, no, yes)
 
 
@@ -107,7 +107,7 @@ class Cuts:
         return np.asarray(counts.reshape(labels, size, -1))
 
     @cached_property
-    def whole(self) -> IntArray:
+    def box_counts(self) -> IntArray:
         """Rows of each box (labels, boxes, 1): those on all levels of one column."""
         first = self.line.rows.columns[0]
         return np.asarray(self.levels[..., : first.size].sum(axis=-1, keepdims=True))
@@ -120,12 +120,12 @@ class Cuts:
     @cached_property
     def no(self) -> IntArray:
         """Rows where each bit is false (labels, boxes, bits)."""
-        return self.whole - self.yes
+        return self.box_counts - self.yes
 
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
         """Whether both sides keep the guarantee (boxes, bits)."""
-        sides = (self.guarantee.is_kept(side, axis=0) for side in (self.yes, self.no))
+        sides = (self.guarantee.is_met(side, axis=0) for side in (self.yes, self.no))
         return np.logical_and(*sides)
 
     @cached_property
@@ -133,15 +133,15 @@ class Cuts:
         """Rows on the smaller side of each cut (boxes, bits)."""
         return np.asarray(np.minimum(self.yes.sum(axis=0), self.no.sum(axis=0)))
 
-    def best(self, worth: NDArray[Any], offered: NDArray[np.bool_] | None = None) -> IntArray:
-        """Return the allowed bit that is worth most to each box (boxes,), of equal ones the first;
+    def best(self, gains: NDArray[Any], offered: NDArray[np.bool_] | None = None) -> IntArray:
+        """Return the allowed bit of largest gain to each box (boxes,), of equal ones the first;
         NO_CUT where there is none.
 
-        worth     (boxes, bits), none negative
+        gains     (boxes, bits), none negative
         offered   (boxes, bits) which of the allowed bits may be chosen; None: all
         """
         is_offered = self.allowed if offered is None else self.allowed & offered
-        bits = np.where(is_offered, worth, -1).argmax(axis=1)
+        bits = np.where(is_offered, gains, -1).argmax(axis=1)
         return np.where(is_offered.any(axis=1), bits, NO_CUT)
 
     def totals(self, numbers: FloatArray) -> FloatArray:

@@ -98,15 +98,15 @@ class HamdistRatio:
             ids, sizes = class_ids(matrix[:, [bit for bit in remaining if bit != dropped]])
             counts = np.zeros((len(sizes), distinct.counts.shape[1]), dtype=np.int64)
             np.add.at(counts, ids, distinct.counts)
-            return int(counts[~guarantee.is_kept(counts)].sum())
+            return int(counts[~guarantee.is_met(counts)].sum())
 
         while (exposed := exposed_rows()) > guarantee.max_suppressed_rows(len(rows)):
             freed = {bit: exposed - exposed_rows(bit) for bit in remaining}
-            remaining.remove(_least_worth(freed, distances))
+            remaining.remove(_bit_to_drop(freed, distances))
         return partition.result(accept_in_order(partition, remaining))
 
 
-def _least_worth(freed: dict[int, int], distances: IntArray) -> int:
+def _bit_to_drop(freed: dict[int, int], distances: IntArray) -> int:
     """Return the bit to drop, by the rows that each frees."""
     if not any(freed.values()):
         return min(freed, key=lambda bit: distances[bit])

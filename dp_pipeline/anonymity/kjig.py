@@ -128,8 +128,8 @@ def _gains(partition: ClassPartition, bits: Sequence[int]) -> tuple[NDArray[np.b
 
 def _new_classes(splits: Splits) -> IntArray:
     """Return how many classes each bit cuts in two (bits,)."""
-    rarer, rest = (side.sum(axis=-1) > 0 for side in splits)
-    return np.asarray(np.count_nonzero(rarer & rest, axis=-1))
+    rarer, other = (side.sum(axis=-1) > 0 for side in splits)
+    return np.asarray(np.count_nonzero(rarer & other, axis=-1))
 
 
 def _entropy(counts: IntArray) -> FloatArray:

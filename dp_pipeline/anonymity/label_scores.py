@@ -61,8 +61,8 @@ class ScoreRule:
         weights = _logistic_weights(bit_matrix(bits, distinct.codes, rows.columns), distinct.counts)
         # The change of a probability p is p times that of its line beside the mean of all lines.
         changes = (weights - (weights @ shares)[:, None]) * shares
-        rest = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
-        scaled = changes[:, labels] * SCORE_UNIT / np.sqrt(2 * shares * rest)[labels]
+        complement = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
+        scaled = changes[:, labels] * SCORE_UNIT / np.sqrt(2 * shares * complement)[labels]
         for bit, weight in zip(bits, np.rint(scaled), strict=True):
             first, end = bit.code_range(rows.columns)
             tables[bit.column][first:end] += weight
@@ -126,7 +126,7 @@ def _weighted_bits(rows: CodedRows, guarantee: KAnonymityGuarantee) -> tuple[Bit
         groups = np.unique(2 * group_of[column] + is_inside, return_inverse=True)[1]
         cells = groups[rows.codes[:, column]] * labels + rows.target
         counts = np.bincount(cells, minlength=(int(groups.max()) + 1) * labels)
-        if guarantee.is_kept(counts.reshape(-1, labels)).all():
+        if guarantee.is_met(counts.reshape(-1, labels)).all():
             group_of[column] = groups
             chosen.append(i)
         if len(chosen) == MAX_BITS:

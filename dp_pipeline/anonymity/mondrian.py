@@ -33,8 +33,7 @@ class Mondrian:
     off alone. Other columns have no order to cut along: one level goes against all others of the
     box, and the rest is released as a set of levels.
 
-    The label is read where the guarantee asks for diversity, and for nothing else. Nothing is left
-    out, whatever the guarantee allows to.
+    The label is read where the guarantee asks for diversity, and for nothing else.
 
     Source: LeFevre, DeWitt, Ramakrishnan, "Mondrian multidimensional k-anonymity" (ICDE 2006).
     The rule for columns without an order is ours, as they presume a hierarchy for them; so is
@@ -84,8 +83,7 @@ class Tree:
     Each box is cut by the bit that most lowers Gini impurity among those whose both sides keep
     the guarantee and have ``least`` rows, the first of equal ones. Where no cut makes a box purer,
     it is cut nearest to halves: the boxes are as fine as they may be, and no guarantee about labels
-    needs pruning afterwards. Missing values are on the lower side of every threshold, and can be
-    cut off alone. Nothing is left out, whatever the guarantee allows to.
+    needs pruning afterwards.
 
     Source: Breiman, Friedman, Olshen, Stone, "Classification and regression trees" (1984).
     """
@@ -104,7 +102,7 @@ def _purest(cuts: Cuts) -> IntArray:
     purity = _purity(cuts.yes) + _purity(cuts.no)
     best = cuts.best(purity)
     # A gain within rounding is none.
-    of_box = _purity(cuts.whole)[:, 0] * (1 + 1e-12)
+    of_box = _purity(cuts.box_counts)[:, 0] * (1 + 1e-12)
     is_purer = purity[np.arange(len(best)), best] > of_box
     return np.where(is_purer, best, cuts.best(cuts.evenness))
 

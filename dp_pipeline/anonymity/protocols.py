@@ -24,15 +24,15 @@ EvaluationProtocol = Literal["nested", "paper"]
 class ProtocolResult:
     """How well classifiers learn from the k-anonymous releases of one method and guarantee.
 
-    aucs      scorer → mean AUC over the folds; a fold whose test rows have one label says
-              nothing and is left out, NaN where none says anything
-    seconds   mean wall time of one selection, with the whole of its ranking
-    kept      mean number of released columns, beside the target
+    aucs               scorer → mean AUC over the folds; a fold whose test rows have one label is
+                       left out, NaN where all have
+    seconds            mean wall time of one selection, with the whole of its ranking
+    released_columns   their mean number, beside the target
     """
 
     aucs: Mapping[Scorer, float]
     seconds: float
-    kept: float
+    released_columns: float
 
     @classmethod
     def mean(cls, results: Sequence[ProtocolResult]) -> ProtocolResult:
@@ -40,29 +40,13 @@ class ProtocolResult:
 
         >>> low, high = ProtocolResult({"svm": 0.5}, 1.0, 3), ProtocolResult({"svm": 0.7}, 2.0, 4)
         >>> ProtocolResult.mean([low, high])
-        ProtocolResult(aucs={'svm': 0.6}, seconds=1.5, kept=3.5)
+        ProtocolResult(aucs={'svm': 0.6}, seconds=1.5, released_columns=3.5)
         """
         return cls(
             {scorer: _mean([fold.aucs[scorer] for fold in results]) for scorer in results[0].aucs},
             _mean([fold.seconds for fold in results]),
-            _mean([fold.kept for fold in results]),
+            _mean([fold.released_columns for fold in results]),
         )
-
-
-def evaluate(
-    rows: CodedRows,
-    method: Method,
-    guarantee: KAnonymityGuarantee,
-    *,
-    protocol: EvaluationProtocol = "nested",
-    scorers: Sequence[Scorer] = ("logistic",),
-    folds: int = 5,
-    seed: int = 0,
-) -> ProtocolResult:
-    """Return the result of ``evaluate_over`` for one guarantee."""
-    return evaluate_over(
-        rows, method, (guarantee,), protocol=protocol, scorers=scorers, folds=folds, seed=seed
-    )[0]
 
 
 def evaluate_over(
@@ -93,8 +77,8 @@ def evaluate_over(
     if folds < 2:
         raise DeclarationError(f"evaluation: expected at least 2 folds, got {folds}")
     if protocol not in get_args(EvaluationProtocol):
-        known = ", ".join(get_args(EvaluationProtocol))
-        raise DeclarationError(f"evaluation: expected a protocol of {known}, got {protocol!r}")
+        protocols = ", ".join(get_args(EvaluationProtocol))
+        raise DeclarationError(f"evaluation: expected a protocol of {protocols}, got {protocol!r}")
     # Solvers take long to be imported, which is no part of a selection's time.
     import sklearn.ensemble  # noqa: F401
 
@@ -133,13 +117,13 @@ class _Selection:
         """Return what is learned from some of the released rows, tested on others."""
         aucs: dict[Scorer, float] = {}
         for scorer in scorers:
-            seen, asked = (
+            learned, tested = (
                 self.rule.released(rows).codes
                 if scorer == "class_rate"
                 else self.rule.features(rows)
                 for rows in (learn, test)
             )
-            probabilities = scores(scorer, seen, learn.target, asked, len(learn.target_levels))
+            probabilities = scores(scorer, learned, learn.target, tested, len(learn.target_levels))
             aucs[scorer] = macro_auc(probabilities, test.target)
         return ProtocolResult(aucs, self.seconds, len(self.rule.columns))
 
@@ -164,5 +148,5 @@ def _selections(
 
 def _mean(numbers: Sequence[float]) -> float:
     """Return the mean of those that are numbers; NaN where none is."""
-    known = [number for number in numbers if not np.isnan(number)]
-    return float(np.mean(known)) if known else float("nan")
+    numeric = [number for number in numbers if not np.isnan(number)]
+    return float(np.mean(numeric)) if numeric else float("nan")

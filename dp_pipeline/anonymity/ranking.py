@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
-from dp_pipeline.anonymity.method import (
-    Bit,
-    Recoding,
-    bit_matrix,
-    one_hot_bits,
-)
+from dp_pipeline.anonymity.method import Bit, Recoding, bit_matrix, one_hot_bits
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.parameters import integer
 
@@ -94,8 +89,8 @@ def mutual_information(counts: IntArray) -> FloatArray:
     shares = counts / max(1, int(counts[:, 0].sum())) if counts.shape[1] else counts * 1.0
     joint = xlogy(shares, shares).sum(axis=(0, 2))
     of_bit, of_label = shares.sum(axis=2), shares.sum(axis=0)
-    alone = xlogy(of_bit, of_bit).sum(axis=0) + xlogy(of_label, of_label).sum(axis=1)
-    return np.asarray(np.maximum(0.0, joint - alone) / np.log(2))
+    separate = xlogy(of_bit, of_bit).sum(axis=0) + xlogy(of_label, of_label).sum(axis=1)
+    return np.asarray(np.maximum(0.0, joint - separate) / np.log(2))
 
 
 MAX_SHUFFLED_ROWS = 1 << 20
@@ -130,11 +125,7 @@ def permutation_importance(
 
 
 def _rows_lost(
-    tree: Any,
-    used: IntArray,
-    bits: NDArray[np.float32],
-    target: IntArray,
-    rng: np.random.Generator,
+    tree: Any, used: IntArray, bits: NDArray[np.float32], target: IntArray, rng: np.random.Generator
 ) -> FloatArray:
     """Return R_k − R_k^a for every bit a that the tree uses. Only rows whose bit the shuffle has
     changed are judged again: the tree's answers to all others are the same.

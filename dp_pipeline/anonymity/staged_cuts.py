@@ -172,7 +172,7 @@ def score_gains(cuts: Cuts, scores: IntArray) -> FloatArray:
     """
     # Floats: a product of three numbers of rows is beyond 2^63 from some million rows on.
     gains, yes = np.zeros(cuts.allowed.shape), cuts.yes.sum(axis=0).astype(np.float64)
-    rows = np.maximum(1, cuts.whole.sum(axis=0))
+    rows = np.maximum(1, cuts.box_counts.sum(axis=0))
     for line in scores.T.astype(np.float64):
         total = cuts.boxes.total(line[cuts.boxes.members])[:, None]
         # n₁·n₂/n times the squared difference of the two means.

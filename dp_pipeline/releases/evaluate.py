@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.coded_rows import CodedRows, TooFewRows
-from dp_pipeline.anonymity.protocols import EvaluationProtocol, ProtocolResult
-from dp_pipeline.anonymity.protocols import evaluate as tried_on
+from dp_pipeline.anonymity.protocols import EvaluationProtocol, ProtocolResult, evaluate_over
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, FloatArray, Names
@@ -335,7 +334,7 @@ def _figures(release: KAnonymousRelease, rows: CodedRows) -> dict[str, float]:
     return {
         AUC: nested.aucs["logistic"],
         PAPER_AUC: _tried(release, rows, "paper", "svm").aucs["svm"],
-        KEPT: nested.kept,
+        KEPT: nested.released_columns,
         SECONDS: nested.seconds,
     }
 
@@ -344,14 +343,11 @@ def _tried(
     release: KAnonymousRelease, rows: CodedRows, protocol: EvaluationProtocol, scorer: Scorer
 ) -> ProtocolResult:
     try:
-        return tried_on(
-            rows,
-            release.method,
-            release.promise,
-            protocol=protocol,
-            scorers=(scorer,),
-            seed=release.declared.seed,
+        seed, promises = release.declared.seed, [release.promise]
+        results = evaluate_over(
+            rows, release.method, promises, protocol=protocol, scorers=[scorer], seed=seed
         )
+        return results[0]
     except TooFewRows:
         nan = float("nan")
         return ProtocolResult({scorer: nan}, nan, nan)

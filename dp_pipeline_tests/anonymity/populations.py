@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from dp_pipeline.anonymity.boxes import Box, BoxRule
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.method import Method, Recoding
+from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate_over
 
 LABELS = ("well", "ill")
 
@@ -96,6 +98,13 @@ def attempt(method: Method, rows: CodedRows, guarantee: KAnonymityGuarantee) -> 
         return method.recode(rows, guarantee, seed=5)
     except TooFewRows:
         return None
+
+
+def evaluate(
+    rows: CodedRows, method: Method, guarantee: KAnonymityGuarantee, **options: Any
+) -> ProtocolResult:
+    """The result of one guarantee."""
+    return evaluate_over(rows, method, [guarantee], **options)[0]
 
 
 def every_row(columns: tuple[Column, ...]) -> CodedRows:

@@ -14,12 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
-from dp_pipeline.anonymity.coded_rows import (
-    CodedRows,
-    Column,
-    KAnonymityGuarantee,
-    TooFewRows,
-)
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistRatio, hamming_distances
 from dp_pipeline.anonymity.kjig import Kjig, accept_informative
 from dp_pipeline.anonymity.method import Bit, BitRule, bit_matrix, cumulative_bits, one_hot_bits

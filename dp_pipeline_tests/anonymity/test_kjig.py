@@ -19,8 +19,7 @@ from dp_pipeline.anonymity.kjig import Kjig, recode_columns
 from dp_pipeline.anonymity.label_scores import ScoredRows
 from dp_pipeline.anonymity.method import BitRule, Recoding
 from dp_pipeline.anonymity.mondrian import Tree
-from dp_pipeline.anonymity.protocols import evaluate
-from dp_pipeline_tests.anonymity.populations import PATIENTS, flagged, flags, rows_of
+from dp_pipeline_tests.anonymity.populations import PATIENTS, evaluate, flagged, flags, rows_of
 
 FIVE = KAnonymityGuarantee(5)
 

@@ -98,9 +98,7 @@ def test_guarantee_is_kept_or_refused(method, rows, guarantee):
 @pytest.mark.parametrize("method", [*SELECTING, *BOXING, Kjig()], ids=repr)
 @settings(max_examples=15, deadline=None)
 @given(
-    rows=coded_rows(at_least=2),
-    guarantee=any_guarantee,
-    random=st.randoms(use_true_random=False),
+    rows=coded_rows(at_least=2), guarantee=any_guarantee, random=st.randoms(use_true_random=False)
 )
 def test_row_order_changes_nothing(method, rows, guarantee, random):
     order = list(range(len(rows)))

@@ -15,10 +15,11 @@ from dp_pipeline.anonymity import protocols
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Method, Recoding
-from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate, evaluate_over
+from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate_over
 from dp_pipeline.anonymity.ranking import InformationRanking, Ranking
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.classification import SCORERS
+from dp_pipeline_tests.anonymity.populations import evaluate
 
 NOTHING = KAnonymityGuarantee(k=0)
 each_protocol = pytest.mark.parametrize("protocol", ["nested", "paper"])
@@ -198,13 +199,14 @@ def test_a_ranking_is_made_once_a_fold(protocol, rankings):
     assert all(result.seconds >= 0.02 for result in results)
     for guarantee, result in zip(guarantees, results, strict=True):
         alone = evaluate(FIRST_IS_LABEL, InformationRanking(), guarantee, protocol=protocol)
-        assert (alone.aucs, alone.kept) == (result.aucs, result.kept)
+        assert (alone.aucs, alone.released_columns) == (result.aucs, result.released_columns)
 
 
 def test_released_columns_are_counted():
-    assert evaluate(FIRST_IS_LABEL, AsItIs(), NOTHING).kept == 2
-    assert evaluate(FIRST_IS_LABEL, InformationRanking(), KAnonymityGuarantee(k=40)).kept == 0
-    assert evaluate(FIRST_IS_LABEL, InformationRanking(), NOTHING).kept == 4
+    forty, ranking = KAnonymityGuarantee(k=40), InformationRanking()
+    cases = (AsItIs(), NOTHING, 2), (ranking, forty, 0), (ranking, NOTHING, 4)
+    for method, guarantee, count in cases:
+        assert evaluate(FIRST_IS_LABEL, method, guarantee).released_columns == count
 
 
 def test_a_guarantee_no_fold_can_keep_is_refused_at_once():
