@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import log
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
 from dp_pipeline.files import one_thread
@@ -17,52 +18,44 @@ from dp_pipeline.results.clusters import Synopsis
 _BLOCK_CELLS = 1 << 21
 
 
-class _Nearest:
+class _NearestPairs:
     """The two nearest centres of every point: indices and squared distances."""
 
     def __init__(self, points: FloatArray, centres: FloatArray) -> None:
-        self.first = np.empty(len(points), dtype=np.int64)
-        self.second = np.empty(len(points), dtype=np.int64)
-        self.near = np.empty(len(points))
-        self.next = np.empty(len(points))
-        self.look(np.arange(len(points)), points, centres)
+        self.first, self.second = (np.empty(len(points), dtype=np.int64) for _ in range(2))
+        self.to_first, self.to_second = np.empty(len(points)), np.empty(len(points))
+        self.search(np.arange(len(points)), points, centres)
 
-    def look(self, at: IntArray, points: FloatArray, centres: FloatArray) -> None:
-        """Search again for the points ``at``."""
+    def search(self, indices: IntArray, points: FloatArray, centres: FloatArray) -> None:
+        """Search again for some points."""
         step = max(1, _BLOCK_CELLS // len(centres))
-        for start in range(0, len(at), step):
-            here = at[start : start + step]
-            squares = (centres * centres).sum(axis=1) - 2.0 * (points[here] @ centres.T)
+        for start in range(0, len(indices), step):
+            block = indices[start : start + step]
+            squares = (centres * centres).sum(axis=1) - 2.0 * (points[block] @ centres.T)
             best = np.argpartition(squares, 1, axis=1)[:, :2]
             pair = np.take_along_axis(squares, best, axis=1)
             order = np.argsort(pair, axis=1, kind="stable")
-            best = np.take_along_axis(best, order, axis=1)
-            pair = (
-                np.take_along_axis(pair, order, axis=1) + (points[here] ** 2).sum(axis=1)[:, None]
-            )
-            self.first[here], self.second[here] = best.T
-            self.near[here], self.next[here] = np.maximum(pair, 0.0).T
+            best, pair = (np.take_along_axis(values, order, axis=1) for values in (best, pair))
+            pair = pair + (points[block] ** 2).sum(axis=1)[:, None]
+            self.first[block], self.second[block] = best.T
+            self.to_first[block], self.to_second[block] = np.maximum(pair, 0.0).T
 
-    def swap(self, j: int, distances: FloatArray, points: FloatArray, centres: FloatArray) -> None:
-        """Centre j has moved; ``distances`` are squared ones to its new place."""
+    def move(self, j: int, distances: FloatArray, points: FloatArray, centres: FloatArray) -> None:
+        """Follow centre j to a place with these squared distances."""
         lost = (self.first == j) | (self.second == j)
-        closest = ~lost & (distances < self.near)
-        closer = ~lost & ~closest & (distances < self.next)
-        self.second[closest], self.next[closest] = self.first[closest], self.near[closest]
-        self.first[closest], self.near[closest] = j, distances[closest]
-        self.second[closer], self.next[closer] = j, distances[closer]
-        self.look(np.flatnonzero(lost), points, centres)
+        closest = ~lost & (distances < self.to_first)
+        closer = ~lost & ~closest & (distances < self.to_second)
+        self.second[closest] = self.first[closest]
+        self.to_second[closest] = self.to_first[closest]
+        self.first[closest], self.to_first[closest] = j, distances[closest]
+        self.second[closer], self.to_second[closer] = j, distances[closer]
+        self.search(np.flatnonzero(lost), points, centres)
 
 
-def swapped(
-    points: FloatArray,
-    weights: FloatArray,
-    centres: FloatArray,
-    *,
-    steps: int,
-    rng: np.random.Generator,
+def swap_centres(
+    points: FloatArray, weights: FloatArray, centres: FloatArray, *, steps: int, rng: Generator
 ) -> tuple[FloatArray, bool]:
-    """Centres after ``steps`` trials of a swap, and whether any was made.
+    """Return centres after ``steps`` trials of a swap, and whether any was made.
 
     points    (n, d), near the origin
     weights   (n,) ≥ 0
@@ -73,29 +66,29 @@ def swapped(
 
     Source: Lattanzi, Sohler, "A Better k-means++ Algorithm via Local Search", ICML 2019.
     """
-    centres, nearest, any_made = centres.copy(), _Nearest(points, centres), False
+    centres, nearest, has_swapped = centres.copy(), _NearestPairs(points, centres), False
     for _ in range(steps):
-        costs = np.cumsum(weights * nearest.near)
+        costs = np.cumsum(weights * nearest.to_first)
         if not costs[-1] > 0:
             break
-        drawn = np.searchsorted(costs, rng.random() * costs[-1], side="right")
-        place = points[min(drawn, len(points) - 1)]
+        index = np.searchsorted(costs, rng.random() * costs[-1], side="right")
+        place = points[min(index, len(points) - 1)]
         distances = ((points - place) ** 2).sum(axis=1)
-        with_it = np.minimum(distances, nearest.near)
-        without = weights * (np.minimum(distances, nearest.next) - with_it)
-        price = np.bincount(nearest.first, without, minlength=len(centres))
-        j = int(np.argmin(price))
-        if float((weights * with_it).sum() + price[j]) < costs[-1] * (1 - 1e-9):
-            centres[j], any_made = place, True
-            nearest.swap(j, distances, points, centres)
-    return centres, any_made
+        with_place = np.minimum(distances, nearest.to_first)
+        without_first = weights * (np.minimum(distances, nearest.to_second) - with_place)
+        absence_costs = np.bincount(nearest.first, without_first, minlength=len(centres))
+        j = int(np.argmin(absence_costs))
+        if float((weights * with_place).sum() + absence_costs[j]) < costs[-1] * (1 - 1e-9):
+            centres[j], has_swapped = place, True
+            nearest.move(j, distances, points, centres)
+    return centres, has_swapped
 
 
 def lightweight_coreset(
-    points: FloatArray, weights: FloatArray, *, size: int, rng: np.random.Generator
+    points: FloatArray, weights: FloatArray, *, size: int, rng: Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """``size`` points, drawn with replacement, and weights that keep every k-means cost right
-    in expectation; all points as they are when there are no more than ``size``.
+    """Return ``size`` points, drawn with replacement, and weights that keep every k-means cost
+    right in expectation; all points as they are when there are no more than ``size``.
 
     points    (n, d)
     weights   (n,) > 0
@@ -110,9 +103,9 @@ def lightweight_coreset(
     cost = share * ((points - share @ points) ** 2).sum(axis=1)
     total = cost.sum()
     chance = share if total == 0 else (share + cost / total) / 2
-    drawn = np.searchsorted(np.cumsum(chance), rng.random(size) * chance.sum(), side="right")
-    drawn = np.minimum(drawn, len(points) - 1)
-    return points[drawn], weights[drawn] / (size * chance[drawn])
+    indices = np.searchsorted(np.cumsum(chance), rng.random(size) * chance.sum(), side="right")
+    indices = np.minimum(indices, len(points) - 1)
+    return points[indices], weights[indices] / (size * chance[indices])
 
 
 MOST_SEARCHED = 1 << 14
@@ -122,10 +115,8 @@ MOST_STEPS = 200
 ROUNDS = 3
 
 
-def cluster_synopsis(
-    synopsis: Synopsis, *, k: int, starts: int, rng: np.random.Generator
-) -> FloatArray:
-    """k centres, float (k, d) in data units, each inside the box that the synopsis covers.
+def cluster_synopsis(synopsis: Synopsis, *, k: int, starts: int, rng: Generator) -> FloatArray:
+    """Return k centres, float (k, d) in data units, each inside the box that the synopsis covers.
 
     Boxes stand for their middles; negative weights count as 0. Fewer positive
     boxes than centres (an empty or tiny population): every such middle is a centre
@@ -139,29 +130,29 @@ def cluster_synopsis(
         return np.concatenate([points, missing])
     with one_thread(with_sklearn=True):
         origin = np.average(points, axis=0, weights=weights)
-        return _searched(points - origin, weights, k=k, starts=starts, rng=rng) + origin
+        return _search_centres(points - origin, weights, k=k, starts=starts, rng=rng) + origin
 
 
-def _searched(
-    points: FloatArray, weights: FloatArray, *, k: int, starts: int, rng: np.random.Generator
+def _search_centres(
+    points: FloatArray, weights: FloatArray, *, k: int, starts: int, rng: Generator
 ) -> FloatArray:
-    """The best of several starts, improved by swaps until those are of no use."""
-    few, their_weights = lightweight_coreset(points, weights, size=MOST_SEARCHED, rng=rng)
+    """Return the best of several starts, improved by swaps until those are of no use."""
+    sample, sample_weights = lightweight_coreset(points, weights, size=MOST_SEARCHED, rng=rng)
     seed = int(rng.integers(2**31 - 1))
-    centres, cost = _settled(few, their_weights, k=k, starts=starts, seed=seed)
+    centres, cost = _run_lloyd(sample, sample_weights, k=k, starts=starts, seed=seed)
     for _ in range(ROUNDS if k > 1 else 0):
         steps = min(max(50, k), MOST_STEPS)
-        moved, any_moved = swapped(few, their_weights, centres, steps=steps, rng=rng)
-        if not any_moved:
+        swapped, has_swapped = swap_centres(sample, sample_weights, centres, steps=steps, rng=rng)
+        if not has_swapped:
             break
-        better, cost_now = _settled(few, their_weights, start=moved)
-        if cost_now >= cost:
+        candidate, candidate_cost = _run_lloyd(sample, sample_weights, start=swapped)
+        if candidate_cost >= cost:
             break
-        centres, cost = better, cost_now
-    return centres if few is points else _settled(points, weights, start=centres)[0]
+        centres, cost = candidate, candidate_cost
+    return centres if sample is points else _run_lloyd(points, weights, start=centres)[0]
 
 
-def _settled(
+def _run_lloyd(
     points: FloatArray,
     weights: FloatArray,
     *,
@@ -170,7 +161,7 @@ def _settled(
     starts: int = 1,
     seed: int = 0,
 ) -> tuple[FloatArray, float]:
-    """Lloyd's iterations from given centres, or from the best of ``starts`` k-means++ starts."""
+    """Run Lloyd's iterations from given centres, or from the best k-means++ start of some."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
@@ -185,16 +176,16 @@ def _settled(
     return np.asarray(kmeans.cluster_centers_, dtype=np.float64), float(kmeans.inertia_)
 
 
-def uniform_places(k: int, box: Sequence[Coordinate], rng: np.random.Generator) -> FloatArray:
-    """k independent uniform places in the box, float (k, d) in data units."""
-    low, high = ([getattr(one, end) for one in box] for end in ("lower", "upper"))
+def uniform_places(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatArray:
+    """Return k independent uniform places in the box, float (k, d) in data units."""
+    low, high = ([getattr(side, end) for side in box] for end in ("lower", "upper"))
     return rng.uniform(low, high, size=(k, len(box)))
 
 
 def spread_seeds(
-    synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: np.random.Generator
+    synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: Generator
 ) -> FloatArray:
-    """k middles of boxes of positive weight by greedy D² sampling, float (k, d).
+    """Return k middles of boxes of positive weight by greedy D² sampling, float (k, d).
 
     Each time 2 + ⌊ln k⌋ boxes are drawn with probability ∝ weight · squared distance to the
     nearest seed so far, and the one that leaves the least of that sum becomes a seed
@@ -209,23 +200,23 @@ def spread_seeds(
     seeds = [int(rng.choice(len(points), p=weights / weights.sum()))]
     costs = weights * _squares(points, seeds)[0]
     while len(seeds) < k:
-        drawn = rng.choice(len(points), size=trials, p=costs / costs.sum())
-        left = np.minimum(costs, weights * _squares(points, drawn))
-        best = int(left.sum(axis=1).argmin())
-        seeds.append(int(drawn[best]))
-        costs = left[best]
+        candidates = rng.choice(len(points), size=trials, p=costs / costs.sum())
+        costs_after = np.minimum(costs, weights * _squares(points, candidates))
+        best = int(costs_after.sum(axis=1).argmin())
+        seeds.append(int(candidates[best]))
+        costs = costs_after[best]
     return np.asarray(points[seeds])
 
 
 def _squares(points: FloatArray, chosen: Sequence[int] | IntArray) -> FloatArray:
-    """Squared distances of chosen points to all, (chosen, points)."""
+    """Return squared distances of chosen points to all, (chosen, points)."""
     return np.asarray(((points[chosen][:, None] - points) ** 2).sum(axis=2))
 
 
 def dense_seeds(
-    synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: np.random.Generator
+    synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: Generator
 ) -> FloatArray:
-    """k middles of the heaviest boxes of a grid with equally many cells an axis, float (k, d).
+    """Return k middles (k, d) of the heaviest boxes of a grid with equally many cells an axis.
 
     A cell beside a chosen one comes after all others; cells without positive weight are
     no places, and uniform ones stand in for them.
@@ -233,17 +224,16 @@ def dense_seeds(
     order = np.argsort(-synopsis.weights, kind="stable")
     order = order[: int((synopsis.weights > 0).sum())]
     cells = round(len(synopsis.weights) ** (1 / len(box)))
-    free = np.ones((cells,) * len(box), dtype=bool)
-    peaks: list[int] = []
+    is_free = np.ones((cells,) * len(box), dtype=bool)
+    peaks: dict[int, None] = {}
     for cell in order.tolist():
         if len(peaks) == k:
             break
-        place = np.unravel_index(cell, free.shape)
-        if free[place]:
-            peaks.append(cell)
-            free[tuple(slice(max(0, int(one) - 1), int(one) + 2) for one in place)] = False
-    taken = set(peaks)
-    chosen = [*peaks, *(cell for cell in order.tolist() if cell not in taken)][:k]
+        place = np.unravel_index(cell, is_free.shape)
+        if is_free[place]:
+            peaks[cell] = None
+            is_free[tuple(slice(max(0, int(i) - 1), int(i) + 2) for i in place)] = False
+    chosen = [*peaks, *(cell for cell in order.tolist() if cell not in peaks)][:k]
     missing = uniform_places(k - len(chosen), box, rng)
     return np.concatenate([synopsis.middles[chosen], missing])
 
@@ -253,8 +243,8 @@ _BATCHES, _BATCH = 20, 5
 """Candidates for one place before a radius is given up."""
 
 
-def pack_spheres(k: int, box: Sequence[Coordinate], rng: np.random.Generator) -> FloatArray:
-    """k places, float (k, d) in data units, inside the box.
+def pack_spheres(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatArray:
+    """Return k places, float (k, d) in data units, inside the box.
 
     In the box scaled to [−1, 1]^d, the centres of k spheres that lie inside it and do not
     overlap; their common radius is the largest, by bisection, for which random
@@ -264,35 +254,35 @@ def pack_spheres(k: int, box: Sequence[Coordinate], rng: np.random.Generator) ->
     places = rng.uniform(-1, 1, size=(k, len(box)))
     for _ in range(_HALVINGS):
         radius = (low + high) / 2
-        packed = _packed(places.shape, radius, rng)
+        packed = _insert_spheres(places.shape, radius, rng)
         if packed is None:
             high = radius
         else:
             low, places = radius, packed
-    columns = (places * (1 << COORDINATE_BITS)).T
-    return np.stack([one.decode(q) for one, q in zip(box, columns, strict=True)], axis=1)
+    digits = places * (1 << COORDINATE_BITS)
+    return np.stack([side.decode(digits[:, axis]) for axis, side in enumerate(box)], axis=1)
 
 
-def _packed(shape: tuple[int, ...], radius: float, rng: np.random.Generator) -> FloatArray | None:
+def _insert_spheres(shape: tuple[int, ...], radius: float, rng: Generator) -> FloatArray | None:
     places = np.empty(shape)
-    for at in range(len(places)):
-        place = _apart(places[:at], radius, rng)
+    for i in range(len(places)):
+        place = _free_place(places[:i], radius, rng)
         if place is None:
             return None
-        places[at] = place
+        places[i] = place
     return places
 
 
-def _apart(places: FloatArray, radius: float, rng: np.random.Generator) -> FloatArray | None:
-    """A random place for one more sphere beside those at ``places``, if one is found."""
+def _free_place(places: FloatArray, radius: float, rng: Generator) -> FloatArray | None:
+    """Return a random place for one more sphere beside those at ``places``, if one is found."""
     for _ in range(_BATCHES):
         candidates = rng.uniform(radius - 1, 1 - radius, size=(_BATCH, places.shape[1]))
         # Axis by axis, not by a matrix product, whose last digit depends on the machine: a
         # replay must find the same places.
         squares = np.zeros((_BATCH, len(places)))
-        for mine, theirs in zip(candidates.T, places.T, strict=True):
-            squares += (mine[:, None] - theirs) ** 2
-        fits = (squares >= 4 * radius**2).all(axis=1)
-        if fits.any():
-            return np.asarray(candidates[fits.argmax()])
+        for candidate, place in zip(candidates.T, places.T, strict=True):
+            squares += (candidate[:, None] - place) ** 2
+        is_free = (squares >= 4 * radius**2).all(axis=1)
+        if is_free.any():
+            return np.asarray(candidates[is_free.argmax()])
     return None

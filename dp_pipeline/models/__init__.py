@@ -40,51 +40,44 @@ MODELS: Registry[type[Model]] = Registry(
 
 
 def build_model(spec: DatasetSpec, name: str) -> Model:
-    """The model that a data set declares, with its parameters, checked against the attributes.
+    """Return the model that a data set declares, checked against the attributes.
 
     A declared ``nominal_rows`` reaches every model that plans with one, and a declared ``label``
-    every model that has one and is told of none. A method that costs another ε than was asked, or
-    has none, is refused on data to be released, and so is a data set file whose models cost more
-    ρ together than its ceiling. What is still to be discovered counts as wide as it may become.
+    every model that has one and declares none itself. What is still to be discovered counts as
+    wide as it may become. DeclarationError on data to be released for a method that costs another
+    ε than was requested, or has none, and for models that cost more ρ together than the ceiling.
     """
     spec = spec.widest
-    model = _built(spec, name)
+    model = _build(spec, name)
     if spec.is_release and spec.delta is not None:
         _require_ceiling(spec)
     return model
 
 
-def _built(spec: DatasetSpec, name: str) -> Model:
+def _build(spec: DatasetSpec, name: str) -> Model:
     if name not in MODELS or name not in spec.models:
         declared = [model for model in spec.models if model in MODELS] or MODELS
-        known = f": its file declares none called {name}" if name in MODELS else ""
-        raise DeclarationError(f"{spec.name}: model: expected {one_of(declared, name)}{known}")
-    model_type = MODELS[name]
+        hint = f": its file declares none called {name}" if name in MODELS else ""
+        raise DeclarationError(f"{spec.name}: model: expected {one_of(declared, name)}{hint}")
     texts = dict(spec.models[name])
-    if spec.nominal_rows is not None and "nominal_rows" in getattr(
-        model_type, "__dataclass_fields__", {}
-    ):
+    parameters = getattr(MODELS[name], "__dataclass_fields__", {})
+    if spec.nominal_rows is not None and "nominal_rows" in parameters:
         texts.setdefault("nominal_rows", str(spec.nominal_rows))
-    if spec.label is not None and "label" in getattr(model_type, "__dataclass_fields__", {}):
+    if spec.label is not None and "label" in parameters:
         texts.setdefault("label", spec.label)
-    model = from_text(model_type, texts, of=f"{spec.name}: {name}")
+    model = from_text(MODELS[name], texts, of=f"{spec.name}: {name}")
     model.check(spec.widest.domain)
     if model.plans_from_earlier and spec.windows is None:
         raise DeclarationError(
             f"{spec.name}: {name}: plan_from: expected `windows`, of which one is before another, "
             "got none"
         )
-    public = not spec.is_release and spec.relation == "replace_one" and spec.protection.rows == 1
-    if model.needs_public_rows and not public:
+    is_public = spec.relation == "replace_one" and spec.protection.rows == 1
+    if model.needs_public_rows and (spec.is_release or not is_public):
         raise DeclarationError(
             f"{spec.name}: {name}: expected a benchmark with relation replace_one and one row a "
             f"person, where the number of rows is public, got a {spec.purpose} with {spec.relation}"
         )
-    _require_plain(spec, name, model)
-    return model
-
-
-def _require_plain(spec: DatasetSpec, name: str, model: Model) -> None:
     guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
     reasons = [guarantee.reason for guarantee in guarantees if not guarantee.is_plain]
     if spec.is_release and reasons:
@@ -92,42 +85,43 @@ def _require_plain(spec: DatasetSpec, name: str, model: Model) -> None:
             f"{spec.name}: {name}: expected a sound method for data to be released, "
             f"got one that is for benchmarks alone: {reasons[0]}"
         )
+    return model
 
 
 def _require_ceiling(spec: DatasetSpec) -> None:
-    """What the parser checks of pure ε, for ρ: that takes the models' claims. Each release is
+    """Check of ρ what the parser checks of pure ε, which takes the models' claims. Each release is
     charged in whole nano-ρ, which a sum of exact squares does not show.
     """
-    nano = sum(nano_epsilon(one) for one in _prices(spec))
+    nano_rho = sum(nano_epsilon(price) for price in _prices(spec))
     by_window = spec.within == "window"
-    most = spec.each_window if by_window else spec.ceiling
-    total, ceiling = Fraction(nano, NANO), spec.currency.amount_of(most or Fraction(0))
+    declared = spec.each_window if by_window else spec.ceiling
+    total, ceiling = Fraction(nano_rho, NANO), spec.currency.amount_of(declared or Fraction(0))
     if total > ceiling:
         limit = "an each_window" if by_window else "a total"
-        what = "what is published of each window" if spec.windows else "all models at all ε"
+        scope = "what is published of each window" if spec.windows else "all models at all ε"
         raise DeclarationError(
             f"{spec.name}: ceiling: expected {limit} of at least {spec.currency.text(total)} "
-            f"for {what}, got {spec.currency.text(ceiling)}"
+            f"for {scope}, got {spec.currency.text(ceiling)}"
         )
 
 
 def price_of_everything(spec: DatasetSpec) -> Fraction:
-    """What all declared models at all ε cost together, in the population's currency: the claims of
-    published variants count, and those without a finite ε charge nothing.
+    """Return what all declared models at all ε cost together, in the population's currency: the
+    claims of published variants count, and those without a finite ε charge nothing.
     """
     return sum(_prices(spec), Fraction(0))
 
 
 def _prices(spec: DatasetSpec) -> list[Fraction]:
-    """Of every model at every ε, and of discovering a domain, where something is left to that; of
-    windows what one of them pays for all that is published of it.
+    """Return the price of every model at every ε, and of discovering a domain where one is to be
+    discovered; of windows, what one of them pays for all that is published of it.
     """
-    asked = [(name, epsilon, 1) for name in spec.models for epsilon in spec.partitions]
+    releases = [(name, epsilon, 1) for name in spec.models for epsilon in spec.partitions]
     if spec.windows is not None:
-        asked = [(one.model, one.epsilon, one.span) for one in spec.publications]
-    models = {name: _built(spec, name) for name in spec.models}
+        releases = [(each.model, each.epsilon, each.span) for each in spec.publications]
+    models = {name: _build(spec, name) for name in spec.models}
     discovery = [spec.currency.cost_of(spec.discover.epsilon, PURE)] if spec.discover else []
     return discovery + [
-        price(spec, declared_guarantee(spec, models[name], epsilon)) * times
-        for name, epsilon, times in asked
+        price(spec, declared_guarantee(spec, models[name], epsilon)) * windows
+        for name, epsilon, windows in releases
     ]

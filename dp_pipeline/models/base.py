@@ -1,6 +1,5 @@
-"""What a private model is: public parameters, a check of them, and ``fit`` on a Curator.
-
-``fit`` of this file is the one fit of a model: a budget, a curator, the fit, all spent, as claimed.
+"""What a private model is: public parameters, a check of them, and ``fit`` on a Curator; and the
+one fit of a model, with a budget that it spends exactly as claimed.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
@@ -33,12 +32,12 @@ ROWS_SHARE = Fraction(2, 100)
 
 @dataclass(frozen=True)
 class PrivacyGuarantee:
-    """What a model promises for an ε that was asked.
+    """What a model promises for an ε that was requested.
 
     kind      ``dp``, or ``not-dp`` for a published method without a finite ε
     epsilon   what its noisy answers add up to, at the δ of ``currency`` if there is one;
               for ``not-dp`` no ε of the whole
-    reason    why it is not the ε that was asked; empty when it is
+    reason    why it is not the ε that was requested; empty when it is
     currency  what its noise is accounted in
     """
 
@@ -53,7 +52,7 @@ class PrivacyGuarantee:
 
     @property
     def amount(self) -> Fraction:
-        """What the model has to spend, in its currency: ε, or the largest ρ that means it."""
+        """What the model has to spend, in its currency: ε, or the largest ρ that means this ε."""
         return self.currency.amount_of(self.epsilon)
 
     @property
@@ -63,11 +62,11 @@ class PrivacyGuarantee:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the method costs the ε that was asked: only such a release may leave."""
+        """Whether the method costs the ε that was requested: only such a release may leave."""
         return not self.reason
 
     def label_state(self, state: str) -> str:
-        """A state for a table: with ``not-dp``, or ``composed`` where another ε holds."""
+        """Return a state for a table, with ``not-dp``, or ``composed`` where another ε holds."""
         if self.is_plain:
             return state
         return f"{state}, composed" if self.is_dp else f"{state}, {self.kind}"
@@ -85,10 +84,10 @@ class Model:
     summary           one sentence for lists and the Dagster page
     accounts_in_rho   whether it accounts in ρ where a δ is declared
     needs_delta       whether it cannot run without one
-    refines           whether it can make a release less noisy for what is added to its ε, by asking
-                      again what was asked then: then it has ``refine``
-    learns            whether it can plan from what an earlier window's release told: then it has
-                      the parameters ``plan_from`` and ``smooth``, and ``fit_after``
+    refines           whether it can make a release less noisy for what is added to its ε, by
+                      measuring the same again: then it has ``refine``
+    learns            whether it can plan from an earlier window's release: then it has the
+                      parameters ``plan_from`` and ``smooth``, and ``fit_after``
     uncounted         what it releases in place of noisy counts that those of other windows can be
                       added to, where it releases none
     """
@@ -106,9 +105,7 @@ class Model:
         return False
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """What it promises for the ε that was asked; ``domain`` where that depends on the
-        attributes.
-        """
+        """Return what it promises for ε; ``domain`` where that depends on the attributes."""
         return PrivacyGuarantee("dp", epsilon)
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:  # noqa: ARG002
@@ -121,54 +118,32 @@ class Model:
         """Raise DeclarationError when the parameters do not fit the declared attributes."""
         raise NotImplementedError
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Released:
-        """Spend exactly the ``amount`` of its guarantee, which is the budget of the curator.
-
-        ``rng`` is for post-processing only.
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Released:
+        """Return a release that spends exactly the ``amount`` of its guarantee, the budget of the
+        curator. ``rng`` is for post-processing only.
         """
         raise NotImplementedError
 
     def fit_after(
-        self,
-        earlier: Tables,
-        curator: Curator,
-        *,
-        epsilon: Fraction,
-        rng: np.random.Generator,
+        self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """The same with what an earlier release of this model told, which is public.
-
-        earlier   its tables
-        """
+        """Do the same with the tables of an earlier release of this model, which are public."""
         raise NotImplementedError
 
     def refine(
-        self,
-        coarse: Released,
-        curator: Curator,
-        *,
-        epsilon: Fraction,
-        rng: np.random.Generator,
+        self, coarse: Released, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """A release of the same rows at ``epsilon``, made of the answers of one at a smaller ε and
-        of what the curator has in addition, all of which is spent.
+        """Return a release of the same rows at ``epsilon``, made of the answers of one at a smaller
+        ε and of what the curator has in addition, all of which is spent.
 
         coarse   that release, by this model; the curator has its marginals, to be refined
         """
         raise NotImplementedError
 
     def fit_with_public_rows(
-        self,
-        public: PublicTable,
-        curator: Curator,
-        *,
-        epsilon: Fraction,
-        rng: np.random.Generator,
+        self, public: PublicTable, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """The same with public rows of others, which cost nothing.
-
-        public   over the attributes that are modelled
-        """
+        """Do the same with public rows over the modelled attributes, which cost nothing."""
         raise NotImplementedError
 
     @property
@@ -186,19 +161,19 @@ NOTHING = "nothing"
 
 
 def plan_from() -> Any:
-    """The parameter of a model that learns: ``previous``, the release of the window before."""
+    """Return the parameter of a model that learns: ``previous``, the release of the last window."""
     return choice(NOTHING, "previous")
 
 
 def smooth() -> Any:
-    """The parameter of a model that learns: whether noisy numbers are combined with those of the
-    window before, by their noise and by how much the world has moved.
+    """Return the parameter of a model that learns: whether noisy numbers are combined with those of
+    the window before, by their noise and by how much the world has moved.
     """
     return choice("false", "true")
 
 
 def prior() -> Any:
-    """The parameter of a model that can use public rows of others: the name of their data set."""
+    """Return the parameter of a model that can use public rows: the name of their data set."""
 
     def parse(text: str) -> str | None:
         return text if re.fullmatch(r"[a-z][a-z0-9_]{0,63}", text) else None
@@ -209,7 +184,7 @@ def prior() -> Any:
 
 
 def require_plan(plans: str, smooths: str) -> None:
-    """DeclarationError where nothing is planned from, and yet numbers are to be smoothed."""
+    """Raise DeclarationError where nothing is planned from, and yet numbers are to be smoothed."""
     if smooths == "true" and plans == NOTHING:
         raise DeclarationError(
             "smooth: expected `plan_from: previous` beside it: the same boxes or tables have to be "
@@ -224,7 +199,7 @@ def guarantee_of(
     *,
     domain: Domain | None = None,
 ) -> PrivacyGuarantee:
-    """What a model promises at ``epsilon``: that ε, unless it says otherwise.
+    """Return what a model promises at ``epsilon``: that ε, unless it says otherwise.
 
     A model that accounts in ρ promises ε at a declared δ; any other one
     promises pure ε, δ or not. ``domain`` is for a claim that depends on the attributes.
@@ -274,13 +249,13 @@ def guarantee_at(
 
 
 def declared_guarantee(spec: DatasetSpec, model: Model, epsilon: Fraction) -> PrivacyGuarantee:
-    """What a model promises at ``epsilon`` for a data set, under its δ if it declares one."""
+    """Return what a model promises at ``epsilon`` for a data set, under its δ if it has one."""
     return guarantee_of(model, epsilon, spec.delta, domain=spec.widest.domain)
 
 
 def price(spec: DatasetSpec, guarantee: PrivacyGuarantee) -> Fraction:
-    """What a release with this claim costs, its evaluation included, in the population's currency;
-    0 without a finite ε.
+    """Return what a release with this claim costs, its evaluation included, in the population's
+    currency; 0 without a finite ε.
     """
     if not guarantee.is_dp:
         return Fraction(0)
@@ -288,7 +263,7 @@ def price(spec: DatasetSpec, guarantee: PrivacyGuarantee) -> Fraction:
 
 
 def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
-    """The numeric attributes to cluster: those named, or all; DeclarationError when none fit."""
+    """Return the named numeric attributes, or all; DeclarationError when none fit."""
     chosen = columns or domain.numeric
     if not chosen:
         raise DeclarationError("clustering: expected numeric attributes with bounds, got none")
@@ -301,7 +276,7 @@ def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, .
 def planning_units(
     curator: Curator, nominal_rows: int | None, epsilon: Fraction
 ) -> tuple[float, Fraction]:
-    """A number of protected units to plan with, and the ε that is left.
+    """Return a number of protected units to plan with, and the ε that remains.
 
     Published formulas take the number of rows N where a person is one row. A
     person with up to L rows needs noise L times as large, so N rows at distance L
@@ -334,7 +309,7 @@ class CoarseRelease:
 class FitResult:
     """What one fit gives.
 
-    spends   every look at the rows; they add up to what the model claims
+    spends   every question to the rows; they add up to what the model claims
     kind     ``dp``, or ``not-dp`` where anything was disclosed without noise
     """
 
@@ -343,7 +318,7 @@ class FitResult:
     kind: str
 
     def require_guaranteed(self, guarantee: PrivacyGuarantee, *, what: str) -> None:
-        """BoundaryViolation unless a fit that disclosed claims no ε, and no other one does."""
+        """Raise BoundaryViolation unless exactly a fit that disclosed claims no ε."""
         if self.kind != guarantee.kind:
             raise BoundaryViolation(
                 f"{what}: expected a {guarantee.kind} release as claimed, got a {self.kind} one"
@@ -356,14 +331,14 @@ def fit(
     open_curator: CuratorFactory,
     *,
     epsilon: Fraction,
-    rng: np.random.Generator,
+    rng: Generator,
     earlier: Tables | None = None,
     coarse: CoarseRelease | None = None,
     public: PublicTable | None = None,
 ) -> FitResult:
     """Fit a model with a budget of what it claims; it spends all of that, or BoundaryViolation.
 
-    epsilon   what was asked; ``guarantee`` is what the model promises for it
+    epsilon   what was requested; ``guarantee`` is what the model promises for it
     rng       for post-processing alone
     earlier   the tables of a release that it plans from; None: there is none
     coarse    a release of the same rows that is refined: what it has spent is not spent again;

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.cluster import KMeans
 
 from dp_pipeline.inference import kmeans
-from dp_pipeline.inference.kmeans import _Nearest, swapped
+from dp_pipeline.inference.kmeans import _NearestPairs, swap_centres
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 places = arrays(np.float64, (12, 2), elements=st.integers(-9, 9).map(float))
@@ -33,7 +33,7 @@ def cost(points: np.ndarray, weights: np.ndarray, centres: np.ndarray) -> float:
 def swap(
     points: np.ndarray, centres: np.ndarray, weights: np.ndarray, *, steps: int = 50, seed: int = 1
 ) -> tuple[np.ndarray, bool]:
-    return swapped(points, weights, centres, steps=steps, rng=np.random.default_rng(seed))
+    return swap_centres(points, weights, centres, steps=steps, rng=np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -73,23 +73,23 @@ def test_after_any_swaps_the_nearest_are_as_defined(
     points: np.ndarray, k: int, moves: list[tuple[int, int]]
 ) -> None:
     centres = points[:k].copy()
-    nearest = _Nearest(points, centres)
+    nearest = _NearestPairs(points, centres)
     for j, to in moves:
         centres[j % k] = points[to]
-        nearest.swap(j % k, squares(points, points[to : to + 1])[:, 0], points, centres)
+        nearest.move(j % k, squares(points, points[to : to + 1])[:, 0], points, centres)
     expected = squares(points, centres)
     every = np.arange(len(points))
     assert (nearest.first != nearest.second).all()
     assert np.allclose(expected[every, nearest.first], np.sort(expected, axis=1)[:, 0])
     assert np.allclose(expected[every, nearest.second], np.sort(expected, axis=1)[:, 1])
-    assert np.allclose([nearest.near, nearest.next], np.sort(expected, axis=1)[:, :2].T)
+    assert np.allclose([nearest.to_first, nearest.to_second], np.sort(expected, axis=1)[:, :2].T)
 
 
 def test_points_are_looked_at_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     points = np.random.default_rng(1).normal(size=(101, 3))
-    whole = _Nearest(points, points[:7])
+    whole = _NearestPairs(points, points[:7])
     monkeypatch.setattr(kmeans, "_BLOCK_CELLS", 70)
-    blocks = _Nearest(points, points[:7])
+    blocks = _NearestPairs(points, points[:7])
     assert (whole.first == blocks.first).all()
     assert (whole.second == blocks.second).all()
 

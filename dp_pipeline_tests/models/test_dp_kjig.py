@@ -147,17 +147,17 @@ def test_the_scales_drawn_prove_epsilon_and_nobody_loses_more(score: str, distan
 class UnpaidBits(DpKjig):
     """Chooses past the accountant, and counts with all of ε."""
 
-    def _kept(
+    def _choose_bits(
         self, curator: Curator, epsilon: Fraction
     ) -> tuple[tuple[DeclaredBit, ...], Fraction]:
-        kept, _ = super()._kept(unpaid(curator), epsilon)
+        kept, _ = super()._choose_bits(unpaid(curator), epsilon)
         return kept, epsilon
 
 
 class BitsOfExactScores(DpKjig):
     """The best bit as the rows have it."""
 
-    def _kept(
+    def _choose_bits(
         self, curator: Curator, epsilon: Fraction
     ) -> tuple[tuple[DeclaredBit, ...], Fraction]:
         (exact,) = curator._executor.counter.count([("smokes", "colour")])

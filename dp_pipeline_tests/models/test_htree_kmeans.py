@@ -138,7 +138,7 @@ def test_moved_centres_are_nearer_to_the_people() -> None:
     errors = []
     for seed in range(20):
         done = run(MODEL, in_memory(people, domain), noise=SeededNoise(seed), domain=domain)
-        of_boxes = MODEL._clusters(done.released.synopsis, 2, np.random.default_rng(1)).centres
+        of_boxes = MODEL._k_means(done.released.synopsis, 2, np.random.default_rng(1))
         both = (done.released.centres, of_boxes)
         errors.append([np.abs(np.sort(one, axis=0) - groups).mean() for one in both])
     moved, unmoved = np.mean(errors, axis=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
-from dp_pipeline.models.clustering.base import lloyd_round, lloyd_rounds, round_budgets
+from dp_pipeline.models.clustering.base import Lloyd, round_budgets
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dp_kmeans_pp import DpKMeansPlusPlus
 from dp_pipeline.models.clustering.dplk_kmeans import DplkKMeans
@@ -44,6 +45,10 @@ MODELS: dict[str, Model] = {
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
+def lloyd(rows: tuple[Row, ...], **options: Any) -> Lloyd:
+    return Lloyd(curator_over(rows, **options), ("x", "y"))
+
+
 def rounds_of(done: Run) -> list[tuple[Fraction, Fraction]]:
     """ε of the sizes and of the totals, round by round."""
     spends = [one for one in done.spends if one.what.startswith(("sizes", "totals"))]
@@ -59,12 +64,7 @@ def shapes_of(done: Run) -> list[tuple[int, ...]]:
 
 def test_without_noise_a_round_is_the_one_of_k_means() -> None:
     centres = np.array([[1.0, 0.0], [5.0, 0.5], [7.5, 0.0]])
-    means = lloyd_round(
-        curator_over(TEN_PEOPLE),
-        ("x", "y"),
-        centres[None],
-        epsilon=SILENT,
-    )
+    means = lloyd(TEN_PEOPLE).round(centres[None], epsilon=SILENT)
     people = np.array([row[:2] for row in TEN_PEOPLE])
     nearest = ((people[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
     expected = [people[nearest == one].mean(axis=0) for one in range(3)]
@@ -75,12 +75,7 @@ def test_without_noise_a_round_is_the_one_of_k_means() -> None:
 
 def test_several_rounds_end_where_k_means_stays() -> None:
     start = np.array([[[0.0, 0.0], [4.0, 0.0], [8.0, 0.0]]])
-    means = lloyd_rounds(
-        curator_over(TEN_PEOPLE),
-        ("x", "y"),
-        start,
-        epsilons=round_budgets(SILENT, 5, "fixed"),
-    )
+    means = lloyd(TEN_PEOPLE).rounds(start, round_budgets(SILENT, 5))
     people = np.array([row[:2] for row in TEN_PEOPLE])
     groups = [people[:4], people[4:6], people[6:]]
     assert means.sizes.tolist() == [[4, 2, 4]]
@@ -91,12 +86,7 @@ def test_a_distance_is_one_of_the_data_not_of_the_box() -> None:
     # 1 to the right of the person in x, 1 above in y: as far, though y is a half-width away.
     row: Row = (4.0, 0.0, "red", "no")
     for centres, nearest in (([[5.01, 0.0], [4.0, 1.0]], 1), ([[4.99, 0.0], [4.0, 1.0]], 0)):
-        means = lloyd_round(
-            curator_over((row,)),
-            ("x", "y"),
-            np.array([centres]),
-            epsilon=SILENT,
-        )
+        means = lloyd((row,)).round(np.array([centres]), epsilon=SILENT)
         assert means.sizes[0].argmax() == nearest
 
 
@@ -122,23 +112,15 @@ def test_a_noisy_size_below_one_leaves_the_centre(
     rows: tuple[Row, ...],
 ) -> None:
     noise = Answers([0, -5, 1, 2], [[9, 9], [9, 9], [1 << 30, -(1 << 30)], [1 << 16, 0]])
-    means = lloyd_round(
-        curator_over(rows, noise=noise),
-        ("x", "y"),
-        np.array([[[1.0, 0.5], [2.0, -0.5], [3.0, 0.0], [5.0, 0.0]]]),
-        epsilon=ONE,
-    )
+    centres = np.array([[[1.0, 0.5], [2.0, -0.5], [3.0, 0.0], [5.0, 0.0]]])
+    means = lloyd(rows, noise=noise).round(centres, epsilon=ONE)
     assert means.centres.tolist() == [[[1.0, 0.5], [2.0, -0.5], [8.0, -1.0], [6.0, 0.0]]]
     assert means.sizes.tolist() == [[0, -5, 1, 2]]
 
 
 def test_a_centre_outside_the_box_that_stays_is_on_its_edge() -> None:
-    means = lloyd_round(
-        curator_over((), noise=Answers([0], [[0, 0]])),
-        ("x", "y"),
-        np.array([[[9.0, -1.0000001]]]),
-        epsilon=ONE,
-    )
+    outside = lloyd((), noise=Answers([0], [[0, 0]]))
+    means = outside.round(np.array([[[9.0, -1.0000001]]]), epsilon=ONE)
     assert means.centres.tolist() == [[[8.0, -1.0]]]
 
 

@@ -14,8 +14,8 @@ from dp_pipeline.models.tables.base import (
     Family,
     candidate_families,
     covering_sets,
-    drawn_set,
     maximal_sets,
+    random_maximal_set,
 )
 
 SMALL_SIZES = st.lists(st.integers(1, 5), max_size=6).map(
@@ -47,7 +47,7 @@ def test_every_maximal_set_is_found_once(sizes: dict[str, int], cells: int) -> N
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(sizes=SMALL_SIZES, cells=st.integers(1, 200), seed=st.integers(0, 99))
 def test_a_drawn_set_is_a_maximal_one(sizes: dict[str, int], cells: int, seed: int) -> None:
-    drawn = drawn_set(sizes, cells, np.random.default_rng(seed))
+    drawn = random_maximal_set(sizes, cells, np.random.default_rng(seed))
     assert drawn in every_maximal_set(sizes, cells)
 
 

@@ -21,7 +21,7 @@ from dp_pipeline.config.errors import (
 )
 from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables import privbayes
-from dp_pipeline.models.tables.privbayes import PrivBayes, grown_network
+from dp_pipeline.models.tables.privbayes import PrivBayes, grow_network
 from dp_pipeline.results.accountant import NOISY_MAX
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import Transcript
@@ -152,9 +152,9 @@ def test_steps_without_a_choice_are_not_paid_for(
 
 def test_steps_that_are_not_paid_for_exceed_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     def for_free(*asked: object, **more: object) -> tuple:
-        return grown_network(*asked, **more)[0], 0  # type: ignore[arg-type]
+        return grow_network(*asked, **more)[0], 0  # type: ignore[arg-type]
 
-    monkeypatch.setattr(privbayes, "grown_network", for_free)
+    monkeypatch.setattr(privbayes, "grow_network", for_free)
     with pytest.raises(BudgetExceeded):
         run(PrivBayes(nominal_rows=300), TWINS, domain=BITS)
 

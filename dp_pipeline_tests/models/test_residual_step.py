@@ -13,7 +13,7 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.models.clustering.moved_centres import (
-    filled_up,
+    fill_up,
     move_as_many_as_can,
     move_by_residuals,
 )
@@ -270,7 +270,7 @@ def test_centres_beside_moved_ones_go_as_far_as_these_tell() -> None:
     # By weight 13.3 rows each, near enough alike: the middle of all is 4 before and after.
     for kept in (0.5, 0.25, 1.0):
         moved = 4 + kept * (begun - 4)
-        (one,) = filled_up(moved, begun, centres, synopsis)[3:]
+        (one,) = fill_up(moved, begun, centres, synopsis)[3:]
         nearest = np.argmin(np.abs(centres[0] - begun))
         assert one == pytest.approx(moved[nearest] + kept * (centres[0] - begun[nearest]))
 
@@ -280,10 +280,10 @@ def test_too_few_moved_centres_go_half_of_the_way() -> None:
     begun, moved = np.array([[2.0], [6.0]]), np.array([[2.0], [7.0]])
     centres = np.array([[1.0], [3.0], [7.0]])
     # The largest that is left is at 3, a half nearer to where 2 stayed.
-    assert filled_up(moved, begun, centres, synopsis).tolist() == [[2.0], [7.0], [2.5]]
+    assert fill_up(moved, begun, centres, synopsis).tolist() == [[2.0], [7.0], [2.5]]
 
 
 def test_no_centre_leaves_the_box() -> None:
     synopsis = corners(9, 0, 0, 1)
     begun, moved, centres = np.array([[4.0]]), np.array([[0.2]]), np.array([[1.0], [7.0]])
-    assert filled_up(moved, begun, centres, synopsis).min() >= 0
+    assert fill_up(moved, begun, centres, synopsis).min() >= 0

@@ -64,7 +64,7 @@ def shares(draws: list[Draw]) -> list[Fraction]:
 
 
 @pytest.mark.parametrize(
-    ("total", "signal", "doubt", "caution", "first", "below"),
+    ("total", "signal", "min_deviations", "caution", "first", "below"),
     [
         # Fewer rows than noise: nothing is doubted more, and no child is taken for empty.
         (-500, 1, 1, 1, None, None),
@@ -83,14 +83,14 @@ def shares(draws: list[Draw]) -> list[Fraction]:
 def test_the_plan_is_the_one_computed_by_hand(
     total: float,
     signal: float,
-    doubt: float,
+    min_deviations: float,
     caution: float,
     first: tuple[float, float] | None,
     below: tuple[float, float] | None,
 ) -> None:
     plan = GrowthPlan.of(total, clusters=5, rate=0.5)
     assert plan.signal == signal
-    assert plan.doubt == pytest.approx(doubt, abs=5e-4)
+    assert plan.min_deviations == pytest.approx(min_deviations, abs=5e-4)
     assert plan.caution == pytest.approx(caution, abs=5e-5)
     for found, expected in ((plan.first, first), (plan.below, below)):
         if expected is None:

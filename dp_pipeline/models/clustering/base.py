@@ -10,9 +10,10 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.encoding import Coordinate, FloatArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import integer, names
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
@@ -41,11 +42,15 @@ class Clustering(Model):
 
     def check(self, domain: Domain) -> None:
         """Raise DeclarationError unless the columns are numeric attributes, and not too many."""
-        found = len(clustering_columns(self.columns, domain))
-        if self.most_columns is not None and found > self.most_columns:
+        count = len(clustering_columns(self.columns, domain))
+        if self.most_columns is not None and count > self.most_columns:
             raise DeclarationError(
-                f"clustering: expected at most {self.most_columns} columns for a grid, got {found}"
+                f"clustering: expected at most {self.most_columns} columns for a grid, got {count}"
             )
+
+    def lloyd(self, curator: Curator) -> Lloyd:
+        """Return the noisy questions about the columns of this model."""
+        return Lloyd(curator, clustering_columns(self.columns, curator.domain))
 
 
 @dataclass(frozen=True)
@@ -55,46 +60,22 @@ class SynopsisClustering(Clustering):
     k: int = integer(8, at_least=1, at_most=10_000)
     starts: int = integer(10, at_least=1, at_most=1000)
 
-    def clusters(self, synopsis: Synopsis, rng: np.random.Generator) -> Clusters:
-        """The best of ``starts`` weighted k-means on the synopsis, and the synopsis."""
+    def clusters(self, synopsis: Synopsis, rng: Generator) -> Clusters:
+        """Return the best of ``starts`` weighted k-means on the synopsis, and the synopsis."""
         centres = cluster_synopsis(synopsis, k=self.k, starts=self.starts, rng=rng)
         return Clusters(synopsis.columns, centres, synopsis)
 
 
-def noisy_grid(
-    curator: Curator, columns: tuple[str, ...], *, units: float, epsilon: Fraction
-) -> Synopsis:
-    """Boxes of a grid with as many cells as ``units`` rows at this ε deserve.
-
-    *Proof.* All cells of the declared box are measured, empty ones included; one row is
-    in one cell, so Δ1 = 1 under add/remove, times the distance: it costs ε. ∎
-    """
-    cells = cells_per_axis(units, float(epsilon), len(columns))
-    grid = curator.measure_grid(columns, cells=cells, epsilon=epsilon)
-    synopsis = Synopsis.of_grid(grid.table.astype(np.float64), columns, curator.domain.box(columns))
-    many = len(synopsis.weights)
-    counted = CountedBoxes(
-        columns,
-        grid.table.shape,
-        np.arange(many),
-        synopsis.lower,
-        synopsis.upper,
-        synopsis.weights,
-        np.full(many, variance(grid.scale)),
-    )
-    return replace(synopsis, counted=counted)
-
-
 def cells_per_axis(units: float, epsilon: float, dimensions: int) -> int:
-    """⌊M^{1/d}⌋ with M = (units·ε/10)^{2d/(2+d)}; at least 1, within the gate's cap.
+    """Return ⌊M^{1/d}⌋ with M = (units·ε/10)^{2d/(2+d)}; at least 1, within the gate's cap.
 
     >>> cells_per_axis(100_000, 1.0, 2)
     100
     """
-    wanted = (units * epsilon / 10) ** (2 / (2 + dimensions))
+    cells = (units * epsilon / 10) ** (2 / (2 + dimensions))
     most = MOST_GRID_CELLS ** (1 / dimensions)
-    # A root that floats put a hair below a whole number is that number.
-    return max(1, int(min(wanted, most) + 1e-9))
+    # A root that floats put a hair below an integer is that integer.
+    return max(1, int(min(cells, most) + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -110,71 +91,91 @@ class NoisyMeans:
     sizes: FloatArray
 
     def clusters(self) -> Clusters:
-        """The clusters of the only subset."""
+        """Return the clusters of the only subset."""
         return Clusters(self.columns, self.centres[0], sizes=self.sizes[0])
 
 
-def lloyd_round(
-    curator: Curator,
-    columns: tuple[str, ...],
-    centres: FloatArray,
-    *,
-    epsilon: Fraction,
-    sizes_share: Fraction | None = None,
-    salt: int = 0,
-) -> NoisyMeans:
-    """Every centre becomes the noisy total of its rows over their noisy number.
+@dataclass(frozen=True)
+class Lloyd:
+    """Noisy rounds of Lloyd's algorithm in some columns, and a noisy grid to begin with."""
 
-    centres       (m, k, d) in data units, one set a subset of the rows; rounded to fixed
-                  point, and to the box, before rows are sought
-    sizes_share   share of ε for the sizes; the totals get the rest. None: that which gives a size,
-                  in rows, and a total, in half-widths, the same noise: 1/(d + 1)
+    curator: Curator
+    columns: tuple[str, ...]
 
-    *Proof.* One row is in one subset and nearest to one centre. Sizes: Δ1 = 1.
-    Totals of fixed-point coordinates: Δ1 = d·2^16. Two units, so two measures,
-    and their ε add up to ``epsilon``. A centre whose **noisy** size is below 1 stays
-    where it was sought; the true size is never looked at. ∎
-    """
-    box = curator.domain.box(columns)
-    of_sizes = epsilon * (Fraction(1, len(columns) + 1) if sizes_share is None else sizes_share)
-    rules = [NearestCentre.of(columns, one, box) for one in centres]
-    noisy = curator.measure_clusters(
-        rules,
-        sizes_epsilon=of_sizes,
-        totals_epsilon=epsilon - of_sizes,
-        salt=salt,
-    )
-    means = noisy.totals / np.maximum(noisy.sizes, 1)[..., None]
-    moved = np.stack([one.decode(means[..., axis]) for axis, one in enumerate(box)], axis=-1)
-    asked = np.stack([rule.centres_in(box) for rule in rules])
-    stays = (noisy.sizes < 1)[..., None]
-    sizes = noisy.sizes.astype(np.float64)
-    return NoisyMeans(columns, np.where(stays, asked, moved), sizes)
+    @property
+    def box(self) -> tuple[Coordinate, ...]:
+        """The declared bounds of the columns."""
+        return self.curator.domain.box(self.columns)
 
+    def grid(self, *, units: float, epsilon: Fraction) -> Synopsis:
+        """Return boxes of a grid with as many cells as ``units`` rows at this ε deserve.
 
-def lloyd_rounds(
-    curator: Curator,
-    columns: tuple[str, ...],
-    centres: FloatArray,
-    *,
-    epsilons: Sequence[Fraction],
-    sizes_share: Fraction | None = None,
-    salt: int = 0,
-) -> NoisyMeans:
-    """One round after another, as many as there are ``epsilons``, at least one."""
-    means = NoisyMeans(columns, centres, np.zeros(centres.shape[:2]))
-    for epsilon in epsilons:
-        means = lloyd_round(
-            curator, columns, means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt
+        *Proof.* All cells of the declared box are measured, empty ones included; one row is
+        in one cell, so Δ1 = 1 under add/remove, times the distance: it costs ε. ∎
+        """
+        columns, cells = self.columns, cells_per_axis(units, float(epsilon), len(self.columns))
+        grid = self.curator.measure_grid(columns, cells=cells, epsilon=epsilon)
+        synopsis = Synopsis.of_grid(grid.table.astype(np.float64), columns, self.box)
+        boxes, weights = (synopsis.lower, synopsis.upper), synopsis.weights
+        variances = np.full(len(weights), variance(grid.scale))
+        positions = np.arange(len(weights))
+        shape = grid.table.shape
+        counted = CountedBoxes(columns, shape, positions, *boxes, weights, variances)
+        return replace(synopsis, counted=counted)
+
+    def round(
+        self,
+        centres: FloatArray,
+        *,
+        epsilon: Fraction,
+        sizes_share: Fraction | None = None,
+        salt: int = 0,
+    ) -> NoisyMeans:
+        """Return the noisy totals of each centre's rows over their noisy number.
+
+        centres       (m, k, d) in data units, one set a subset of the rows; rounded to fixed
+                      point, and to the box, before rows are sought
+        sizes_share   share of ε for the sizes; the totals get the rest. None: that which gives a
+                      size, in rows, and a total, in half-widths, the same noise: 1/(d + 1)
+
+        *Proof.* One row is in one subset and nearest to one centre. Sizes: Δ1 = 1.
+        Totals of fixed-point coordinates: Δ1 = d·2^16. Two units, so two measures,
+        and their ε add up to ``epsilon``. A centre whose **noisy** size is below 1 stays
+        where it was sought; the true size is never looked at. ∎
+        """
+        share = Fraction(1, len(self.columns) + 1) if sizes_share is None else sizes_share
+        rules = [NearestCentre.of(self.columns, subset, self.box) for subset in centres]
+        noisy = self.curator.measure_clusters(
+            rules, sizes_epsilon=epsilon * share, totals_epsilon=epsilon * (1 - share), salt=salt
         )
-    return means
+        means = noisy.totals / np.maximum(noisy.sizes, 1)[..., None]
+        axes = [side.decode(means[..., axis]) for axis, side in enumerate(self.box)]
+        sought = np.stack([rule.centres_in(self.box) for rule in rules])
+        stays = (noisy.sizes < 1)[..., None]
+        moved = np.where(stays, sought, np.stack(axes, axis=-1))
+        return NoisyMeans(self.columns, moved, noisy.sizes.astype(np.float64))
+
+    def rounds(
+        self,
+        centres: FloatArray,
+        epsilons: Sequence[Fraction],
+        *,
+        sizes_share: Fraction | None = None,
+        salt: int = 0,
+    ) -> NoisyMeans:
+        """Return what one round after another gives, as many as there are ``epsilons``."""
+        means = NoisyMeans(self.columns, centres, np.zeros(centres.shape[:2]))
+        for epsilon in epsilons:
+            means = self.round(means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt)
+        return means
 
 
-def round_budgets(epsilon: Fraction, rounds: int, budgets: str) -> tuple[Fraction, ...]:
-    """ε of every round. ``fixed``: equal shares; ``halving``: ε/2, ε/4, …, the last gets the rest.
+def round_budgets(epsilon: Fraction, rounds: int, budgets: str = "fixed") -> tuple[Fraction, ...]:
+    """Return ε of every round. ``fixed``: equal shares; ``halving``: ε/2, ε/4, …, the last gets the
+    rest.
 
-    >>> [str(one) for one in round_budgets(Fraction(1), 3, "halving")]
+    >>> [str(share) for share in round_budgets(Fraction(1), 3, "halving")]
     ['1/2', '1/4', '1/4']
     """
-    halved = [1 << (rounds - 1 - at) for at in range(1, rounds)] + [1]
+    halved = [1 << (rounds - 1 - i) for i in range(1, rounds)] + [1]
     return split(epsilon, halved if budgets == "halving" else [1] * rounds)

@@ -7,13 +7,14 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.parameters import choice, integer, variant
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import pack_spheres, uniform_places
-from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
-from dp_pipeline.models.clustering.base import Clustering, lloyd_rounds, round_budgets
+from dp_pipeline.models.base import PrivacyGuarantee
+from dp_pipeline.models.clustering.base import Clustering, round_budgets
 from dp_pipeline.results.clusters import Clusters
 
 
@@ -49,25 +50,21 @@ class DpKMeans(Clustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """ε, or none where it starts from records."""
+        """Return ε, or none where it starts from records."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee("not-dp", epsilon, "the initial centres are records without noise")
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        """Centres (k, d) and their noisy sizes in the last round; spends exactly ``epsilon``."""
-        columns = clustering_columns(self.columns, curator.domain)
-        box = curator.domain.box(columns)
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
+        """Return centres (k, d) and noisy sizes of the last round; spends exactly ``epsilon``."""
+        lloyd = self.lloyd(curator)
         if self.variant == "sound":
-            start = (uniform_places if self.start == "uniform" else pack_spheres)(self.k, box, rng)
+            places = uniform_places if self.start == "uniform" else pack_spheres
+            start = places(self.k, lloyd.box, rng)
         else:
             salt, reason = int(rng.integers(1 << 63)), self.guarantee(epsilon).reason
-            records = curator.disclose_records(columns, self.k, salt, reason=reason)
-            places = [one.decode(records[:, axis]) for axis, one in enumerate(box)]
-            start = np.stack(places, axis=1)
-        return lloyd_rounds(
-            curator,
-            columns,
-            start[None],
-            epsilons=round_budgets(epsilon, self.rounds, self.budgets),
-        ).clusters()
+            records = curator.disclose_records(lloyd.columns, self.k, salt, reason=reason)
+            axes = [side.decode(records[:, axis]) for axis, side in enumerate(lloyd.box)]
+            start = np.stack(axes, axis=1)
+        budgets = round_budgets(epsilon, self.rounds, self.budgets)
+        return lloyd.rounds(start[None], budgets).clusters()

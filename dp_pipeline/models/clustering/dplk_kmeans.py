@@ -7,16 +7,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import cluster_synopsis, pack_spheres
-from dp_pipeline.models.base import clustering_columns
-from dp_pipeline.models.clustering.base import (
-    Clustering,
-    lloyd_rounds,
-    round_budgets,
-)
+from dp_pipeline.models.clustering.base import Clustering, round_budgets
 from dp_pipeline.results.clusters import Clusters, Synopsis
 
 
@@ -52,23 +48,14 @@ class DplkKMeans(Clustering):
     rounds: int = integer(2, at_least=1, at_most=20, measuring=True)
     starts: int = integer(10, at_least=1, at_most=1000, measuring=True)
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        """Centres (k, d) and their noisy sizes in the last round; spends exactly ``epsilon``."""
-        columns = clustering_columns(self.columns, curator.domain)
-        box = curator.domain.box(columns)
-        budgets = round_budgets(epsilon, self.subset_rounds + self.rounds, "fixed")
-        in_subsets = lloyd_rounds(
-            curator,
-            columns,
-            np.stack([pack_spheres(self.k, box, rng) for _ in range(self.subsets)]),
-            epsilons=budgets[: self.subset_rounds],
-            salt=int(rng.integers(1 << 63)),
-        )
-        places = in_subsets.centres.reshape(-1, len(in_subsets.columns))
-        points = Synopsis(in_subsets.columns, places, places, in_subsets.sizes.ravel())
-        return lloyd_rounds(
-            curator,
-            columns,
-            cluster_synopsis(points, k=self.k, starts=self.starts, rng=rng)[None],
-            epsilons=budgets[self.subset_rounds :],
-        ).clusters()
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
+        """Return centres (k, d) and noisy sizes of the last round; spends exactly ``epsilon``."""
+        lloyd = self.lloyd(curator)
+        budgets = round_budgets(epsilon, self.subset_rounds + self.rounds)
+        starts = np.stack([pack_spheres(self.k, lloyd.box, rng) for _ in range(self.subsets)])
+        salt = int(rng.integers(1 << 63))
+        in_subsets = lloyd.rounds(starts, budgets[: self.subset_rounds], salt=salt)
+        places = in_subsets.centres.reshape(-1, len(lloyd.columns))
+        points = Synopsis(lloyd.columns, places, places, in_subsets.sizes.ravel())
+        start = cluster_synopsis(points, k=self.k, starts=self.starts, rng=rng)
+        return lloyd.rounds(start[None], budgets[self.subset_rounds :]).clusters()

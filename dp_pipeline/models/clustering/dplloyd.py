@@ -7,13 +7,13 @@ from fractions import Fraction
 from math import sqrt
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import pack_spheres
-from dp_pipeline.models.base import clustering_columns, planning_units
-from dp_pipeline.models.clustering.base import Clustering, lloyd_rounds, round_budgets
+from dp_pipeline.models.base import planning_units
+from dp_pipeline.models.clustering.base import Clustering, round_budgets
 from dp_pipeline.results.clusters import Clusters
 
 FEWEST_ROUNDS, MOST_ROUNDS = 2, 7
@@ -45,23 +45,19 @@ class DpLloyd(Clustering):
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        """Centres (k, d) and their noisy sizes in the last round; spends exactly ``epsilon``."""
-        columns = clustering_columns(self.columns, curator.domain)
-        units, left = planning_units(curator, self.nominal_rows, epsilon)
-        start = pack_spheres(self.k, curator.domain.box(columns), rng)
-        rounds = planned_rounds(units, float(left), k=self.k, dimensions=len(columns))
-        return lloyd_rounds(
-            curator,
-            columns,
-            start[None],
-            epsilons=round_budgets(left, rounds, "fixed"),
-            sizes_share=least_error(len(columns)),
-        ).clusters()
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
+        """Return centres (k, d) and noisy sizes of the last round; spends exactly ``epsilon``."""
+        lloyd = self.lloyd(curator)
+        dimensions = len(lloyd.columns)
+        units, remaining = planning_units(curator, self.nominal_rows, epsilon)
+        start = pack_spheres(self.k, lloyd.box, rng)
+        rounds = planned_rounds(units, float(remaining), k=self.k, dimensions=dimensions)
+        budgets, share = round_budgets(remaining, rounds), least_error(dimensions)
+        return lloyd.rounds(start[None], budgets, sizes_share=share).clusters()
 
 
 def planned_rounds(units: float, epsilon: float, *, k: int, dimensions: int) -> int:
-    """⌊ε/ε_m⌋, at least 2 and at most 7.
+    """Return ⌊ε/ε_m⌋, at least 2 and at most 7.
 
     >>> planned_rounds(100_000, 1.0, k=5, dimensions=2)
     7
@@ -72,11 +68,11 @@ def planned_rounds(units: float, epsilon: float, *, k: int, dimensions: int) -> 
 
 
 def least_error(dimensions: int) -> Fraction:
-    """The share of the sizes with the least error of a centre: c/(d + c)."""
+    """Return the share of the sizes with the least error of a centre: c/(d + c)."""
     weight = _sizes_weight(dimensions)
     return weight / (dimensions + weight)
 
 
 def _sizes_weight(dimensions: int) -> Fraction:
-    """c = (4dρ²)^{1/3} in whole thousandths."""
+    """Return c = (4dρ²)^{1/3}, rounded to thousandths."""
     return Fraction(round(1000 * (4 * dimensions * _RHO**2) ** (1 / 3)), 1000)

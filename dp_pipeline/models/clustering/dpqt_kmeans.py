@@ -8,6 +8,7 @@ from math import log
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import COORDINATE_BITS, IntArray
@@ -61,34 +62,35 @@ class DpqtKMeans(SynopsisClustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """ε, or none where the box comes from the data."""
+        """Return ε, or none where the box comes from the data."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee(
             "not-dp", epsilon, "the box is taken from the smallest and largest records"
         )
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        """Centres (k, d) and the noisy leaves as synopsis; spends exactly ``epsilon``."""
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
+        """Return centres (k, d) and the noisy leaves as synopsis; spends exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
-        units, left = planning_units(curator, self.nominal_rows, epsilon)
-        leaves, left = self._grow(curator, columns, units, left)
+        units, remaining = planning_units(curator, self.nominal_rows, epsilon)
+        leaves, remaining = self._grow(curator, columns, units, remaining)
         depth = max(tree_height(units, len(columns)), int(leaves.heights.max()))
-        noisy = curator.measure_nodes(columns, leaves, depth=depth, epsilon=left)
+        noisy = curator.measure_nodes(columns, leaves, depth=depth, epsilon=remaining)
         box = curator.domain.box(columns)
         weights = noisy.table.astype(np.float64)
         synopsis = Synopsis.of_nodes(leaves, weights, columns, box)
         if self.variant == "sound":
-            tree = halved_in_turn(columns)
-            nodes, spread = leaves.prefixes(len(columns)), variance(noisy.scale)
-            counted = CountedBoxes.of_tree(tree, nodes, box, weights, spread)
+            # The binary tree that has all boxes of the quadtree, whatever its height.
+            halvings = tuple(range(len(columns))) * finest_height(len(columns))
+            nodes, tree = leaves.prefixes(len(columns)), BitTree(columns, halvings)
+            counted = CountedBoxes.of_tree(tree, nodes, box, weights, variance(noisy.scale))
             synopsis = replace(synopsis, counted=counted)
         return self.clusters(synopsis, rng)
 
     def _grow(
         self, curator: Curator, columns: tuple[str, ...], units: float, epsilon: Fraction
     ) -> tuple[Nodes, Fraction]:
-        """The leaves, and the ε that is left for counting them."""
+        """Return the leaves, and the ε that remains for counting them."""
         height = tree_height(units, len(columns))
         live, leaves = Nodes.root(), list[Nodes]()
         if self.variant == "published":
@@ -100,27 +102,21 @@ class DpqtKMeans(SynopsisClustering):
         depth = int(live.heights[0]) + height
         threshold = units * curator.distance / 1000
         for _ in range(height):
-            share_of_height = epsilon * self.gamma / height
-            noisy = curator.measure_nodes(columns, live, depth=depth, epsilon=share_of_height)
-            splits = noisy.table > threshold
-            leaves.append(live.where(~splits))
-            live = live.where(splits).children(len(columns))
+            level_epsilon = epsilon * self.gamma / height
+            noisy = curator.measure_nodes(columns, live, depth=depth, epsilon=level_epsilon)
+            is_split = noisy.table > threshold
+            leaves.append(live.where(~is_split))
+            live = live.where(is_split).children(len(columns))
         return Nodes.concatenate([*leaves, live]), epsilon * (1 - self.gamma)
 
 
-def halved_in_turn(columns: tuple[str, ...]) -> BitTree:
-    """The binary tree that has all boxes of the quadtree, whatever its height."""
-    dimensions = len(columns)
-    return BitTree(columns, tuple(range(dimensions)) * finest_height(dimensions))
-
-
 def finest_height(dimensions: int) -> int:
-    """Height of the finest grid that the gate counts."""
+    """Return the height of the finest grid that the gate counts."""
     return int(log(MOST_GRID_CELLS, 2) / dimensions)
 
 
 def node_around(bounds: IntArray, *, most: int) -> Nodes:
-    """The smallest node of height up to ``most`` that holds two fixed-point corners (2, d).
+    """Return the smallest node of height up to ``most`` that holds two fixed-point corners (2, d).
 
     >>> node_around(np.array([[1, 1], [65536, 9]]), most=5)
     Nodes(heights=array([1]), cells=array([3]))
@@ -137,7 +133,7 @@ def node_around(bounds: IntArray, *, most: int) -> Nodes:
 
 
 def tree_height(units: float, dimensions: int) -> int:
-    """⌊ln(units)/d⌋, at least 0, with a finest level within the gate's cap.
+    """Return ⌊ln(units)/d⌋, at least 0, with a finest level within the gate's cap.
 
     >>> tree_height(100_000, 2)
     5

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.counter import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.models.base import clustering_columns, planning_units
-from dp_pipeline.models.clustering.base import SynopsisClustering, noisy_grid
+from dp_pipeline.models.base import planning_units
+from dp_pipeline.models.clustering.base import SynopsisClustering
 from dp_pipeline.results.clusters import Clusters
 
 
@@ -41,8 +41,7 @@ class EugKMeans(SynopsisClustering):
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        """Centres (k, d) and the noisy grid as synopsis; spends exactly ``epsilon``."""
-        columns = clustering_columns(self.columns, curator.domain)
-        units, left = planning_units(curator, self.nominal_rows, epsilon)
-        return self.clusters(noisy_grid(curator, columns, units=units, epsilon=left), rng)
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
+        """Return centres (k, d) and the noisy grid as synopsis; spends exactly ``epsilon``."""
+        units, remaining = planning_units(curator, self.nominal_rows, epsilon)
+        return self.clusters(self.lloyd(curator).grid(units=units, epsilon=remaining), rng)

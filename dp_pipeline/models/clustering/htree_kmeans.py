@@ -16,6 +16,7 @@ from math import log
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
@@ -55,30 +56,30 @@ MOST_NODES = 400_000
 
 @dataclass(frozen=True)
 class GrowthPlan:
-    """What the first generation says about the whole tree.
+    """What the first generation implies for the whole tree.
 
-    signal     noisy rows a cluster, in units of the noise's scale at all of ε; at least 1
-    doubt      noise deviations below which a count is no reason to go on
-    caution    factor on counts when depth is chosen, in (0, 1]: many rows a cluster allow
-               coarser leaves than the noise alone would
-    first      which of the root's children are taken for empty; they are large, and rows
-               lost there would be far from every centre: only at a strong signal
-    below      the same for all other nodes
+    signal          noisy rows a cluster, in units of the noise's scale at all of ε; at least 1
+    min_deviations  noise deviations below which a count is no reason to go on
+    caution         factor on counts when depth is chosen, in (0, 1]: many rows a cluster allow
+                    coarser leaves than the noise alone would
+    first           which of the root's children are taken for empty; they are large, and rows
+                    lost there would be far from every centre: only at a strong signal
+    below           the same for all other nodes
     """
 
     signal: float
-    doubt: float
+    min_deviations: float
     caution: float
     first: Sparsity | None
     below: Sparsity | None
 
     @classmethod
     def of(cls, total: float, *, clusters: int, rate: float) -> GrowthPlan:
-        """From the noisy number of rows, k, and ε per row of one unit."""
+        """Return the plan of a noisy number of rows, k, and ε per row of one unit."""
         signal = max(1.0, total * rate / clusters)
         return cls(
             signal=signal,
-            doubt=min(2.0, max(1.0, log(signal) / 3)),
+            min_deviations=min(2.0, max(1.0, log(signal) / 3)),
             caution=min(1.0, max(0.35, (20 / signal) ** (2 / 3))),
             first=_sparsity(log(signal / 200) + 1),
             below=_sparsity(log(signal / 5)),
@@ -86,29 +87,24 @@ class GrowthPlan:
 
 
 def _sparsity(deviations: float) -> Sparsity | None:
-    """Deviations for one child, one less for the rest; at most 3, and nothing below 1."""
-    one = min(3.0, deviations)
-    return Sparsity(one, one - 1) if one >= 1 else None
+    """Return deviations for one child, one less for the rest; at most 3, and nothing below 1."""
+    capped = min(3.0, deviations)
+    return Sparsity(capped, capped - 1) if capped >= 1 else None
 
 
 @dataclass(frozen=True)
 class _Frontier:
-    """Nodes of one generation: position in the tree, count, variance, shares left."""
+    """Nodes of one generation: position in the tree, count, variance, remaining shares of ε."""
 
     nodes: Prefixes
     positions: IntArray
     values: FloatArray
     variance: FloatArray
-    left: IntArray
+    shares: IntArray
 
-    def where(self, chosen: np.ndarray) -> _Frontier:
-        return _Frontier(
-            self.nodes.where(chosen),
-            self.positions[chosen],
-            self.values[chosen],
-            self.variance[chosen],
-            self.left[chosen],
-        )
+    def where(self, mask: np.ndarray) -> _Frontier:
+        parts = (self.positions, self.values, self.variance, self.shares)
+        return _Frontier(self.nodes.where(mask), *(part[mask] for part in parts))
 
 
 class _Growth:
@@ -119,55 +115,47 @@ class _Growth:
         self.noisy = NoisyTree()
 
     def first(self) -> _Frontier:
-        root = _Frontier(
-            Prefixes.root(),
-            np.zeros(1, dtype=np.int64),
-            np.zeros(1),
-            np.full(1, np.inf),
-            np.array([SHARES]),
-        )
-        shares = np.array([max(1, int(FIRST_SHARE * SHARES))])
-        return self.count([(root, BLOCK, shares)])[0]
+        positions, shares = np.zeros(1, dtype=np.int64), np.array([SHARES])
+        root = _Frontier(Prefixes.root(), positions, np.zeros(1), np.full(1, np.inf), shares)
+        return self.count([(root, BLOCK, np.array([max(1, int(FIRST_SHARE * SHARES))]))])[0]
 
-    def count(self, asked: Sequence[tuple[_Frontier, int, IntArray]]) -> list[_Frontier]:
+    def count(self, requests: Sequence[tuple[_Frontier, int, IntArray]]) -> list[_Frontier]:
         """Count all descendants so many bits below nodes, for so many shares of each: they are the
-        next generations. 0 bits below a node it is counted once more itself. One look for all.
+        next generations. 0 bits below a node it is counted once more itself. One query for all.
         """
         answers = self._session.expand_all(
-            [Expansion(parents.nodes, bits, shares) for parents, bits, shares in asked]
+            [Expansion(parents.nodes, bits, shares) for parents, bits, shares in requests]
         )
         return [
-            self._added(parents, bits, shares, values)
-            for (parents, bits, shares), values in zip(asked, answers, strict=True)
+            self._add(parents, bits, shares, values)
+            for (parents, bits, shares), values in zip(requests, answers, strict=True)
         ]
 
-    def _added(
-        self, parents: _Frontier, bits: int, shares: IntArray, values: IntArray
-    ) -> _Frontier:
+    def _add(self, parents: _Frontier, bits: int, shares: IntArray, values: IntArray) -> _Frontier:
         variance = variances(shares * self._rate / SHARES)
         if not bits:
             self.noisy.count_again(parents.positions, values[:, 0], variance)
             return parents
         nodes, fan = parents.nodes.children(bits), 1 << bits
         positions = self.noisy.add(parents.positions, nodes, values, variance)
-        left = np.repeat(parents.left - shares, fan)
-        spread = np.repeat(variance, fan)
-        return _Frontier(nodes, positions, values.ravel().astype(np.float64), spread, left)
+        remaining = np.repeat(parents.shares - shares, fan)
+        counts = values.ravel().astype(np.float64)
+        return _Frontier(nodes, positions, counts, np.repeat(variance, fan), remaining)
 
     def depths(self, frontier: _Frontier, plan: GrowthPlan) -> FloatArray:
-        """How many bits below each node its leaves should be, (m,).
+        """Return how many bits below each node its leaves should be, (m,).
 
         A uniform grid over z rows at rate e is best with about (z·e)^{2d/(2+d)} cells (Su et
         al. 2016); a node is treated as a small grid of its own.
         """
         d = len(self._tree.columns)
-        signal = frontier.values * frontier.left * (self._rate / SHARES * plan.caution)
-        wanted = 2 * d / (2 + d) * np.log2(np.maximum(1.0, signal))
-        hopeless = frontier.values < plan.doubt * np.sqrt(frontier.variance)
+        signal = frontier.values * frontier.shares * (self._rate / SHARES * plan.caution)
+        depths = 2 * d / (2 + d) * np.log2(np.maximum(1.0, signal))
+        is_noise = frontier.values < plan.min_deviations * np.sqrt(frontier.variance)
         if len(self.noisy) > MOST_NODES:
-            hopeless[:] = True
-        room = self._tree.depth - frontier.nodes.depths
-        return np.where(hopeless, 0.0, np.minimum(wanted, room))
+            is_noise[:] = True
+        deepest = self._tree.depth - frontier.nodes.depths
+        return np.where(is_noise, 0.0, np.minimum(depths, deepest))
 
 
 @dataclass(frozen=True)
@@ -178,8 +166,8 @@ class GrownTree:
     plan: GrowthPlan
 
     def synopsis(self, tree: BitTree, box: Sequence[Coordinate]) -> Synopsis:
-        """The leaves and their counts ≥ 0; where the signal is strong, without those of leaves that
-        look empty: in a box far wider than the rows their noise would draw centres.
+        """Return the leaves and their counts ≥ 0; where the signal is strong, without those of
+        leaves that look empty: in a box far wider than the rows their noise would draw centres.
 
         box   of the columns of ``tree``
         """
@@ -201,18 +189,17 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
     live = growth.first()
     plan = GrowthPlan.of(float(live.values.sum()), clusters=clusters, rate=rate)
     while len(live.positions):
-        live = live.where(live.left > 0)
+        live = live.where(live.shares > 0)
         # Whole bits, so that many nodes share one scale of noise.
         bits = np.rint(growth.depths(live, plan)).astype(np.int64)
-        ending = bits <= BLOCK
-        last = [(live.where(ending & (bits == at)), at) for at in range(BLOCK + 1)]
-        live, bits = live.where(~ending), bits[~ending]
-        # Whole shares for the next generation: a geometric series that ends with what is left.
+        is_last = bits <= BLOCK
+        last = [(live.where(is_last & (bits == depth)), depth) for depth in range(BLOCK + 1)]
+        live, bits = live.where(~is_last), bits[~is_last]
+        # Whole shares for the next generation: a geometric series that ends with all of them.
         part = np.minimum(1.0, (GROWTH - 1) / (GROWTH ** (bits / BLOCK) - 1))
-        shares = np.maximum(1, np.floor(live.left * part)).astype(np.int64)
-        *_, live = growth.count(
-            [*((leaves, at, leaves.left) for leaves, at in last), (live, BLOCK, shares)]
-        )
+        shares = np.maximum(1, np.floor(live.shares * part)).astype(np.int64)
+        leaves = [(frontier, depth, frontier.shares) for frontier, depth in last]
+        *_, live = growth.count([*leaves, (live, BLOCK, shares)])
     return GrownTree(growth.noisy, plan)
 
 
@@ -279,118 +266,110 @@ class HTreeKMeans(Clustering):
     smooth: str = smooth()
 
     def check(self, domain: Domain) -> None:
-        """Also DeclarationError for numbers that cannot be smoothed."""
+        """Raise DeclarationError also for numbers that cannot be smoothed."""
         super().check(domain)
         require_plan(self.plan_from, self.smooth)
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        """Centres (k, d) and the tree's leaves as synopsis; spends exactly ``epsilon``."""
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
+        """Return centres (k, d) and the tree's leaves as synopsis; spends exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
-        kept = _kept_share(len(columns)) * epsilon
-        box, rate = curator.domain.box(columns), float(epsilon - kept) / curator.distance
+        budget = moving_share(len(columns)) * epsilon
+        box, rate = curator.domain.box(columns), float(epsilon - budget) / curator.distance
         tree = BitTree.over(columns, box)
-        session = curator.open_tree(tree, epsilon=epsilon - kept)
+        session = curator.open_tree(tree, epsilon=epsilon - budget)
         grown = grow(session, tree, clusters=self.k, rate=rate)
         session.close()
-        synopsis, move = grown.synopsis(tree, box), None
-        if kept:
-            move, kept = self._mover(curator, synopsis, grown.plan.signal, kept)
-        if kept and move is None:
+        synopsis, mover = grown.synopsis(tree, box), None
+        if budget:
+            mover, budget = self._mover(curator, synopsis, grown.plan.signal, budget)
+        if budget and mover is None:
             positions, nodes = grown.noisy.leaves
-            again = curator.measure_boxes(tree, nodes, epsilon=kept)
+            again = curator.measure_boxes(tree, nodes, epsilon=budget)
             spread = np.full(len(nodes), variance(again.scale))
             grown.noisy.count_again(positions, again.table, spread)
             synopsis = grown.synopsis(tree, box)
-        return self._released(synopsis, move, kept, rng)
+        return self._clusters(synopsis, mover, budget, rng)
 
     def fit_after(
-        self,
-        earlier: Tables,
-        curator: Curator,
-        *,
-        epsilon: Fraction,
-        rng: np.random.Generator,
+        self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Clusters:
-        """The same with the leaves of an earlier tree, counted at once.
+        """Do the same with the leaves of an earlier tree, counted at once.
 
         *Proof.* The leaves are a function of released numbers, ε and the distance. They are
         disjoint: a count of all costs what it is given; smoothing is post-processing. ∎
         """
         columns = clustering_columns(self.columns, curator.domain)
         box, tree = curator.domain.box(columns), BitTree.over(columns, curator.domain.box(columns))
-        kept = _kept_share(len(columns)) * epsilon
-        known = EarlierTree.of(tree, Synopsis.of_table(columns, earlier["synopsis"]), box)
-        rate = float(epsilon - kept) / curator.distance
-        plan = GrowthPlan.of(known.rows, clusters=self.k, rate=rate)
-        leaves = known.leaves(rate=rate, caution=plan.caution)
+        budget = moving_share(len(columns)) * epsilon
+        released = EarlierTree.of(tree, Synopsis.of_table(columns, earlier["synopsis"]), box)
+        rate = float(epsilon - budget) / curator.distance
+        plan = GrowthPlan.of(released.rows, clusters=self.k, rate=rate)
+        leaves = released.leaves(rate=rate, caution=plan.caution)
         if plan.signal < ENOUGH and len(columns) < MANY_COLUMNS:
-            # As in a new tree: what is not kept for moving centres counts the leaves.
-            kept = Fraction(0)
-        counted = curator.measure_boxes(tree, leaves, epsilon=epsilon - kept)
+            # As in a new tree: a budget that moves no centres counts the leaves.
+            budget = Fraction(0)
+        counted = curator.measure_boxes(tree, leaves, epsilon=epsilon - budget)
         values, spread = counted.table.astype(np.float64), variance(counted.scale)
-        synopsis, move = _counted(tree, leaves, box, values, spread), None
-        if kept:
-            move, kept = self._mover(curator, synopsis, plan.signal, kept)
-        if kept and move is None:
-            again = curator.measure_boxes(tree, leaves, epsilon=kept)
+        synopsis, mover = _counted_leaves(tree, leaves, box, values, spread), None
+        if budget:
+            mover, budget = self._mover(curator, synopsis, plan.signal, budget)
+        if budget and mover is None:
+            again = curator.measure_boxes(tree, leaves, epsilon=budget)
             precisions = 1 / spread, 1 / variance(again.scale)
             values = np.average([values, again.table], axis=0, weights=precisions)
             spread = 1 / sum(precisions)
-            synopsis = _counted(tree, leaves, box, values, spread)
+            synopsis = _counted_leaves(tree, leaves, box, values, spread)
         if self.smooth == "true":
-            values, _ = smoothed(values, spread, known.mass(leaves), spread)
+            values, _ = smoothed(values, spread, released.mass(leaves), spread)
             synopsis = replace(synopsis, weights=whole_counts(values))
-        return self._released(synopsis, move, kept, rng)
+        return self._clusters(synopsis, mover, budget, rng)
 
     def _mover(
-        self, curator: Curator, synopsis: Synopsis, signal: float, kept: Fraction
+        self, curator: Curator, synopsis: Synopsis, signal: float, budget: Fraction
     ) -> tuple[Mover | None, Fraction]:
-        """What moves centres, None where the leaves are rather counted again, and what is left of
-        ``kept`` for it."""
+        """Return what moves centres, None where the leaves are rather counted again, and the ε that
+        remains of the budget for it.
+        """
         if signal >= ENOUGH:
-            return partial(move_by_residuals, curator), kept
-        asked = kept / 8
-        rows = float(synopsis.weights.clip(min=0).sum() * asked / curator.distance)
+            return partial(move_by_residuals, curator), budget
+        price = budget / 8
+        rows = float(synopsis.weights.clip(min=0).sum() * price / curator.distance)
         if len(synopsis.columns) < MANY_COLUMNS or rows < ENOUGH_TO_ASK:
-            return None, kept
-        part = part_of_the_spread(curator, synopsis, epsilon=asked)
-        fewer = partial(self._begun, synopsis)
-        move = (
-            partial(move_as_many_as_can, curator, fewer=fewer) if part < NEAR_THE_MIDDLE else None
-        )
-        return move, kept - asked
+            return None, budget
+        if part_of_the_spread(curator, synopsis, epsilon=price) >= NEAR_THE_MIDDLE:
+            return None, budget - price
+        fewer = partial(self._tree_centres, synopsis)
+        return partial(move_as_many_as_can, curator, fewer=fewer), budget - price
 
-    def _released(
-        self, synopsis: Synopsis, move: Mover | None, kept: Fraction, rng: np.random.Generator
+    def _clusters(
+        self, synopsis: Synopsis, mover: Mover | None, budget: Fraction, rng: Generator
     ) -> Clusters:
-        """Centres of a synopsis, moved for ``kept`` where there is what moves them."""
-        centres = self._begun(synopsis, self.k)
-        if move is not None:
-            centres = move(centres, synopsis, epsilon=kept)
+        """Return the centres of a synopsis, moved for the budget where there is a mover."""
+        centres = self._tree_centres(synopsis, self.k)
+        if mover is not None:
+            centres = mover(centres, synopsis, epsilon=budget)
         if self.recluster is not None:
-            return self._clusters(synopsis, self.recluster, rng)
+            centres = self._k_means(synopsis, self.recluster, rng)
         return Clusters(synopsis.columns, centres, synopsis)
 
-    def _begun(self, synopsis: Synopsis, k: int) -> FloatArray:
+    def _tree_centres(self, synopsis: Synopsis, k: int) -> FloatArray:
         # Starts of k-means are a function of the noisy answers: a later question depends on the
         # centres, so no other generator may choose them.
         digest = hashlib.sha256(synopsis.weights.tobytes()).digest()
-        rng = np.random.default_rng(int.from_bytes(digest[:16]))
-        return self._clusters(synopsis, k, rng).centres
+        return self._k_means(synopsis, k, np.random.default_rng(int.from_bytes(digest[:16])))
 
-    def _clusters(self, synopsis: Synopsis, k: int, rng: np.random.Generator) -> Clusters:
-        centres = cluster_synopsis(synopsis.refined(), k=k, starts=self.starts, rng=rng)
-        return Clusters(synopsis.columns, centres, synopsis)
+    def _k_means(self, synopsis: Synopsis, k: int, rng: Generator) -> FloatArray:
+        return cluster_synopsis(synopsis.refined(), k=k, starts=self.starts, rng=rng)
 
 
-def _kept_share(dimensions: int) -> Fraction:
-    """φ: the share of ε that is not the tree's."""
+def moving_share(dimensions: int) -> Fraction:
+    """Return φ: the share of ε that is not the tree's."""
     return Fraction(0) if dimensions < 3 else min(Fraction(2, 5), Fraction(dimensions, 16))
 
 
-def _counted(
+def _counted_leaves(
     tree: BitTree, leaves: Prefixes, box: Sequence[Coordinate], values: FloatArray, spread: float
 ) -> Synopsis:
-    """Leaves of a tree with their noisy counts, all of one variance."""
-    told = CountedBoxes.of_tree(tree, leaves, box, values, spread)
-    return Synopsis(tree.columns, *tree.boxes(leaves, box), whole_counts(values), told)
+    """Return the leaves of a tree with their noisy counts, all of one variance."""
+    counted = CountedBoxes.of_tree(tree, leaves, box, values, spread)
+    return Synopsis(tree.columns, *tree.boxes(leaves, box), whole_counts(values), counted)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.counter import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import cluster_synopsis
-from dp_pipeline.models.base import clustering_columns, planning_units
-from dp_pipeline.models.clustering.base import Clustering, lloyd_round, noisy_grid
+from dp_pipeline.models.base import planning_units
+from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.clustering.dplloyd import least_error
 from dp_pipeline.results.clusters import Clusters
 
@@ -42,17 +42,12 @@ class HybridKMeans(Clustering):
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
     starts: int = integer(10, at_least=1, at_most=1000, measuring=True)
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        """Centres (k, d), their noisy sizes and the noisy grid; spends exactly ``epsilon``."""
-        columns = clustering_columns(self.columns, curator.domain)
-        units, left = planning_units(curator, self.nominal_rows, epsilon)
-        synopsis = noisy_grid(curator, columns, units=units, epsilon=left / 2)
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
+        """Return centres (k, d), noisy sizes and the noisy grid; spends exactly ``epsilon``."""
+        lloyd = self.lloyd(curator)
+        units, remaining = planning_units(curator, self.nominal_rows, epsilon)
+        synopsis = lloyd.grid(units=units, epsilon=remaining / 2)
         start = cluster_synopsis(synopsis, k=self.k, starts=self.starts, rng=rng)
-        means = lloyd_round(
-            curator,
-            columns,
-            start[None],
-            epsilon=left / 2,
-            sizes_share=least_error(len(columns)),
-        )
-        return Clusters(columns, means.centres[0], synopsis, means.sizes[0])
+        share = least_error(len(lloyd.columns))
+        means = lloyd.round(start[None], epsilon=remaining / 2, sizes_share=share)
+        return Clusters(lloyd.columns, means.centres[0], synopsis, means.sizes[0])

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.parameters import integer, variant
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import uniform_places
-from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
-from dp_pipeline.models.clustering.base import Clustering, lloyd_round, lloyd_rounds
+from dp_pipeline.models.base import PrivacyGuarantee
+from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.results.clusters import Clusters
 
 
@@ -45,7 +44,7 @@ class IdpKMeans(Clustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """ε, or what an uncharged start makes of it."""
+        """Return ε, or what an uncharged start makes of it."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee(
@@ -55,31 +54,11 @@ class IdpKMeans(Clustering):
             f"compose to {self.rounds + 1}/{self.rounds} of ε",
         )
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        """Centres (k, d) and their noisy sizes in the last round; spends exactly the claim."""
-        columns = clustering_columns(self.columns, curator.domain)
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
+        """Return centres (k, d) and noisy sizes of the last round; spends exactly the claim."""
+        lloyd = self.lloyd(curator)
         share = self.guarantee(epsilon).epsilon / (self.rounds + 1)
-        return lloyd_rounds(
-            curator,
-            columns,
-            self._start(curator, columns, share, rng)[None],
-            epsilons=[share] * self.rounds,
-        ).clusters()
-
-    def _start(
-        self,
-        curator: Curator,
-        columns: tuple[str, ...],
-        epsilon: Fraction,
-        rng: np.random.Generator,
-    ) -> FloatArray:
-        """Noisy means of k subsets; a random place for one whose noisy size is below 1."""
-        places = uniform_places(self.k, curator.domain.box(columns), rng)
-        means = lloyd_round(
-            curator,
-            columns,
-            places[:, None],
-            epsilon=epsilon,
-            salt=int(rng.integers(1 << 63)),
-        )
-        return means.centres[:, 0]
+        # Noisy means of k subsets; a random place for one whose noisy size is below 1.
+        places = uniform_places(self.k, lloyd.box, rng)[:, None]
+        start = lloyd.round(places, epsilon=share, salt=int(rng.integers(1 << 63))).centres[:, 0]
+        return lloyd.rounds(start[None], [share] * self.rounds).clusters()

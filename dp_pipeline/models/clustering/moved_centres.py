@@ -27,7 +27,7 @@ _ONE = 1 << COORDINATE_BITS
 
 @dataclass(frozen=True)
 class _Spread:
-    """What a synopsis says about its clusters.
+    """How large and how wide the clusters of a synopsis are.
 
     sizes   float (k,), rows
     radii   float (k,), L1 distance in data units
@@ -52,7 +52,7 @@ class _Spread:
 def move_by_residuals(
     curator: Curator, centres: FloatArray, synopsis: Synopsis, *, epsilon: Fraction
 ) -> FloatArray:
-    """Centres (k, d) of a synopsis, moved by the noisy clipped means of their rows' residuals.
+    """Return centres (k, d), moved by the noisy clipped means of their rows' residuals.
 
     *Proof.* Radii are functions of the released synopsis. A row is in one cluster and adds at
     most one radius in L1, 2^16 in whole numbers rounded towards zero: one measure with
@@ -70,18 +70,18 @@ def move_by_residuals(
     noisy = curator.measure_residuals(rule, tuple(steps.tolist()), epsilon=epsilon)
     sizes = np.maximum(1.0, spread.sizes)
     # One whole step of axis a is unit / weight_a of its own fixed-point digits.
-    digits = np.array([one.half_width / _ONE for one in box]) / np.array(rule.weights)
+    digits = np.array([side.half_width / _ONE for side in box]) / np.array(rule.weights)
     means = noisy * (steps / _ONE / sizes)[:, None] * digits
     rate = float(epsilon) / curator.distance
     deviations = np.sqrt(2) * steps[:, None] * digits / (rate * sizes)[:, None]
-    far = np.sqrt(2) / (rate * sizes) >= 0.5
-    means[far | (spread.sizes < 1)] = 0.0
-    low, high = ([getattr(one, end) for one in box] for end in ("lower", "upper"))
+    is_noise = np.sqrt(2) / (rate * sizes) >= 0.5
+    means[is_noise | (spread.sizes < 1)] = 0.0
+    low, high = ([getattr(side, end) for side in box] for end in ("lower", "upper"))
     return np.asarray(np.clip(centres + _shrunk(means, deviations), low, high))
 
 
 def _shrunk(means: FloatArray, deviations: FloatArray) -> FloatArray:
-    """Means (k, d) times signal / (signal + noise), the signal's variance pooled by axis."""
+    """Return means (k, d) times signal / (signal + noise), the signal's variance pooled by axis."""
     moved = (means != 0).any(axis=1)
     if not moved.any():
         return means
@@ -90,7 +90,7 @@ def _shrunk(means: FloatArray, deviations: FloatArray) -> FloatArray:
 
 
 def _quantile(distances: FloatArray, weights: FloatArray) -> float:
-    """The distance within which QUANTILE of the weight lies; 0 of no weight."""
+    """Return the distance within which QUANTILE of the weight lies; 0 of no weight."""
     order = np.argsort(distances, kind="stable")
     passed = np.cumsum(weights[order])
     if not passed.size or passed[-1] <= 0:
@@ -103,16 +103,14 @@ FAR = 1.5
 
 
 def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
-    """Mean squared distance of rows from the middle of all, noisy, as a part of what it would be
-    if rows filled the synopsis' boxes evenly.
+    """Return the noisy mean squared distance of rows from the middle of all, as a part of what it
+    would be if rows filled the synopsis' boxes evenly.
 
     *Proof.* The middle, the clip and the number of rows are functions of the released synopsis: one
     distance question at ``epsilon``, and a division. ∎
     """
-    weights, box = (
-        synopsis.weights.clip(min=0).astype(np.float64),
-        curator.domain.box(synopsis.columns),
-    )
+    weights = synopsis.weights.clip(min=0).astype(np.float64)
+    box = curator.domain.box(synopsis.columns)
     rows = max(1.0, float(weights.sum()))
     with one_thread():
         middle = weights @ synopsis.middles / rows
@@ -131,9 +129,9 @@ def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fractio
 A_CENTRE = 12.0
 """Rows a centre and column, in units of the noise's scale, that it takes to move a centre."""
 
-PART_WAY, ENOUGH_TO_TELL, LEAST_PART = 0.5, 3, 0.1
-"""Part of the way to a box's middle that is believed where less than so many moved centres tell
-it, and the least."""
+USUAL_PART, ENOUGH_MOVED, LEAST_PART = 0.5, 3, 0.1
+"""Part of the way to a box's middle that is believed where fewer than so many centres were moved,
+and the least."""
 
 
 def move_as_many_as_can(
@@ -144,8 +142,8 @@ def move_as_many_as_can(
     fewer: Callable[[int], FloatArray],
     epsilon: Fraction,
 ) -> FloatArray:
-    """k centres (k, d), of which as many are moved as the noise allows: the fewer, the more columns
-    share it. The others are beside moved ones, which no cost can rise by.
+    """Return k centres (k, d), of which as many are moved as the noise allows: the fewer, the more
+    columns share it. The others are beside moved ones, which no cost can rise by.
 
     fewer   number → so many centres of the same synopsis
     """
@@ -153,18 +151,18 @@ def move_as_many_as_can(
     few = max(1, min(len(centres), int(rows / (A_CENTRE * len(synopsis.columns)))))
     if few == len(centres):
         return move_by_residuals(curator, centres, synopsis, epsilon=epsilon)
-    begun = fewer(few)
-    moved = move_by_residuals(curator, begun, synopsis, epsilon=epsilon)
-    return filled_up(moved, begun, centres, synopsis)
+    start = fewer(few)
+    moved = move_by_residuals(curator, start, synopsis, epsilon=epsilon)
+    return fill_up(moved, start, centres, synopsis)
 
 
-def filled_up(
-    moved: FloatArray, begun: FloatArray, centres: FloatArray, synopsis: Synopsis
+def fill_up(
+    moved: FloatArray, start: FloatArray, centres: FloatArray, synopsis: Synopsis
 ) -> FloatArray:
-    """k centres: the moved ones, and the largest others of ``centres`` (k, d), each as far from
-    where its nearest moved one now is as boxes are to be believed.
+    """Return k centres: the moved ones, and the largest others of ``centres`` (k, d), each as far
+    from where its nearest moved one now is as boxes are to be believed.
 
-    moved, begun   where some centres are now, and where they were, (m, d) with m ≤ k
+    moved, start   where some centres are now, and where they were, (m, d) with m ≤ k
 
     Rows of a long box are nearer to the middle of all rows than the box's middle is. How much of
     the way is right is the slope of where centres were moved on where they had been; of less than
@@ -172,17 +170,18 @@ def filled_up(
 
     >>> ends = np.array([[0.0], [4]])
     >>> synopsis = Synopsis(("x",), ends, ends + 4, np.array([3.0, 5]))
-    >>> filled_up(np.array([[5.0]]), np.array([[4.0]]), np.array([[2.0], [6]]), synopsis).tolist()
+    >>> fill_up(np.array([[5.0]]), np.array([[4.0]]), np.array([[2.0], [6]]), synopsis).tolist()
     [[5.0], [6.0]]
     """
-    sizes = _Spread.of(begun, synopsis).sizes + 1e-9
-    was, now = begun - np.average(begun, 0, sizes), moved - np.average(moved, 0, sizes)
-    way, passed = float(sizes @ (was * was).sum(axis=1)), float(sizes @ (was * now).sum(axis=1))
-    tells = len(begun) >= ENOUGH_TO_TELL and way > 0
-    part = min(1.0, max(LEAST_PART, passed / way)) if tells else PART_WAY
+    sizes = _Spread.of(start, synopsis).sizes + 1e-9
+    before, after = start - np.average(start, 0, sizes), moved - np.average(moved, 0, sizes)
+    square = float(sizes @ (before * before).sum(axis=1))
+    product = float(sizes @ (before * after).sum(axis=1))
+    is_measured = len(start) >= ENOUGH_MOVED and square > 0
+    part = min(1.0, max(LEAST_PART, product / square)) if is_measured else USUAL_PART
     order = np.argsort(-_Spread.of(centres, synopsis).sizes, kind="stable")
-    others = centres[order[: len(centres) - len(moved)]]
-    beside = nearest_centres(others, begun)
-    placed = moved[beside] + part * (others - begun[beside])
+    largest = centres[order[: len(centres) - len(moved)]]
+    nearest = nearest_centres(largest, start)
+    shifted = moved[nearest] + part * (largest - start[nearest])
     low, high = synopsis.lower.min(axis=0), synopsis.upper.max(axis=0)
-    return np.concatenate([moved, np.clip(placed, low, high)])
+    return np.concatenate([moved, np.clip(shifted, low, high)])

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.parameters import integer, share
 from dp_pipeline.gate.counter import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import dense_seeds
-from dp_pipeline.models.base import clustering_columns, planning_units
-from dp_pipeline.models.clustering import base
+from dp_pipeline.models.base import planning_units
+from dp_pipeline.models.clustering.base import Clustering, round_budgets
 from dp_pipeline.results.clusters import Clusters
 
 
 @dataclass(frozen=True)
-class OeptKMeans(base.Clustering):
+class OeptKMeans(Clustering):
     """Starts at the densest cells of a noisy grid, then T noisy rounds of k-means.
 
     k              number of centres
@@ -49,17 +49,11 @@ class OeptKMeans(base.Clustering):
     density: Fraction = share(Fraction(35, 100))
     rounds: int = integer(2, at_least=1, at_most=20, measuring=True)
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        """Centres (k, d) and their noisy sizes in the last round; spends exactly ``epsilon``."""
-        columns = clustering_columns(self.columns, curator.domain)
-        box = curator.domain.box(columns)
-        units, left = planning_units(curator, self.nominal_rows, epsilon)
-        of_grid = left * self.density
-        synopsis = base.noisy_grid(curator, columns, units=units, epsilon=of_grid)
-        seeds = dense_seeds(synopsis, k=self.k, box=box, rng=rng)
-        return base.lloyd_rounds(
-            curator,
-            columns,
-            seeds[None],
-            epsilons=base.round_budgets(left - of_grid, self.rounds, "fixed"),
-        ).clusters()
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
+        """Return centres (k, d) and noisy sizes of the last round; spends exactly ``epsilon``."""
+        lloyd = self.lloyd(curator)
+        units, remaining = planning_units(curator, self.nominal_rows, epsilon)
+        of_grid = remaining * self.density
+        synopsis = lloyd.grid(units=units, epsilon=of_grid)
+        seeds = dense_seeds(synopsis, k=self.k, box=lloyd.box, rng=rng)
+        return lloyd.rounds(seeds[None], round_budgets(remaining - of_grid, self.rounds)).clusters()

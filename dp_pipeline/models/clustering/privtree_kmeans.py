@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.parameters import integer, share
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering.base import SynopsisClustering
 from dp_pipeline.models.clustering.htree_kmeans import MOST_NODES
@@ -44,19 +44,18 @@ class PrivTreeKMeans(SynopsisClustering):
     shape: Fraction = share(Fraction(1, 2))
     levels: int = integer(40, at_least=1, at_most=40, measuring=True)
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        """Centres (k, d) and the noisy leaves as synopsis; spends exactly ``epsilon``."""
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
+        """Return centres (k, d) and the noisy leaves as synopsis; spends exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
         box = curator.domain.box(columns)
-        tree = BitTree.over(columns, box)
-        bits = min(len(columns), 4)
+        tree, bits = BitTree.over(columns, box), min(len(columns), 4)
         session = curator.open_splits(tree, bits=bits, epsilon=epsilon * self.shape)
-        most = min(tree.depth, bits * self.levels)
+        deepest = min(tree.depth, bits * self.levels)
         live, unsplit, nodes = Prefixes.root(), [], 1
         while len(live):
-            splits = session.split(live) & (live.depths + bits <= most) & (nodes < MOST_NODES)
-            unsplit.append(live.where(~splits))
-            live = live.where(splits).children(bits)
+            is_split = session.split(live) & (live.depths + bits <= deepest) & (nodes < MOST_NODES)
+            unsplit.append(live.where(~is_split))
+            live = live.where(is_split).children(bits)
             nodes += len(live)
         leaves = Prefixes.concatenate(unsplit)
         noisy = curator.measure_boxes(tree, leaves, epsilon=epsilon * (1 - self.shape))
@@ -64,5 +63,5 @@ class PrivTreeKMeans(SynopsisClustering):
         counted = CountedBoxes.of_tree(tree, leaves, box, weights, variance(noisy.scale))
         synopsis = Synopsis(columns, *tree.boxes(leaves, box), weights, counted)
         # Cut like htree's boxes: a yardstick should not lose by what costs nothing.
-        centres = cluster_synopsis(synopsis.refined(), k=self.k, starts=self.starts, rng=rng)
-        return Clusters(columns, centres, synopsis)
+        clusters = self.clusters(synopsis.refined(), rng)
+        return replace(clusters, synopsis=synopsis)

@@ -10,6 +10,7 @@ from math import prod
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.amounts import PURE
 from dp_pipeline.config.domain import Domain
@@ -71,49 +72,44 @@ class AimLike(TableModel):
     measuring_share: Fraction = share(Fraction(9, 10))
 
     def most_cells(self, domain: Domain) -> int:
-        """One-way tables, and a table for every T/d of the budget."""
+        """Return cells of one-way tables, and of a table for every T/d of the budget."""
         sizes = domain.shape(self.modelled(domain))
         return sum(sizes) + self.rounds * len(sizes) * self.clique_cells
 
-    def fit(
-        self,
-        curator: Curator,
-        *,
-        epsilon: Fraction,  # noqa: ARG002
-        rng: np.random.Generator,
-    ) -> SyntheticTable:
-        """Noisy tables and rows of the tree fitted to them; spends all that the accountant has,
-        which is ``epsilon`` where no δ is declared.
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
+        """Return noisy tables and rows of the tree fitted to them; spends all that the accountant
+        has, which is ``epsilon`` where no δ is declared.
         """
-        names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
-        sizes = dict(zip(names, curator.domain.shape(names), strict=True))
+        sizes, zeros = self.sizes(curator.domain), self.zeros(curator.domain)
         growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
-        candidates, left_out = self._candidates(sizes), set[Names]()
-        step = curator.accountant.epsilon / (self.rounds * len(names))
-        price = curator.accountant.remaining / len(names)
+        candidates, unfit = self._candidates(sizes), set[Names]()
+        step = curator.accountant.epsilon / (self.rounds * len(sizes))
+        price = curator.accountant.remaining / len(sizes)
         # Where there is nothing else to measure, single attributes get everything.
         price *= self.measuring_share / self.rounds if candidates else 1
         state = _State.of(growth, curator.tabulate({(name,): price for name in sizes}), zeros)
-        while left := curator.accountant.remaining:
-            step = left if left <= 2 * step else step
-            among = [one for one in candidates if one not in left_out and state.may_hold(one)]
-            expected = {names: state.fitted.predicted(names) for names in among}
+        while remaining := curator.accountant.remaining:
+            step = remaining if remaining <= 2 * step else step
+            offered = [
+                names for names in candidates if names not in unfit and state.may_hold(names)
+            ]
+            expected = {names: state.fitted.predicted(names) for names in offered}
             rate = NoiseRate(curator.currency != PURE, curator.distance)
             noise = rate.deviation(float(step * self.measuring_share))
             chosen = _worst(curator, expected, noise, amount=step * (1 - self.measuring_share))
             grown = state.grown(chosen)
             if grown is None:
-                left_out.add(chosen)
+                unfit.add(chosen)
                 continue
             (table,) = curator.tabulate({chosen: step * self.measuring_share})
             state = _State.of(grown, (*state.measured, table), zeros)
             moved = np.abs(state.fitted.predicted(chosen) - expected[chosen]).sum()
             if moved <= self.patience * noise * table.table.size:
                 step *= self.raise_by
-        return self._released(curator, state, rng)
+        return self._sample(curator, state, rng)
 
     def _candidates(self, sizes: Mapping[str, int]) -> list[Names]:
-        """Pairs and triples under the cap: a function of declared sizes."""
+        """Return pairs and triples under the cap: a function of declared sizes."""
 
         def cells(names: Names) -> int:
             return prod(sizes[name] for name in names)
@@ -122,9 +118,7 @@ class AimLike(TableModel):
         triples = sorted(combinations(sizes, 3), key=cells)[: max(0, self.candidates - len(pairs))]
         return [names for names in (*pairs, *triples) if cells(names) <= self.clique_cells]
 
-    def _released(
-        self, curator: Curator, state: _State, rng: np.random.Generator
-    ) -> SyntheticTable:
+    def _sample(self, curator: Curator, state: _State, rng: Generator) -> SyntheticTable:
         sizes, zeros = state.growth.sizes, state.fitted.zeros
         cliques, measured = state.growth.cliques, state.measured
         fitted = FittedTree.of(cliques, measured, sizes, iterations=THOROUGH, zeros=zeros)
@@ -136,7 +130,7 @@ class AimLike(TableModel):
 
 @dataclass(frozen=True)
 class _State:
-    """What is known after a round."""
+    """The measured tables after a round, and the tree fitted to them."""
 
     growth: CliqueGrowth
     measured: tuple[NoisyMarginal, ...]
@@ -146,17 +140,17 @@ class _State:
     def of(
         cls, growth: CliqueGrowth, measured: tuple[NoisyMarginal, ...], zeros: StructuralZeros
     ) -> _State:
-        """The tree fitted to all tables so far."""
+        """Return the tree fitted to all tables so far."""
         sizes, cliques = growth.sizes, growth.cliques
         fitted = FittedTree.of(cliques, measured, sizes, iterations=QUICK, zeros=zeros)
         return cls(growth, measured, fitted)
 
     def may_hold(self, names: Names) -> bool:
-        """Whether a clique may hold the attributes, under the cap."""
+        """Return whether a clique may hold the attributes, under the cap."""
         return all(pair in self.growth.fitting for pair in combinations(names, 2))
 
     def grown(self, names: Names) -> CliqueGrowth | None:
-        """With a clique that holds the attributes; None where it would pass the cap after all."""
+        """Return cliques of which one holds the attributes; None where it would pass the cap."""
         growth, pairs = self.growth, tuple(combinations(names, 2))
         for pair in pairs:
             growth = growth if pair in growth.edges else growth.with_edge(pair)
@@ -166,7 +160,7 @@ class _State:
 def _worst(
     curator: Curator, expected: Mapping[Names, FloatArray], noise: float, *, amount: Fraction
 ) -> Names:
-    """The table that is off by nearly the most, beyond what its noise will be."""
+    """Return the table that is off by nearly the most, beyond what its noise will be."""
     gaps = {names: Gap(np.rint(UNIT * table).astype(np.int64)) for names, table in expected.items()}
     penalties = {
         names: min(LARGEST, round(UNIT * noise * table.size)) for names, table in expected.items()

@@ -12,11 +12,16 @@ from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import integer, names
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.inference.clique_join import clique_counts, join_cliques
+from dp_pipeline.inference.fitted_tree import FittedRows
+from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.base import Model
 from dp_pipeline.results.derived_attribute import Grouping
@@ -54,19 +59,24 @@ class TableModel(Model):
     synthetic_rows: int | None = integer(None, at_least=0, at_most=10**9)
 
     def chosen(self, domain: Domain) -> tuple[str, ...]:
-        """The attributes to model, in declared order where none is named."""
+        """Return the attributes to model, in declared order where none is named."""
         return self.attributes or domain.discrete
 
     def modelled(self, domain: Domain) -> tuple[str, ...]:
-        """Those of them that are measured: of two that say the same in other words, by a
-        constraint, the first; ``with_twins`` puts the other one back.
+        """Return those of them that are measured: of two that a constraint makes the same, the
+        first; ``with_decided`` puts the other back.
         """
-        twins = {one.name for one in self._zeros(domain).without_twins()[1]}
-        return tuple(name for name in self.chosen(domain) if name not in twins)
+        decided = {twin.name for twin in self._zeros(domain).without_twins()[1]}
+        return tuple(name for name in self.chosen(domain) if name not in decided)
 
     def zeros(self, domain: Domain) -> StructuralZeros:
-        """Which cells over the attributes that are measured are empty, by constraints."""
+        """Return which cells of the measured attributes constraints make empty."""
         return self._zeros(domain).without_twins()[0]
+
+    def sizes(self, domain: Domain) -> dict[str, int]:
+        """Return the cells of every attribute that is measured."""
+        names = self.modelled(domain)
+        return dict(zip(names, domain.shape(names), strict=True))
 
     def _zeros(self, domain: Domain) -> StructuralZeros:
         return StructuralZeros(domain.allowed(self.chosen(domain)))
@@ -74,7 +84,7 @@ class TableModel(Model):
     def released_table(
         self,
         domain: Domain,
-        rng: np.random.Generator,
+        rng: Generator,
         codes: IntArray,
         measured: tuple[NoisyMarginal, ...],
         cliques: tuple[Names, ...],
@@ -82,24 +92,51 @@ class TableModel(Model):
         *,
         groupings: Mapping[str, Grouping] | None = None,
     ) -> SyntheticTable:
-        """What is released: drawn codes of the ``modelled`` attributes, and of their twins."""
+        """Return the table of sampled codes of the ``modelled`` attributes and what they decide."""
         names, seed, groups = self.modelled(domain), int(rng.integers(1 << 62)), groupings or {}
         table = SyntheticTable(names, codes, measured, cliques, links, domain, seed, groups)
-        return self.with_twins(table)
+        return self.with_decided(table)
 
-    def with_twins(self, table: SyntheticTable) -> SyntheticTable:
-        """The table with the attributes that were not measured, each decided by another one."""
-        twins = self._zeros(table.domain).without_twins()[1]
-        if not twins:
+    def sample_tree(
+        self,
+        curator: Curator,
+        rng: Generator,
+        measured: tuple[NoisyMarginal, ...],
+        tree: JunctionTree,
+        *,
+        rows: int | None = None,
+    ) -> SyntheticTable:
+        """Return rows drawn down a junction tree of measured cliques; with constraints, from the
+        distribution that keeps them and is fitted to the tables.
+
+        rows   their number where that is public; None: as many as the tables estimate
+        """
+        domain, sizes, zeros = (
+            curator.domain,
+            self.sizes(curator.domain),
+            self.zeros(curator.domain),
+        )
+        if zeros:
+            fitted = FittedRows(measured, sizes, zeros=zeros)
+            return self.with_decided(fitted.table(tuple(sizes), domain, rng, self.rows_to_draw))
+        tables = clique_counts(measured, total=None if rows is None else max(1.0, rows))
+        estimate = float(tables[tree.cliques[0]].sum()) if rows is None else rows
+        codes = join_cliques(tree, tables, self.rows_to_draw(estimate), rng, sizes)
+        return self.released_table(domain, rng, codes, measured, tree.cliques, tree.links)
+
+    def with_decided(self, table: SyntheticTable) -> SyntheticTable:
+        """Return the table with the attributes that others decide, which were not measured."""
+        decided = self._zeros(table.domain).without_twins()[1]
+        if not decided:
             return table
         columns = dict(zip(table.attributes, table.codes.T, strict=True))
         cliques, links = list(table.cliques), list(table.links)
-        for one in twins:
-            other = columns[one.other]
-            columns[one.name] = one.levels.astype(other.dtype)[other]
-            above = next(at for at, clique in enumerate(cliques) if one.other in clique)
-            links.append((above, len(cliques)))
-            cliques.append((one.other, one.name))
+        for attribute in decided:
+            codes = columns[attribute.other]
+            columns[attribute.name] = attribute.levels.astype(codes.dtype)[codes]
+            parent = next(i for i, clique in enumerate(cliques) if attribute.other in clique)
+            links.append((parent, len(cliques)))
+            cliques.append((attribute.other, attribute.name))
         names = self.chosen(table.domain)
         codes = np.stack([columns[name] for name in names]).T
         return replace(
@@ -107,8 +144,8 @@ class TableModel(Model):
         )
 
     def check(self, domain: Domain) -> None:
-        """DeclarationError unless there are attributes with cells, each once, and every one of
-        them fits into a clique by itself; and unless it keeps the constraints, where there are any.
+        """Raise DeclarationError unless there are attributes with cells, each once, and every one
+        of them fits into a clique by itself; and unless it keeps the constraints, if any.
         """
         chosen, model = self.chosen(domain), type(self).__name__
         if not chosen:
@@ -145,15 +182,15 @@ class TableModel(Model):
             )
 
     def most_cells(self, domain: Domain) -> int:
-        """Most cells that the tables of this model can have together, the number of rows and the
-        one-way tables included: known before it runs.
+        """Return most cells that the tables of this model can have together, the number of rows and
+        the one-way tables included: known before it runs.
         """
         cap = getattr(self, "clique_cells", 0)
         sizes = domain.shape(self.chosen(domain))
         return 1 + sum(sizes) + sum(max(cap, size) for size in sizes)
 
     def rows_to_draw(self, estimate: float) -> int:
-        """The declared number of synthetic rows, else the estimate as a whole number.
+        """Return the declared number of synthetic rows, else the estimate as an integer.
 
         >>> TableModel().rows_to_draw(1e30), TableModel(synthetic_rows=5).rows_to_draw(9.4)
         (2000000, 5)
@@ -166,8 +203,8 @@ class TableModel(Model):
 Sizes = Mapping[str, int]
 """Attribute → number of its cells."""
 
-_DRAWS = 4
-"""Draws for every family that is wanted: some are drawn twice."""
+DRAWS_A_FAMILY = 4
+"""Draws for every family of a sample: some are drawn twice."""
 
 
 @dataclass(frozen=True)
@@ -187,8 +224,8 @@ class Family:
 
 
 def maximal_sets(sizes: Sizes, cells: int) -> Iterator[tuple[str, ...]]:
-    """Every set of attributes with at most ``cells`` cells together to which none can be added,
-    in the order of ``sizes``.
+    """Yield every set of attributes with at most ``cells`` cells together to which none can be
+    added, in the order of ``sizes``.
 
     The next one is found without a search: attributes are taken from the largest to the
     smallest, so a set that leaves one out can be completed exactly when everything that is
@@ -199,44 +236,44 @@ def maximal_sets(sizes: Sizes, cells: int) -> Iterator[tuple[str, ...]]:
     [('a', 'b'), ('b', 'c'), ('a', 'c')]
     """
     order = sorted(sizes, key=lambda name: -sizes[name])
-    # rest[i]: cells of everything from the i-th attribute on.
-    rest = [prod(sizes[name] for name in order[at:]) for at in range(len(order) + 1)]
+    # cells_from[i]: cells of everything from the i-th attribute on.
+    cells_from = [prod(sizes[name] for name in order[i:]) for i in range(len(order) + 1)]
 
-    def sets(at: int, taken: tuple[str, ...], held: int, left_out: int) -> Iterator[set[str]]:
-        if left_out and held * rest[at] * left_out <= cells:
+    def sets(i: int, chosen: tuple[str, ...], size: int, left_out: int) -> Iterator[set[str]]:
+        if left_out and size * cells_from[i] * left_out <= cells:
             return
-        if at == len(order):
-            yield set(taken)
+        if i == len(order):
+            yield set(chosen)
             return
-        size = sizes[order[at]]
-        if held * size <= cells:
-            yield from sets(at + 1, (*taken, order[at]), held * size, left_out)
-        yield from sets(at + 1, taken, held, size)
+        next_size = sizes[order[i]]
+        if size * next_size <= cells:
+            yield from sets(i + 1, (*chosen, order[i]), size * next_size, left_out)
+        yield from sets(i + 1, chosen, size, next_size)
 
-    for one in sets(0, (), 1, 0):
-        yield tuple(name for name in sizes if name in one)
+    for chosen in sets(0, (), 1, 0):
+        yield tuple(name for name in sizes if name in chosen)
 
 
-def drawn_set(sizes: Sizes, cells: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """One such set: the attributes in random order, each taken if it still fits."""
+def random_maximal_set(sizes: Sizes, cells: int, rng: Generator) -> tuple[str, ...]:
+    """Return one such set: the attributes in random order, each taken if it still fits."""
     names = list(sizes)
-    taken, held = set(), 1
-    for at in rng.permutation(len(names)).tolist():
-        if held * sizes[names[at]] <= cells:
-            taken.add(names[at])
-            held *= sizes[names[at]]
-    return tuple(name for name in names if name in taken)
+    chosen, size = set(), 1
+    for i in rng.permutation(len(names)).tolist():
+        if size * sizes[names[i]] <= cells:
+            chosen.add(names[i])
+            size *= sizes[names[i]]
+    return tuple(name for name in names if name in chosen)
 
 
 def candidate_families(
     sizes: Sizes,
-    placed: Sequence[str],
+    parents: Sequence[str],
     *,
     cells: int,
     most: int,
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> tuple[Family, ...]:
-    """What may come next: children not ``placed`` yet, with a maximal set of placed parents.
+    """Return what may come next: a child that is no parent yet, with a maximal set of parents.
 
     sizes    of all attributes, in declared order
     cells    most that a family's table may have
@@ -244,28 +281,31 @@ def candidate_families(
 
     Without a family that has a parent there is none. Nothing here depends on rows.
     """
-    before = {name: size for name, size in sizes.items() if name in placed}
-    fits = cells // min(before.values())
-    children = [name for name, size in sizes.items() if name not in before and size <= fits]
-    every = (
-        Family(child, parents)
+    parent_sizes = {name: size for name, size in sizes.items() if name in parents}
+    largest = cells // min(parent_sizes.values())
+    children = [
+        name for name, size in sizes.items() if name not in parent_sizes and size <= largest
+    ]
+    every_family = (
+        Family(child, chosen)
         for child in children
-        for parents in maximal_sets(before, cells // sizes[child])
+        for chosen in maximal_sets(parent_sizes, cells // sizes[child])
     )
-    few = tuple(islice(every, most + 1))
-    if len(few) <= most:
-        return few
-    found: dict[Family, None] = {}
-    for _ in range(_DRAWS * most):
+    families = tuple(islice(every_family, most + 1))
+    if len(families) <= most:
+        return families
+    sample: dict[Family, None] = {}
+    for _ in range(DRAWS_A_FAMILY * most):
         child = children[int(rng.integers(len(children)))]
-        found[Family(child, drawn_set(before, cells // sizes[child], rng))] = None
-        if len(found) == most:
+        chosen = random_maximal_set(parent_sizes, cells // sizes[child], rng)
+        sample[Family(child, chosen)] = None
+        if len(sample) == most:
             break
-    return tuple(found)
+    return tuple(sample)
 
 
 def covering_sets(families: Sequence[Family]) -> tuple[tuple[str, ...], ...]:
-    """Attributes of the families whose table no other family's table holds, in their order.
+    """Return the attributes of families whose table no other table holds, in their order.
 
     The tables of the others are sums of these: PrivBayes measures d − k tables for a network
     of degree k over d binary attributes (TODS 2017, Algorithm 1).
@@ -273,7 +313,10 @@ def covering_sets(families: Sequence[Family]) -> tuple[tuple[str, ...], ...]:
     >>> covering_sets([Family("a"), Family("b", ("a",)), Family("c", ("a",))])
     (('b', 'a'), ('c', 'a'))
     """
-    sets = [frozenset(one.attributes) for one in families]
+    sets = [frozenset(family.attributes) for family in families]
     # A child is in no earlier family: only a later one can hold all attributes of one.
-    kept = [not any(one < other for other in sets[at + 1 :]) for at, one in enumerate(sets)]
-    return tuple(one.attributes for one, keep in zip(families, kept, strict=True) if keep)
+    return tuple(
+        family.attributes
+        for i, family in enumerate(families)
+        if not any(sets[i] < later for later in sets[i + 1 :])
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError
@@ -116,20 +116,14 @@ class DpKjig(Model):
 
     def chosen(self, domain: Domain) -> tuple[str, ...]:
         """The quasi-identifiers, in declared order where none is named."""
-        return self.attributes or tuple(one for one in domain.discrete if one not in self.label)
+        return self.attributes or tuple(name for name in domain.discrete if name not in self.label)
 
-    def fit(
-        self,
-        curator: Curator,
-        *,
-        epsilon: Fraction,
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> ClassTable:
-        """Bits, and the large classes; spends exactly ``epsilon``."""
-        kept, left = self._kept(curator, epsilon)
-        classes = BitClasses(kept, curator.domain)
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> ClassTable:  # noqa: ARG002
+        """Return bits, and the large classes; spends exactly ``epsilon``."""
+        bits, remaining = self._choose_bits(curator, epsilon)
+        classes = BitClasses(bits, curator.domain)
         view = _by_class(curator, classes)
-        noisy = view.measure((*self.label, CLASS), epsilon=left)
+        noisy = view.measure((*self.label, CLASS), epsilon=remaining)
         promise = ClassPromise(
             k=self.k,
             rows=curator.distance,
@@ -140,36 +134,36 @@ class DpKjig(Model):
         )
         return ClassTable.of_noisy(self.label[0], classes, noisy.table.T, promise)
 
-    def _kept(
+    def _choose_bits(
         self, curator: Curator, epsilon: Fraction
     ) -> tuple[tuple[DeclaredBit, ...], Fraction]:
-        """The bits, in the order in which they were chosen, and the ε that is left."""
+        """Return the bits in the order in which they were chosen, and the ε that remains."""
         domain = curator.domain
-        left = declared_bits(domain, self.chosen(domain))
-        steps = min(self.bits, len(left))
+        candidates = declared_bits(domain, self.chosen(domain))
+        steps = min(self.bits, len(candidates))
         price = epsilon * self.score_share / steps
         # One session with the answers to all bits: every step asks about most of them.
-        asked = curator.with_attributes({_answer(bit): bit.derived(domain) for bit in left})
-        kept: tuple[DeclaredBit, ...] = ()
+        answers = curator.with_attributes({_answer(bit): bit.derived(domain) for bit in candidates})
+        bits: tuple[DeclaredBit, ...] = ()
         for step in range(steps):
-            classes = BitClasses(kept, domain)
-            left = tuple(bit for bit in left if classes.are_split_by(bit))
-            if not left:
+            classes = BitClasses(bits, domain)
+            candidates = tuple(bit for bit in candidates if classes.are_split_by(bit))
+            if not candidates:
                 break
-            if len(left) == 1:
-                kept += left
+            if len(candidates) == 1:
+                bits += candidates
                 continue
-            view = _by_class(asked, classes) if kept else asked
-            inside = (CLASS,) if kept else ()
-            offers = {(*self.label, *inside, _answer(bit)): bit for bit in left}
+            view = _by_class(answers, classes) if bits else answers
+            classes_so_far = (CLASS,) if bits else ()
+            offers = {(*self.label, *classes_so_far, _answer(bit)): bit for bit in candidates}
             scores = dict.fromkeys(offers, Purity() if self.score == "purity" else Independence())
-            kept += (offers[view.choose(f"bit {step + 1}", scores, epsilon=price)],)
+            bits += (offers[view.choose(f"bit {step + 1}", scores, epsilon=price)],)
             epsilon -= price
-        return kept, epsilon
+        return bits, epsilon
 
 
 def _by_class(curator: Curator, classes: BitClasses) -> Curator:
-    """The same rows with their class by the kept bits."""
+    """Return the same rows with their class by the bits."""
     groups = curator.with_attributes(classes.derived_groups())
     return groups.with_attributes(classes.derived_class())
 

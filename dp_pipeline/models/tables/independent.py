@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray, Names
@@ -42,15 +42,13 @@ class Independent(TableModel):
     shares: str = choice("root", "equal")
 
     def most_cells(self, domain: Domain) -> int:
-        """Σ of the attributes' cells."""
+        """Return Σ of the attributes' cells."""
         return sum(domain.shape(self.modelled(domain)))
 
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        """Marginals and synthetic rows; spends exactly ``epsilon``."""
-        ways = OneWays.of(curator.tabulate(self._amounts(curator.domain, epsilon)))
-        return self._drawn(ways, curator, rng)
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
+        """Return marginals and synthetic rows; spends exactly ``epsilon``."""
+        amounts = self._amounts(curator.domain, epsilon)
+        return self._sample(OneWays.of(curator.tabulate(amounts)), curator, rng)
 
     def refine(
         self,
@@ -58,25 +56,24 @@ class Independent(TableModel):
         curator: Curator,
         *,
         epsilon: Fraction,  # noqa: ARG002
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> SyntheticTable:
-        """The same marginals, each refined for its share of what is added."""
-        more = self._amounts(curator.domain, curator.accountant.remaining)
-        return self._drawn(OneWays.of(curator.refine(more)), curator, rng)
+        """Return the same marginals, each refined for its share of what is added."""
+        amounts = self._amounts(curator.domain, curator.accountant.remaining)
+        return self._sample(OneWays.of(curator.refine(amounts)), curator, rng)
 
     def _amounts(self, domain: Domain, amount: Fraction) -> dict[Names, Fraction]:
         names = self.modelled(domain)
         weights = root_weights(domain.shape(names)) if self.shares == "root" else (1,) * len(names)
-        return {(name,): one for name, one in zip(names, split(amount, weights), strict=True)}
+        return {(name,): share for name, share in zip(names, split(amount, weights), strict=True)}
 
-    def _drawn(self, ways: OneWays, curator: Curator, rng: np.random.Generator) -> SyntheticTable:
-        names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
-        sizes = dict(zip(names, curator.domain.shape(names), strict=True))
+    def _sample(self, one_ways: OneWays, curator: Curator, rng: Generator) -> SyntheticTable:
+        sizes, zeros = self.sizes(curator.domain), self.zeros(curator.domain)
         if zeros:
-            fitted = FittedRows(ways.measured, sizes, zeros=zeros)
-            table = fitted.table(names, curator.domain, rng, self.rows_to_draw)
-            return self.with_twins(table)
-        tree = JunctionTree.of(tuple((name,) for name in names), sizes)
-        tables: dict[tuple[str, ...], FloatArray] = {(n,): ways.shares[n] for n in names}
-        codes = join_cliques(tree, tables, self.rows_to_draw(ways.rows), rng, sizes)
-        return self.released_table(curator.domain, rng, codes, ways.measured, tree.cliques)
+            fitted = FittedRows(one_ways.measured, sizes, zeros=zeros)
+            table = fitted.table(tuple(sizes), curator.domain, rng, self.rows_to_draw)
+            return self.with_decided(table)
+        tree = JunctionTree.of(tuple((name,) for name in sizes), sizes)
+        tables: dict[Names, FloatArray] = {(name,): one_ways.shares[name] for name in sizes}
+        codes = join_cliques(tree, tables, self.rows_to_draw(one_ways.rows), rng, sizes)
+        return self.released_table(curator.domain, rng, codes, one_ways.measured, tree.cliques)

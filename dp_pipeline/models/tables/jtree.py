@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import sqrt
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.parameters import decimal, integer, share
@@ -15,12 +15,10 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Independence
 from dp_pipeline.gate.selection import cut
 from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
-from dp_pipeline.inference.clique_join import clique_counts, join_cliques
-from dp_pipeline.inference.fitted_tree import FittedRows
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.models.tables.privhd import Network, draws_of, pairs_of
+from dp_pipeline.models.tables.privhd import Network, draw_count, pairs_of
 from dp_pipeline.results.accountant import root_weights, split
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
@@ -77,34 +75,23 @@ class JTree(TableModel):
     clique_cells: int = clique_cells(8192)
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        """Noisy tables of a junction tree, and rows drawn down it; spends exactly ``epsilon``."""
-        names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
-        sizes = dict(zip(names, curator.domain.shape(names), strict=True))
-        units, left = planning_units(curator, self.nominal_rows, epsilon)
-        draws = draws_of(self.edges, len(names))
-        price = left * self.structure_share / max(1, draws)
-        signal = units * float(left * (1 - self.structure_share))
-        cells = int(min(self.clique_cells, signal / (self.usefulness * len(names))))
-        network = self._drawn(
-            curator, CliqueGrowth(sizes, most_cells=cells), units=units, draws=draws, price=price
-        )
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
+        """Return noisy tables of a junction tree and rows down it; spends exactly ``epsilon``."""
+        sizes = self.sizes(curator.domain)
+        units, remaining = planning_units(curator, self.nominal_rows, epsilon)
+        draws = draw_count(self.edges, len(sizes))
+        price = remaining * self.structure_share / max(1, draws)
+        signal = units * float(remaining * (1 - self.structure_share))
+        cells = int(min(self.clique_cells, signal / (self.usefulness * len(sizes))))
+        growth = CliqueGrowth(sizes, most_cells=cells)
+        network = self._draw_network(curator, growth, units=units, draws=draws, price=price)
         tree = JunctionTree.of(network.growth.cliques, sizes)
         tree = bigger_cliques(tree, sizes, most_cells=cells)
-        shares = split(left - network.draws * price, root_weights(tree.cells(sizes)))
+        shares = split(remaining - network.draws * price, root_weights(tree.cells(sizes)))
         measured = curator.tabulate(dict(zip(tree.cliques, shares, strict=True)))
-        if zeros:
-            fitted = FittedRows(measured, sizes, zeros=zeros)
-            table = fitted.table(names, curator.domain, rng, self.rows_to_draw)
-            return self.with_twins(table)
-        tables = clique_counts(measured)
-        rows = self.rows_to_draw(float(next(iter(tables.values())).sum()))
-        codes = join_cliques(tree, tables, rows, rng, sizes)
-        return self.released_table(curator.domain, rng, codes, measured, tree.cliques, tree.links)
+        return self.sample_tree(curator, rng, measured, tree)
 
-    def _drawn(
+    def _draw_network(
         self,
         curator: Curator,
         growth: CliqueGrowth,
@@ -113,33 +100,34 @@ class JTree(TableModel):
         draws: int,
         price: Fraction,
     ) -> Network:
-        """The graph, and how many draws it took; ``units`` are planned with, ``price`` is of one
-        draw.
+        """Return the graph, and how many draws it took.
+
+        units   that are planned with
+        price   ε of one draw
         """
         # U of one attribute is 0 whatever its counts: what an edge has to be better than.
         no_edge = (next(iter(growth.sizes)),)
-        left = dict.fromkeys(pairs_of(tuple(growth.sizes)))
-        session = curator.open_scores(dict.fromkeys((no_edge, *left), Independence()))
-        thresholds = {
-            pair: self._threshold(pair, growth, units * curator.distance) for pair in left
-        }
-        nothing = 0
+        pairs = dict.fromkeys(pairs_of(tuple(growth.sizes)))
+        session = curator.open_scores(dict.fromkeys((no_edge, *pairs), Independence()))
+        rows = units * curator.distance
+        thresholds = {pair: self._threshold(pair, growth, rows) for pair in pairs}
+        refusals = 0
         for draw in range(draws):
             fitting = growth.fitting - growth.held
-            among = [pair for pair in left if pair in fitting]
-            if not among or nothing == PATIENCE:
+            offered = [pair for pair in pairs if pair in fitting]
+            if not offered or refusals == PATIENCE:
                 return Network(growth, draw)
             chosen = session.choose(
-                f"edge {draw + 1}", (no_edge, *among), amount=price, penalties=thresholds
+                f"edge {draw + 1}", (no_edge, *offered), amount=price, penalties=thresholds
             )
             if chosen == no_edge:
-                nothing += 1
+                refusals += 1
             else:
-                del left[chosen]
+                del pairs[chosen]
                 growth = growth.with_edge(chosen)
         return Network(growth, draws)
 
     def _threshold(self, pair: Names, growth: CliqueGrowth, rows: float) -> int:
-        """N·√(θ_ij/2) in units of a score."""
+        """Return N·√(θ_ij/2) in units of a score."""
         smaller = min(growth.sizes[name] for name in pair) - 1
         return cut(round(UNIT * rows * float(self.correlation) * sqrt(smaller) / 2))

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.gate.curator import Curator
@@ -59,15 +60,9 @@ class Mst(TableModel):
 
     clique_cells: int = clique_cells(1 << 16)
 
-    def fit(
-        self,
-        curator: Curator,
-        *,
-        epsilon: Fraction,  # noqa: ARG002
-        rng: np.random.Generator,
-    ) -> SyntheticTable:
-        """Noisy tables and rows of the tree fitted to them; spends all that the accountant has,
-        which is ``epsilon`` where no δ is declared.
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
+        """Return noisy tables and rows of the tree fitted to them; spends all that the accountant
+        has, which is ``epsilon`` where no δ is declared.
         """
         import networkx as nx
 
@@ -76,31 +71,33 @@ class Mst(TableModel):
             pair for pair in pairs_of(names) if curator.domain.cell_count(pair) <= self.clique_cells
         ]
         third = curator.accountant.remaining / (3 if pairs else 1)
-        ways = OneWays.of(curator.tabulate({(name,): third / len(names) for name in names}))
+        one_ways = OneWays.of(curator.tabulate({(name,): third / len(names) for name in names}))
         groupings = {
-            one.attributes[0]: _frequent(one, ways.rows, zeros.kinds(one.attributes[0]))
-            for one in ways.measured
+            marginal.attributes[0]: _frequent(
+                marginal, one_ways.rows, zeros.kinds(marginal.attributes[0])
+            )
+            for marginal in one_ways.measured
         }
         coarse = curator.grouped(groupings)
-        shares = {name: groupings[name].summed(ways.shares[name]) for name in names}
+        shares = {name: groupings[name].summed(one_ways.shares[name]) for name in names}
         sizes = dict(zip(names, coarse.domain.shape(names), strict=True))
         zeros = zeros.grouped(groupings)
         growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
-        tree = _Spanning(coarse, zeros, growth, shares, ways.rows).drawn(pairs, third)
-        left = curator.accountant.remaining
+        tree = _SpanningTree(coarse, zeros, growth, shares, one_ways.rows).draw(pairs, third)
+        remaining = curator.accountant.remaining
         # Constraints may leave room for fewer edges, or for none: then there is more for the rest.
-        tables = tree or ([(name,) for name in names] if left else [])
-        measured = coarse.tabulate({one: left / len(tables) for one in tables})
+        tables = tree or ([(name,) for name in names] if remaining else [])
+        measured = coarse.tabulate({table: remaining / len(tables) for table in tables})
         fitted = FittedTree.of(
             triangulated_cliques(nx.Graph([*zeros.pairs, *tree]), sizes),
-            (*ways.grouped(groupings), *measured),
+            (*one_ways.grouped(groupings), *measured),
             sizes,
             iterations=ITERATIONS,
             zeros=zeros,
         )
         codes = fitted.codes(self.rows_to_draw(fitted.rows), rng)
         columns = [
-            groupings[name].expanded(column, ways.shares[name], rng)
+            groupings[name].expanded(column, one_ways.shares[name], rng)
             for name, column in zip(names, codes.T, strict=True)
         ]
         codes = np.stack(columns).T
@@ -108,21 +105,21 @@ class Mst(TableModel):
             curator.domain,
             rng,
             codes,
-            (*ways.measured, *measured),
+            (*one_ways.measured, *measured),
             fitted.tree.cliques,
             fitted.tree.links,
             groupings=groupings,
         )
 
 
-def _frequent(one: NoisyMarginal, rows: float, kinds: IntArray | None) -> Grouping:
-    """Levels that stand out from their noise stay alone, others join their neighbours."""
-    least = SIGMAS * one.variance**0.5 / rows
-    return Grouping.by_share(one.table / rows, least=least, kinds=kinds)
+def _frequent(marginal: NoisyMarginal, rows: float, kinds: IntArray | None) -> Grouping:
+    """Leave levels alone that stand out from their noise, and join others to their neighbours."""
+    least = SIGMAS * marginal.variance**0.5 / rows
+    return Grouping.by_share(marginal.table / rows, least=least, kinds=kinds)
 
 
 @dataclass(frozen=True)
-class _Spanning:
+class _SpanningTree:
     """The draw of a tree, or of a forest where pairs or the cap allow no tree.
 
     coarse   asks about groups of levels
@@ -138,8 +135,8 @@ class _Spanning:
     shares: Mapping[str, FloatArray]
     rows: float
 
-    def drawn(self, pairs: Sequence[Names], amount: Fraction) -> list[Names]:
-        """Edges, each drawn by its gap for a part of the amount; none without pairs."""
+    def draw(self, pairs: Sequence[Names], amount: Fraction) -> list[Names]:
+        """Return edges, each drawn by its gap for a part of the amount; none without pairs."""
         import networkx as nx
 
         if not pairs:
@@ -151,13 +148,14 @@ class _Spanning:
         session = self.coarse.open_scores(gaps)
         edges = nx.number_of_edges(nx.minimum_spanning_tree(nx.Graph(pairs)))
         forest, tree, growth = nx.utils.UnionFind(self.shares), list[Names](), self.growth
-        for at in range(edges):
-            among = [pair for pair in pairs if forest[pair[0]] != forest[pair[1]]]
+        for edge in range(edges):
+            offered = [pair for pair in pairs if forest[pair[0]] != forest[pair[1]]]
             if growth.edges:
-                among = [pair for pair in among if pair in growth.fitting]
-            if not among:
+                offered = [pair for pair in offered if pair in growth.fitting]
+            if not offered:
                 break
-            tree.append(session.choose(f"edge {at + 1} of {edges}", among, amount=amount / edges))
+            name = f"edge {edge + 1} of {edges}"
+            tree.append(session.choose(name, offered, amount=amount / edges))
             forest.union(*tree[-1])
             if growth.edges:
                 growth = growth.with_edge(tree[-1])

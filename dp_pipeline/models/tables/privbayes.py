@@ -12,6 +12,7 @@ from math import prod
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray
@@ -37,7 +38,7 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 ScoreOf = Callable[[Family], Score]
 
 
-def grown_network(
+def grow_network(
     curator: Curator,
     sizes: Sizes,
     score_of: ScoreOf,
@@ -45,9 +46,9 @@ def grown_network(
     cells: int,
     candidates: int,
     step_price: Fraction,
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> tuple[tuple[Family, ...], int]:
-    """Every attribute's family, parents before children, and how many steps were paid for.
+    """Return every attribute's family, parents first, and how many steps were paid for.
 
     sizes        of the attributes, in declared order
     score_of     the score of a family's table
@@ -62,21 +63,21 @@ def grown_network(
     families = [Family(_any_of(list(sizes), rng))]
     paid = 0
     while len(families) < len(sizes):
-        placed = [one.child for one in families]
-        found = candidate_families(sizes, placed, cells=cells, most=candidates, rng=rng)
-        if len(found) > 1:
+        parents = [family.child for family in families]
+        offered = candidate_families(sizes, parents, cells=cells, most=candidates, rng=rng)
+        if len(offered) > 1:
             paid += 1
-            by_table = {one.attributes: one for one in found}
-            scores = {table: score_of(one) for table, one in by_table.items()}
-            what = f"network, step {len(placed)}"
-            families.append(by_table[curator.choose(what, scores, epsilon=step_price)])
+            by_table = {family.attributes: family for family in offered}
+            scores = {table: score_of(family) for table, family in by_table.items()}
+            step = f"network, step {len(parents)}"
+            families.append(by_table[curator.choose(step, scores, epsilon=step_price)])
         else:
-            left = [name for name in sizes if name not in placed]
-            families.append(found[0] if found else Family(_any_of(left, rng)))
+            orphans = [name for name in sizes if name not in parents]
+            families.append(offered[0] if offered else Family(_any_of(orphans, rng)))
     return tuple(families), paid
 
 
-def _any_of(names: Sequence[str], rng: np.random.Generator) -> str:
+def _any_of(names: Sequence[str], rng: Generator) -> str:
     return names[int(rng.integers(len(names)))]
 
 
@@ -154,40 +155,38 @@ class PrivBayes(TableModel):
                     f"got {name} with {domain[name].size} cells"
                 )
 
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        """Noisy tables of a network, and rows drawn along it; spends exactly ``epsilon``."""
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
+        """Return noisy tables of a network, and rows drawn along it; spends exactly ``epsilon``."""
         names = self.chosen(curator.domain)
         sizes = dict(zip(names, curator.domain.shape(names), strict=True))
         public = curator.public_rows() if self.needs_public_rows else None
         nominal = public if self.nominal_rows is None else self.nominal_rows
-        units, left = planning_units(curator, nominal, epsilon)
-        step_price = left * self.structure_share / max(1, len(names) - 1)
-        families, paid = grown_network(
+        units, remaining = planning_units(curator, nominal, epsilon)
+        step_price = remaining * self.structure_share / max(1, len(names) - 1)
+        families, paid = grow_network(
             curator,
             sizes,
             lambda family: self._score_of(family, sizes, public),
-            cells=self._useful_cells(sizes, units * float(left * (1 - self.structure_share))),
+            cells=self._useful_cells(sizes, units * float(remaining * (1 - self.structure_share))),
             candidates=self.candidates,
             step_price=step_price,
             rng=np.random.default_rng(NETWORK_SEED),
         )
         sets = covering_sets(families)
-        shares = split(left - paid * step_price, [1] * len(sets))
+        shares = split(remaining - paid * step_price, [1] * len(sets))
         measured = curator.tabulate(dict(zip(sets, shares, strict=True)))
         rows = estimated_rows(measured)
         if self.negatives == "clipped":
-            tables = [np.maximum(one.table, 0).astype(np.float64) for one in measured]
+            tables = [np.maximum(marginal.table, 0).astype(np.float64) for marginal in measured]
         else:
             total = float(max(1, rows))
-            tables = [project_to_simplex(one.table, total=total) for one in measured]
-        network = [_conditional(one, sets, tables) for one in families]
+            tables = [project_to_simplex(marginal.table, total=total) for marginal in measured]
+        network = [_conditional(family, sets, tables) for family in families]
         codes = sample_network(network, self.rows_to_draw(rows), rng, sizes)
         return self.released_table(curator.domain, rng, codes, measured, sets, overlap_links(sets))
 
     def _useful_cells(self, sizes: Sizes, signal: float) -> int:
-        """Most cells of a table; ``signal`` is N·ε2, of units at distance 1."""
+        """Return most cells of a table; ``signal`` is N·ε2, of units at distance 1."""
         d = len(sizes)
         if max(sizes.values()) > 2:
             return int(min(self.clique_cells, signal / (self.usefulness * d)))
@@ -210,10 +209,10 @@ class PrivBayes(TableModel):
 def _conditional(
     family: Family, sets: Sequence[tuple[str, ...]], tables: Sequence[FloatArray]
 ) -> Conditional:
-    """The family's table, summed from the first one that holds it."""
+    """Return the family's table, summed from the first one that holds it."""
     names = (*family.parents, family.child)
-    at = next(at for at, one in enumerate(sets) if set(names) <= set(one))
-    kept = [name for name in sets[at] if name in names]
-    others = tuple(axis for axis, name in enumerate(sets[at]) if name not in names)
-    table = tables[at].sum(axis=others).transpose([kept.index(name) for name in names])
+    i = next(i for i, attributes in enumerate(sets) if set(names) <= set(attributes))
+    axes = [name for name in sets[i] if name in names]
+    summed = tuple(axis for axis, name in enumerate(sets[i]) if name not in names)
+    table = tables[i].sum(axis=summed).transpose([axes.index(name) for name in names])
     return Conditional(family.child, family.parents, table)

@@ -12,7 +12,7 @@ from itertools import combinations
 from math import ceil
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Names
@@ -22,8 +22,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, MutualInformation, Score
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
-from dp_pipeline.inference.clique_join import clique_counts, join_cliques
-from dp_pipeline.inference.fitted_tree import FittedRows, estimated_rows, shares
+from dp_pipeline.inference.fitted_tree import estimated_rows, shares
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.tables.base import TableModel, clique_cells
@@ -64,7 +63,7 @@ class Network:
 
 
 def pairs_of(names: Names) -> tuple[Names, ...]:
-    """All pairs of attributes, in order.
+    """Return all pairs of attributes, in order.
 
     >>> pairs_of(("a", "b", "c"))
     (('a', 'b'), ('a', 'c'), ('b', 'c'))
@@ -72,24 +71,24 @@ def pairs_of(names: Names) -> tuple[Names, ...]:
     return tuple(combinations(names, 2))
 
 
-def draws_of(kappa: Fraction, attributes: int) -> int:
-    """k = ⌈κ·(d − 1)⌉, the edges of κ spanning trees.
+def draw_count(kappa: Fraction, attributes: int) -> int:
+    """Return k = ⌈κ·(d − 1)⌉, the edges of κ spanning trees.
 
-    >>> draws_of(Fraction(3, 2), 16)
+    >>> draw_count(Fraction(3, 2), 16)
     23
     """
     return ceil(kappa * (attributes - 1))
 
 
 def paper_plan(variant: str, epsilon: Fraction, *, attributes: int, kappa: Fraction) -> NetworkPlan:
-    """What PrivHD's ``published``, ``composed`` or ``peeling`` asks: of ε and declared sizes.
+    """Return the plan of PrivHD's ``published``, ``composed`` or ``peeling``.
 
     ε1 = 0.1, or ε/2 up to ε = 0.1. Without a pair the tables get all.
 
     >>> str(paper_plan("published", Fraction("0.8"), attributes=16, kappa=Fraction(2)).total)
     '41/5'
     """
-    draws = draws_of(kappa, attributes)
+    draws = draw_count(kappa, attributes)
     if not draws:
         return NetworkPlan(Fraction(0), 0, Fraction(0), epsilon)
     price = Fraction(1, 10) if epsilon > Fraction(1, 10) else epsilon / 2
@@ -105,7 +104,7 @@ def paper_plan(variant: str, epsilon: Fraction, *, attributes: int, kappa: Fract
 def high_pass(
     session: ScoreSession, thresholds: Mapping[Names, int], *, epsilon: Fraction
 ) -> tuple[Names, ...]:
-    """Pairs whose noisy score is at least their threshold: Algorithm 2, its first half.
+    """Return pairs whose noisy score reaches their threshold: Algorithm 2, its first half.
 
     thresholds   of every candidate of the session, in its order and unit
 
@@ -120,10 +119,10 @@ def high_pass(
     )
 
 
-def drawn_network(
+def draw_network(
     session: ScoreSession, growth: CliqueGrowth, pairs: Collection[Names], plan: NetworkPlan
 ) -> Network:
-    """Edges with nearly the highest scores, one draw each: Algorithm 2, its second half.
+    """Return edges with nearly the highest scores, one draw each: Algorithm 2, its second half.
 
     pairs   to draw from, each at most once, as long as its cliques fit; a pair inside a
             clique would change nothing
@@ -131,22 +130,19 @@ def drawn_network(
     Which pairs are left out depends on earlier draws and public sizes alone. Where none is
     left it ends; a fixed plan draws from all pairs then, and does not use the answer.
     """
-    left = dict.fromkeys(pairs)
+    undrawn = dict.fromkeys(pairs)
     for draw in range(plan.draws):
-        useful = growth.fitting - growth.held
-        among = [pair for pair in left if pair in useful]
-        if not among and not plan.fixed:
+        fitting = growth.fitting - growth.held
+        offered = [pair for pair in undrawn if pair in fitting]
+        if not offered and not plan.fixed:
             return Network(growth, draw)
         chosen = session.choose(
-            f"edge {draw + 1}", among or pairs_of(tuple(growth.sizes)), amount=plan.draw
+            f"edge {draw + 1}", offered or pairs_of(tuple(growth.sizes)), amount=plan.draw
         )
-        if among:
-            del left[chosen]
+        if offered:
+            del undrawn[chosen]
             growth = growth.with_edge(chosen)
     return Network(growth, plan.draws)
-
-
-ZERO = Fraction(0)
 
 
 Sizes = Mapping[str, int]
@@ -154,16 +150,16 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class _Structure:
-    """What is known once the network is drawn.
+    """A drawn network, and what its tables are measured with.
 
-    left         ε for the tables
+    epsilon      of the tables
     most_cells   of a merged clique
     one_ways     tables that were paid for on the way
     rows         the public number of rows, or None
     """
 
     growth: CliqueGrowth
-    left: Fraction
+    epsilon: Fraction
     most_cells: int
     one_ways: tuple[NoisyMarginal, ...] = ()
     rows: int | None = None
@@ -225,11 +221,11 @@ class PrivHd(TableModel):
     def check(self, domain: Domain) -> None:
         """DeclarationError as for every table model, and for shares that leave no tables."""
         super().check(domain)
-        taken = self.structure_share + self.one_way_share
-        if taken >= 1:
+        total = self.structure_share + self.one_way_share
+        if total >= 1:
             raise DeclarationError(
                 "PrivHd: expected structure_share and one_way_share below 1 together, "
-                f"got {float(taken):g}"
+                f"got {float(total):g}"
             )
 
     @property
@@ -255,69 +251,56 @@ class PrivHd(TableModel):
             "each: comparisons, draws and tables compose to more than ε",
         )
 
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        """Noisy tables of cliques and rows drawn from them; spends exactly the claim."""
-        names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
-        sizes = dict(zip(names, curator.domain.shape(names), strict=True))
-        drawn = self._tuned if self.variant == "tuned" else self._by_information
-        structure = drawn(curator, sizes, epsilon)
-        tree = bigger_cliques(
-            JunctionTree.of(structure.growth.cliques, sizes),
-            sizes,
-            most_cells=structure.most_cells,
-        )
-        amounts = split(structure.left, [1] * len(tree.cliques))
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
+        """Return noisy tables of cliques and rows drawn from them; spends exactly the claim."""
+        sizes = self.sizes(curator.domain)
+        learn = self._tuned if self.variant == "tuned" else self._by_information
+        structure = learn(curator, sizes, epsilon)
+        tree = JunctionTree.of(structure.growth.cliques, sizes)
+        tree = bigger_cliques(tree, sizes, most_cells=structure.most_cells)
+        amounts = split(structure.epsilon, [1] * len(tree.cliques))
         cliques = curator.tabulate(dict(zip(tree.cliques, amounts, strict=True)))
         measured = (*structure.one_ways, *cliques)
-        if zeros:
-            fitted = FittedRows(measured, sizes, zeros=zeros)
-            table = fitted.table(names, curator.domain, rng, self.rows_to_draw)
-            return self.with_twins(table)
-        public = structure.rows
-        tables = clique_counts(measured, total=None if public is None else max(1.0, public))
-        rows = float(tables[tree.cliques[0]].sum()) if public is None else public
-        codes = join_cliques(tree, tables, self.rows_to_draw(rows), rng, sizes)
-        return self.released_table(curator.domain, rng, codes, measured, tree.cliques, tree.links)
+        return self.sample_tree(curator, rng, measured, tree, rows=structure.rows)
 
     def _tuned(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
-        """A network by gaps from independence: nothing in it needs the number of rows."""
+        """Return a network by distances from independence, which need no number of rows."""
         prices = split(epsilon * self.one_way_share, root_weights(tuple(sizes.values())))
         one_ways = curator.tabulate(
             {(name,): price for name, price in zip(sizes, prices, strict=True)}
         )
-        left = epsilon * (1 - self.one_way_share)
+        remaining = epsilon * (1 - self.one_way_share)
         rows = estimated_rows(one_ways)
         units = Fraction(rows, curator.distance)
         plan = self._tuned_plan(epsilon, units, len(sizes))
         growth = CliqueGrowth(sizes, self._useful_cells(sizes, units * plan.tables))
         if plan.draws:
-            expected = {one.attributes[0]: shares(one, rows) for one in one_ways}
-            gaps: dict[Names, Score] = {
+            expected = {table.attributes[0]: shares(table, rows) for table in one_ways}
+            scores: dict[Names, Score] = {
                 (i, j): Gap.of_product(rows, expected[i], expected[j])
                 for i, j in pairs_of(tuple(sizes))
             }
-            network = drawn_network(curator.open_scores(gaps), growth, tuple(gaps), plan)
-            growth, left = network.growth, left - network.draws * plan.draw
-        return _Structure(growth, left, self._useful_cells(sizes, units * left), one_ways)
+            network = draw_network(curator.open_scores(scores), growth, tuple(scores), plan)
+            growth, remaining = network.growth, remaining - network.draws * plan.draw
+        most_cells = self._useful_cells(sizes, units * remaining)
+        return _Structure(growth, remaining, most_cells, one_ways)
 
     def _tuned_plan(self, epsilon: Fraction, units: Fraction, attributes: int) -> NetworkPlan:
-        """At most N̂·ε1/10 draws: the noise of one has a scale of a fifth of the rows then."""
+        """Plan at most N̂·ε1/10 draws: the noise of one has a scale of a fifth of the rows then."""
         price = epsilon * self.structure_share
-        most = max(draws_of(Fraction(1, 2), attributes), ceil(units * price / 10))
-        draws = min(draws_of(self.kappa or Fraction(5), attributes), most)
+        most = max(draw_count(Fraction(1, 2), attributes), ceil(units * price / 10))
+        draws = min(draw_count(self.kappa or Fraction(5), attributes), most)
         tables = epsilon * (1 - self.one_way_share - self.structure_share)
-        return NetworkPlan(ZERO, draws, price / max(1, draws), tables)
+        return NetworkPlan(Fraction(0), draws, price / max(1, draws), tables)
 
     def _useful_cells(self, sizes: Sizes, signal: Fraction) -> int:
-        """Most cells of a clique whose rows stand out from the noise of about d tables."""
+        """Return most cells of a clique whose rows stand out from the noise of about d tables."""
         return min(self.clique_cells, int(signal / (4 * len(sizes))))
 
     def _by_information(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
-        """A network by mutual information, from the number of rows in public."""
+        """Return a network by mutual information, from the public number of rows."""
         rows, plan = curator.public_rows(), self._paper_plan(epsilon, len(sizes))
-        growth, left = CliqueGrowth(sizes, self.clique_cells), plan.tables
+        growth, remaining = CliqueGrowth(sizes, self.clique_cells), plan.tables
         if plan.draws:
             pairs = pairs_of(tuple(sizes))
             session = curator.open_scores(
@@ -333,10 +316,10 @@ class PrivHd(TableModel):
                     for i, j in pairs
                 }
                 pairs = high_pass(session, thresholds, epsilon=plan.filter)
-            network = drawn_network(session, growth, pairs, plan)
+            network = draw_network(session, growth, pairs, plan)
             growth = network.growth
-            left += (plan.draws - network.draws) * plan.draw
-        return _Structure(growth, left, self.clique_cells, rows=rows)
+            remaining += (plan.draws - network.draws) * plan.draw
+        return _Structure(growth, remaining, self.clique_cells, rows=rows)
 
     def _paper_plan(self, epsilon: Fraction, attributes: int) -> NetworkPlan:
         return paper_plan(

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import prod
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray, Names
@@ -66,7 +66,7 @@ class PriView(TableModel):
     def check(self, domain: Domain) -> None:
         """DeclarationError as for every table model, and for a view with too many cells."""
         super().check(domain)
-        sizes = self._sizes(domain)
+        sizes = self.sizes(domain)
         for view in self.views(domain):
             if view_cells(view, sizes) > self.clique_cells:
                 raise DeclarationError(
@@ -75,8 +75,8 @@ class PriView(TableModel):
                 )
 
     def views(self, domain: Domain) -> tuple[Names, ...]:
-        """The sets of attributes that are measured: known before it runs."""
-        sizes = self._sizes(domain)
+        """Return the sets of attributes that are measured: known before it runs."""
+        sizes = self.sizes(domain)
         if self.view_size is None:
             most_cells = min(self.view_cells, self.clique_cells)
             return covering_design(sizes, most_cells=most_cells, most_attributes=len(sizes))
@@ -85,17 +85,15 @@ class PriView(TableModel):
         )
 
     def most_cells(self, domain: Domain) -> int:
-        """Cells of all views together."""
-        sizes = self._sizes(domain)
+        """Return the cells of all views together."""
+        sizes = self.sizes(domain)
         return sum(view_cells(view, sizes) for view in self.views(domain))
 
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        """Noisy tables of the views, and rows drawn from them; spends exactly ``epsilon``."""
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
+        """Return noisy tables of the views and rows drawn from them; spends exactly ``epsilon``."""
         views = self.views(curator.domain)
         measured = curator.tabulate(dict.fromkeys(views, epsilon / len(views)))
-        return self._drawn(measured, curator, rng)
+        return self._sample(measured, curator, rng)
 
     def refine(
         self,
@@ -103,17 +101,17 @@ class PriView(TableModel):
         curator: Curator,
         *,
         epsilon: Fraction,  # noqa: ARG002
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> SyntheticTable:
-        """The same views, each refined for as much of what is added."""
+        """Return the same views, each refined for as much of what is added."""
         views = self.views(curator.domain)
-        more = dict.fromkeys(views, curator.accountant.remaining / len(views))
-        return self._drawn(curator.refine(more), curator, rng)
+        amounts = dict.fromkeys(views, curator.accountant.remaining / len(views))
+        return self._sample(curator.refine(amounts), curator, rng)
 
-    def _drawn(
-        self, measured: tuple[NoisyMarginal, ...], curator: Curator, rng: np.random.Generator
+    def _sample(
+        self, measured: tuple[NoisyMarginal, ...], curator: Curator, rng: Generator
     ) -> SyntheticTable:
-        sizes, views = self._sizes(curator.domain), self.views(curator.domain)
+        sizes, views = self.sizes(curator.domain), self.views(curator.domain)
         tables = view_tables(measured)
         rows = self.rows_to_draw(float(next(iter(tables.values())).sum()))
         network = view_network(tables, sizes, most_cells=self.family_cells)
@@ -123,11 +121,7 @@ class PriView(TableModel):
         )
 
     def answer(self, table: SyntheticTable, attributes: Names) -> FloatArray:
-        """Rows in every cell over some attributes, estimated from the views that were released
-        rather than from the synthetic rows: the marginal of largest entropy.
+        """Return rows in every cell over some attributes, estimated from the released views and not
+        from the synthetic rows: the marginal of largest entropy.
         """
-        return max_entropy(attributes, view_tables(table.measured), self._sizes(table.domain))
-
-    def _sizes(self, domain: Domain) -> dict[str, int]:
-        names = self.chosen(domain)
-        return dict(zip(names, domain.shape(names), strict=True))
+        return max_entropy(attributes, view_tables(table.measured), self.sizes(table.domain))

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray, code_type
@@ -61,34 +62,32 @@ class ThresholdFilter(TableModel):
             )
 
     def most_cells(self, domain: Domain) -> int:
-        """Cells that are kept at most, but for a bad day's noise: as many as rows are drawn,
+        """Return the cells that are kept at most, but for unusual noise: as many as rows are drawn,
         and the empty ones.
         """
         cells = domain.cell_count(self.chosen(domain))
         return min(cells, MOST_ESTIMATED_ROWS + 2 * self.empty_cells)
 
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        """The large cells, and rows drawn from them; spends exactly ``epsilon``."""
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
+        """Return the large cells, and rows drawn from them; spends exactly ``epsilon``."""
         names = self.chosen(curator.domain)
         of_rows = curator.measure((), epsilon=epsilon * ROWS_SHARE)
-        left = epsilon * (1 - ROWS_SHARE)
+        of_cells = epsilon * (1 - ROWS_SHARE)
         threshold = threshold_for(
             curator.domain.cell_count(names),
-            laplace_scale(l1=curator.distance, epsilon=left),
+            laplace_scale(l1=curator.distance, epsilon=of_cells),
             empty_cells=self.empty_cells,
         )
-        kept = curator.sparse_table(names, threshold=threshold, epsilon=left)
-        codes = _drawn(kept, self.rows_to_draw(float(of_rows.table)), rng)
+        cells = curator.sparse_table(names, threshold=threshold, epsilon=of_cells)
+        codes = _sample_cells(cells, self.rows_to_draw(float(of_rows.table)), rng)
         return self.released_table(curator.domain, rng, codes, (of_rows,), (names,))
 
 
-def _drawn(kept: SparseTable, rows: int, rng: np.random.Generator) -> IntArray:
-    """Codes (rows, attributes) in no order."""
-    smallest = code_type(kept.shape)
-    if not len(kept.counts):
-        return rng.integers(0, kept.shape, size=(rows, len(kept.shape))).astype(smallest)
-    counts = kept.counts[None].astype(np.float64)
-    (many,) = rounded_counts(counts, np.array([rows]), rng)
-    return rng.permutation(np.repeat(kept.codes.astype(smallest), many, axis=0))
+def _sample_cells(cells: SparseTable, rows: int, rng: Generator) -> IntArray:
+    """Return codes (rows, attributes) in no order."""
+    smallest = code_type(cells.shape)
+    if not len(cells.counts):
+        return rng.integers(0, cells.shape, size=(rows, len(cells.shape))).astype(smallest)
+    counts = cells.counts[None].astype(np.float64)
+    (row_counts,) = rounded_counts(counts, np.array([rows]), rng)
+    return rng.permutation(np.repeat(cells.codes.astype(smallest), row_counts, axis=0))

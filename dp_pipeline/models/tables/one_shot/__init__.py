@@ -333,4 +333,4 @@ class OneShot(TableModel):
         self, fitted: FittedRows, domain: Domain, rng: np.random.Generator
     ) -> SyntheticTable:
         table = fitted.table(self.modelled(domain), domain, rng, self.rows_to_draw)
-        return self.with_twins(table)
+        return self.with_decided(table)
