@@ -23,7 +23,7 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from dp_pipeline.metrics.clustering import nicv
-from dp_pipeline.metrics.marginals import MOST_PLACES, ways_of
+from dp_pipeline.metrics.marginals import MOST_PLACES, attribute_sets
 from dp_pipeline.raw.closest_record import distance_to_closest_record
 from dp_pipeline.raw.comparison import average_distance
 from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
@@ -100,7 +100,7 @@ def tables(rows: int) -> None:
     real, released = table(rows, seed=1), table(rows, seed=2)
     sums = [0.0, 0.0]
     for k in (2, 3, 5, 6):
-        ways = ways_of(NAMES, k)
+        ways = attribute_sets(NAMES, k)
         ours, found = timed(lambda ways=ways: average_distance(real, released, SIZES, ways))
         plain, expected = timed(lambda ways=ways: plain_distance(real, released, ways))
         assert abs(found - expected) < 1e-9

@@ -15,7 +15,14 @@ from benchmarks.papers.results import Factors, Mean, Place, Row, Summary, summar
 from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.files import escape_formulas, write_atomically
 from dp_pipeline.reporting.figures import picture
-from dp_pipeline.reporting.figures.lines import Across, Line, Panel, Point, Up, line_chart
+from dp_pipeline.reporting.figures.lines import (
+    HorizontalAxis,
+    Line,
+    Panel,
+    Point,
+    VerticalAxis,
+    line_chart,
+)
 from dp_pipeline.reporting.text import number_text
 
 
@@ -32,7 +39,7 @@ class Curve:
     measure: str
     file: str
     title: str
-    up: Up
+    y_axis: VerticalAxis
     footnote: str = ""
     way: str = ""
     references: Mapping[str, str] = field(default_factory=dict)
@@ -101,7 +108,7 @@ class Report:
     repetitions: str = "repetitions of each system at each ε"
     settings: tuple[str, ...]
     once: tuple[str, ...] = ()
-    across: Across = Across("ε (log scale; smaller protects more)", "log")
+    x_axis: HorizontalAxis = HorizontalAxis("ε (log scale; smaller protects more)", "log")
     curves: Callable[[Summary], Iterable[Curve]]
     tables: Callable[[Summary], Iterable[Table]]
     titles_of_ways: Mapping[str, str] = field(default_factory=dict)
@@ -191,17 +198,17 @@ def lines_of(summary: Summary, dataset: str, curve: Curve) -> list[Line]:
 def _draw_curve(
     report: Report, summary: Summary, dataset: str, curve: Curve, lines: Sequence[Line]
 ) -> Picture:
-    references = list(curve.up.references)
+    references = list(curve.y_axis.references)
     for name, words in curve.references.items():
         mean = summary.mean(Place(dataset, curve.way, name, ""), curve.measure)
         if mean is not None:
             references.append((mean.value, words))
     title = dataset + curve.title
-    levels = sorted({point.at for line in lines for point in line.points})
+    levels = sorted({point.position for line in lines for point in line.points})
     texts = {float(level): level for level in summary.levels(dataset)}
-    across = replace(report.across, ticks={level: texts[level] for level in levels})
+    x_axis = replace(report.x_axis, ticks={level: texts[level] for level in levels})
     drawn = line_chart(
-        [Panel(lines, across, replace(curve.up, references=references))],
+        [Panel(lines, x_axis, replace(curve.y_axis, references=references))],
         title=title,
         footnote=f"Bars: ± one standard error of the mean. {curve.footnote}",
         width=_WIDTH,

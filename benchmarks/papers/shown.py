@@ -15,7 +15,7 @@ from benchmarks.papers.study import Study
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.metrics.classification import SCORERS
 from dp_pipeline.metrics.clustering import rcp
-from dp_pipeline.reporting.figures.lines import Across, Up
+from dp_pipeline.reporting.figures.lines import HorizontalAxis, VerticalAxis
 from dp_pipeline.reporting.text import number_text
 
 _PRIVATE_INTRO = "Benchmark data only: every number here is exact and none of it is private."
@@ -51,16 +51,16 @@ def _rcp(summary: Summary, place: Place) -> Mean | None:
     return Mean(value, error, min(own.repeats, reference.repeats))
 
 
-_HIGHER = Up("F-measure (higher is better)", "linear")
+_HIGHER = VerticalAxis("F-measure (higher is better)", "linear")
 _CLUSTERING_MEASURES = {
     "nicv_ratio": (
         "NICV ratio",
-        Up("NICV ratio (log scale)", "log", None, [(1.0, "without privacy")]),
+        VerticalAxis("NICV ratio (log scale)", "log", None, [(1.0, "without privacy")]),
         "NICV over the NICV of k-means without privacy (1 is as good; lower is better)",
     ),
     "rcp": (
         "RCP against EUGkM",
-        Up("RCP in percent", "signed log", None, [(0.0, "as EUGkM")]),
+        VerticalAxis("RCP in percent", "signed log", None, [(0.0, "as EUGkM")]),
         "RCP: percent of EUGkM's NICV that is saved (positive is better than EUGkM)",
     ),
     "f_label": (
@@ -143,8 +143,8 @@ CLUSTERING = Report(
 # Private tables.
 
 _METHODS = {"svm": "SVM", "logistic": "logistic regression"}
-_DISTANCE = Up("AVD (log scale)", "log")
-_ERROR = Up("share of wrong answers", "linear")
+_DISTANCE = VerticalAxis("AVD (log scale)", "log")
+_ERROR = VerticalAxis("share of wrong answers", "linear")
 _CLASSIFIER_BASELINES = {tables.NO_PRIVACY: "no privacy", tables.MAJORITY: "majority"}
 
 
@@ -252,14 +252,14 @@ _AUCS = tuple(
     for use in ("paper", "nested")
     for scorer in SCORERS
 )
-_AUC, _SHARE = Up("AUC", "linear"), Up("share of rows", "linear")
+_AUC, _SHARE = VerticalAxis("AUC", "linear"), VerticalAxis("share of rows", "linear")
 _NO_SELECTION = {anonymity.NO_SELECTION: anonymity.SYSTEMS[anonymity.NO_SELECTION].title}
 
 
 def _anonymity_curves(_: Summary) -> Iterator[Curve]:
     for use, measure, words in _AUCS:
         yield Curve(measure, f"{measure}_{use}", f": {words}", _AUC, "", use, _NO_SELECTION)
-    title, scale = ": seconds of one selection", Up("seconds (log scale)", "log")
+    title, scale = ": seconds of one selection", VerticalAxis("seconds (log scale)", "log")
     words = "Ranking included, one thread."
     yield Curve("seconds", "seconds", title, scale, words, "release")
     title = ": rows in classes with one label"
@@ -348,7 +348,7 @@ ANONYMITY = Report(
         f"{_MEAN_AND_ERROR}; where the data set is no sample it tells "
         "what folds and forests do, not what other people's rows would",
     ),
-    across=Across("K: rows of every class, at least (0: nothing is promised)", "apart"),
+    x_axis=HorizontalAxis("K: rows of every class, at least (0: nothing is promised)", "apart"),
     curves=_anonymity_curves,
     tables=_anonymity_tables,
 )

@@ -35,7 +35,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.config.parameters import from_text
-from dp_pipeline.metrics.classification import held_out, misclassification, train
+from dp_pipeline.metrics.classification import misclassification, split_rows, train
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables.base import TableModel
@@ -316,7 +316,7 @@ class HeldOut:
 
     @cached_property
     def _rows(self) -> tuple[IntArray, IntArray]:
-        return held_out(self._codes.num_rows, seed=self.seed)
+        return split_rows(self._codes.num_rows, seed=self.seed)
 
     @cached_property
     def _fitted(self) -> dict[str, NDArray[Any]]:

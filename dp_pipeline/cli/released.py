@@ -93,12 +93,12 @@ def _limits(result: RunResult) -> str:
 
 def _print_releases(result: RunResult, *, is_explained: bool) -> None:
     from dp_pipeline.config.windows import range_text
-    from dp_pipeline.reporting.metrics import MOST_METRICS, metric_named, metrics_of
+    from dp_pipeline.reporting.metrics import MOST_METRICS, find_metric, metrics_of
     from dp_pipeline.reporting.text import print_table
 
     spec, currency = result.spec, result.spec.currency
     metrics = metrics_of(row for release in result for row in release.quality)[:MOST_METRICS]
-    names = [metric_named(metric).short for metric in metrics]
+    names = [find_metric(metric).short for metric in metrics]
     charge = "charged now" if currency.delta is None else f"charged now ({currency.symbol})"
     columns = [*(["window"] if spec.window else []), "model", "ε", *names]
     lines = [
@@ -128,10 +128,10 @@ def release_cells(release: ReleaseResult, metrics: Sequence[str]) -> list[str]:
 
 def _explanation(metrics: Sequence[str], states: Sequence[str]) -> str:
     """Return a line about the table: which numbers are good, and what was paid."""
-    from dp_pipeline.reporting.metrics import metric_named
+    from dp_pipeline.reporting.metrics import find_metric
 
     names: dict[str, list[str]] = {}
-    for metric in map(metric_named, metrics):
+    for metric in map(find_metric, metrics):
         names.setdefault(metric.better, []).append(metric.short)
     parts = [
         "a line is one release",

@@ -1,4 +1,4 @@
-"""``domain`` and ``bounds`` of an estimator, in the words of a data set file: its declared columns.
+"""``domain`` and ``bounds`` of an estimator as declared columns, in the words of a data set file.
 
 Only what a frame says otherwise is decided here: levels of any type, their number, edges that
 hold the bounds, three dots. All else, and each refusal, is that of the file's section: public.
@@ -22,7 +22,7 @@ from dp_pipeline.config.domain import Attribute, Domain, Undeclared
 from dp_pipeline.config.encoding import MAX_CELLS, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.fields import field_errors
-from dp_pipeline.estimators.frames import UNKNOWN, Features, is_whole_label, numbered, text_of
+from dp_pipeline.estimators.frames import UNKNOWN, Features, is_integer_label, numbered, text_of
 
 Form = Mapping[str, Any]
 """The declaration of one column, field by field."""
@@ -63,15 +63,15 @@ Columns = tuple[DeclaredColumn, ...]
 
 
 def domain_of(columns: Columns, constraints: tuple[Constraint, ...] = ()) -> Domain:
-    """What is measured."""
+    """Return the domain of declared columns."""
     return Domain(tuple(column.attribute for column in columns), constraints)
 
 
 def every_column(domain: Any, features: Features) -> Any:
-    """A declaration in which ``...`` is replaced by the columns of X that it does not name, in
-    their order: of a frame by their names; of an array, whose first columns are those that are
-    named, by ``x`` and their place. ``discover`` alone is that of every column; what has no ``...``
-    is returned as it is.
+    """Return a declaration with the columns of X that it does not name in place of ``...``.
+
+    Columns of an array are called ``x`` and their place; its first columns are the named ones.
+    ``discover`` alone stands for every column.
 
     DeclarationError where a column would have the name of another one.
     """
@@ -79,19 +79,19 @@ def every_column(domain: Any, features: Features) -> Any:
         domain = {...: DISCOVER}
     if not isinstance(domain, Mapping) or ... not in domain:
         return domain
-    named = {name: form for name, form in domain.items() if name is not ...}
-    others: Sequence[Any]
+    forms = {name: form for name, form in domain.items() if name is not ...}
+    unnamed: Sequence[Any]
     if features.labels is None:
-        others = numbered(len(named), len(features.columns))
-        if not set(named).isdisjoint(others):
+        unnamed = numbered(len(forms), len(features.columns))
+        if not set(forms).isdisjoint(unnamed):
             raise DeclarationError("domain: expected no name that a later column of X has, got one")
     else:
-        others = [name for name in features.labels if name not in named]
-    return {**named, **dict.fromkeys(others, domain[...])}
+        unnamed = [name for name in features.labels if name not in forms]
+    return {**forms, **dict.fromkeys(unnamed, domain[...])}
 
 
 def declared_columns(domain: object) -> Columns:
-    """Every column of a declaration, in its order; ``PrivateSynthesizer`` says the forms.
+    """Return every column of a declaration, in its order; ``PrivateSynthesizer`` says the forms.
 
     Raises DeclarationError for no column, a name that is neither text nor a whole number, two that
     are the same as text, and any other form.
@@ -106,7 +106,7 @@ def declared_columns(domain: object) -> Columns:
             f"got {'no columns' if isinstance(domain, Mapping) else type(domain).__name__}"
         )
     for name in domain:
-        if not isinstance(name, str) and not is_whole_label(name):
+        if not isinstance(name, str) and not is_integer_label(name):
             raise DeclarationError(
                 "domain: expected texts or whole numbers as names of columns, "
                 f"got {type(name).__name__}"
@@ -119,7 +119,7 @@ def declared_columns(domain: object) -> Columns:
     if len({str(name) for name in domain}) < len(domain):
         raise DeclarationError("domain: expected names that differ as texts, got one twice")
     return tuple(
-        replace(_column(str(name), form), label=int(name) if is_whole_label(name) else None)
+        replace(_column(str(name), form), label=int(name) if is_integer_label(name) else None)
         for name, form in domain.items()
     )
 
@@ -145,20 +145,20 @@ def _column(name: str, declared: object) -> DeclaredColumn:
 
 
 def _are_bounds(declared: tuple[object, ...]) -> bool:
-    """Whether it is what people write for bounds: as levels it would leave nearly every row out."""
+    """Return whether a tuple has the form of bounds: as levels it drops nearly all rows."""
     return len(declared) == 2 and all(
         isinstance(end, Real) and not isinstance(end, bool) for end in declared
     )
 
 
 def _is_moment(form: Form) -> bool:
-    """Whether it says so, or has bounds that are texts or dates."""
+    """Return whether a form declares dates or times, by its fields or its bounds."""
     is_dated = any(isinstance(end, str | date) for end in _listed(form.get("bounds")))
     return is_dated or not {"type", "every"}.isdisjoint(form)
 
 
 def _dated(form: Form) -> Form:
-    """With a type: bounds that are dates alone declare dates."""
+    """Return the form with a type: bounds that are dates alone declare dates."""
     days = all(len(str(end)) == len("2026-10-05") for end in _listed(form.get("bounds")))
     is_date = days and form.get("every") != "hour"
     return {"type": "date" if is_date else "timestamp", **form}
@@ -169,7 +169,7 @@ def _listed(value: object) -> Sequence[Any]:
 
 
 def _inside(name: str, form: Form) -> Form:
-    """With edges inside of the bounds: these may stand among them, as first and last, or alone."""
+    """Return the form with its edges inside the bounds, which may be the first and last edge."""
     if "edges" not in form or "bins" in form:
         return form
     edges, bounds = _numbers(form["edges"]), _numbers(form.get("bounds", form["edges"]))
@@ -182,7 +182,7 @@ def _inside(name: str, form: Form) -> Form:
 
 
 def _numbers(value: Any) -> list[Any]:
-    """Those of a list or an array; none of anything else."""
+    """Return the numbers of a list or an array; none of anything else."""
     try:
         array = np.asarray(value)
     except ValueError:
@@ -191,7 +191,7 @@ def _numbers(value: Any) -> list[Any]:
 
 
 def _nominal(name: str, form: Form) -> DeclaredColumn:
-    """``levels`` of any types, or their number as ``size``, with what a file says of a category."""
+    """Return a column of ``levels`` of any types, or of their number as ``size``."""
     if "levels" in form and "size" in form:
         _refuse(name, "levels or their number as `size`", "both")
     listed: Any = form["levels"] if "levels" in form else range(_size(name, form["size"]))
@@ -202,28 +202,28 @@ def _nominal(name: str, form: Form) -> DeclaredColumn:
         _refuse(name, "texts, numbers or truth values as levels", "something else")
     if any(_is_rounded(str(text)) for text in (*texts, *_listed(form.get("missing")))):
         _refuse(name, "whole numbers between -2**53 and 2**53", "one that a float may round")
-    called = {
+    truth_aliases = {
         _TRUTHS[str(text)]: text
         for value, text in zip(values, texts, strict=True)
         if text in _TRUTHS and not isinstance(value, str) and _TRUTHS[text] not in texts
     }
-    said = {field: value for field, value in form.items() if field not in ("size", "other")}
+    section = {field: value for field, value in form.items() if field not in ("size", "other")}
     if form.get("other") is not None:
-        said["other"] = text_of(form["other"]) or ""
+        section["other"] = text_of(form["other"]) or ""
     aliases = form.get("aliases", {})
-    said["aliases"] = {**called, **aliases} if isinstance(aliases, Mapping) else aliases
+    section["aliases"] = {**truth_aliases, **aliases} if isinstance(aliases, Mapping) else aliases
     # A file has no category of one level: nothing could be learned of it.
-    said["levels"] = texts if len(texts) > 1 else [*texts, UNKNOWN]
-    attribute = _with_cells(Category, name, said)
+    section["levels"] = texts if len(texts) > 1 else [*texts, UNKNOWN]
+    attribute = _with_cells(Category, name, section)
     cells = Levels(tuple(map(str, texts)))
     return DeclaredColumn(replace(attribute, cells=cells), tuple(values), category)
 
 
 def _size(name: str, size: object) -> int:
-    whole = int(size) if isinstance(size, Integral) and not isinstance(size, bool) else 0
-    if not 1 <= whole <= MAX_CELLS:
+    levels = int(size) if isinstance(size, Integral) and not isinstance(size, bool) else 0
+    if not 1 <= levels <= MAX_CELLS:
         _refuse(name, f"a size of 1 to {MAX_CELLS}", repr(size)[:62])
-    return whole
+    return levels
 
 
 def _values(name: str, listed: Any) -> list[Any]:
@@ -238,8 +238,9 @@ def _values(name: str, listed: Any) -> list[Any]:
 
 
 def _is_rounded(text: str) -> bool:
-    """Whether it is the text of a whole number that may become another one when it is a float: one
-    missing value turns a column of whole numbers into floats, and 2⁵³ + 1 into 2⁵³.
+    """Return whether a text is an integer that a float may round.
+
+    One missing value turns a column of integers into floats, and 2⁵³ + 1 into 2⁵³.
 
     >>> _is_rounded("9007199254740991"), _is_rounded("9007199254740992"), _is_rounded("a")
     (False, True, False)
@@ -248,7 +249,7 @@ def _is_rounded(text: str) -> bool:
 
 
 def _with_cells(section: type[Category | Numeric | Moment], name: str, form: Form) -> Attribute:
-    """The attribute that a section of a file declares; DeclarationError where it has no cells."""
+    """Return the attribute that a section declares; DeclarationError where it has no cells."""
     attribute = attribute_of(section, name, form, of="domain")
     if not attribute.has_cells:
         cells = "every, bins or edges" if section is Moment else "bins"
@@ -259,12 +260,13 @@ def _with_cells(section: type[Category | Numeric | Moment], name: str, form: For
 def attribute_of(
     section: type[Category | Numeric | Moment], name: str, form: Form, *, of: str
 ) -> Attribute:
-    """The attribute that a section of a file declares; DeclarationError, which names the parameter
-    ``of`` and the column, for what the file would be refused for.
+    """Return the attribute that a section of a file declares.
+
+    of   parameter that DeclarationError names, with the column, where the file would be refused
     """
     try:
-        said = {str(field): _as_text(name, value) for field, value in form.items()}
-        return section.model_validate(said).attribute(name, "clip")
+        texts = {str(field): _as_text(name, value) for field, value in form.items()}
+        return section.model_validate(texts).attribute(name, "clip")
     except ValidationError as error:
         first = field_errors(error)[0]
     field = f" as `{'.'.join(map(str, first.field))}`" if first.field else ""
@@ -273,7 +275,7 @@ def attribute_of(
 
 
 def _as_text(name: str, value: Any) -> Any:
-    """As a data set file would say it."""
+    """Return a value of a form as a data set file would say it."""
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
     if isinstance(value, Mapping):
@@ -288,12 +290,12 @@ def _as_text(name: str, value: Any) -> Any:
 
 
 def _refuse(name: str, expected: str, got: str) -> NoReturn:
-    """DeclarationError about one column of ``domain``."""
+    """Raise DeclarationError about one column of ``domain``."""
     raise DeclarationError(f"domain: column {name!r}: expected {expected}, got {got}")
 
 
 def box_columns(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = ()) -> Columns:
-    """One numeric column a name, clipped to its bounds, or with bounds to be discovered.
+    """Return one numeric column a name, clipped to its bounds, or with bounds to be discovered.
 
     names    all different
     keys     what a mapping calls the columns, where that is not their names

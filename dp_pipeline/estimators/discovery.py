@@ -1,8 +1,8 @@
-"""A domain that nobody declared, for an estimator: columns that are found by looks at the rows.
+"""The domain of columns that nobody declared, for an estimator: noisy measurements discover it.
 
-What is to be discovered, and for how much, is public; every look is paid for out of the ε and δ
-of the fit. What a column holds, numbers or texts, may be left open too: the types of a frame are
-made from its values, so they are not asked, and a noisy count decides.
+What is to be discovered, and its price, are public; every measurement is paid for out of the ε and
+δ of the fit. Whether a column holds numbers or texts may be open too. A noisy count decides that,
+because the types of a frame are made from its values.
 """
 
 from __future__ import annotations
@@ -30,31 +30,30 @@ from dp_pipeline.results.accountant import Accountant, Spend
 from dp_pipeline.results.transcript import Transcript
 
 QUANTILES = 16
-FINE = 0.01
-"""The unit of numbers of which nobody knows whether they are whole."""
+UNIT_OF_NUMBERS = 0.01
+"""The unit of numbers that may be no integers."""
 
-OPEN: Mapping[Kind, Undeclared] = {
+UNDECLARED_BY_KIND: Mapping[Kind, Undeclared] = {
     "text": Undeclared(levels=DEFAULT_MAX_LEVELS),
     "whole": Undeclared(bounds=True, quantiles=QUANTILES),
-    "number": Undeclared(bounds=True, quantiles=QUANTILES, unit=FINE),
+    "number": Undeclared(bounds=True, quantiles=QUANTILES, unit=UNIT_OF_NUMBERS),
 }
-"""What is to be found of a column of which nothing is said, once it is known what it holds."""
+"""What is discovered of a column without a declaration, by what it holds."""
 
-OF_KINDS = Fraction(1, 10)
-"""The part of a discovery's ε that tells numbers from texts, where that is open."""
+KINDS_SHARE = Fraction(1, 10)
+"""Share of a discovery's ε that tells numbers from texts, where that is open."""
 
 
-def cost_of(value: object, domain: Domain, *, kind: str) -> Discover | None:
-    """``{"epsilon": 0.1, "delta": 1e-9}``: what all looks may cost; None where every column is
-    declared.
+def discovery_cost(value: object, domain: Domain, *, discoverable: str) -> Discover | None:
+    """Return the declared cost of a discovery, such as ``{"epsilon": 0.1, "delta": 1e-9}``.
 
-    kind   what a column would have to say for something to be discovered
+    discoverable   what a column would have to say for something to be discovered
 
-    DeclarationError for anything else.
+    None where every column is declared. DeclarationError for anything else.
     """
     if all(attribute.undeclared is None for attribute in domain):
         if value is not None:
-            raise DeclarationError(f"discover: expected a column {kind}, got none")
+            raise DeclarationError(f"discover: expected a column {discoverable}, got none")
         return None
     if not isinstance(value, Mapping) or not {"epsilon"} <= set(value) <= {"epsilon", "delta"}:
         raise DeclarationError(
@@ -65,20 +64,20 @@ def cost_of(value: object, domain: Domain, *, kind: str) -> Discover | None:
     return Discover(exact_epsilon(value["epsilon"], of="discover.epsilon"), delta)
 
 
-def epsilon_left(spec: DatasetSpec, epsilon: Fraction) -> Fraction:
-    """What the discovery of a declaration leaves of the ε of a fit.
+def epsilon_after_discovery(spec: DatasetSpec, epsilon: Fraction) -> Fraction:
+    """Return the ε of a fit less what the discovery of its domain costs.
 
-    DeclarationError where it leaves nothing, for levels without a δ, and for a δ without levels.
+    DeclarationError where nothing remains, for levels without a δ, and for a δ without levels.
     """
     cost = spec.discover
     if cost is None:
         return epsilon
-    may_be_text = any(map(_may_be_text, spec.domain))
-    if may_be_text and cost.delta is None:
+    may_have_levels = any(map(_may_be_text, spec.domain))
+    if may_have_levels and cost.delta is None:
         raise DeclarationError(
             'discover: expected a δ for levels, such as {"epsilon": 0.1, "delta": 1e-9}, got none'
         )
-    if cost.delta is not None and not may_be_text:
+    if cost.delta is not None and not may_have_levels:
         raise DeclarationError("discover: expected no δ where no levels are discovered, got one")
     if cost.epsilon >= epsilon:
         raise DeclarationError(
@@ -89,79 +88,81 @@ def epsilon_left(spec: DatasetSpec, epsilon: Fraction) -> Fraction:
 
 
 def widest(spec: DatasetSpec) -> DatasetSpec:
-    """The declaration with as many cells as may be found, for what is checked before a look."""
+    """Return the declaration with the most cells that may be discovered, for checks before that."""
     return _with_kinds(spec, {}).widest
 
 
-def find_domain(
+def discover_domain(
     spec: DatasetSpec, values: Sequence[Any], noise: NoiseSource
 ) -> tuple[DatasetSpec, tuple[Spend, ...]]:
-    """The declaration as if what was found had been declared, and every look that was paid for.
+    """Return the declaration with its discovered domain, and every measurement that was paid for.
 
-    values   of each column, a row each
+    values   of each column, one a row
 
     NotDiscovered where noisy answers say too little; all of the cost is spent then.
     """
     cost, spends = spec.discover, tuple[Spend, ...]()
     assert cost is not None
-    if unknown := tuple(one.name for one in spec.domain if is_unknown(one)):
-        paid = Accountant(cost.epsilon * OF_KINDS)
-        known = discover_kinds(
-            unknown,
-            _rows(spec, values),
-            paid,
+    undeclared = tuple(column.name for column in spec.domain if is_undeclared(column))
+    if undeclared:
+        accountant = Accountant(cost.epsilon * KINDS_SHARE)
+        kinds = discover_kinds(
+            undeclared,
+            _open_rows(spec, values),
+            accountant,
             Transcript(),
             noise,
-            epsilon=paid.epsilon,
+            epsilon=accountant.epsilon,
             distance=spec.distance,
         )
-        paid.require_all_spent()
-        spec, spends = _with_kinds(spec, known), paid.spends
+        accountant.require_all_spent()
+        spec, spends = _with_kinds(spec, kinds), accountant.spends
     # Where every column turned out to hold numbers, δ buys nothing and is not spent.
     delta = cost.delta if any(map(_may_be_text, spec.domain)) else None
-    left = cost.epsilon - sum((one.epsilon for one in spends), Fraction(0))
-    asked = replace(spec, discover=replace(cost, epsilon=left, delta=delta))
-    budget = Accountant(left, delta=delta or Fraction(0))
-    found = discover(asked, _rows(asked, values), budget, Transcript(), noise)
-    budget.require_all_spent()
-    return spec.with_domain(found), (*spends, *budget.spends)
+    epsilon = cost.epsilon - sum((spend.epsilon for spend in spends), Fraction(0))
+    spec_of_kinds = replace(spec, discover=replace(cost, epsilon=epsilon, delta=delta))
+    accountant = Accountant(epsilon, delta=delta or Fraction(0))
+    rows = _open_rows(spec_of_kinds, values)
+    domain = discover(spec_of_kinds, rows, accountant, Transcript(), noise)
+    accountant.require_all_spent()
+    return spec.with_domain(domain), (*spends, *accountant.spends)
 
 
-def discovered_words(attribute: Attribute) -> dict[str, Any]:
-    """What was found of a column."""
+def discovered_form(attribute: Attribute) -> dict[str, Any]:
+    """Return what was discovered of a column, as it would be declared."""
     cells, interval = attribute.cells, attribute.coordinate
     if isinstance(cells, Bins) and interval is not None:
         return {"bounds": (interval.lower, interval.upper), "edges": cells.edges[1:-1]}
     return {"levels": cells.values if isinstance(cells, Levels) else ()}
 
 
-def is_unknown(attribute: Attribute) -> bool:
-    """Whether nothing is said of it."""
+def is_undeclared(attribute: Attribute) -> bool:
+    """Return whether not even the kind of values is declared."""
     return attribute.undeclared == Undeclared()
 
 
 def _may_be_text(attribute: Attribute) -> bool:
-    is_open = attribute.undeclared is not None and attribute.undeclared.levels is not None
-    return is_open or is_unknown(attribute)
+    has_open_levels = attribute.undeclared is not None and attribute.undeclared.levels is not None
+    return has_open_levels or is_undeclared(attribute)
 
 
 def _with_kinds(spec: DatasetSpec, kinds: Mapping[str, Kind]) -> DatasetSpec:
-    """Once it is known what the columns hold of which nothing was said: else texts."""
-    known = {
-        one.name: _of_kind(one, kinds.get(one.name, "text"))
-        for one in spec.domain
-        if is_unknown(one)
+    """Return the declaration with columns of discovered kinds, and of texts without a kind."""
+    columns = {
+        column.name: _column_of_kind(column, kinds.get(column.name, "text"))
+        for column in spec.domain
+        if is_undeclared(column)
     }
-    return replace(spec, domain=spec.domain.with_attributes(known))
+    return replace(spec, domain=spec.domain.with_attributes(columns))
 
 
-def _of_kind(attribute: Attribute, kind: Kind) -> Attribute:
-    made = replace(attribute, undeclared=OPEN[kind], is_integer=kind == "whole")
-    return replace(made, on_invalid="other", other="other") if kind == "text" else made
+def _column_of_kind(attribute: Attribute, kind: Kind) -> Attribute:
+    column = replace(attribute, undeclared=UNDECLARED_BY_KIND[kind], is_integer=kind == "whole")
+    return replace(column, on_invalid="other", other="other") if kind == "text" else column
 
 
-def _rows(spec: DatasetSpec, values: Sequence[Any]) -> UndeclaredRows:
-    """The engine over the rows of X."""
-    both = zip(spec.domain, values, strict=True)
-    table = pa.table({one.column: stored_column(one, given) for one, given in both})
+def _open_rows(spec: DatasetSpec, values: Sequence[Any]) -> UndeclaredRows:
+    """Return the engine over the rows of X."""
+    pairs = zip(spec.domain, values, strict=True)
+    table = pa.table({column.column: stored_column(column, series) for column, series in pairs})
     return UndeclaredRows.of_table(spec, table, b"a row is a person")

@@ -1,10 +1,10 @@
 """``X`` as columns, and their values as the readers of ``raw`` have them. Rows live here.
 
-What is refused is the form of ``X``: its shape, its types. No value of a row and no
-number of rows is ever an error, a warning or a part of one.
+Only the form of ``X`` is refused, its shape and its types. No value of a row and no number of rows
+is ever an error, a warning or a part of one.
 
-A column whose type a file could have is handed to ``raw.values`` as it is. The values of any other
-one become texts before, one by one, so that none of them changes what becomes of another.
+``raw.values`` reads a column whose type a file could have as it is. The values of any other column
+become texts first, each by itself, so that none of them changes another.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from dp_pipeline.raw import values as raw_values
 class Features:
     """n rows of d columns.
 
-    labels    of the columns of a frame; None where ``X`` has none
-    columns   one a column, in their order: series of a frame, else arrays, which are views of
-              ``X`` where they can be
-    rows      n, for there may be no column
-    index     of the frame that they came in, or None
+    labels    labels of the columns of a frame, or None
+    columns   series of a frame, or arrays, which are views of ``X`` where they can be
+    rows      n, because there may be no column
+    index     index of the frame, or None
     """
 
     labels: tuple[Any, ...] | None
@@ -46,7 +45,7 @@ class Features:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Texts; ``x0``, ``x1``, … where ``X`` has none.
+        """Return names as texts: ``x0``, ``x1``, … where ``X`` has none.
 
         DeclarationError for labels of which only some are text.
         """
@@ -59,39 +58,39 @@ class Features:
 
     @property
     def keys(self) -> tuple[Any, ...]:
-        """How a declaration calls them: labels that are whole numbers as they are, else names."""
+        """Return the names in a declaration: labels that are integers as they are, else texts."""
         labels = self.labels or ()
-        return labels if labels and all(map(is_whole_label, labels)) else self.names
+        return labels if labels and all(map(is_integer_label, labels)) else self.names
 
 
-def is_whole_label(label: object) -> bool:
-    """Whether the name of a column is a whole number: 0, 1, 2 where a file has no header."""
+def is_integer_label(label: object) -> bool:
+    """Return whether a column is named by an integer, as where a file has no header."""
     return isinstance(label, Integral) and not isinstance(label, bool)
 
 
 def numbered(start: int, stop: int) -> tuple[str, ...]:
-    """Names of columns that have none: x and their place."""
-    return tuple(f"x{at}" for at in range(start, stop))
+    """Return names of columns that have none: x and their place."""
+    return tuple(f"x{index}" for index in range(start, stop))
 
 
 FrameKind = Literal["pandas", "arrow", "polars"]
 
 
 def frame_kind(X: Any) -> FrameKind:
-    """Whose frame it is: pandas' for what is none, Arrow's for that of any library that hands its
-    columns over as Arrow's. A look at types: no library is imported.
+    """Return the library of a frame: pandas for what is no frame, Arrow for any library that hands
+    its columns over as Arrow's. No library is imported.
     """
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(X, pandas.DataFrame):
         return "pandas"
-    hands_over = hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
-    if not hands_over or len(getattr(X, "shape", ())) != 2:
+    has_arrow_columns = hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
+    if not has_arrow_columns or len(getattr(X, "shape", ())) != 2:
         return "pandas"
     return "polars" if type(X).__module__.partition(".")[0] == "polars" else "arrow"
 
 
 def plain_frame(X: Any) -> Any:
-    """The frame of another library as a pandas frame with the types of Arrow; else X itself."""
+    """Return the frame of another library as a pandas frame with Arrow's types; else X itself."""
     if frame_kind(X) == "pandas":
         return X
     import pandas as pd
@@ -102,7 +101,7 @@ def plain_frame(X: Any) -> Any:
 
 
 def features_of(X: Any, *, typed: bool = True) -> Features:
-    """The columns of an array, of nested lists or of a frame; no column is fine too.
+    """Return the columns of an array, of nested lists or of a frame; there may be none.
 
     typed   nested lists get types from their values, as NumPy has it; else every value stays
             what it is
@@ -118,7 +117,7 @@ def features_of(X: Any, *, typed: bool = True) -> Features:
         labels = tuple(X.columns)
         if len(set(labels)) < len(labels):
             raise DeclarationError("X: expected each column name once, got one twice")
-        columns = tuple(X.iloc[:, at] for at in range(len(labels)))
+        columns = tuple(X.iloc[:, index] for index in range(len(labels)))
         return Features(labels, columns, len(X), X.index)
     array = _array(X, typed=typed)
     return Features(None, tuple(array.T), len(array))
@@ -128,11 +127,11 @@ def _array(X: Any, *, typed: bool) -> NDArray[Any]:
     is_list = isinstance(X, list | tuple)
     # As an array, a table of another library changes its type where a value is missing.
     if not is_list and (hasattr(X, "schema") or hasattr(X, "iloc") or not hasattr(X, "__array__")):
-        more = ": X[[name]] has two dimensions" if hasattr(X, "iloc") else ""
+        hint = ": X[[name]] has two dimensions" if hasattr(X, "iloc") else ""
         raise DeclarationError(
             "X: expected two dimensions, of a frame of pandas, polars or Arrow, an array or nested "
             "lists, "
-            f"got {type(X).__name__}{more}"
+            f"got {type(X).__name__}{hint}"
         )
     try:
         array = np.asarray(X) if typed or not is_list else _of_objects(X)
@@ -148,59 +147,60 @@ def _array(X: Any, *, typed: bool) -> NDArray[Any]:
 
 
 def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
-    """ValueError for rows of different lengths, and for what are no rows."""
+    """Return lists of values as objects; ValueError for rows of different lengths and no rows."""
     lengths = {len(row) if isinstance(row, list | tuple) else -1 for row in X} or {0}
     (length,) = lengths
     if length < 0:
         raise ValueError
     array = np.empty((len(X), length), dtype=object)
-    for at, row in enumerate(X):
-        array[at] = row
+    for index, row in enumerate(X):
+        array[index] = row
     return array
 
 
 def numeric_features(X: Any) -> Features:
-    """The columns of an array, of nested lists or of a data frame, which are of numeric types.
+    """Return the columns of an array, of nested lists or of a frame, all of numeric types.
 
     Raises DeclarationError unless X has two dimensions, a column and numeric types.
     """
     features = features_of(X)
     if not features.columns:
         raise DeclarationError("X: expected at least one column, got none")
-    for kind in (column.dtype for column in features.columns):
-        if kind.kind == "c":
+    for dtype in (column.dtype for column in features.columns):
+        if dtype.kind == "c":
             raise DeclarationError(
                 "X: expected real numbers, got others: Complex data not supported"
             )
-        if kind.kind not in "biuf":
+        if dtype.kind not in "biuf":
             # The type alone: what NumPy calls a text type tells the longest text of the rows.
             raise DeclarationError(
-                f"X: expected columns of a numeric type, got {kind.type.__name__}: of a frame "
+                f"X: expected columns of a numeric type, got {dtype.type.__name__}: of a frame "
                 "choose some, X[[name, name]]"
             )
     return features
 
 
 def numeric_rows(X: Any, columns: int) -> FloatArray:
-    """The rows of X as numbers (n, columns), NaN where one is missing; DeclarationError also for
-    another number of columns.
+    """Return the rows of X as numbers (n, columns), NaN where one is missing.
+
+    DeclarationError as ``numeric_features``, and for another number of columns.
     """
-    given = numeric_features(plain_frame(X)).columns
-    if len(given) != columns:
-        raise DeclarationError(f"X: expected {columns} columns, got {len(given)}")
-    return np.stack([numbers_of(column)[0] for column in given], axis=1)
+    series = numeric_features(plain_frame(X)).columns
+    if len(series) != columns:
+        raise DeclarationError(f"X: expected {columns} columns, got {len(series)}")
+    return np.stack([numbers_of(column)[0] for column in series], axis=1)
 
 
 UNKNOWN = "\0"
-"""The text of a value that is none of text, number and truth value: no level, no number."""
+"""Stands for a value that is no text, number or truth value: it is no level and no number."""
 
 
 def text_of(value: object, reads: Reads = "text") -> str | None:
-    """The text of a text, a number or a truth value; None where it is missing; never an error.
+    """Return a text, a number or a truth value as text; None where it is missing. Never raises.
 
-    Spaces around a text do not count, a whole number has no point: 1 and 1.0 are the text 1.
-    So is 1 + 0j: one complex number makes pandas store a column of them. A value of a class of
-    its own is what it holds, whatever its methods say; what raises when it is read is UNKNOWN.
+    Spaces around a text do not count, an integer has no point: 1 and 1.0 are the text 1. So is
+    1 + 0j: one complex number makes pandas store a column of them. A value of a class of its own
+    is what it holds, whatever its methods say; what raises when it is read is UNKNOWN.
 
     >>> text_of(" f "), text_of(2.0), text_of(True), text_of(float("nan"))
     ('f', '2', 'True', None)
@@ -237,9 +237,9 @@ Kind = Literal["categories", "truths", "numbers", "texts", "others"]
 
 
 def kind_of(column: Any) -> Kind:
-    """What the values are, by the type of the column, and one by one where it is none of numbers.
+    """Return what the values are, by the type of the column, or by each value of objects.
 
-    Texts where all are missing, whatever they would be.
+    A column without a value holds texts.
     """
     dtype = column.dtype
     if dtype.name == "category":
@@ -252,11 +252,11 @@ def kind_of(column: Any) -> Kind:
     values = [(value, text_of(value)) for value in _values(column)]
     if dtype.kind == "c" or any(text == UNKNOWN for _, text in values):
         return "others"
-    there = [value for value, text in values if text is not None]
-    if any(isinstance(value, str) for value in there) or not there:
+    present = [value for value, text in values if text is not None]
+    if any(isinstance(value, str) for value in present) or not present:
         return "texts"
-    are_truths = all(isinstance(value, bool | np.bool_) for value in there)
-    return "truths" if are_truths else "numbers"
+    has_truths_only = all(isinstance(value, bool | np.bool_) for value in present)
+    return "truths" if has_truths_only else "numbers"
 
 
 Reads = Literal["text", "number", "time"]
@@ -265,15 +265,15 @@ Reads = Literal["text", "number", "time"]
 
 
 def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
-    """A column of X as a file gives it: of a type that ``raw.values`` reads, or of texts."""
+    """Return a column of X as a file gives it: of a type that ``raw.values`` reads, or texts."""
     if column.dtype.name == "category":
-        places, categories = column.cat.codes.to_numpy(), stored(column.cat.categories, reads)
-        return categories.take(pa.array(places, mask=places < 0))
+        codes, categories = column.cat.codes.to_numpy(), stored(column.cat.categories, reads)
+        return categories.take(pa.array(codes, mask=codes < 0))
     if reads == "number" and column.dtype == np.dtype(bool):
         column = np.asarray(column).view(np.int8)
-    as_it_is = _stored_as_it_is(column, reads)
-    if as_it_is is not None:
-        return as_it_is
+    array = _stored_as_it_is(column, reads)
+    if array is not None:
+        return array
     texts = [_word(value, reads) for value in _values(column)]
     return pa.chunked_array([pa.array(texts, type=pa.large_string())])
 
@@ -295,14 +295,14 @@ def _value(column: Any, row: int) -> Any:
 
 
 def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
-    """A column of X, stored as its attribute reads it."""
-    # Of a column of which nothing is said, a truth value is a text.
+    """Return a column of X, stored as its attribute reads it."""
+    # Without any declaration, a truth value is a text.
     is_number = attribute.is_numeric and attribute.undeclared != Undeclared()
     return stored(column, "time" if attribute.clock else "number" if is_number else "text")
 
 
 def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
-    """As pyarrow stores it, where that is of a type that is read here."""
+    """Return the column as pyarrow stores it, where that type is read here."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
         is_real = column.dtype.kind == "f" and column.dtype != np.float32
         plain = np.float64 if is_real else column.dtype.newbyteorder("=")
@@ -313,16 +313,17 @@ def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
         array = pa.array(column, from_pandas=True)
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
         return None
-    kind, typed = raw_values.kind_of(array.type), "time" if reads == "time" else "number"
+    kind, stored_kind = raw_values.kind_of(array.type), "time" if reads == "time" else "number"
     # Of objects, a truth value beside floats would be stored as one of them.
-    if kind != "text" and (kind != typed or column.dtype == object):
+    if kind != "text" and (kind != stored_kind or column.dtype == object):
         return None
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
 def _word(value: Any, reads: Reads) -> str | None:
-    """The text of a value; ISO text of a date or time where those are read, and a number is none.
-    Intervals of pandas are texts: categories are made of them.
+    """Return the text of a value; where times are read, ISO text of a date or time alone.
+
+    Intervals of pandas are texts, because categories are made of them.
     """
     try:
         if reads == "time" and not isinstance(value, str):
@@ -334,8 +335,9 @@ def _word(value: Any, reads: Reads) -> str | None:
 
 
 def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Numbers (n,), NaN for a missing value and for what is none; and where there is either a
-    number or a missing value (n,). A truth value is 1 or 0, a text the number that it reads as.
+    """Return numbers (n,), NaN where there is none, and where a number or nothing stands (n,).
+
+    A truth value is 1 or 0, a text the number that it reads as.
     """
     values = stored(column, "number")
     numbers = raw_values.numbers(values)

@@ -17,15 +17,14 @@ from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, Too
 from dp_pipeline.anonymity.method import Method, sensitive_diversity
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import features_of, plain_frame
-from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, whole_number
+from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, require_integer
 from dp_pipeline.estimators.selector_columns import (
     FittedRecoding,
-    LabelValues,
     coded_rows,
-    labels_of,
     learned_columns,
     selector_method,
 )
+from dp_pipeline.estimators.selector_labels import LabelValues, labels_of
 from dp_pipeline.metrics.disclosure import disclosure_report
 
 
@@ -233,21 +232,21 @@ labels in every class; no ε, not differentially private
         return frame
 
     def _frame(self, release: CodedRows) -> Any:
-        """Bits as numbers, under the names that they have everywhere; boxes as texts."""
+        """Return kept bits as numbers, or boxes as texts."""
         import pandas as pd
 
         if self._rule.keeps_bits:
             names = self.get_feature_names_out().tolist()
             return pd.DataFrame(release.codes.astype(np.int8), columns=names)
         texts = {
-            column.name: np.array(column.levels, dtype=object)[release.codes[:, at]]
-            for at, column in enumerate(release.columns)
+            column.name: np.array(column.levels, dtype=object)[release.codes[:, index]]
+            for index, column in enumerate(release.columns)
         }
         return pd.DataFrame(texts, index=pd.RangeIndex(len(release)))
 
     def transform(self, X: Any) -> Any:
-        """Kept bits of every row, or how likely each is in the box of the row; it leaves no row
-        out, and promises nothing.
+        """Return the kept bits of every row, or their probabilities in its box; it promises
+        nothing.
 
         Parameters
         ----------
@@ -276,7 +275,7 @@ labels in every class; no ε, not differentially private
         with invalid_parameters():
             features = features_of(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        bits = self._rule.seen(features)
+        bits = self._rule.recode(features)
         if features.index is None:
             return bits
         import pandas as pd
@@ -284,7 +283,7 @@ labels in every class; no ε, not differentially private
         return pd.DataFrame(bits, index=features.index, columns=self.get_feature_names_out())
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
-        """Which of ``candidate_names_`` are kept, or told of by boxes.
+        """Return which of ``candidate_names_`` are kept, or told of by boxes.
 
         Parameters
         ----------
@@ -311,7 +310,7 @@ labels in every class; no ε, not differentially private
         return np.flatnonzero(self._rule.support) if indices else self._rule.support.copy()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the kept columns, in the order of ``candidate_names_``.
+        """Return names of the kept columns, in the order of ``candidate_names_``.
 
         Parameters
         ----------
@@ -337,20 +336,20 @@ labels in every class; no ε, not differentially private
         """
         check_is_fitted(self)
         names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
-        return self._rule.names(self._rule.kept, names)
+        return self._rule.names(self._rule.kept_bits, names)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """What is promised, once there is a fit; its parameters before."""
-        if not hasattr(self, "_promised"):
+        """Return the promise of the fit; the parameters before a fit."""
+        if not hasattr(self, "_guarantee"):
             return str(super().__repr__(N_CHAR_MAX))
-        k, labels = self._promised.k, self._promised.diversity
+        k, labels = self._guarantee.k, self._guarantee.diversity
         return (
             f"KAnonymousSelector, fitted: a release by fit_release has at least {k} rows and "
             f"{labels} different labels in every class; no ε, not differentially private"
         )
 
     def _fitted(self, X: Any, y: Any) -> tuple[CodedRows, LabelValues]:
-        """Everything is found before anything is set: an error leaves the estimator as it was."""
+        """Fit, and return the release and its labels; an error leaves the estimator as it was."""
         X = plain_frame(X)
         with invalid_parameters():
             method = selector_method(self.method)
@@ -373,7 +372,7 @@ labels in every class; no ε, not differentially private
                 )
         validate_data(self, X, y, skip_check_array=True)
         release = anonymized.release(rows)
-        self._rule, self._promised = rule, promise
+        self._rule, self._guarantee = rule, promise
         self.report_ = disclosure_report(
             release.codes, release.target, labels=len(rows.target_levels), k=promise.k
         )
@@ -394,10 +393,10 @@ labels in every class; no ε, not differentially private
             warnings.warn("no column is kept: all rows are one class", stacklevel=4)
 
     def _promise(self, method: Method) -> KAnonymityGuarantee:
-        k = whole_number(self.k, of="k", least=0)
+        k = require_integer(self.k, of="k", least=0)
         diversity = sensitive_diversity(method, k=k)
         if self.diversity is not None:
-            diversity = whole_number(self.diversity, of="diversity", least=1)
+            diversity = require_integer(self.diversity, of="diversity", least=1)
         return KAnonymityGuarantee(k, diversity, _share(self.suppress))
 
     def __sklearn_tags__(self) -> Any:
@@ -409,15 +408,15 @@ labels in every class; no ε, not differentially private
 
 
 def _share(value: Any) -> Any:
-    """Exact: a float is taken by its shortest decimal text."""
+    """Return an exact share; a float is taken by its shortest decimal text."""
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < 1:
         raise DeclarationError(f"suppress: expected a share from 0 to below 1, got {value!r:.60}")
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
 
 
 def _seed(random_state: Any) -> int:
-    """A whole number is the seed itself."""
-    drawn = check_random_state(random_state)
+    """Return a seed; an integer is the seed itself."""
+    generator = check_random_state(random_state)
     if isinstance(random_state, Integral):
         return int(random_state)
-    return int(drawn.randint(0, 2**31 - 1))
+    return int(generator.randint(0, 2**31 - 1))

@@ -1,6 +1,4 @@
-"""Arguments of an estimator as the values that a fit needs: ε, δ, noise, seeds, numbers; and the
-error of a wrong one, as this package and as scikit-learn name it.
-"""
+"""Arguments of an estimator as the values that a fit needs, and the error of a wrong one."""
 
 from __future__ import annotations
 
@@ -25,8 +23,9 @@ from dp_pipeline.gate.noise import RELEASABLE_SOURCES, NoiseSource, OpenDPNoise,
 
 
 def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
-    """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text,
-    rounded down to nine decimals: what was computed may have more, and less ε promises more.
+    """Return ε of decimal text, a Fraction, an integer, or a float by its shortest decimal text.
+
+    A float is rounded down to nine decimals: less ε promises more.
 
     Raises DeclarationError for anything else, and for what ``parse_epsilon`` refuses.
 
@@ -46,7 +45,7 @@ def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
 
 
 def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
-    """δ as ``exact_epsilon`` reads it; None for 0, which is pure ε.
+    """Return δ as ``exact_epsilon`` reads it; None for 0, which is pure ε.
 
     Raises DeclarationError for anything else, and for what ``parse_delta`` refuses.
 
@@ -60,7 +59,7 @@ def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
 
 
 def decimal_text(value: object, *, of: str) -> str:
-    """The shortest decimal text of a number; DeclarationError for what is none."""
+    """Return the shortest decimal text of a number; DeclarationError for what is none."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -72,7 +71,7 @@ def decimal_text(value: object, *, of: str) -> str:
 
 
 def noise_of(value: object) -> NoiseSource:
-    """OpenDP for None, the source that text names, or the source itself."""
+    """Return OpenDP for None, the source that text names, or the source itself."""
     if value is None:
         return OpenDPNoise()
     if isinstance(value, str):
@@ -86,12 +85,12 @@ def noise_of(value: object) -> NoiseSource:
 
 
 def is_fit_for_release(value: object) -> bool:
-    """Whether the source that ``noise_of`` gives is one that protects persons."""
+    """Return whether the source of ``noise_of`` protects persons."""
     return type(noise_of(value)) in RELEASABLE_SOURCES
 
 
 def generator(random_state: object) -> np.random.Generator:
-    """Post-processing randomness from what scikit-learn takes for ``random_state``."""
+    """Return post-processing randomness from what scikit-learn takes for ``random_state``."""
     from sklearn.utils import check_random_state
 
     words = check_random_state(random_state).randint(0, 2**31 - 1, size=4)
@@ -104,17 +103,17 @@ class InvalidParameter(DeclarationError, ValueError):
 
 @contextmanager
 def invalid_parameters() -> Iterator[None]:
-    """What a declaration is refused for, as an error that is a ValueError too."""
+    """Raise DeclarationError as InvalidParameter, which is a ValueError too."""
     try:
         yield
     except DeclarationError as error:
         raise InvalidParameter(str(error)) from None
 
 
-def whole_number(value: object, *, of: str, least: int, most: int | None = None) -> int:
-    """An argument that is one; DeclarationError, which shows it, for anything else."""
-    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
-    if whole is None or whole < least or (most is not None and whole > most):
-        where = f"of at least {least}" if most is None else f"in {least}..{most}"
-        raise DeclarationError(f"{of}: expected an integer {where}, got {value!r:.60}")
-    return whole
+def require_integer(value: object, *, of: str, least: int, most: int | None = None) -> int:
+    """Return an integer argument; DeclarationError, which shows it, for anything else."""
+    integer = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if integer is None or integer < least or (most is not None and integer > most):
+        limits = f"of at least {least}" if most is None else f"in {least}..{most}"
+        raise DeclarationError(f"{of}: expected an integer {limits}, got {value!r:.60}")
+    return integer

@@ -1,21 +1,28 @@
-"""What private estimators have in common: model, promise, discovery, and what they warn of."""
+"""PrivateEstimator: what private estimators share, from the declaration of a fit to warnings."""
 
 from __future__ import annotations
 
 import copy
+import threading
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text
-from dp_pipeline.estimators.counted_fits import CountedFits
-from dp_pipeline.estimators.discovery import cost_of, epsilon_left, find_domain, widest
+from dp_pipeline.estimators.discovery import (
+    discover_domain,
+    discovery_cost,
+    epsilon_after_discovery,
+    widest,
+)
 from dp_pipeline.estimators.fit import PrivateFit
 from dp_pipeline.estimators.parameters import (
     decimal_text,
@@ -24,7 +31,7 @@ from dp_pipeline.estimators.parameters import (
     is_fit_for_release,
     noise_of,
 )
-from dp_pipeline.estimators.refinement import FinishedFit, drawn
+from dp_pipeline.estimators.refinement import FinishedFit, run_fit
 from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import FitResult, Model, guarantee_at, guarantee_of
@@ -38,29 +45,108 @@ class WeakSignal(UserWarning):
     """A release that says by its own noisy counts that it is mostly noise, or of few rows."""
 
 
-class PrivateEstimator(CountedFits):
-    """An estimator that fits a private model."""
+class FitSeries:
+    """The fits of an estimator and its clones in this process, which no ledger adds up.
 
-    def _declared_fit(
+    count        how many there are
+    epsilon      their ε in all
+    has_copies   whether a pickle was made, so that other processes may fit too
+    """
+
+    def __init__(self) -> None:
+        self.count, self.epsilon = 0, Fraction(0)
+        self.has_copies = self.has_warned = False
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[FitSeries], tuple[()]]:
+        self.has_copies = True
+        return FitSeries, ()
+
+    def add(self, epsilon: Fraction) -> str:
+        """Count one more fit, and return the sum in words; empty for the only fit."""
+        with self._lock:
+            self.count += 1
+            self.epsilon += epsilon
+            if self.count < 2 and not self.has_copies:
+                return ""
+            copies = ", without those of other processes" if self.has_copies else ""
+            return (
+                f"{self.count} of it and its clones: ε={epsilon_text(self.epsilon)} in all{copies}"
+            )
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator that fits a private model, and says what its fit promises.
+
+    Without a population, its fits are counted together with those of its clones.
+    """
+
+    population: Any
+    _series: FitSeries
+    _promise_text = ""
+
+    def __sklearn_clone__(self) -> Any:
+        clone = super().__sklearn_clone__()
+        clone._series = self._fit_series()  # noqa: SLF001 - of the same class
+        return clone
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the count of fits, once there is a release."""
+        state = dict(super().__getstate__())
+        if self._promise_text:
+            state.pop("_series", None)
+        return state
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return the promise of the fit; the parameters before a fit."""
+        return self._promise_text or str(super().__repr__(N_CHAR_MAX))
+
+    def _fit_series(self) -> FitSeries:
+        if not hasattr(self, "_series"):
+            self._series = FitSeries()
+        return self._series
+
+    def _count_fit(self, promise: str, fit: PrivateFit) -> str:
+        """Return the promise of a fit that is about to look, with the sum of all its series.
+
+        Warns once, before the second fit spends anything.
+        """
+        if self.population is not None:
+            return promise
+        series = self._fit_series()
+        text = series.add(fit.added_epsilon)
+        if not text:
+            return promise
+        if not series.has_warned:
+            series.has_warned = True
+            warnings.warn(
+                f"{type(self).__name__}: fit {text}, where they are of the same rows, and each "
+                "further one adds its own: a grid search makes candidates times folds, and one "
+                "more; with `population` a ledger adds them up, and refuses what is too much",
+                # The line that called ``fit``.
+                stacklevel=6,
+            )
+        return f"{promise}; fit {text}"
+
+    def _declare_fit(
         self,
         name: str,
         domain: Domain,
         releases: type[Clusters | SyntheticTable],
         model: Model,
         *,
-        to_discover: str,
+        discoverable: str,
         delta: Fraction | None = None,
     ) -> PrivateFit:
-        """The fit; before a discovery, its model and its price are those of as many cells as may be
-        found.
+        """Return the fit; before a discovery it has the model and price of the most cells.
 
-        to_discover   what a column would have to say for something to be discovered
+        discoverable   what a column would have to say for something to be discovered
         """
-        # What is wrong by itself is said before what does not go together.
+        # What is wrong by itself is refused before what does not go together.
         epsilon = exact_epsilon(self.epsilon)
-        cost = cost_of(self.discover, domain, kind=to_discover)
+        cost = discovery_cost(self.discover, domain, discoverable=discoverable)
         spec = DatasetSpec.of_domain(name, domain, discover=cost)
-        epsilon, domain = epsilon_left(spec, epsilon), widest(spec).domain
+        epsilon, domain = epsilon_after_discovery(spec, epsilon), widest(spec).domain
         model.check(domain)
         guarantee = guarantee_of(model, epsilon, delta, domain=domain)
         if not guarantee.is_plain:
@@ -72,73 +158,75 @@ class PrivateEstimator(CountedFits):
         guarantee = guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
         return PrivateFit(spec, self.method, releases, model, guarantee)
 
-    def _draw(
+    def _run_declared(
         self,
         fit: PrivateFit,
         values: Sequence[Any],
         *,
-        refines: FinishedFit | None = None,
-        refuse: bool = False,
+        refined: FinishedFit | None = None,
+        must_fit: bool = False,
     ) -> tuple[FinishedFit, str]:
-        """Run a declared fit over the columns of X, and what it promises; its domain is discovered
-        before, where there is something to discover.
+        """Run a declared fit over the columns of X, and return it with its promise.
 
-        refines   the fit that it refines, or None
-        refuse    raise where a row does not fit, in place of leaving it out
+        refined    the fit that it refines, or None
+        must_fit   whether a row that does not fit raises, in place of being left out
         """
-        began, noise = generator(self.random_state), noise_of(self.noise)
+        first_rng, noise = generator(self.random_state), noise_of(self.noise)
         # Rows are looked at after the charge, unless something before depends on them.
-        is_early = fit.is_refinable or (refuse and not fit.spec.to_discover)
-        rows = prepared_rows(fit.spec.domain, values, refuse=refuse) if is_early else None
-        if refines is not None:
-            fit = refines.refined_by(fit, self.noise)
+        is_early = fit.is_refinable or (must_fit and not fit.spec.to_discover)
+        rows = prepared_rows(fit.spec.domain, values, refuse=must_fit) if is_early else None
+        if refined is not None:
+            fit = refined.prepare_refinement(fit, noise)
         promise = self._promise(fit)
 
         def run(transcript: Transcript) -> FitResult:
             nonlocal fit, promise
-            # What was refused before has cost nothing, and is no fit.
-            promise = self._counted(promise, fit)
-            looks: tuple[Spend, ...] = ()
+            # A fit that was refused before has cost nothing, and is not counted.
+            promise = self._count_fit(promise, fit)
+            discovery: tuple[Spend, ...] = ()
             if fit.spec.to_discover:
-                spec, looks = find_domain(fit.spec, values, noise)
+                spec, discovery = discover_domain(fit.spec, values, noise)
                 fit.model.check(spec.domain)
                 fit = replace(fit, spec=spec)
-            here = rows or prepared_rows(fit.spec.domain, values, refuse=refuse)
-            rng = copy.deepcopy(began)
-            fitted, _ = fit.run(here.counter(), noise=noise, rng=rng, transcript=transcript)
-            return replace(fitted, spends=(*looks, *fitted.spends))
+            fitted_rows = rows or prepared_rows(fit.spec.domain, values, refuse=must_fit)
+            rng, counter = copy.deepcopy(first_rng), fitted_rows.counter()
+            result, _ = fit.run(counter, noise=noise, rng=rng, transcript=transcript)
+            return replace(result, spends=(*discovery, *result.spends))
 
-        fitted, transcript, draw = drawn(
+        finished = run_fit(
             fit,
             run,
             rows if fit.is_refinable else None,
+            rng=first_rng,
             noise=noise,
             population=self.population,
-            refines=refines,
+            refined=refined,
         )
-        is_fit = is_fit_for_release(self.noise)
-        return FinishedFit(fit, fitted, began, transcript, draw, is_fit), promise
+        # A discovery replaces the domain; such a fit is never refined, which goes by the object.
+        return (finished if finished.fit is fit else replace(finished, fit=fit)), promise
 
-    def _promise(self, of: PrivateFit) -> str:
-        """What a fit promises, in one line."""
-        found, own = of.spec.discover, of.guarantee.currency.delta or Fraction(0)
-        paid = of.guarantee.epsilon + (found.epsilon if found else 0)
-        delta = own + ((found.delta or 0) if found else 0)
-        said = epsilon_text(paid)
+    def _promise(self, fit: PrivateFit) -> str:
+        """Return the promise of a fit, in one line."""
+        discover, delta = fit.spec.discover, fit.guarantee.currency.delta or Fraction(0)
+        epsilon = fit.guarantee.epsilon
+        if discover is not None:
+            epsilon, delta = epsilon + discover.epsilon, delta + (discover.delta or 0)
+        text = epsilon_text(epsilon)
         is_exact = isinstance(self.epsilon, str | Fraction)
-        written = said if is_exact else decimal_text(self.epsilon, of="epsilon")
-        if Fraction(written) != paid:
-            said += f" (rounded down from {written})"
-        of_delta = f", δ={delta_text(delta)}" if delta else ""
-        if of.refines is not None:
-            of_delta += (
-                f" together with the fit at ε={epsilon_text(of.refines.epsilon)} that it refines"
+        requested = text if is_exact else decimal_text(self.epsilon, of="epsilon")
+        if Fraction(requested) != epsilon:
+            text += f" (rounded down from {requested})"
+        if delta:
+            text += f", δ={delta_text(delta)}"
+        if fit.refines is not None:
+            text += (
+                f" together with the fit at ε={epsilon_text(fit.refines.epsilon)} that it refines"
             )
-        doubt = "" if of.public is None else "; its public rows are not protected"
-        doubt += "" if is_fit_for_release(self.noise) else "; its noise protects nobody"
+        caveats = "" if fit.public is None else "; its public rows are not protected"
+        caveats += "" if is_fit_for_release(self.noise) else "; its noise protects nobody"
         return (
-            f"{of.spec.name} by {of.method}, fitted: ε={said}{of_delta}, "
-            f"protects {of.spec.protection} that is added or removed{doubt}"
+            f"{fit.spec.name} by {fit.method}, fitted: ε={text}, "
+            f"protects {fit.spec.protection} that is added or removed{caveats}"
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -147,9 +235,9 @@ class PrivateEstimator(CountedFits):
         return tags
 
     def _warn(self) -> None:
-        """One WeakSignal a doubt, at the line that called ``fit``."""
-        for doubt in self.warnings_:
-            warnings.warn(f"{type(self).__name__}: {doubt}", WeakSignal, stacklevel=3)
+        """Warn once of each weakness, at the line that called ``fit``."""
+        for weakness in self.warnings_:
+            warnings.warn(f"{type(self).__name__}: {weakness}", WeakSignal, stacklevel=3)
 
 
 def declared_model(
@@ -160,7 +248,7 @@ def declared_model(
     has_prior: bool = False,
     **own: str,
 ) -> Model:
-    """The model of an estimator's ``method``; ``nominal_rows`` reaches it if it plans with one.
+    """Return the model of an estimator's ``method``, with ``nominal_rows`` if it plans with one.
 
     family      what it has to be
     elsewhere   parameter of models → the argument that sets it
@@ -174,23 +262,23 @@ def declared_model(
     methods = [name for name, model in MODELS.items() if issubclass(model, family)]
     if not isinstance(method, str) or method not in methods:
         raise DeclarationError(f"method: expected one of {', '.join(methods)}, got {method!r:.60}")
-    learned = _planning(estimator) | (_prior(method) if has_prior else {})
+    context = _plan_parameter(estimator) | (_prior_parameter(method) if has_prior else {})
     if params is not None and not isinstance(params, Mapping):
         raise DeclarationError(f"method_params: expected a mapping, got {type(params).__name__}")
-    texts = {str(name): str(value) for name, value in (params or {}).items()}
+    parameters = {str(name): str(value) for name, value in (params or {}).items()}
     arguments = {"nominal_rows": "nominal_rows", "plan_from": "plan_from", "prior": "prior of fit"}
-    for name, where in {**elsewhere, **arguments}.items():
-        if name in texts:
+    for name, argument in {**elsewhere, **arguments}.items():
+        if name in parameters:
             raise DeclarationError(
-                f"method_params: expected no {name}: it is set by {where}, got one"
+                f"method_params: expected no {name}: it is set by {argument}, got one"
             )
     if estimator.nominal_rows is not None and "nominal_rows" in _parameters_of(method):
-        texts["nominal_rows"] = str(estimator.nominal_rows)
-    return from_text(MODELS[method], {**texts, **learned, **own}, of=method)
+        parameters["nominal_rows"] = str(estimator.nominal_rows)
+    return from_text(MODELS[method], {**parameters, **context, **own}, of=method)
 
 
-def _planning(estimator: Any) -> dict[str, str]:
-    """The parameter that says that a method plans from an earlier fit, where there is one."""
+def _plan_parameter(estimator: Any) -> dict[str, str]:
+    """Return the parameter of a model that plans from an earlier fit, where there is one."""
     earlier, method = estimator.plan_from, estimator.method
     if earlier is None:
         return {}
@@ -213,11 +301,11 @@ def _planning(estimator: Any) -> dict[str, str]:
     return {"plan_from": "previous"}
 
 
-def _prior(method: str) -> dict[str, str]:
-    takers = [name for name in MODELS if "prior" in _parameters_of(name)]
-    if method not in takers:
+def _prior_parameter(method: str) -> dict[str, str]:
+    methods = [name for name in MODELS if "prior" in _parameters_of(name)]
+    if method not in methods:
         raise DeclarationError(
-            f"prior: expected none for a method that uses no public rows ({', '.join(takers)} "
+            f"prior: expected none for a method that uses no public rows ({', '.join(methods)} "
             f"does), got one for {method}"
         )
     return {"prior": "frame"}

@@ -21,7 +21,7 @@ from dp_pipeline.estimators.parameters import (
     InvalidParameter,
     generator,
     invalid_parameters,
-    whole_number,
+    require_integer,
 )
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
 from dp_pipeline.estimators.refinement import FinishedFit
@@ -39,13 +39,13 @@ _MOST_CLUSTERS = 10_000
 """As many centres as a model takes."""
 
 
-def _ends(domain: Domain) -> FloatArray:
-    """The box of all columns (d, 2)."""
+def _bounds_of(domain: Domain) -> FloatArray:
+    """Return the bounds of all columns (d, 2)."""
     return np.array([[side.lower, side.upper] for side in domain.box(domain.names)])
 
 
 def _number_of_clusters(value: object) -> int:
-    return whole_number(value, least=1, most=_MOST_CLUSTERS, of="n_clusters")
+    return require_integer(value, least=1, most=_MOST_CLUSTERS, of="n_clusters")
 
 
 class PrivateKMeans(
@@ -56,15 +56,14 @@ class PrivateKMeans(
     """k-means whose centres are ε-differentially private: one row more or less changes the
     probability of any result by at most the factor e^ε.
 
-    **Every fit is a new spend.** The results of two fits on the same rows, of clones, of the
-    folds and candidates of a grid search are together as private as the *sum* of their ε.
-    Nothing here refuses that unless ``population`` is given: the second fit of an estimator and its
-    clones warns, and a fitted one prints how many there were and their ε in all.
+    **Every fit is a new spend.** Fits on the same rows, of clones, of the folds and candidates of a
+    grid search are together as private as the *sum* of their ε. Only ``population`` refuses too
+    many; without it the second fit of an estimator and its clones warns, and a fitted one prints
+    the sum.
 
-    What is private is what ``fit`` sets. ``predict``, ``transform`` and ``fit_transform`` of
-    the fitted rows answer about each of them exactly: as sensitive as the rows themselves. So
-    are scores computed from them, and there is no ``labels_``, ``inertia_`` or ``fit_predict``.
-    A step before this one in a pipeline that learns from the rows (a scaler, a PCA) is not
+    All that ``fit`` sets is private. ``predict``, ``transform`` and ``score`` answer exactly about
+    the rows that they get, and are as sensitive, so there is no ``labels_``, ``inertia_`` or
+    ``fit_predict``. A step before it that learns from the rows (a scaler, a PCA) is not
     covered: scale by declared bounds instead.
 
     Parameters
@@ -77,53 +76,51 @@ class PrivateKMeans(
     bounds : (low, high), d pairs, or a mapping of column names to pairs
         The declared box, in data units: known beforehand, never the minimum and maximum of the
         rows. One pair holds for all columns; a sequence or array (d, 2) has one a column, in
-        their order. Values outside, ±inf too, are clipped; a row with NaN is dropped. Of a
-        column whose bounds nobody knows it is ``"discover"``, in place of a pair or of all.
+        their order. Values outside, ±inf too, are clipped; a row with NaN is dropped.
+        ``"discover"`` stands for a pair that nobody knows, or for all.
     method : str, default="htree_kmeans"
         A private clustering method of ``dp_pipeline.models``.
     nominal_rows : int, default=None
-        Declared number of rows, which need not be true: for methods that plan with one. Such a
-        method buys a noisy count with 2 % of ε where it is None.
+        Declared number of rows, which need not be true: for methods that plan with one.
+        Without it, such a method buys a noisy count with 2 % of ε.
     method_params : dict, default=None
         Further parameters of the method, as text or numbers.
     noise : str or NoiseSource, default=None
         None is OpenDP, the secure default; ``"exact"`` is this package's own sampler on the
         operating system's randomness. ``"seeded:7"``, or ``SeededNoise(7)`` from
-        ``dp_pipeline.gate.noise``, is for research: whoever knows the seed can subtract the noise.
+        ``dp_pipeline.gate.noise``, is for research: who knows the seed can subtract the noise.
         Text starts anew with every fit; a source goes on, and is shared with clones.
     random_state : int, RandomState or None, default=None
-        Randomness of post-processing: starts of k-means. It protects nobody.
+        Randomness of post-processing, which protects nobody.
     population : str, default=None
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
         the folder of workspace.yaml) pays for every fit, before it looks, and without refunds.
     plan_from : PrivateKMeans, default=None
-        A fit of other rows, such as last week's, by the same method over the same box: what it
-        released is public, so planning from it is free. ``method_params={"smooth": "true"}``
-        combines numbers as well. The rows must be others: the ε of fits over the same rows add up
-        in any case. A clone has an unfitted copy of it, which is refused.
+        A fit of **other** rows, such as last week's, by the same method over the same box, whose
+        release is public: planning from it is free. ``method_params={"smooth": "true"}`` combines
+        numbers as well. A clone has an unfitted copy of it, which is refused.
     discover : dict, default=None
-        What finding bounds costs: ``{"epsilon": 0.1}``, **a part of** ``epsilon``. What is found
-        is powers of two times ``UNIT_OF_BOUNDS``, wide rather than narrow.
+        What finding bounds costs: ``{"epsilon": 0.1}``, **a part of** ``epsilon``. Discovered
+        bounds are powers of two times ``UNIT_OF_BOUNDS``, wide rather than narrow.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (k, d)
         Private centres, in data units, inside the box.
     spends_ : tuple of Spend
-        Every noisy look of this fit; their ε add up to ``epsilon`` exactly.
+        Every noisy measurement of this fit; their ε add up to ``epsilon`` exactly.
     bounds_ : ndarray of shape (d, 2)
-        The box: declared bounds, and those that were found, which are private too.
+        The box: declared bounds, and discovered ones, which are private too.
     synopsis_ : Synopsis or None
-        The noisy boxes that the centres were made from, private too: any plot, and any other
-        k by ``recluster``, for no further ε. None with methods that make none.
+        The noisy boxes that the centres were made from, private too, for plots and ``recluster``.
+        None with methods that make none.
     cluster_sizes_ : ndarray of shape (k,) or None
-        Rows of each centre of ``cluster_centers_``, **noisy**, private too, and for no further ε:
-        what the method has counted, or the weight of the boxes of ``synopsis_`` that are nearest
-        to it. May be below 0. None where the release has neither.
+        **Noisy** rows of each centre of ``cluster_centers_``, private too: counted by the method,
+        or the weight of the nearest boxes of ``synopsis_``. May be below 0. None without either.
     fit_for_release_ : bool
         Whether the noise may protect persons: False for a seed and for a source of one's own.
     warnings_ : tuple of str
-        What noisy counts say against this release, private too: fewer rows than half of
+        Warnings of noisy counts about this release, private too: fewer rows than half of
         ``nominal_rows``, N·ε/k below 20, nearly all rows at a bound.
     n_features_in_ : int
         Number of columns d.
@@ -149,8 +146,6 @@ class PrivateKMeans(
     Fraction(1, 1)
     >>> kmeans.recluster(3).shape
     (3, 2)
-    >>> bool(all(abs(size - 500) < 50 for size in kmeans.cluster_sizes_))
-    True
     """
 
     def __init__(  # noqa: PLR0913
@@ -221,16 +216,16 @@ class PrivateKMeans(
         with invalid_parameters():
             X = plain_frame(X)
             features = numeric_features(X)
-            fit = self._declared(features.names, features.keys)
-            over, promise = self._draw(fit, features.columns)
+            fit = self._declare(features.names, features.keys)
+            finished, promise = self._run_declared(fit, features.columns)
         validate_data(self, X, skip_check_array=True)
-        self._keep(over)
-        self._promised = promise
+        self._set_fitted(finished)
+        self._promise_text = promise
         self._warn()
         return self
 
     def predict(self, X: Any) -> IntArray:
-        """Index of the nearest centre of every row.
+        """Return the index of the nearest centre of every row.
 
         Exact, about rows that the caller holds: as sensitive as they are.
 
@@ -259,11 +254,11 @@ class PrivateKMeans(
         """
         from sklearn.metrics import pairwise_distances_argmin
 
-        rows = self._checked(X)
+        rows = self._numeric_rows(X)
         return np.asarray(pairwise_distances_argmin(rows, self.cluster_centers_))
 
     def transform(self, X: Any) -> FloatArray:
-        """Distance of every row to every centre.
+        """Return the distance of every row to every centre.
 
         Exact, about rows that the caller holds: as sensitive as they are.
 
@@ -291,11 +286,10 @@ class PrivateKMeans(
         """
         from sklearn.metrics.pairwise import euclidean_distances
 
-        return np.asarray(euclidean_distances(self._checked(X), self.cluster_centers_))
+        return np.asarray(euclidean_distances(self._numeric_rows(X), self.cluster_centers_))
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
-        """Minus the sum of squared distances of the rows to their nearest centres, as of
-        ``sklearn.cluster.KMeans``: higher is better, and grid searches compare it.
+        """Return minus the sum of squared distances to the nearest centres, as scikit-learn does.
 
         **An exact number about these rows, and no private release**: as sensitive as they are.
         Whoever chooses k, ``epsilon`` or a method by it, or publishes it, tells of the rows what
@@ -326,12 +320,12 @@ class PrivateKMeans(
         """
         from sklearn.metrics import pairwise_distances_argmin_min
 
-        _, distances = pairwise_distances_argmin_min(self._checked(X), self.cluster_centers_)
+        _, distances = pairwise_distances_argmin_min(self._numeric_rows(X), self.cluster_centers_)
         return -float(np.square(distances).sum())
 
     def quality_report(self, real: Any) -> ClusteringQuality:
-        """How far rows are from the released centres, beside those of scikit-learn's k-means, of
-        ten starts over at most 20,000 rows and ten rounds over all: a second for a million rows.
+        """Compare how far rows are from the released centres and from those of scikit-learn's
+        k-means.
 
         **What is computed from rows has no noise: it is as sensitive as they are and not for
         publication.** Choosing ``epsilon``, k or a method by it is a release that nobody paid for.
@@ -371,7 +365,7 @@ class PrivateKMeans(
         return ClusteringQuality(len(points), nicv(points, self.cluster_centers_), floor)
 
     def recluster(self, n_clusters: int) -> FloatArray:
-        """Another number of centres from ``synopsis_``, for no further ε.
+        """Return another number of centres from ``synopsis_``, for no further ε.
 
         Parameters
         ----------
@@ -405,8 +399,8 @@ class PrivateKMeans(
         boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
-    def _declared(self, names: tuple[str, ...], keys: tuple[Any, ...]) -> PrivateFit:
-        """The fit; before a discovery, in a box that means nothing."""
+    def _declare(self, names: tuple[str, ...], keys: tuple[Any, ...]) -> PrivateFit:
+        """Return the fit; before a discovery, its box means nothing."""
         domain = domain_of(box_columns(self.bounds, names, keys))
         model = declared_model(
             self,
@@ -414,39 +408,39 @@ class PrivateKMeans(
             elsewhere={"k": "n_clusters", "columns": "the columns of X"},
             k=str(_number_of_clusters(self.n_clusters)),
         )
-        fit = self._declared_fit(
-            "PrivateKMeans", domain, Clusters, model, to_discover="with bounds to find"
+        fit = self._declare_fit(
+            "PrivateKMeans", domain, Clusters, model, discoverable="with bounds to find"
         )
-        before = self.plan_from
-        if before is None:
+        earlier = self.plan_from
+        if earlier is None:
             return fit
-        ends = _ends(widest(fit.spec).domain)
-        if before.synopsis_ is None or not np.array_equal(before.bounds_, ends):
+        bounds = _bounds_of(widest(fit.spec).domain)
+        if earlier.synopsis_ is None or not np.array_equal(earlier.bounds_, bounds):
             raise DeclarationError(
                 "plan_from: expected a fit with a synopsis over the same bounds, got another"
             )
-        synopsis = replace(before.synopsis_, columns=domain.names)
+        synopsis = replace(earlier.synopsis_, columns=domain.names)
         return replace(fit, earlier={"synopsis": synopsis.table()})
 
-    def _keep(self, over: FinishedFit) -> None:
-        released, spec = over.fitted.released, over.fit.spec
+    def _set_fitted(self, finished: FinishedFit) -> None:
+        released, spec = finished.result.released, finished.fit.spec
         assert isinstance(released, Clusters)
         domain, tables = spec.domain, released.tables()
-        self.bounds_ = _ends(domain)
+        self.bounds_ = _bounds_of(domain)
         # A mean of floats may lie a last bit outside.
         self.cluster_centers_ = np.clip(released.centres, *self.bounds_.T)
         self.synopsis_ = released.synopsis
         self.cluster_sizes_ = cluster_sizes(tables)
-        self.spends_, self.fit_for_release_ = over.fitted.spends, over.is_fit
+        self.spends_, self.fit_for_release_ = finished.result.spends, finished.is_releasable
         self.warnings_ = clustering_warnings(
             tables,
             [domain[name] for name in released.columns],
             NoisyTotal.of_tables(tables, self.spends_, distance=spec.distance),
-            epsilon=over.fit.guarantee.epsilon,
+            epsilon=finished.fit.guarantee.epsilon,
             nominal_rows=self.nominal_rows,
         )
 
-    def _checked(self, X: Any) -> FloatArray:
+    def _numeric_rows(self, X: Any) -> FloatArray:
         check_is_fitted(self)
         X = plain_frame(X)
         with invalid_parameters():

@@ -13,24 +13,24 @@ from dp_pipeline.config.constraint_parser import constraints_of
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
-from dp_pipeline.estimators.discovery import discovered_words
+from dp_pipeline.estimators.discovery import discovered_form
 from dp_pipeline.estimators.fit import PrivateFit
 from dp_pipeline.estimators.frames import features_of, frame_kind
 from dp_pipeline.estimators.parameters import (
     exact_delta,
     generator,
     invalid_parameters,
-    whole_number,
+    require_integer,
 )
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
-from dp_pipeline.estimators.refinement import FinishedFit, finished_fit
+from dp_pipeline.estimators.refinement import FinishedFit
 from dp_pipeline.estimators.rows import declared_values, prepared_rows, public_rows
 from dp_pipeline.estimators.synthetic_frames import (
     clique_graph,
     columns_of_marginal,
     marginal_frame,
     synthetic_frame,
-    typed,
+    typed_columns,
 )
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
@@ -42,52 +42,59 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 MOST_ROWS = 10**9
 
 
+def _finished_fit_of(refines: object) -> FinishedFit:
+    """Return the fit that is to be refined; DeclarationError for what is no fitted estimator."""
+    finished = getattr(refines, "_finished", None)
+    if not isinstance(refines, PrivateSynthesizer) or not isinstance(finished, FinishedFit):
+        name = "one without a fit" if isinstance(refines, PrivateSynthesizer) else "another object"
+        raise DeclarationError(f"refines: expected a fitted PrivateSynthesizer, got {name}")
+    return finished
+
+
 class PrivateSynthesizer(PrivateEstimator):
     """A synthetic table that is ε-differentially private: one row more or less changes the
     probability of any result by at most the factor e^ε.
 
-    **Every fit is a new spend.** The results of two fits on the same rows, of clones, of the
-    folds and candidates of a grid search are together as private as the *sum* of their ε.
-    Nothing here refuses that unless ``population`` is given: the second fit of an estimator and its
-    clones warns, and a fitted one prints how many there were and their ε in all.
+    **Every fit is a new spend.** Fits on the same rows, of clones, of the folds and candidates of a
+    grid search are together as private as the *sum* of their ε. Only ``population`` refuses too
+    many; without it the second fit of an estimator and its clones warns, and a fitted one prints
+    the sum.
 
-    All that ``fit`` sets is private, and so is what ``sample`` and ``marginal`` make of it, as
-    often as they are called. Not private is a ``domain`` that was read off the rows: declare
-    levels and bounds that were known before. Results compared with the rows are as sensitive
-    as they are.
+    All that ``fit`` sets is private, and so is what ``sample`` and ``marginal`` make of it, however
+    often. Not private is a ``domain`` that was read off the rows: declare levels and
+    bounds that were known before. Results compared with the rows are as sensitive as they are.
 
     Parameters
     ----------
     domain : mapping of column names to levels, bins or sizes, or "discover"
-        The declared columns, which are also those of the synthetic table: texts, or the whole
-        numbers 0, 1, 2 that pandas calls them where a file has no header. A column is
+        The declared columns, which are also those of the synthetic table: texts, or the integers
+        0, 1, 2 that pandas calls them where a file has no header. A column is
 
         * a list of levels: texts, numbers or truth values. A value is looked up as text, without
           spaces around it: the level 1 takes 1, 1.0 and "1". A pandas ``CategoricalDtype`` is
           a list too, and gives synthetic columns of that type. A tuple of two numbers is refused:
           ``[0, 1]`` are two levels, and bounds are written ``{"bounds": [0, 20000], "bins": 16}``;
         * a number n: the levels 0..n−1;
-        * ``{"levels": [...]}`` or ``{"size": n}``, with ``"other"``, the level that takes unknown
-          values, ``"nullable": True``, where a missing value is a level of its own, and beside
-          that ``"missing": [...]``, texts that mean one;
+        * ``{"levels": [...]}`` or ``{"size": n}``, with ``"other"``, the level of unknown values,
+          ``"nullable": True``, where a missing value is a level of its own, and
+          ``"missing": [...]``, texts that mean one;
         * ``{"bounds": [low, high], "bins": n}``, or ``"edges": [...]`` in place of bins: a
           number, clipped to the bounds, with ``"integer": True`` where synthetic values are
-          whole, ``"nullable"`` and ``"missing"``. Edges may hold the bounds, as first and last;
+          integers, ``"nullable"`` and ``"missing"``. The bounds may be first and last edge;
         * ``{"bounds": ["2026-01-01", "2026-12-31"], "every": "week"}``: a date, or a time with
           ``"type": "timestamp"``, in cells of a year, month, week, day or hour, or in bins or
           edges; with ``"zone"`` for times that have none.
 
         Further fields are those of a data set file: ``"aliases"``, ``"on_invalid"``, ``"format"``,
-        ``"decimal"``. What nobody knows is found by looks that are paid for (``discover``):
+        ``"decimal"``. Noisy measurements find what nobody knows, at the price of ``discover``:
 
         * ``{"levels": "discover"}``, with ``"at_most"``, ``"other"`` and ``"on_invalid": "drop"``:
           texts that enough rows have; others become ``other``. Synthetic ones are texts;
         * ``{"bounds": "discover", "bins": {"quantiles": 16}}``, or a number of bins: numbers, with
           ``"unit"``; or ``{"bounds": [0, 99], "bins": {"quantiles": 16}}`` inside known bounds;
-        * ``"discover"``, and not even whether it holds numbers or texts is known: a noisy count
-          tells, a tenth of what ``discover`` costs. Types of ``X`` are not asked, because its
-          values make them. ``domain="discover"`` says this of every column. Dates are taken for
-          texts, and each day is rare: declare a column of dates by its bounds.
+        * ``"discover"``, of numbers or texts: a tenth of the price tells which, because the types
+          of ``X`` are made from its values. ``domain="discover"`` says this of every column. Dates
+          are taken for texts, and each day is rare: declare the bounds of dates.
 
         The key ``...`` declares every other column of ``X``, as in
         ``{...: {"bounds": [0, 1], "bins": 8}}``. Columns of an array without a name are called x
@@ -98,40 +105,38 @@ class PrivateSynthesizer(PrivateEstimator):
     delta : str, Fraction or float, default=0
         With one above 0, at most 0.001, the fit is (ε, δ)-differentially private, accounted in ρ
         of zero-concentrated DP: less noise where columns are many. Where they are so few that pure
-        ε has less, ``one_shot`` takes that, unless a population pays. Only methods that know how
-        take one. Choose it far below one over the number of rows.
+        ε has less, ``one_shot`` takes that, unless a population pays. Only some methods take one.
+        Choose it far below one over the number of rows. The account of a population has the same.
     method : str, default="one_shot"
         A private model of tables of ``dp_pipeline.models``.
-    noise : str or NoiseSource, default=None
-        None is OpenDP, the secure default; ``"exact"`` is this package's own sampler on the
-        operating system's randomness. ``"seeded:7"`` is for research: whoever knows the seed can
-        subtract the noise.
-    random_state : int, RandomState or None, default=None
-        Randomness of post-processing: of the rows that are drawn. It protects nobody.
+    nominal_rows : int, default=None
+        Declared number of rows, which need not be true: for methods that plan with one.
     method_params : dict, default=None
         Further parameters of the method, as text or numbers; of ``one_shot`` also
         ``{"workload": "income 4, age sex 2"}``: pairs with income count four times as much.
-    nominal_rows : int, default=None
-        Declared number of rows, which need not be true: for methods that plan with one.
-    on_unknown : {"drop", "error"}, default="drop"
-        What becomes of a row with a value that is not declared and has no ``other`` to go to, or
-        that is missing where nothing says it may be: it is left out, as the whole pipeline does.
-        "error" raises in its place, in words that name the column. **That tells about a row:**
-        for public data alone, and never beside ``population``.
+    noise : str or NoiseSource, default=None
+        None is OpenDP, the secure default; ``"exact"`` is this package's own sampler on the
+        operating system's randomness. ``"seeded:7"``, or ``SeededNoise(7)`` from
+        ``dp_pipeline.gate.noise``, is for research: who knows the seed can subtract the noise.
+        Text starts anew with every fit; a source goes on, and is shared with clones.
+    random_state : int, RandomState or None, default=None
+        Randomness of post-processing, which protects nobody.
     population : str, default=None
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
-        the folder of workspace.yaml) pays for every fit, before it looks, and without refunds. The
-        account's δ is that of ``delta``, or ``delta`` is 0.
+        the folder of workspace.yaml) pays for every fit, before it looks, and without refunds.
+    on_unknown : {"drop", "error"}, default="drop"
+        A row is left out where a value is not declared and goes to no ``other``, or is missing
+        without being nullable. "error" raises in its place, in words that name the column.
+        **That tells about a row:** for public data alone, and never with ``population``.
     constraints : dict, default=None
-        What columns say together, in the words of a data set file, such as
+        Which values of columns go together, in the words of a data set file, such as
         ``{"never": [{"age": "[0, 16)", "state": ["married", "widowed"]}]}``; also ``only`` and
-        ``depends``. Rows that break one are left out, as those with values that are not declared;
-        no synthetic row does. Not every method can.
+        ``depends``. Rows that break one are left out, and no synthetic row does. Not every method
+        can keep them.
     plan_from : PrivateSynthesizer, default=None
-        A fit of other rows, such as last week's, by the same method over the same domain: what it
-        released is public, so planning from it is free. ``method_params={"smooth": "true"}``
-        combines numbers as well. The rows must be others: the ε of fits over the same rows add up
-        in any case. A clone has an unfitted copy of it, which is refused.
+        A fit of **other** rows, such as last week's, by the same method over the same domain, whose
+        release is public: planning from it is free. ``method_params={"smooth": "true"}`` combines
+        numbers as well. A clone has an unfitted copy of it, which is refused.
     discover : dict, default=None
         What finding the columns that say ``"discover"`` costs: ``{"epsilon": 0.1, "delta": 1e-9}``.
         Its ε is **a part of** ``epsilon``, and its δ, which levels need, is added to ``delta``: the
@@ -140,18 +145,18 @@ class PrivateSynthesizer(PrivateEstimator):
     Attributes
     ----------
     spends_ : tuple of Spend
-        Every noisy look of this fit. Their ε add up to ``epsilon`` exactly, with those of the
-        fit that it refines if there is one; with ``delta`` they are ρ, and add up to the largest
-        whole nano-ρ that means no more than ``epsilon``.
+        Every noisy measurement of this fit. Their ε add up to ``epsilon`` exactly, with those of
+        the fit that it refines, if any; with ``delta`` they are ρ, and add up to the largest
+        integer number of nano-ρ that means no more than ``epsilon``.
     discovered_ : dict
-        Column → what was found of it: ``levels``, or ``bounds`` and ``edges``; private too.
+        Column → what was discovered of it: ``levels``, or ``bounds`` and ``edges``; private too.
     graph_ : networkx.Graph
         The model: nodes are cliques, tuples of columns, with their number of ``cells``; an edge
         has the ``separator`` that two of them share.
     fit_for_release_ : bool
         Whether the noise may protect persons: False for a seed and for a source of one's own.
     warnings_ : tuple of str
-        What noisy counts say against this release, private too: fewer rows than half of
+        Warnings of noisy counts about this release, private too: fewer rows than half of
         ``nominal_rows`` or than noise, nearly all of one ``other``.
     n_features_in_ : int
         Number of declared columns.
@@ -287,28 +292,30 @@ noise protects nobody
             columns = declared_columns(every_column(self.domain, features))
             names = [column.name for column in columns]
             values = declared_values(features, names)
-            fit, refuse = self._declared(columns, has_prior=prior is not None), self._refuses()
+            fit = self._declare(columns, has_prior=prior is not None)
+            must_fit = self._has_strict_rows()
             if prior is not None:
-                fit = self._beside(fit, prior, X, names)
-            before = None if refines is None else finished_fit(type(self), refines)
-            over, promise = self._draw(fit, values, refines=before, refuse=refuse)
-        self._over = over
-        self._columns = typed(columns, values, over.fit.spec.domain)
-        self._frame_kind, self._promised = frame_kind(X), promise
-        self._keep(over)
+                fit = self._add_public_rows(fit, prior, X, names)
+            refined = None if refines is None else _finished_fit_of(refines)
+            finished, promise = self._run_declared(fit, values, refined=refined, must_fit=must_fit)
+        self._finished = finished
+        self._columns = typed_columns(columns, values, finished.fit.spec.domain)
+        self._frame_kind, self._promise_text = frame_kind(X), promise
+        self._set_fitted(finished)
         self._name_features(has_names=features.labels is not None)
         self._warn()
         return self
 
-    def _keep(self, over: FinishedFit) -> None:
-        table, spec = over.fitted.released, over.fit.spec
+    def _set_fitted(self, finished: FinishedFit) -> None:
+        table, spec = finished.result.released, finished.fit.spec
         assert isinstance(table, SyntheticTable)
-        self._table, self.spends_, self.fit_for_release_ = table, over.fitted.spends, over.is_fit
-        found = () if spec.discovered is None else spec.discovered.names
+        self._table, self.spends_ = table, finished.result.spends
+        self.fit_for_release_ = finished.is_releasable
+        discovered = () if spec.discovered is None else spec.discovered.names
         self.discovered_ = {
-            column.name: discovered_words(column.attribute)
+            column.name: discovered_form(column.attribute)
             for column in self._columns
-            if column.attribute.name in found
+            if column.attribute.name in discovered
         }
         self.graph_ = clique_graph(table, self._columns)
         shares = {name: table.probabilities((name,)) for name in table.attributes}
@@ -316,9 +323,7 @@ noise protects nobody
         self.warnings_ = table_warnings(shares, spec.domain, total, nominal_rows=self.nominal_rows)
 
     def _name_features(self, *, has_names: bool) -> None:
-        """An array has no names, and whole numbers are none to scikit-learn: those of an earlier
-        fit are forgotten.
-        """
+        """Set the names of features as scikit-learn has them, without those of an earlier fit."""
         names = [column.name for column in self._columns]
         self.n_features_in_ = len(names)
         if has_names and all(isinstance(name, str) for name in names):
@@ -327,8 +332,7 @@ noise protects nobody
             del self.feature_names_in_
 
     def sample(self, n: int | None = None, *, random_state: Any = None) -> Any:
-        """Synthetic rows with the declared columns in their order, in a frame of the kind that
-        ``X`` was: pandas, polars (where it is installed) or Arrow; pandas for an array.
+        """Return synthetic rows in a frame of the kind that ``X`` was; pandas for an array.
 
         Values are as declared, and so are NumPy's types, which pandas makes from values: levels as
         they were written, whole numbers int64, others float64. Types that say no value come out as
@@ -366,15 +370,16 @@ noise protects nobody
         check_is_fitted(self)
         if n is None and random_state is None:
             return synthetic_frame(self._table, self._columns, self._frame_kind)
-        many = len(self._table.codes) if n is None else n
+        requested_rows = len(self._table.codes) if n is None else n
         with invalid_parameters():
-            rows = whole_number(many, of="n", least=0, most=MOST_ROWS)
+            rows = require_integer(requested_rows, of="n", least=0, most=MOST_ROWS)
         rng = generator(self.random_state if random_state is None else random_state)
-        return synthetic_frame(self._over.redrawn(rows, rng), self._columns, self._frame_kind)
+        return synthetic_frame(
+            self._finished.sample_again(rows, rng), self._columns, self._frame_kind
+        )
 
     def marginal(self, *columns: str | int | Sequence[str | int]) -> Any:
-        """What was released of one or more columns together, a pandas frame with a row a cell:
-        ``marginal("age", "sex")``, or a list of them.
+        """Return what was released of some columns together: ``marginal("age", "sex")``.
 
         Parameters
         ----------
@@ -407,15 +412,15 @@ noise protects nobody
         [500, 0, 500]
         """
         check_is_fitted(self)
-        named: Any = columns
+        names: Any = columns
         if len(columns) == 1 and isinstance(columns[0], list | tuple):
-            (named,) = columns
+            (names,) = columns
         with invalid_parameters():
-            chosen = columns_of_marginal(self._table, self._columns, list(named))
+            chosen = columns_of_marginal(self._table, self._columns, list(names))
         return marginal_frame(self._table, chosen)
 
     def quality_report(self, real: Any = None, *, label: str | int | None = None) -> QualityReport:
-        """How good the rows are that were drawn when it was fitted: ``sample()``.
+        """Return how good the rows of ``sample()`` are that were drawn when it was fitted.
 
         Without ``real`` the report has the noisy tables alone that the release was made of: how far
         its rows are from those, and how far noise alone puts those from the truth. That is as
@@ -456,7 +461,7 @@ noise protects nobody
             return self._report(real, None if label is None else str(label))
 
     def _report(self, real: Any, label: str | None) -> QualityReport:
-        table, domain = self._table, self._over.fit.spec.domain
+        table, domain = self._table, self._finished.fit.spec.domain
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
         answers = NoisyAnswers.of_table(table)
         measured, unmeasured = answers.compared(codes, domain), answers.unmeasured(codes)
@@ -471,29 +476,29 @@ noise protects nobody
             TableComparison(domain, rows.codes, codes).report(label=label),
             measured=measured,
             unmeasured=unmeasured,
-            left_out=len(values[0]) - rows.number,
+            left_out=len(values[0]) - rows.row_count,
         )
 
-    def _declared(self, columns: Columns, *, has_prior: bool) -> PrivateFit:
-        """The fit; before a discovery, of as many cells as may be found."""
+    def _declare(self, columns: Columns, *, has_prior: bool) -> PrivateFit:
+        """Return the fit; before a discovery, with the most cells that may be discovered."""
         domain = domain_of(columns)
         if self.constraints is not None:
             domain = Domain(domain.attributes, constraints_of(self.constraints, domain))
         elsewhere = {"attributes": "the columns of domain"}
         model = declared_model(self, TableModel, elsewhere=elsewhere, has_prior=has_prior)
-        fit = self._declared_fit(
+        fit = self._declare_fit(
             "PrivateSynthesizer",
             domain,
             SyntheticTable,
             model,
-            to_discover="of domain that says discover or quantiles",
+            discoverable="of domain that says discover or quantiles",
             delta=exact_delta(self.delta),
         )
-        before = self.plan_from
-        return fit if before is None else replace(fit, earlier=before._table.tables())  # noqa: SLF001
+        earlier = self.plan_from
+        return fit if earlier is None else replace(fit, earlier=earlier._table.tables())  # noqa: SLF001
 
     @staticmethod
-    def _beside(fit: PrivateFit, prior: Any, X: Any, names: Sequence[Any]) -> PrivateFit:
+    def _add_public_rows(fit: PrivateFit, prior: Any, X: Any, names: Sequence[Any]) -> PrivateFit:
         if prior is X:
             raise DeclarationError("prior: expected public rows of others, got X itself")
         if fit.spec.to_discover:
@@ -502,7 +507,7 @@ noise protects nobody
             )
         return replace(fit, public=public_rows(prior, fit.spec.domain, names))
 
-    def _refuses(self) -> bool:
+    def _has_strict_rows(self) -> bool:
         if self.on_unknown not in ("drop", "error"):
             raise DeclarationError(
                 f"on_unknown: expected drop or error, got {self.on_unknown!r:.60}"

@@ -1,13 +1,13 @@
-"""A fit that is over, taken up again: rows drawn anew from its answers, or a fit that refines it.
+"""FinishedFit: a fit that is over. Rows are sampled anew from its answers, or a fit refines it.
 
 A refinement takes noise away from the answers of a fit at a smaller ε, of the very same rows; the
 two together cost the larger ε (``gate.mechanisms.refine``). That holds for *one* refinement: two of
 them could tell more together than what was paid for both. And it needs the same rows: the noise of
 an answer is the answer less the exact counts, which of other rows would be another noise.
 
-What is known of that is a *draw*: which rows a fit was of, as a keyed fingerprint, and whether it
-was refined. A fitted estimator is released, so it holds neither. A ledger knows both where a
-population pays; else nobody but the process that fitted, whose copies know nothing.
+So somebody has to know which rows a fit was of, as a keyed fingerprint, and whether it was refined.
+A fitted estimator is released, so it holds neither. A ledger knows both where a population pays;
+else nobody but the process that fitted, whose copies know nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,15 @@ import numpy as np
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import texts_of
-from dp_pipeline.estimators.fit import (
-    PrivateFit,
-    RefinedFit,
+from dp_pipeline.estimators.fit import PrivateFit, RefinedFit
+from dp_pipeline.estimators.parameters import is_fit_for_release
+from dp_pipeline.estimators.population_charge import (
     Run,
     charge_of,
-    dry_run,
     refined_already,
     require_account,
     run_charged,
 )
-from dp_pipeline.estimators.parameters import is_fit_for_release
 from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
 from dp_pipeline.ledger import Ledger
@@ -51,22 +49,22 @@ from dp_pipeline.results.transcript import AnswerRecord, Transcript
 class _StoredAnswers(Transcript):
     """Answers of a fit; with the last of them the model's randomness becomes another.
 
-    A model may draw which questions it asks, so it must begin as it began; what it draws
-    after its last answer are rows.
+    A model may draw its questions, so it must begin as it began. What it draws after its last
+    answer are rows.
     """
 
     def __init__(
-        self, answered: Transcript, *, rng: np.random.Generator, then: np.random.Generator
+        self, stored: Transcript, *, rng: np.random.Generator, row_rng: np.random.Generator
     ) -> None:
         super().__init__()
-        self._records = list(answered.records)
-        self._rng, self._then = rng, then
+        self._records = list(stored.records)
+        self._rng, self._row_rng = rng, row_rng
 
     def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
-        """The stored answer, as any transcript gives it."""
+        """Return the stored answer, as any transcript does."""
         record = super().recall(question, words=words)
         if self._next == len(self._records):
-            self._rng.bit_generator.state = self._then.bit_generator.state
+            self._rng.bit_generator.state = self._row_rng.bit_generator.state
         return record
 
 
@@ -74,192 +72,171 @@ class _StoredAnswers(Transcript):
 class FinishedFit:
     """Everything of a fit that is over but the rows: private, and what was declared.
 
-    fitted       what it gave
-    began        randomness as it was when the fit began
-    transcript   all questions and noisy answers
-    draw         what is known of its rows; None where it can never be refined
-    is_fit       whether its noise may protect persons
+    first_rng      post-processing randomness as it was when the fit began
+    transcript     all questions and noisy answers
+    is_releasable  whether its noise may protect persons
+    population     the population that paid for it, or None
+    ledger_key     key of its charge; empty where nobody paid
     """
 
     fit: PrivateFit
-    fitted: FitResult
-    began: np.random.Generator
+    result: FitResult
+    first_rng: np.random.Generator
     transcript: Transcript
-    draw: Draw | None
-    is_fit: bool
+    is_releasable: bool
+    population: str | None = None
+    ledger_key: str = ""
 
-    def redrawn(self, rows: int, rng: np.random.Generator) -> SyntheticTable:
-        """Rows drawn anew from what was released: post-processing, no row is read, nothing is
-        spent. ``rng`` is the randomness of the rows.
+    def sample_again(self, rows: int, rng: np.random.Generator) -> SyntheticTable:
+        """Return new rows from the stored answers, without a look at real rows and for no ε.
+
+        rng   randomness of the rows
         """
-        model, began = self.fit.model, copy.deepcopy(self.began)
+        model, first_rng = self.fit.model, copy.deepcopy(self.first_rng)
         assert isinstance(model, TableModel)
-        answers = _StoredAnswers(self.transcript, rng=began, then=rng)
-        again = replace(self.fit, model=replace(model, synthetic_rows=rows))
-        fitted, _ = again.run(None, noise=OpenDPNoise(), rng=began, transcript=answers)
-        assert isinstance(fitted.released, SyntheticTable)
-        return fitted.released
+        answers = _StoredAnswers(self.transcript, rng=first_rng, row_rng=rng)
+        fit = replace(self.fit, model=replace(model, synthetic_rows=rows))
+        result, _ = fit.run(None, noise=OpenDPNoise(), rng=first_rng, transcript=answers)
+        assert isinstance(result.released, SyntheticTable)
+        return result.released
 
-    def refined_by(self, fit: PrivateFit, noise: object) -> PrivateFit:
-        """The fit at a larger ε, of this one's answers; DeclarationError where that cannot be,
-        whatever the rows are.
+    def prepare_refinement(self, fit: PrivateFit, noise: NoiseSource) -> PrivateFit:
+        """Return a fit at a larger ε with this one's answers to refine.
+
+        Raises DeclarationError where the two do not go together, whatever the rows are.
         """
-        self._require_refinable(fit)
-        mine, asked = self.fit.guarantee, fit.guarantee
-        if mine.currency != asked.currency:
+        self._require_same_questions(fit)
+        coarse, fine = self.fit.guarantee, fit.guarantee
+        if coarse.currency != fine.currency:
             raise DeclarationError("refines: expected a fit with the same delta, got another")
-        if not mine.amount < asked.amount:
+        if not coarse.amount < fine.amount:
             raise DeclarationError(
-                f"refines: expected a fit at an ε below {epsilon_text(asked.epsilon)}, got "
-                f"{epsilon_text(mine.epsilon)}"
+                f"refines: expected a fit at an ε below {epsilon_text(fine.epsilon)}, got "
+                f"{epsilon_text(coarse.epsilon)}"
             )
-        if is_fit_for_release(noise) and not self.is_fit:
+        if is_fit_for_release(noise) and not self.is_releasable:
             raise DeclarationError(
                 "refines: expected a fit whose noise may protect persons as this one's may, got "
                 "one with a seed or a source of its own"
             )
-        answers, rng = self.transcript.rewind(), copy.deepcopy(self.began)
-        _, answered = self.fit.run(None, noise=OpenDPNoise(), rng=rng, transcript=answers)
-        coarse = CoarseRelease(self.fitted.released, mine.amount)
-        return replace(fit, refines=RefinedFit(coarse, answered, mine.epsilon))
+        rng, answers = copy.deepcopy(self.first_rng), self.transcript.rewind()
+        _, measurements = self.fit.run(None, noise=OpenDPNoise(), rng=rng, transcript=answers)
+        release = CoarseRelease(self.result.released, coarse.amount)
+        return replace(fit, refines=RefinedFit(release, measurements, coarse.epsilon))
 
-    def _require_refinable(self, fit: PrivateFit) -> None:
-        for one in (fit, self.fit):
-            if not one.model.refines:
-                known = ", ".join(name for name in MODELS if MODELS[name].refines)
+    def _require_same_questions(self, fit: PrivateFit) -> None:
+        for either in (fit, self.fit):
+            if not either.model.refines:
+                refinable = ", ".join(name for name in MODELS if MODELS[name].refines)
                 raise DeclarationError(
                     "refines: expected a method that asks the same questions at every ε "
-                    f"({known} do), got {one.method}"
+                    f"({refinable} do), got {either.method}"
                 )
-            if one.earlier is not None or one.public is not None:
-                name = "prior" if one.earlier is None else "plan_from"
+            if either.earlier is not None or either.public is not None:
+                name = "prior" if either.earlier is None else "plan_from"
                 raise DeclarationError(f"refines: expected fits without {name}, got one with it")
-        if self.draw is None or fit.spec.discover is not None:
+        if not self.fit.is_refinable or fit.spec.discover is not None:
             raise DeclarationError(
                 "refines: expected fits of declared columns, got one whose domain is discovered"
             )
-        mine, asked = (
-            (one.method, one.spec.domain, texts_of(one.model, measuring=True))
-            for one in (self.fit, fit)
+        coarse, fine = (
+            (either.method, either.spec.domain, texts_of(either.model, measuring=True))
+            for either in (self.fit, fit)
         )
-        if mine != asked:
+        if coarse != fine:
             raise DeclarationError(
                 "refines: expected a fit with the same domain, constraints, method and "
                 "method_params, got one with others"
             )
 
 
-def finished_fit(kind: type, refines: object) -> FinishedFit:
-    """What a fit of an estimator is over that is to be refined; DeclarationError for anything else
-    than a fitted one of its ``kind``.
-    """
-    found = getattr(refines, "_over", None)
-    if not isinstance(refines, kind) or not isinstance(found, FinishedFit):
-        raise DeclarationError(
-            f"refines: expected a fitted {kind.__name__}, got "
-            f"{'one without a fit' if isinstance(refines, kind) else 'another object'}"
-        )
-    return found
-
-
-@dataclass(frozen=True, eq=False)
-class Draw:
-    """A draw that one other fit may refine.
-
-    population   who has paid for it; None: nobody, so that this process alone knows of it
-    key          that of the ledger; empty where nobody has paid
-    """
-
-    population: str | None = None
-    key: str = ""
-
-
-_HERE: WeakKeyDictionary[Draw, tuple[str, threading.Lock]] = WeakKeyDictionary()
-"""Draws that nobody has paid for → fingerprints of their rows, and whether they were refined.
+_FINGERPRINTS: WeakKeyDictionary[FinishedFit, tuple[str, threading.Lock]] = WeakKeyDictionary()
+"""Fits that nobody paid for → fingerprints of their rows, and locks that one refinement takes.
 
 Pickles, deep copies and forked processes are not there: what is refined in one of them could be
 refined in another one too.
 """
-os.register_at_fork(after_in_child=_HERE.clear)
+os.register_at_fork(after_in_child=_FINGERPRINTS.clear)
 
 _SECRET = uuid4().bytes
-"""Of this process, for fingerprints that stay in it."""
+"""The key of fingerprints, which stay in this process."""
 
 
-def drawn(
+def run_fit(
     fit: PrivateFit,
     run: Run,
     rows: PreparedRows | None,
     *,
+    rng: np.random.Generator,
     noise: NoiseSource,
     population: str | None,
-    refines: FinishedFit | None,
-) -> tuple[FitResult, Transcript, Draw | None]:
-    """Run a fit, which its population pays for if there is one, and what is known of its rows.
+    refined: FinishedFit | None,
+) -> FinishedFit:
+    """Run a fit, which its population pays for if there is one.
 
-    rows      None where the fit can never be refined: to sort many for a fingerprint that nobody
-              will ask for takes long
-    refines   the fit that is refined; None: it draws by itself
+    rows      None where the fit can never be refined: sorting many rows for their fingerprint
+              takes long
+    rng       randomness as it is when the fit begins
+    refined   the fit that is refined, or None
 
-    Raises DeclarationError for a population without an account, one with another unit, relation
-    or δ, and a seed where the account is for releases; for a refinement of other rows, a second
-    one, and one that another population pays for than the first fit. Nothing was drawn or charged
-    then.
+    Raises DeclarationError for a population without a fitting account, for a refinement of other
+    rows, a second one, and one that another population pays for than the first fit. Nothing was
+    drawn or charged then.
     """
-    transcript = Transcript()
-    before = None if refines is None else refines.draw
-    if before is not None and before.population != population:
+    transcript, is_releasable = Transcript(), is_fit_for_release(noise)
+    if refined is not None and refined.population != population:
         payer = "nobody" if population is None else f"population {population}"
         raise DeclarationError(
             f"refines: expected a fit that {payer} paid for, as for this one, got another"
         )
     if population is None:
-        here = None if rows is None else Draw()
-        if here is not None and rows is not None:
-            _HERE[here] = rows.fingerprint(_SECRET), threading.Lock()
-            if before is not None:
-                _take_here(fit, before, _HERE[here][0])
-        return run(transcript), transcript, here
+        fingerprint = "" if rows is None else rows.fingerprint(_SECRET)
+        if refined is not None:
+            _claim_refinement(fit, refined, fingerprint)
+        finished = FinishedFit(fit, run(transcript), rng, transcript, is_releasable)
+        if rows is not None:
+            _FINGERPRINTS[finished] = fingerprint, threading.Lock()
+        return finished
     ledger, account = require_account(fit, population, noise)
     facts = {} if rows is None else {ROWS: rows.fingerprint(ledger.key(account.population))}
     key = uuid4().hex
-    if before is not None and fit.refines is not None:
-        # Whether it was refined is asked once, by who reserves the key of the refinement.
-        _require_known(before, facts[ROWS], ledger)
-        key = refinement_digest(population, before.key)
-        facts |= {REFINES: before.key, REFINED_FROM: epsilon_text(fit.refines.epsilon)}
+    if refined is not None and fit.refines is not None:
+        _require_stored_rows(refined.ledger_key, facts[ROWS], ledger)
+        # Reserving this key decides whether the fit was refined before.
+        key = refinement_digest(population, refined.ledger_key)
+        facts |= {REFINES: refined.ledger_key, REFINED_FROM: epsilon_text(fit.refines.epsilon)}
     charge = charge_of(fit, account, noise, key=key, facts=facts)
-    fitted = run_charged(fit, run, transcript, ledger, charge)
-    return fitted, transcript, None if rows is None else Draw(population, key)
+    result = run_charged(fit, run, transcript, ledger, charge)
+    return FinishedFit(fit, result, rng, transcript, is_releasable, population, key)
 
 
-def _require_known(draw: Draw, rows: str, ledger: Ledger) -> None:
-    past = ledger.history(draw.key)
-    if not past:
+def _require_stored_rows(key: str, fingerprint: str, ledger: Ledger) -> None:
+    entries = ledger.history(key)
+    if not entries:
         raise DeclarationError(
             f"refines: expected a fit that the ledger in {ledger.folder} knows, got another"
         )
-    _require_equal(past[0].facts.get(ROWS, ""), rows)
+    _require_equal(entries[0].facts.get(ROWS, ""), fingerprint)
 
 
-def _take_here(fit: PrivateFit, draw: Draw, rows: str) -> None:
-    """Refine a draw that nobody has paid for, once, in whatever thread."""
-    if draw not in _HERE:
+def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -> None:
+    """Let one thread, once, refine a fit that nobody paid for."""
+    if refined not in _FINGERPRINTS:
         raise DeclarationError(
             "refines: expected the very object that was fitted in this process, got a copy: "
             "nobody knows whether another one was refined; only with `population` a ledger does"
         )
-    known, once = _HERE[draw]
-    _require_equal(known, rows)
+    stored_fingerprint, refinement_lock = _FINGERPRINTS[refined]
+    _require_equal(stored_fingerprint, fingerprint)
     # What cannot be drawn must not use up the one refinement.
-    dry_run(fit)
-    if not once.acquire(blocking=False):
+    fit.run_without_rows()
+    if not refinement_lock.acquire(blocking=False):
         raise refined_already()
 
 
-def _require_equal(known: str, rows: str) -> None:
-    """Said in the same words whatever the rows are; whoever fits holds them."""
-    if not hmac.compare_digest(known, rows):
+def _require_equal(stored_fingerprint: str, fingerprint: str) -> None:
+    """Refuse other rows in the same words whatever the rows are."""
+    if not hmac.compare_digest(stored_fingerprint, fingerprint):
         raise DeclarationError(
             "X: expected the very rows of the fit that is refined, prepared alike, got others"
         )

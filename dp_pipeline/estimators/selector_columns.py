@@ -1,8 +1,7 @@
-"""How values become levels that bits ask about, and what a method makes of them: learned from rows,
-so as sensitive as they are. The labels of rows, of any type, are codes here, too. Rows live here.
+"""Columns of a selector: rules from values to levels and bits, learned from rows and as sensitive.
 
-The ``edges`` of a selector as a user writes them → the cuts of its columns. All of it public,
-unless nobody writes any: then round quantiles of rows are proposed, for benchmarks.
+Cuts of numbers are declared by ``edges``, and public. Without ``edges``, round quantiles of the
+rows are proposed, for benchmarks.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -33,21 +31,19 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import (
     UNKNOWN,
     Features,
-    frame_kind,
-    is_whole_label,
+    is_integer_label,
     kind_of,
     numbers_of,
     stored,
     text_of,
 )
+from dp_pipeline.estimators.selector_labels import MOST_LEVELS, LabelValues
 from dp_pipeline.raw.values import level_codes, texts
 
 Cuts = tuple[float, ...]
 
 MOST_NUMBERS = 64
 """Different whole numbers of a column that are levels without further ado."""
-MOST_LEVELS = 1000
-"""Of any column, and of the label: each level is a bit of every row."""
 _PARTS = 8
 """Quantiles cut a column in so many parts."""
 
@@ -66,8 +62,9 @@ class SelectorColumn:
     values: Cuts | None = None
 
     def coded(self, series: Any) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Codes (n,) of a column of any type, and whether each is the level of its value: what was
-        never seen has code 0, a number beside the levels that of the next one below.
+        """Return codes (n,) of a column of any type, and whether each is the level of its value.
+
+        An unseen text has code 0, an unseen number the code of the next level below.
         """
         name, missing = self.column.name, self.column.missing
         if self.cuts is None:
@@ -79,14 +76,14 @@ class SelectorColumn:
         absent = np.isnan(numbers)
         codes = np.searchsorted(np.asarray(self.cuts), numbers, side="right").astype(np.int64)
         codes[absent] = 0
-        known = ~absent if self.values is None else np.isin(numbers, self.values)
+        is_level = ~absent if self.values is None else np.isin(numbers, self.values)
         if missing is not None:
             codes[absent & readable] = missing
-            known |= absent & readable
-        return codes, known
+            is_level |= absent & readable
+        return codes, is_level
 
-    def asked(self, bit: Bit) -> str:
-        """What a bit asks, as it stands behind the name of the column."""
+    def question_text(self, bit: Bit) -> str:
+        """Return the question of a bit, as it stands behind the name of the column."""
         if bit.asks == "is" or self.cuts is None:
             return f"{'=' if bit.asks == 'is' else '>='}{self.column.levels[bit.code]}"
         return f">={text_of(self.cuts[bit.code - 1])}"
@@ -94,11 +91,11 @@ class SelectorColumn:
 
 @dataclass(frozen=True, eq=False)
 class FittedRecoding:
-    """A rule from rows of any type to what classifiers see of them. No row lives here.
+    """A rule from rows of any type to features of classifiers. No row lives here.
 
-    columns   how values become levels
-    bits      all that could have been kept, or that boxes could tell of
-    support   (bits,) which of them are kept; of boxes, those that are not as likely in each
+    columns   rules from values to levels
+    bits      all bits that could have been kept, or that boxes could tell of
+    support   (bits,) whether each is kept; with boxes, whether its probability differs among them
     """
 
     columns: tuple[SelectorColumn, ...]
@@ -114,18 +111,17 @@ class FittedRecoding:
         method: Method,
         rows: CodedRows,
     ) -> FittedRecoding:
-        """What a method has made of some rows."""
-        asked = getattr(method, "bits", cumulative_bits)
-        bits = tuple(asked(rows.columns))
+        """Return the recoding that a method learned from some rows."""
+        bits = tuple(getattr(method, "bits", cumulative_bits)(rows.columns))
         if not isinstance(recoding, BitRule):
-            return cls(columns, recoding, bits, _told(recoding, bits, rows))
+            return cls(columns, recoding, bits, _informative_bits(recoding, bits, rows))
         chosen = set(recoding.bits)
         support = np.array([bit in chosen for bit in bits], dtype=np.bool_)
         return cls(columns, recoding, bits, support)
 
     @property
-    def kept(self) -> tuple[Bit, ...]:
-        """The bits that are kept, or told of."""
+    def kept_bits(self) -> tuple[Bit, ...]:
+        """The bits of the support."""
         return tuple(compress(self.bits, self.support))
 
     @property
@@ -134,28 +130,30 @@ class FittedRecoding:
         return isinstance(self.recoding, BitRule)
 
     def names(self, bits: Sequence[Bit], names: Sequence[str]) -> NDArray[np.object_]:
-        """What some bits are called, where the columns have these names."""
-        called = [f"{names[bit.column]}{self.columns[bit.column].asked(bit)}" for bit in bits]
-        return np.array(called, dtype=object)
+        """Return names of some bits, where the columns have these names."""
+        texts = [
+            f"{names[bit.column]}{self.columns[bit.column].question_text(bit)}" for bit in bits
+        ]
+        return np.array(texts, dtype=object)
 
-    def seen(self, features: Features) -> NDArray[Any]:
-        """What is seen of every row (n, kept): 0 or 1, or how likely each bit is in its box."""
-        both = zip(self.columns, features.columns, strict=True)
-        coded = [column.coded(series) for column, series in both]
-        codes = _stacked([one for one, _ in coded], rows=features.rows)
+    def recode(self, features: Features) -> NDArray[Any]:
+        """Return the kept bits of every row (n, kept): 0 or 1, or the probability in its box."""
+        pairs = zip(self.columns, features.columns, strict=True)
+        coded = [column.coded(series) for column, series in pairs]
+        codes = _stacked([column_codes for column_codes, _ in coded], rows=features.rows)
         declared = tuple(column.column for column in self.columns)
         if not self.keeps_bits:
-            nobody = np.zeros(features.rows, dtype=np.int64)
-            rows = CodedRows(declared, codes, nobody, ("",))
+            no_labels = np.zeros(features.rows, dtype=np.int64)
+            rows = CodedRows(declared, codes, no_labels, ("",))
             return self.recoding.features(rows)[:, self.support]
-        matrix = np.empty((features.rows, len(self.kept)), dtype=np.int8)
-        for at, bit in enumerate(self.kept):
-            said = bit.answers(codes, declared)
-            matrix[:, at] = said & coded[bit.column][1] if bit.asks == "is" else said
+        matrix = np.empty((features.rows, len(self.kept_bits)), dtype=np.int8)
+        for index, bit in enumerate(self.kept_bits):
+            answers = bit.answers(codes, declared)
+            matrix[:, index] = answers & coded[bit.column][1] if bit.asks == "is" else answers
         return matrix
 
 
-def _told(recoding: RowRule, bits: Sequence[Bit], rows: CodedRows) -> NDArray[np.bool_]:
+def _informative_bits(recoding: RowRule, bits: Sequence[Bit], rows: CodedRows) -> NDArray[np.bool_]:
     if isinstance(recoding, Unchanged) or not len(rows):
         return np.ones(len(bits), dtype=np.bool_)
     features = recoding.features(rows)
@@ -163,25 +161,26 @@ def _told(recoding: RowRule, bits: Sequence[Bit], rows: CodedRows) -> NDArray[np
 
 
 def _stacked(codes: Sequence[IntArray], *, rows: int) -> NDArray[np.int16]:
-    """Columns of codes, side by side (rows, columns)."""
-    table = np.empty((rows, len(codes)), dtype=np.int16)
-    for at, column in enumerate(codes):
-        table[:, at] = column
-    return table
+    """Return columns of codes as one table (rows, columns)."""
+    return (
+        np.stack(codes, axis=1, dtype=np.int16, casting="unsafe")
+        if codes
+        else np.empty((rows, 0), dtype=np.int16)
+    )
 
 
 def coded_rows(
     columns: Sequence[SelectorColumn], features: Features, labels: LabelValues
 ) -> CodedRows:
-    """Rows that are fitted, as codes."""
-    both = zip(columns, features.columns, strict=True)
-    codes = _stacked([column.coded(series)[0] for column, series in both], rows=features.rows)
+    """Return the rows of a fit as codes."""
+    pairs = zip(columns, features.columns, strict=True)
+    codes = _stacked([column.coded(series)[0] for column, series in pairs], rows=features.rows)
     declared = tuple(column.column for column in columns)
     return CodedRows(declared, codes, labels.codes, labels.texts)
 
 
 def selector_method(method: object) -> Method:
-    """The method that a selector is told to use; DeclarationError for what is none."""
+    """Return the method of a selector's argument; DeclarationError for what is none."""
     if isinstance(method, str) and method in METHODS:
         return METHODS[method]()
     if isinstance(method, tuple(METHODS.values())):
@@ -195,8 +194,7 @@ def selector_method(method: object) -> Method:
 def learned_columns(
     features: Features, edges: Any
 ) -> tuple[tuple[SelectorColumn, ...], dict[str, Cuts]]:
-    """The rules for the columns of rows that are fitted, and the cuts that had to be proposed;
-    ``KAnonymousSelector`` says which.
+    """Return the rules for the columns of a fit, and the cuts that had to be proposed.
 
     edges   None: cuts of numbers that need some are proposed; or one list of ascending numbers for
             all columns of numbers, or a mapping from names or places of columns to one each
@@ -204,34 +202,33 @@ def learned_columns(
     DeclarationError, one for all columns, for numbers that need cuts where some are declared but
     not theirs, and for values that are no levels.
     """
-    of_place, of_all = dict[int, Cuts](), None
+    column_cuts, shared_cuts = dict[int, Cuts](), None
     if isinstance(edges, Mapping):
-        of_place = {_place(one, features.keys): _cuts(cuts) for one, cuts in edges.items()}
+        column_cuts = {_place(name, features.keys): _cuts(cuts) for name, cuts in edges.items()}
     elif edges is not None:
-        of_all = _cuts(edges)
-    found, wrong, proposed = list[SelectorColumn](), list[str](), dict[str, Cuts]()
-    for at, (name, series) in enumerate(zip(features.names, features.columns, strict=True)):
-        cuts, kind = of_place.get(at), kind_of(series)
+        shared_cuts = _cuts(edges)
+    columns, errors, proposed = list[SelectorColumn](), list[str](), dict[str, Cuts]()
+    for index, (name, series) in enumerate(zip(features.names, features.columns, strict=True)):
+        cuts, kind = column_cuts.get(index), kind_of(series)
         if kind == "numbers" and cuts is None:
-            cuts = of_all
-            if edges is None and not _are_levels(_different(series)):
+            cuts = shared_cuts
+            if edges is None and not _are_levels(_distinct_numbers(series)):
                 cuts = proposed[name] = proposed_cuts(numbers_of(series)[0])
         try:
-            found.append(_learned(name, series, kind, cuts))
+            columns.append(_learned_column(name, series, kind, cuts))
         except DeclarationError as error:
-            # One column alone says it in its own words.
-            wrong.append(str(error).removeprefix("X: " if wrong else ""))
-    if wrong:
-        raise DeclarationError("; ".join(wrong))
-    return tuple(found), proposed
+            errors.append(str(error).removeprefix("X: " if errors else ""))
+    if errors:
+        raise DeclarationError("; ".join(errors))
+    return tuple(columns), proposed
 
 
 def _place(column: object, names: Sequence[Any]) -> int:
-    is_whole = is_whole_label(column)
-    if column in names and (is_whole or isinstance(column, str)):
+    is_integer = is_integer_label(column)
+    if column in names and (is_integer or isinstance(column, str)):
         return names.index(column)
     # A number that a frame calls its columns is no place.
-    place = int(column) if is_whole and not any(map(is_whole_label, names)) else -1  # type: ignore[call-overload]
+    place = int(column) if is_integer and not any(map(is_integer_label, names)) else -1  # type: ignore[call-overload]
     if 0 <= place < len(names):
         return place
     raise DeclarationError(f"edges: expected names or places of columns of X, got {column!r:.60}")
@@ -249,7 +246,7 @@ def _cuts(values: Any) -> Cuts:
     return cuts
 
 
-def _learned(name: str, series: Any, kind: str, cuts: Cuts | None) -> SelectorColumn:
+def _learned_column(name: str, series: Any, kind: str, cuts: Cuts | None) -> SelectorColumn:
     if cuts is not None:
         return _cut_numbers(name, series, cuts)
     if kind == "others":
@@ -272,19 +269,19 @@ def _cut_numbers(name: str, series: Any, cuts: Cuts) -> SelectorColumn:
     return SelectorColumn(_column(name, levels, np.isnan(numbers), ordered=True), cuts)
 
 
-def _different(series: Any) -> NDArray[np.float64]:
+def _distinct_numbers(series: Any) -> NDArray[np.float64]:
     numbers, _ = numbers_of(series)
     return np.unique(numbers[~np.isnan(numbers)])
 
 
 def _are_levels(values: NDArray[np.float64]) -> bool:
-    """Whether different numbers (m,) are few, and whole."""
-    is_whole = bool((np.rint(values) == values).all() and np.isfinite(values).all())
-    return len(values) <= MOST_NUMBERS and is_whole
+    """Return whether different numbers (m,) are few integers."""
+    are_integers = bool((np.rint(values) == values).all() and np.isfinite(values).all())
+    return len(values) <= MOST_NUMBERS and are_integers
 
 
 def _single_numbers(name: str, series: Any, *, are_truths: bool) -> SelectorColumn:
-    values, missing = _different(series), np.isnan(numbers_of(series)[0])
+    values, missing = _distinct_numbers(series), np.isnan(numbers_of(series)[0])
     if are_truths or (len(values) and set(values) <= {0.0, 1.0}):
         words = ["False", "True"] if are_truths else ["0", "1"]
         return SelectorColumn(_column(name, words, missing, ordered=False), (1.0,), (0.0, 1.0))
@@ -300,27 +297,27 @@ def _single_numbers(name: str, series: Any, *, are_truths: bool) -> SelectorColu
 
 def _levels(name: str, series: Any) -> SelectorColumn:
     places, words = texts(stored(series))
-    declared = series.dtype.name == "category" and series.cat.ordered
-    there = list(words)
-    if declared:
-        of_category, named = texts(stored(series.cat.categories))
-        there = [named[place] for place in of_category]
-    if UNKNOWN in there:
+    is_ordered = series.dtype.name == "category" and series.cat.ordered
+    values = list(words)
+    if is_ordered:
+        category_places, category_words = texts(stored(series.cat.categories))
+        values = [category_words[place] for place in category_places]
+    if UNKNOWN in values:
         raise DeclarationError(
             f"X: column {name!r}: expected texts, truth values or numbers as categories, got others"
         )
-    known = [text for text in there if text is not None]
-    levels = known if declared else sorted(set(known))
+    known_texts = [text for text in values if text is not None]
+    levels = known_texts if is_ordered else sorted(set(known_texts))
     if len(set(levels)) < len(levels):
         raise DeclarationError(
             f"X: column {name!r}: expected categories that differ as texts, got one twice"
         )
     missing = np.array([*(text is None for text in words), True])[places]
-    return SelectorColumn(_column(name, levels, missing, ordered=declared))
+    return SelectorColumn(_column(name, levels, missing, ordered=is_ordered))
 
 
 def _column(name: str, levels: list[str], missing: NDArray[np.bool_], *, ordered: bool) -> Column:
-    """With a level for missing values where there are any."""
+    """Return a column, with a level for missing values where there are any."""
     if len(levels) > MOST_LEVELS:
         raise DeclarationError(
             f"X: column {name!r}: expected at most {MOST_LEVELS} different levels, got more"
@@ -334,7 +331,7 @@ def _column(name: str, levels: list[str], missing: NDArray[np.bool_], *, ordered
 
 
 def proposed_cuts(numbers: Any) -> Cuts:
-    """Round numbers near the quantiles of some numbers (n,): cuts that rows propose.
+    """Return round numbers near the quantiles of some numbers (n,), as cuts that rows propose.
 
     Eighths, rounded to a tenth or a hundredth of the range of nine tenths of the numbers, so that
     few digits of any row are in them. They are learned from rows all the same.
@@ -342,12 +339,12 @@ def proposed_cuts(numbers: Any) -> Cuts:
     >>> proposed_cuts(np.arange(0, 80.25, 0.25))
     (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0)
     """
-    there = numbers[np.isfinite(numbers)]
-    if not len(there):
+    finite = numbers[np.isfinite(numbers)]
+    if not len(finite):
         return (0.0,)
-    low, high = float(there.min()), float(there.max())
-    quantiles = np.quantile(there, np.arange(1, _PARTS) / _PARTS)
-    inner = np.quantile(there, [0.05, 0.95])
+    low, high = float(finite.min()), float(finite.max())
+    quantiles = np.quantile(finite, np.arange(1, _PARTS) / _PARTS)
+    inner = np.quantile(finite, [0.05, 0.95])
     spread = float(inner[1] - inner[0]) or high - low
     rounded = np.unique(np.round(quantiles, _decimals(spread)))
     cuts = rounded[(rounded > low) & (rounded <= high)]
@@ -360,112 +357,5 @@ def proposed_cuts(numbers: Any) -> Cuts:
 
 
 def _decimals(spread: float) -> int:
-    """Of a tenth to a hundredth of a range."""
+    """Return the decimals of a tenth to a hundredth of a range."""
     return 1 - math.floor(math.log10(spread)) if 0 < spread < math.inf else 0
-
-
-@dataclass(frozen=True, eq=False)
-class LabelValues:
-    """What every row is labelled.
-
-    codes    (n,) places in ``values``
-    values   a pandas index of the different labels, ascending
-    name     of the series that they came in, where it is a text
-    """
-
-    codes: IntArray
-    values: Any
-    name: str | None
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """One a label."""
-        return tuple(map(str, self.values))
-
-    def series(self, codes: IntArray) -> Any:
-        """The labels of some codes, of the type that ``y`` has; of categories, those there are."""
-        import pandas as pd
-
-        series = pd.Series(self.values.take(codes))
-        is_category = isinstance(series.dtype, pd.CategoricalDtype)
-        return series.cat.remove_unused_categories() if is_category else series
-
-
-def labels_of(y: Any, *, rows: int) -> LabelValues:
-    """Labels by position, one a row, without a look at an index.
-
-    DeclarationError, which is a ValueError at the estimator, unless each is a whole number, a
-    truth value, or of a class whose values can be compared, and for a missing one, an empty text
-    too. Labels that read the same, as 1 and "1" or "ill" and "ill ", are refused: whoever reads
-    the release sees one label where the promise has counted two.
-    """
-    import pandas as pd
-
-    series = _series(y)
-    if len(series) != rows:
-        raise DeclarationError("y: expected one label a row of X, got another number of them")
-    try:
-        found, different = pd.factorize(series)
-        values = pd.Index(different)
-        read, has_fractions = [_read(label) for label in values], any(map(_has_fraction, values))
-        keys = [] if has_fractions else [_sort_key(label) for label in values]
-    except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
-        raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
-    # As a label of its own, what is not known would pass for another label beside one that is.
-    if (found < 0).any():
-        raise DeclarationError("y: expected a label of every row, got missing ones")
-    if has_fractions:
-        raise DeclarationError("y: expected labels of classes, got numbers with fractions")
-    if len(values) > MOST_LEVELS:
-        raise DeclarationError(f"y: expected at most {MOST_LEVELS} different labels, got more")
-    if "" in read:
-        raise DeclarationError("y: expected a label of every row, got empty ones")
-    if len(set(read)) < len(read):
-        raise DeclarationError("y: expected labels that differ as texts, got two that do not")
-    order = sorted(range(len(values)), key=keys.__getitem__)
-    codes = np.argsort(order)[found] if order else found
-    name = series.name if isinstance(series.name, str) else None
-    return LabelValues(codes.astype(np.int64), values.take(order), name)
-
-
-def _series(y: Any) -> Any:
-    import pandas as pd
-    from sklearn.utils import column_or_1d
-
-    if y is None:
-        raise DeclarationError(
-            "y: expected a label of every row: a fit requires y to be passed, "
-            "but the target y is None"
-        )
-    if frame_kind(y) == "pandas" and hasattr(y, "__arrow_c_stream__") and hasattr(y, "to_pandas"):
-        # A column of Arrow or polars: by itself it would be an array without its name.
-        y = y.to_pandas()
-    try:
-        series = y if isinstance(y, pd.Series) else pd.Series(column_or_1d(y, warn=True))
-    except UnicodeError:
-        raise DeclarationError("y: expected texts that can be encoded, got others") from None
-    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
-        raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
-    except ValueError as error:
-        # What it says of complex numbers goes on with the values.
-        raise DeclarationError(f"y: {str(error).splitlines()[0]}") from None
-    # In the order of bytes that pandas counts with.
-    dtype: Any = series.dtype
-    return series.astype(dtype.newbyteorder("=")) if isinstance(dtype, np.dtype) else series
-
-
-def _read(label: object) -> str:
-    """What a person sees of a label."""
-    text = text_of(label)
-    return str(label).strip() if text is None or text == UNKNOWN else text
-
-
-def _has_fraction(label: object) -> bool:
-    is_whole = isinstance(label, Integral) or not isinstance(label, Real)
-    return not is_whole and not float(label).is_integer()  # type: ignore[arg-type]
-
-
-def _sort_key(label: object) -> tuple[bool, int, str]:
-    """Numbers come first, whole ones all of them."""
-    is_number = isinstance(label, Real)
-    return not is_number, int(label) if is_number else 0, str(label)  # type: ignore[call-overload]

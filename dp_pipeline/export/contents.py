@@ -31,7 +31,7 @@ from dp_pipeline.files import escape_formulas
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.reporting.metrics import bought_rows, sort_rows
 from dp_pipeline.reporting.releases import (
-    PrivateRelease,
+    ReportedPrivateRelease,
     ReportedRelease,
     mechanisms_of,
     standing_of,
@@ -99,7 +99,7 @@ def card_json(release: ReportedRelease) -> bytes:
         },
         "method": release.summary,
         "warnings": list(release.warnings),
-        "other non-DP releases": list(release.beside),
+        "other non-DP releases": list(release.non_dp_releases),
         "population": _population(release),
     }
     return f"{json.dumps(told, indent=1, ensure_ascii=False)}\n".encode()
@@ -108,7 +108,7 @@ def card_json(release: ReportedRelease) -> bytes:
 def _population(release: ReportedRelease) -> dict[str, str]:
     """What everything ever drawn from its persons has cost, when the card was written."""
     named = {"name": release.spec.population}
-    if not isinstance(release, PrivateRelease) or release.balance is None:
+    if not isinstance(release, ReportedPrivateRelease) or release.balance is None:
         return named
     balance = release.balance
     ceiling = balance.ceiling

@@ -34,7 +34,7 @@ from dp_pipeline.export.folder import (
 )
 from dp_pipeline.export.tables import CENTRES, geojson, read_table
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
-from dp_pipeline.reporting.rendering import says_the_same
+from dp_pipeline.reporting.rendering import has_same_words
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
 from dp_pipeline.results.clusters import Columns
@@ -272,7 +272,7 @@ class _Export:
 
     def page(self) -> str:
         """The page of the card: the same words."""
-        if not says_the_same(self._text(f"{CARD}.html"), self._text(f"{CARD}.md")):
+        if not has_same_words(self._text(f"{CARD}.html"), self._text(f"{CARD}.md")):
             raise Damaged(f"expected the words of {CARD}.md, got others")
         return f"the words of {CARD}.md"
 

@@ -19,7 +19,7 @@ from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.inference.consistency import project_to_simplex
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, f_measure
 from dp_pipeline.metrics.classification import train
-from dp_pipeline.metrics.marginals import redraw_error, ways_of
+from dp_pipeline.metrics.marginals import attribute_sets, redraw_error
 from dp_pipeline.results.accountant import split
 from dp_pipeline.results.bit_classes import CLASS
 from dp_pipeline.results.class_table import ClassTable
@@ -173,7 +173,9 @@ def private_table_quality(
     ``avd_2`` is of the attributes one by one where no pair of them fits; no ``avd_3`` is paid for
     where no three do.
     """
-    marginals = {k: _countable(curator.domain, ways_of(table.attributes, k)) for k in PRIVATE_WAYS}
+    marginals = {
+        k: _countable(curator.domain, attribute_sets(table.attributes, k)) for k in PRIVATE_WAYS
+    }
     marginals[2] = marginals[2] or [(name,) for name in table.attributes]
     marginals = {k: names for k, names in marginals.items() if names}
     predicted = [target for target in targets if target.attribute in table.attributes]

@@ -15,7 +15,8 @@ from dp_pipeline.config.errors import DeclarationError
 
 
 def auc(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
-    """Share of the pairs (positive row, negative row) in which the positive one scores higher.
+    """Return share of the pairs (positive row, negative row) in which the positive one scores
+    higher.
 
     scores     (n,) numbers, infinite ones included
     positive   (n,) whether each row is positive
@@ -45,7 +46,7 @@ def auc(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
 
 
 def macro_auc(scores: FloatArray, target: IntArray) -> float:
-    """Mean of the AUCs of each class against the rest, over the classes that some row has.
+    """Return mean of the AUCs of each class against the rest, over the classes that some row has.
 
     scores   (n, classes), one score a row and class; of two classes the second column decides
     target   (n,) codes of the classes
@@ -61,8 +62,8 @@ def macro_auc(scores: FloatArray, target: IntArray) -> float:
         )
     if scores.shape[1] == 2:
         return auc(scores[:, 1], target == 1)
-    found = [auc(scores[:, label], target == label) for label in np.unique(target).tolist()]
-    return float(np.mean(found)) if found else float("nan")
+    aucs = [auc(scores[:, label], target == label) for label in np.unique(target).tolist()]
+    return float(np.mean(aucs)) if aucs else float("nan")
 
 
 @dataclass(frozen=True)
@@ -89,18 +90,18 @@ class ClassAuc:
         0.8333
         """
         labels = counts.shape[1]
-        asked = [1] if labels == 2 else range(labels)
+        counted_labels = [1] if labels == 2 else range(labels)
         total = int(counts.sum())
-        found = [
+        label_aucs = [
             _one_label(counts, scores[:, label], label)
-            for label in asked
+            for label in counted_labels
             if 0 < int(counts[:, label].sum()) < total
         ]
-        if not found:
+        if not label_aucs:
             return cls(float("nan"), np.zeros(counts.shape))
         return cls(
-            float(np.mean([one.value for one in found])),
-            np.mean([one.gradient for one in found], axis=0),
+            float(np.mean([label_auc.value for label_auc in label_aucs])),
+            np.mean([label_auc.gradient for label_auc in label_aucs], axis=0),
         )
 
 
@@ -122,11 +123,11 @@ def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
 
 
 def _half_ranks(scores: FloatArray, rows: IntArray) -> IntArray:
-    """Twice the rows with a lower score than each class, and once those with an equal one."""
+    """Return twice the rows with a lower score than each class, plus those with an equal one."""
     values, places = np.unique(scores, return_inverse=True)
-    held = np.zeros(len(values), dtype=np.int64)
-    np.add.at(held, places, rows)
-    ranks: IntArray = (2 * np.cumsum(held) - held)[places]
+    rows_by_value = np.zeros(len(values), dtype=np.int64)
+    np.add.at(rows_by_value, places, rows)
+    ranks: IntArray = (2 * np.cumsum(rows_by_value) - rows_by_value)[places]
     return ranks
 
 
@@ -135,7 +136,7 @@ ClassTable = NDArray[Any]
 
 
 def class_table(classes: IntArray, clusters: IntArray, *, shape: tuple[int, int]) -> IntArray:
-    """How many rows of every class lie in every cluster.
+    """Return how many rows of every class lie in every cluster.
 
     classes    (N,) in 0..shape[0] − 1
     clusters   (N,) in 0..shape[1] − 1
@@ -150,7 +151,7 @@ def class_table(classes: IntArray, clusters: IntArray, *, shape: tuple[int, int]
 
 
 def f_measure(table: ClassTable) -> float:
-    """F-measure with β = 1: every class is compared with the cluster that fits it best.
+    """Return F-measure with β = 1: every class is compared with the cluster that fits it best.
 
     F = Σ_i (n_i/N) max_j F(i, j), F(i, j) = 2PR/(P + R) = 2 n_ij/(n_i + n_j) with precision
     P = n_ij/n_j and recall R = n_ij/n_i. In 0..1, 1 where classes and clusters are the same
@@ -174,7 +175,7 @@ def f_measure(table: ClassTable) -> float:
 
 
 def adjusted_rand(table: ClassTable) -> float:
-    """Adjusted Rand index: agreement about pairs of rows, above what chance gives.
+    """Return adjusted Rand index: agreement about pairs of rows, above what chance gives.
 
     1 for the same sets, about 0 for clusters that know nothing of the classes, below 0 for
     worse. 1 as well where chance alone must agree: one class and one cluster, or every
@@ -200,7 +201,6 @@ def adjusted_rand(table: ClassTable) -> float:
 
 
 def _pairs(counts: Any) -> float:
-    """Pairs of rows that lie together."""
     return float((counts * (counts - 1)).sum() / 2)
 
 

@@ -53,7 +53,7 @@ class LinearClassifier:
     intercept: int
 
     def answers(self, codes: Codes, *, rows: int) -> Answers:
-        """Whether each of the rows is positive, (rows,).
+        """Return whether each of the rows is positive, (rows,).
 
         >>> one = LinearClassifier(("a",), ((-3, 5),), 1)
         >>> one.answers({"a": np.array([0, 1, 1])}, rows=3).tolist()
@@ -62,7 +62,7 @@ class LinearClassifier:
         return self.totals(codes, rows=rows) > 0
 
     def totals(self, codes: Codes, *, rows: int) -> IntArray:
-        """The sum for each of the rows, (rows,): the larger, the surer."""
+        """Return the sum for each of the rows, (rows,): the larger, the surer."""
         total = np.full(rows, self.intercept, dtype=np.int64)
         for name, weights in zip(self.columns, self.weights, strict=True):
             total += np.array(weights, dtype=np.int64)[codes[name]]
@@ -72,7 +72,7 @@ class LinearClassifier:
 def train(
     method: Method, codes: Codes, answers: Answers, sizes: Mapping[str, int]
 ) -> LinearClassifier:
-    """A classifier that has learned from the bits of the codes, one bit a code and attribute.
+    """Return a classifier that learned from the bits of the codes.
 
     ``svm``        support vectors with a linear kernel and squared hinge loss, C = 1 (LIBLINEAR).
                    The papers' radial kernel takes minutes a target, not a second, and on Adult
@@ -95,12 +95,14 @@ def train(
     bits = _bits(codes, [sizes[name] for name in codes])
     weights, intercept = _solved_classifier(method, bits, answers)
     ends = np.cumsum([sizes[name] for name in codes])[:-1]
-    whole = tuple(tuple(part.tolist()) for part in np.split(_whole(weights), ends))
-    return LinearClassifier(tuple(codes), whole, int(_whole(intercept)[0]))
+    integer_weights = tuple(
+        tuple(part.tolist()) for part in np.split(_round_weights(weights), ends)
+    )
+    return LinearClassifier(tuple(codes), integer_weights, int(_round_weights(intercept)[0]))
 
 
 def misclassification(classifier: LinearClassifier, codes: Codes, answers: Answers) -> float:
-    """Share of the rows that the classifier answers wrongly, in 0..1; NaN for no rows."""
+    """Return share of the rows that the classifier answers wrongly, in 0..1; NaN for no rows."""
     if len(answers) == 0:
         return float("nan")
     wrong = 0
@@ -111,10 +113,10 @@ def misclassification(classifier: LinearClassifier, codes: Codes, answers: Answe
     return wrong / len(answers)
 
 
-def told(
-    method: Method, learned: Codes, asked: Codes, attribute: str, sizes: Mapping[str, int]
+def predict_attribute(
+    method: Method, training: Codes, tested: Codes, attribute: str, sizes: Mapping[str, int]
 ) -> tuple[float, float]:
-    """Accuracy and AUC of a classifier that tells one attribute of rows from all others.
+    """Return accuracy and AUC of a classifier that predicts one attribute from all others.
 
     learned, asked   two tables with the same attributes: to learn from, and to be tested on
 
@@ -123,16 +125,28 @@ def told(
     is never the answer. NaN for no tested row, and the AUC where all tested rows have one level.
 
     >>> table = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 0, 1, 1])}
-    >>> told("logistic", table, table, "b", {"a": 2, "b": 2})
+    >>> predict_attribute("logistic", table, table, "b", {"a": 2, "b": 2})
     (1.0, 1.0)
     """
-    seen, shown = ({n: c for n, c in one.items() if n != attribute} for one in (learned, asked))
-    right, rows = np.asarray(asked[attribute], dtype=np.int64), len(asked[attribute])
+    training_features, tested_features = (
+        {n: c for n, c in table.items() if n != attribute} for table in (training, tested)
+    )
+    right, rows = np.asarray(tested[attribute], dtype=np.int64), len(tested[attribute])
     if not rows:
         return float("nan"), float("nan")
     levels = [1] if sizes[attribute] == 2 else range(sizes[attribute])
     sums = np.stack(
-        [_sums(method, seen, learned[attribute] == level, shown, sizes, rows) for level in levels],
+        [
+            _sums(
+                method,
+                training_features,
+                training[attribute] == level,
+                tested_features,
+                sizes,
+                rows,
+            )
+            for level in levels
+        ],
         axis=1,
     )
     if sizes[attribute] == 2:
@@ -141,20 +155,23 @@ def told(
 
 
 def _sums(
-    method: Method, seen: Codes, answers: Answers, shown: Codes, sizes: Mapping[str, int], rows: int
+    method: Method,
+    training_features: Codes,
+    is_level: Answers,
+    tested_features: Codes,
+    sizes: Mapping[str, int],
+    rows: int,
 ) -> IntArray:
-    """The sum of one level for each of the rows that are asked about; the least of all where no
-    learned row has it: that of a constant answer is near 0, above those of most rare levels.
-    """
-    if len(answers) and not answers.any():
+    """Return the sum of one level for each tested row, the least where no row has the level."""
+    if len(is_level) and not is_level.any():
         return np.full(rows, np.iinfo(np.int64).min >> 1)
-    return train(method, seen, answers, sizes).totals(shown, rows=rows)
+    return train(method, training_features, is_level, sizes).totals(tested_features, rows=rows)
 
 
-def held_out(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
-    """Row numbers to learn from and row numbers to test on: four fifths and a fifth, by chance.
+def split_rows(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
+    """Return row numbers to learn from, four fifths by chance, and those to test on.
 
-    >>> learn, test = held_out(10, seed=0)
+    >>> learn, test = split_rows(10, seed=0)
     >>> len(learn), len(test), sorted([*learn.tolist(), *test.tolist()]) == list(range(10))
     (8, 2, True)
     """
@@ -164,7 +181,9 @@ def held_out(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
 
 
 def _bits(codes: Codes, sizes: list[int]) -> Any:
-    """Sparse one-hot bits (rows, Σ sizes) of declared sizes: nothing is learned from the codes."""
+    """Return sparse one-hot bits (rows, Σ sizes) of declared sizes: nothing is learned from the
+    codes.
+    """
     from sklearn.preprocessing import OneHotEncoder
 
     table = np.stack(list(codes.values()), axis=1)
@@ -172,7 +191,7 @@ def _bits(codes: Codes, sizes: list[int]) -> Any:
 
 
 def _solved_classifier(method: Method, bits: Any, answers: Answers) -> tuple[Any, Any]:
-    """Weights (Σ sizes,) and intercept (1,); a solver that stops early has still an answer."""
+    """Return weights (Σ sizes,) and intercept (1,); a solver may stop early."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
@@ -184,7 +203,7 @@ def _solved_classifier(method: Method, bits: Any, answers: Answers) -> tuple[Any
     return solver.coef_[0], solver.intercept_
 
 
-def _whole(weights: NDArray[np.float64]) -> IntArray:
+def _round_weights(weights: NDArray[np.float64]) -> IntArray:
     scaled = np.clip(np.rint(weights * PARTS), -_MOST_WEIGHT, _MOST_WEIGHT)
     return scaled.astype(np.int64)
 
@@ -211,10 +230,10 @@ def scores(
     scorer: Scorer,
     learn_features: Features,
     learn_target: IntArray,
-    ask_features: Features,
+    features: Features,
     classes: int,
 ) -> FloatArray:
-    """How much each row that is asked about looks like each class, (rows asked, classes).
+    """Return how much each tested row looks like each class, (rows, classes).
 
     ``logistic``     probabilities of logistic regression, C = 1, at most 1000 steps
     ``class_rate``   rates of the classes among the learned rows with equal features, beside
@@ -238,41 +257,43 @@ def scores(
     >>> scores("class_rate", learn, target, np.array([[1], [2]]), 2).round(3).tolist()
     [[0.333, 0.667], [0.667, 0.333]]
     """
-    _require_known(scorer, learn_features, learn_target, ask_features)
+    _require_matching(scorer, learn_features, learn_target, features)
     counts = np.bincount(learn_target, minlength=classes)
     rates = counts / len(learn_target) if len(learn_target) else np.full(classes, 1 / classes)
-    if ask_features.size == 0 or np.count_nonzero(counts) < 2:
-        return np.tile(rates, (len(ask_features), 1))
-    alike = _alike(np.concatenate([learn_features, ask_features]))
-    learned, asked = np.split(alike, [len(learn_features)])
+    if features.size == 0 or np.count_nonzero(counts) < 2:
+        return np.tile(rates, (len(features), 1))
+    alike = _alike(np.concatenate([learn_features, features]))
+    learned, tested = np.split(alike, [len(learn_features)])
     if scorer == "class_rate":
         keys, size = learned * classes + learn_target, int(alike.max()) + 1
         rows_of = np.bincount(keys, minlength=size * classes).reshape(size, classes)
         # In every group one row of overall rates is added.
-        return np.asarray((rows_of + rates) / (rows_of.sum(axis=1, keepdims=True) + 1))[asked]
+        return np.asarray((rows_of + rates) / (rows_of.sum(axis=1, keepdims=True) + 1))[tested]
     rows = _Learned.of(learn_features, learn_target, learned, most=MOST_DIFFERENT_ROWS[scorer])
-    _, first, places = np.unique(asked, return_index=True, return_inverse=True)
-    found = np.zeros((len(first), classes))
-    seen, found_scores = _solved_scorer(scorer, rows, ask_features[first].astype(np.float64))
-    found[:, seen] = found_scores
-    return found[places]
+    _, first, places = np.unique(tested, return_index=True, return_inverse=True)
+    class_scores = np.zeros((len(first), classes))
+    learned_classes, learned_scores = _solved_scorer(
+        scorer, rows, features[first].astype(np.float64)
+    )
+    class_scores[:, learned_classes] = learned_scores
+    return class_scores[places]
 
 
-def _require_known(
-    scorer: Scorer, learn_features: Features, learn_target: IntArray, ask_features: Features
+def _require_matching(
+    scorer: Scorer, learn_features: Features, learn_target: IntArray, features: Features
 ) -> None:
     if scorer not in SCORERS:
         raise DeclarationError(f"scorer: expected {one_of(SCORERS, str(scorer))}")
     if learn_features.ndim != 2 or learn_target.shape != (len(learn_features),):
         raise DeclarationError("scorer: expected a table and one class a row, got other shapes")
-    if ask_features.ndim != 2 or ask_features.shape[1] != learn_features.shape[1]:
+    if features.ndim != 2 or features.shape[1] != learn_features.shape[1]:
         raise DeclarationError(
             f"scorer: expected rows of {learn_features.shape[1]} features, got other shapes"
         )
 
 
 def _alike(features: Features) -> IntArray:
-    """The class of equal rows of every row (n,); equal to the last digit."""
+    """Return the class of equal rows of every row (n,); equal to the last digit."""
     with np.errstate(invalid="ignore"):
         small = features.astype(np.uint8)
     if np.array_equal(small, features):
@@ -296,7 +317,7 @@ class _Learned:
 
     @classmethod
     def of(cls, features: Features, target: IntArray, groups: IntArray, *, most: int) -> _Learned:
-        """From rows, and the class of equal features of each."""
+        """Return the different rows that a solver learns from."""
         keys = groups * (int(target.max()) + 1) + target
         if np.unique(keys).size > most:
             # A seeded sample, and the first row of every class: none is lost by chance.
@@ -314,9 +335,9 @@ class _Learned:
 
 
 def _solved_scorer(
-    scorer: Scorer, rows: _Learned, asked: FloatArray
+    scorer: Scorer, rows: _Learned, features: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Codes of the classes that were learned from, and a score of each for every row asked about.
+    """Return codes of the learned classes, and a score of each for every row.
 
     A solver that stops early has still an answer.
     """
@@ -329,13 +350,15 @@ def _solved_scorer(
         warnings.simplefilter("ignore", ConvergenceWarning)
         solver.fit(rows.features, rows.target, sample_weight=rows.weights)
     if scorer == "logistic":
-        return solver.classes_, solver.predict_proba(asked)
-    told = solver.decision_function(asked).round(_DECIMALS)
-    return solver.classes_, told if told.ndim == 2 else np.stack([-told, told], axis=1)
+        return solver.classes_, solver.predict_proba(features)
+    distances = solver.decision_function(features).round(_DECIMALS)
+    return solver.classes_, distances if distances.ndim == 2 else np.stack(
+        [-distances, distances], axis=1
+    )
 
 
 def stratified_folds(target: IntArray, folds: int, *, seed: int) -> IntArray:
-    """The fold of every row (n,), 0..folds − 1, by chance.
+    """Return the fold of every row (n,), 0..folds − 1, by chance.
 
     Sizes of folds differ by at most one row, and so do the rows of each class in them.
 

@@ -11,7 +11,7 @@ _BLOCK_CELLS = 1 << 20
 
 
 def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = None) -> float:
-    """Normalised intra-cluster variance: the mean squared distance to the nearest centre.
+    """Return normalised intra-cluster variance: the mean squared distance to the nearest centre.
 
     NICV = (1/N) Σ_i min_j ‖x_i − c_j‖², in squared units of the data.
 
@@ -31,15 +31,16 @@ def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = Non
     if len(points) == 0:
         return float("nan")
     # In blocks: the differences would be a second copy of the points.
-    blocks = (slice(at, at + _BLOCK_CELLS) for at in range(0, len(points), _BLOCK_CELLS))
-    total = sum(float(((points[one] - centres[nearest[one]]) ** 2).sum()) for one in blocks)
+    blocks = (slice(start, start + _BLOCK_CELLS) for start in range(0, len(points), _BLOCK_CELLS))
+    total = sum(
+        float(((points[block_rows] - centres[nearest[block_rows]]) ** 2).sum())
+        for block_rows in blocks
+    )
     return total / len(points)
 
 
 def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
-    """For every point (N, d) the index of the nearest of the centres (k, d), any of them where
-    several are as near; DeclarationError for shapes that do not fit.
-    """
+    """Return for every point (N, d) the index of the nearest centre (k, d), any of several."""
     if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
         raise DeclarationError(
             f"centres: expected points (N, d) and centres (k, d), got d of {points.shape[1:]} "
@@ -54,14 +55,14 @@ def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
     squares = (c * c).sum(axis=1)
     nearest = np.empty(len(points), dtype=np.int64)
     step = max(1, _BLOCK_CELLS // len(centres))
-    for at in range(0, len(points), step):
-        block = points[at : at + step] - origin
-        nearest[at : at + step] = (squares - 2.0 * (block @ c.T)).argmin(axis=1)
+    for start in range(0, len(points), step):
+        block = points[start : start + step] - origin
+        nearest[start : start + step] = (squares - 2.0 * (block @ c.T)).argmin(axis=1)
     return nearest
 
 
 def rcp(*, reference: float, candidate: float) -> float:
-    """Relative clustering performance: by how many percent the candidate's NICV is lower.
+    """Return relative clustering performance: by how many percent the candidate's NICV is lower.
 
     RCP = 100 · (NICV_reference − NICV_candidate) / NICV_reference; NaN where the
     reference is 0 or NaN. Source: Zhang, Cheng, "Differential privacy clustering

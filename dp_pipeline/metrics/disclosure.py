@@ -22,7 +22,7 @@ from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses, class_id
 
 
 def t_closeness(classes: EquivalenceClasses) -> float:
-    """The t of labels without an order: the largest total variation ½ Σ_s |q(s) − p(s)|.
+    """Return the t of labels without an order: the largest total variation ½ Σ_s |q(s) − p(s)|.
 
     In 0..1, which is the earth mover's distance where all labels are as far from each other.
     Source: Li, Li, Venkatasubramanian, "t-Closeness", ICDE 2007.
@@ -37,7 +37,8 @@ def t_closeness(classes: EquivalenceClasses) -> float:
 
 
 def ordered_t_closeness(classes: EquivalenceClasses) -> float:
-    """The t of labels in order: the largest Σ_i |Q_i − P_i|/(labels − 1), Q and P cumulative.
+    """Return the t of labels in order: the largest Σ_i |Q_i − P_i|/(labels − 1), Q and P
+    cumulative.
 
     Earth mover's distance over the codes: moving all rows from the first label to the last costs
     1. Steps are those of the declared labels; 0 where there is one only. Source: as
@@ -66,7 +67,7 @@ def ordered_t_closeness(classes: EquivalenceClasses) -> float:
 
 
 def delta_disclosure(classes: EquivalenceClasses, *, absent: bool = True) -> float:
-    """The δ of δ-disclosure: the largest |ln(q(s)/p(s))|; it holds for every larger δ.
+    """Return the δ of δ-disclosure: the largest |ln(q(s)/p(s))|; it holds for every larger δ.
 
     absent   whether labels count that other classes have and a class has not: it is then
              infinite, as in the source; without them only those that the class has count
@@ -87,7 +88,7 @@ def delta_disclosure(classes: EquivalenceClasses, *, absent: bool = True) -> flo
 
 
 def beta_likeness(classes: EquivalenceClasses) -> float:
-    """The β of basic β-likeness: the largest (q(s) − p(s))/p(s), gains only, so at least 0.
+    """Return the β of basic β-likeness: the largest (q(s) − p(s))/p(s), gains only, so at least 0.
 
     How much likelier a label gets, at most, for who knows the class. Source: Cao, Karras,
     "Publishing microdata with a robust privacy guarantee", PVLDB 2012.
@@ -105,7 +106,7 @@ def _most(values: NDArray[Any]) -> float:
 
 
 def largest_share(classes: EquivalenceClasses) -> float:
-    """The α of (α,k)-anonymity: the largest share of one label in one class, in 0..1.
+    """Return the α of (α,k)-anonymity: the largest share of one label in one class, in 0..1.
 
     Of every label, as all of them count as sensitive. NaN for no rows. Source: Wong, Li, Fu,
     Wang, "(α, k)-anonymity", KDD 2006.
@@ -118,7 +119,7 @@ def largest_share(classes: EquivalenceClasses) -> float:
 
 
 def distinct_labels(classes: EquivalenceClasses) -> int:
-    """The l of distinct l-diversity: the fewest different labels of a class; 0 for no rows.
+    """Return the l of distinct l-diversity: the fewest different labels of a class; 0 for no rows.
 
     Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, "l-Diversity", TKDD 2007.
 
@@ -130,7 +131,7 @@ def distinct_labels(classes: EquivalenceClasses) -> int:
 
 
 def entropy_labels(classes: EquivalenceClasses) -> float:
-    """The l of entropy l-diversity: exp of the least entropy of a class, to rounding.
+    """Return the l of entropy l-diversity: exp of the least entropy of a class, to rounding.
 
     A class with l labels as frequent as each other has l, one in which a label prevails less:
     how many labels it is worth. In 1..labels; NaN for no rows. Source: as ``distinct_labels``.
@@ -147,7 +148,8 @@ def entropy_labels(classes: EquivalenceClasses) -> float:
 
 
 def recursive_c(classes: EquivalenceClasses, *, diversity: int) -> float:
-    """The c that recursive (c,l)-diversity needs: it holds for every larger c, not for this one.
+    """Return the c that recursive (c,l)-diversity needs: it holds for every larger c, not for this
+    one.
 
     diversity   l, at least 1
 
@@ -167,13 +169,15 @@ def recursive_c(classes: EquivalenceClasses, *, diversity: int) -> float:
     order = np.lexsort((-classes.counts, classes.groups))
     descending = classes.counts[order]
     places = np.arange(len(order)) - classes.starts[classes.groups]
-    rest = np.add.reduceat(np.where(places >= diversity - 1, descending, 0), classes.starts)
+    remaining = np.add.reduceat(np.where(places >= diversity - 1, descending, 0), classes.starts)
     first = descending[classes.starts]
-    return float(np.divide(first, rest, out=np.full(len(first), np.inf), where=rest > 0).max())
+    return float(
+        np.divide(first, remaining, out=np.full(len(first), np.inf), where=remaining > 0).max()
+    )
 
 
 def homogeneous_rows(classes: EquivalenceClasses) -> int:
-    """Rows of classes with one label only: whoever knows the class of a row knows its label.
+    """Return rows of classes with one label only: whoever knows the class of a row knows its label.
 
     >>> codes, target = np.array([[0], [0], [1], [1]]), np.array([0, 1, 2, 2])
     >>> homogeneous_rows(EquivalenceClasses.of(codes, target, labels=3))
@@ -186,7 +190,7 @@ _CELLS_A_BLOCK = 1 << 22
 
 
 def containment_k(bits: NDArray[Any]) -> int:
-    """The largest k such that the ones of every row are also ones of at least k rows.
+    """Return the largest k such that the ones of every row are also ones of at least k rows.
 
     bits   (n, m) of 0 and 1, or truth values
 
@@ -214,20 +218,20 @@ def containment_k(bits: NDArray[Any]) -> int:
     some_row = np.empty(len(sizes), dtype=np.int64)
     some_row[ids] = np.arange(len(bits))
     different = bits[some_row].astype(np.float32)
-    ones, fewest = different.sum(axis=1), len(bits)
-    step = max(1, _CELLS_A_BLOCK // len(ones))
-    for at in range(0, len(ones), step):
-        some = slice(at, at + step)
+    bit_counts, fewest = different.sum(axis=1), len(bits)
+    step = max(1, _CELLS_A_BLOCK // len(bit_counts))
+    for start in range(0, len(bit_counts), step):
+        some = slice(start, start + step)
         # Single precision counts bits exactly, up to 2^24 of them.
         common = different[some] @ different.T
         # How many rows have all the ones of each of the different rows.
-        containing = (common == ones[some, None]) @ sizes
+        containing = (common == bit_counts[some, None]) @ sizes
         fewest = min(fewest, int(containing.min()))
     return fewest
 
 
 def is_binary(codes: NDArray[Any]) -> bool:
-    """Whether there are only 0 and 1, or nothing."""
+    """Return whether there are only 0 and 1, or nothing."""
     if codes.size == 0:
         return True
     return codes.dtype.kind in "iub" and not bool(((codes != 0) & (codes != 1)).any())
@@ -285,7 +289,7 @@ class DisclosureReport:
     containment_k: float
 
     def facts(self) -> dict[str, float]:
-        """Every number by its name, always the same names; some may be infinite or NaN."""
+        """Return every number by its name; some may be infinite or NaN."""
         return {name: float(value) for name, value in asdict(self).items()}
 
 
@@ -298,7 +302,7 @@ def disclosure_report(
     k: int,
     bits: bool = True,
 ) -> DisclosureReport:
-    """All measures of a table as released.
+    """Return all measures of a table as released.
 
     codes     (n, m) whole numbers ≥ 0; a missing value is a level of its own and has a code
     target    (n,) codes of the sensitive label, in 0..labels − 1, a missing one likewise
@@ -339,7 +343,7 @@ def disclosure_report(
 
 
 def smallest_class(sizes: IntArray) -> int:
-    """The k of k-anonymity: rows of the smallest of the classes (classes,); 0 for none.
+    """Return the k of k-anonymity: rows of the smallest of the classes (classes,); 0 for none.
 
     Source: Sweeney, "k-anonymity: a model for protecting privacy", 2002.
     """
@@ -347,7 +351,7 @@ def smallest_class(sizes: IntArray) -> int:
 
 
 def rows_in_small_classes(sizes: IntArray, *, k: int) -> int:
-    """Rows of classes with less than k rows.
+    """Return rows of classes with less than k rows.
 
     >>> rows_in_small_classes(np.array([1, 4, 2]), k=3)
     3
@@ -356,5 +360,5 @@ def rows_in_small_classes(sizes: IntArray, *, k: int) -> int:
 
 
 def risks(sizes: IntArray) -> FloatArray:
-    """For every class the chance that a guess finds one of its rows (classes,): 1/size."""
+    """Return for every class (classes,) the chance that a guess finds one of its rows: 1/size."""
     return np.asarray(1.0 / sizes)

@@ -16,7 +16,7 @@ _DENSE_CELLS_A_ROW = 8
 
 
 def class_ids(codes: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """The equivalence class of every row, and the rows of every class.
+    """Return the equivalence class of every row, and the rows of every class.
 
     codes   (n, m) whole numbers ≥ 0 or truth values; a missing value is a code like any other,
             so rows that miss the same values are alike
@@ -40,7 +40,7 @@ def class_ids(codes: NDArray[Any]) -> tuple[IntArray, IntArray]:
         added, size = column, int(column.max()) + 1
         if cells * size > _MOST_KEYS:
             # Only which rows are alike counts, so the codes that occur are numbered anew, in order.
-            keys, added = (np.unique(one, return_inverse=True)[1] for one in (keys, column))
+            keys, added = (np.unique(values, return_inverse=True)[1] for values in (keys, column))
             cells, size = int(keys.max()) + 1, int(added.max()) + 1
         # The new column is the fastest.
         keys, cells = keys * size, cells * size
@@ -79,7 +79,7 @@ class EquivalenceClasses:
 
     @classmethod
     def of(cls, codes: NDArray[Any], target: NDArray[Any], *, labels: int) -> EquivalenceClasses:
-        """From released codes (n, m) and a label's code (n,) in 0..labels − 1 a row.
+        """Return the classes of released codes (n, m) and a label's code (n,) of every row.
 
         DeclarationError for other shapes, and for codes that are none of the labels. Rows go by
         place and by nothing else, so rows in another order are the same classes.
@@ -130,11 +130,11 @@ class EquivalenceClasses:
 
 
 def _occupied(keys: IntArray, cells: int) -> tuple[IntArray, IntArray]:
-    """Which keys in 0..cells − 1 occur, ascending, and how often."""
+    """Return which keys in 0..cells − 1 occur, ascending, and how often."""
     if cells > _DENSE_CELLS_A_ROW * len(keys):
         ordered = np.sort(keys)
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
         return ordered[starts], np.diff(starts, append=len(keys))
     counts = np.bincount(keys, minlength=cells)
-    found = np.flatnonzero(counts)
-    return found, counts[found]
+    occupied = np.flatnonzero(counts)
+    return occupied, counts[occupied]

@@ -30,13 +30,13 @@ MOST_PLACES = 2000
 """Released rows whose nearest real one is looked for, a seeded sample where there are more."""
 
 
-def ways_of(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
-    """The sets of k attributes to average over: all, or a sample that the names alone decide.
+def attribute_sets(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
+    """Return the sets of k attributes to average over: all, or a sample that the names decide.
 
     At most ``MOST_PAIRS`` pairs, ``MOST_TRIPLES`` triples and ``MOST_WAYS`` larger sets, every
     set as likely as any other. None where there are fewer than k attributes.
 
-    >>> ways_of(("a", "b", "c"), 2)
+    >>> attribute_sets(("a", "b", "c"), 2)
     (('a', 'b'), ('a', 'c'), ('b', 'c'))
     """
     most = {1: MOST_PAIRS, 2: MOST_PAIRS, 3: MOST_TRIPLES}.get(k, MOST_WAYS)
@@ -44,10 +44,10 @@ def ways_of(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
         return tuple(combinations(names, k))
     seed = hashlib.sha256("\0".join([str(k), *names]).encode()).digest()
     rng = np.random.default_rng(int.from_bytes(seed[:8]))
-    found: set[tuple[int, ...]] = set()
-    while len(found) < most:
-        found.add(tuple(sorted(rng.choice(len(names), size=k, replace=False).tolist())))
-    return tuple(tuple(names[at] for at in one) for one in sorted(found))
+    chosen: set[tuple[int, ...]] = set()
+    while len(chosen) < most:
+        chosen.add(tuple(sorted(rng.choice(len(names), size=k, replace=False).tolist())))
+    return tuple(tuple(names[place] for place in places) for places in sorted(chosen))
 
 
 REDRAWS = 200
@@ -57,7 +57,7 @@ REDRAWS = 200
 def redraw_error(
     estimate: Callable[[FloatArray], float], believed: FloatArray, *, scale: float
 ) -> float:
-    """Root mean squared error of ``estimate`` if ``believed`` were the true table.
+    """Return root mean squared error of ``estimate`` if ``believed`` were the true table.
 
     estimate   of a table with noise in every cell
     believed   the table that is left when the noise is taken off as well as can be
@@ -76,5 +76,5 @@ def redraw_error(
     rng = np.random.default_rng(0)
     value = estimate(believed)
     noise = (rng.laplace(0.0, scale, believed.shape) for _ in range(REDRAWS))
-    squares = [(estimate(believed + one) - value) ** 2 for one in noise]
+    squares = [(estimate(believed + draw) - value) ** 2 for draw in noise]
     return float(np.sqrt(np.mean(squares)))

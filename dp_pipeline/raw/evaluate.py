@@ -28,7 +28,7 @@ from dp_pipeline.files import one_thread
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
 from dp_pipeline.metrics.classification import Method, misclassification, train
 from dp_pipeline.metrics.clustering import nearest_centres, nicv
-from dp_pipeline.metrics.marginals import ways_of
+from dp_pipeline.metrics.marginals import attribute_sets
 from dp_pipeline.raw.closest_record import distance_to_closest_record
 from dp_pipeline.raw.comparison import estimated_distances
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private_text
@@ -86,7 +86,8 @@ def table_quality(
 def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:
     names = tuple(released)
     marginals = {
-        f"avd_{k}": ways_of(names, min(k, len(names)) if k == 2 else k) for k in COMPARED_SIZES
+        f"avd_{k}": attribute_sets(names, min(k, len(names)) if k == 2 else k)
+        for k in COMPARED_SIZES
     }
     marginals = {name: listed for name, listed in marginals.items() if listed}
     sizes = {name: domain[name].size for name in names}

@@ -25,8 +25,8 @@ from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError, one_of
-from dp_pipeline.metrics.classification import Scorer, held_out, told
-from dp_pipeline.metrics.marginals import ways_of
+from dp_pipeline.metrics.classification import Scorer, predict_attribute, split_rows
+from dp_pipeline.metrics.marginals import attribute_sets
 from dp_pipeline.raw.closest_record import distance_to_closest_record, share_of_copies
 from dp_pipeline.raw.comparison import estimated_distances
 from dp_pipeline.raw.evaluate import (
@@ -95,7 +95,7 @@ class TableComparison:
         decide.
         """
         names = tuple(self.real)
-        ways = [*((name,) for name in names), *ways_of(names, 2)]
+        ways = [*((name,) for name in names), *attribute_sets(names, 2)]
         sizes = {name: self.domain[name].size for name in names}
         each: Mapping[str, Sequence[Names]] = {str(at): [way] for at, way in enumerate(ways)}
         found = estimated_distances(self.real, self.synthetic, sizes, each)
@@ -120,10 +120,10 @@ class TableComparison:
             )
         own, tested = (
             {name: codes[rows] for name, codes in self.real.items()}
-            for rows in held_out(_many(self.real), seed=0)
+            for rows in split_rows(_many(self.real), seed=0)
         )
-        accuracy, auc = told("logistic", self.synthetic, tested, label, sizes)
-        real_accuracy, real_auc = told("logistic", own, tested, label, sizes)
+        accuracy, auc = predict_attribute("logistic", self.synthetic, tested, label, sizes)
+        real_accuracy, real_auc = predict_attribute("logistic", own, tested, label, sizes)
         most = np.bincount(own[label], minlength=1).argmax()
         majority = float((tested[label] == most).mean()) if len(tested[label]) else float("nan")
         return LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)

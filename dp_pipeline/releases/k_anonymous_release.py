@@ -291,7 +291,7 @@ def reported_k_anonymous_release(
         spec=spec,
         bundle=bundle,
         summary=declared_method(spec, bundle.facts["model"]).summary,
-        beside=earlier.split("; ") if earlier else (),
+        non_dp_releases=earlier.split("; ") if earlier else (),
         figures=figures,
     )
 

@@ -21,7 +21,7 @@ from dp_pipeline.releases.release import Release, other_non_dp_releases
 from dp_pipeline.releases.replay import exact_rows
 from dp_pipeline.releases.store import store_file
 from dp_pipeline.reporting.pages import card
-from dp_pipeline.reporting.releases import PrivateRelease, ReportedRelease
+from dp_pipeline.reporting.releases import ReportedPrivateRelease, ReportedRelease
 from dp_pipeline.results.bundle import Bundle
 
 
@@ -78,12 +78,12 @@ def reported(release: Release, bundle: Bundle) -> ReportedRelease:
     if bundle.is_k_anonymous:
         return reported_k_anonymous_release(release.spec, bundle, {})
     ledger = release.home.ledger
-    return PrivateRelease(
+    return ReportedPrivateRelease(
         spec=release.spec,
         bundle=bundle,
         summary=release.summary,
         balance=ledger.balance(release.spec.population),
-        beside=other_non_dp_releases(release.spec, ledger),
+        non_dp_releases=other_non_dp_releases(release.spec, ledger),
         exact=exact_rows(release, bundle),
     )
 

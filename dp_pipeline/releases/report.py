@@ -39,19 +39,23 @@ from dp_pipeline.reporting.figures.curves import (
     utility_panels,
     window_panel,
 )
-from dp_pipeline.reporting.figures.lines import Up
+from dp_pipeline.reporting.figures.lines import VerticalAxis
 from dp_pipeline.reporting.figures.marginals import MOST_PANELS, attributes_of
 from dp_pipeline.reporting.metrics import (
     QualityRow,
+    find_metric,
     from_documents,
-    metric_named,
     metrics_of,
     relative_rows,
 )
 from dp_pipeline.reporting.pages import Timeline, summary_over_epsilon, summary_over_k, write_report
-from dp_pipeline.reporting.prices import Outlook, prices_of
+from dp_pipeline.reporting.prices import BudgetForecast, prices_of
 from dp_pipeline.reporting.quality import ComparedTable
-from dp_pipeline.reporting.releases import PrivateRelease, ReportedKAnonymousRelease, figure_over_k
+from dp_pipeline.reporting.releases import (
+    ReportedKAnonymousRelease,
+    ReportedPrivateRelease,
+    figure_over_k,
+)
 from dp_pipeline.reporting.text import model_labels, noisy_text
 from dp_pipeline.results.bundle import Bundle
 
@@ -92,7 +96,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
     ascending = {key: evaluations[key] for key in spec.partition_keys if key in evaluations}
     evaluated = [row for one in ascending.values() for row in from_documents(one["rows"])]
     releases = [
-        PrivateRelease(
+        ReportedPrivateRelease(
             spec=spec,
             bundle=pointed_bundle(spec, home, pointer, model=name, epsilon=key),
             state=pointer["state"],
@@ -114,8 +118,8 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         rows=rows,
         pictures=pictures,
         releases=releases,
-        beside=other_non_dp_releases(spec, ledger),
-        outlook=Outlook.of(spec, ledger.balance(spec.population), releases),
+        non_dp_releases=other_non_dp_releases(spec, ledger),
+        forecast=BudgetForecast.of(spec, ledger.balance(spec.population), releases),
     )
     return Comparison(rows, summary_over_epsilon(rows, prices_of(releases)), pictures, path)
 
@@ -234,21 +238,23 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
         rows=rows,
         releases=newest,
         pictures=pictures,
-        beside=other_non_dp_releases(spec, ledger),
-        outlook=Outlook.of(spec, ledger.balance(spec.population), newest, spent),
+        non_dp_releases=other_non_dp_releases(spec, ledger),
+        forecast=BudgetForecast.of(spec, ledger.balance(spec.population), newest, spent),
     )
     return Comparison(rows, summary_over_epsilon(rows, prices_of(newest)), pictures, path)
 
 
 def _of_window(
     spec: DatasetSpec, home: Home, name: str, evaluated: Mapping[str, Any]
-) -> Iterator[PrivateRelease]:
+) -> Iterator[ReportedPrivateRelease]:
     own = spec.at_window(name)
     for model, pointer in evaluated["pointers"].items():
         if pointer is not None:
             bundle = pointed_bundle(own, home, pointer, model=model)
             compared = _compared(evaluated, model)
-            yield PrivateRelease(spec=own, bundle=bundle, state=pointer["state"], compared=compared)
+            yield ReportedPrivateRelease(
+                spec=own, bundle=bundle, state=pointer["state"], compared=compared
+            )
 
 
 def _compared(evaluated: Mapping[str, Any], model: str) -> tuple[ComparedTable, ...]:
@@ -274,31 +280,33 @@ def _over_time(
     pictures = []
     if totals:
         title = "Noisy number of rows"
-        pictures.append(_windows_picture(spec, totals, Up("rows", floor=0.0), title, title))
+        pictures.append(
+            _windows_picture(spec, totals, VerticalAxis("rows", floor=0.0), title, title)
+        )
     for metric in metrics_of(row for rows in quality.values() for row in rows):
-        about, numbers = metric_named(metric), dict[str, list[WindowNumber]]()
+        about, numbers = find_metric(metric), dict[str, list[WindowNumber]]()
         for name, rows in quality.items():
             for row in rows:
                 if row.metric == metric:
                     number = WindowNumber(name, row.value, row.deviation or 0.0)
                     numbers.setdefault(row.model, []).append(number)
-        up = Up(about.short, floor=0.0, reading=about.better)
-        pictures.append(_windows_picture(spec, numbers, up, about.title, about.short))
+        y_axis = VerticalAxis(about.short, floor=0.0, reading=about.better)
+        pictures.append(_windows_picture(spec, numbers, y_axis, about.title, about.short))
     return pictures
 
 
 def _windows_picture(
     spec: DatasetSpec,
     numbers: Mapping[str, Sequence[WindowNumber]],
-    up: Up,
+    y_axis: VerticalAxis,
     title: str,
     short: str,
 ) -> Picture:
-    panel = window_panel(numbers, spec.cut, up)
+    panel = window_panel(numbers, spec.cut, y_axis)
     return line_chart([panel], title=title, footnote=NOISE_BARS, caption=f"{short} over time")
 
 
-def _last_maps(spec: DatasetSpec, newest: Sequence[PrivateRelease]) -> list[Picture]:
+def _last_maps(spec: DatasetSpec, newest: Sequence[ReportedPrivateRelease]) -> list[Picture]:
     """The maps of the last windows by the clustering that is published first."""
     maps = [one for one in newest if "centres" in one.bundle.tables]
     shown = [one for one in maps if one.bundle.model == maps[0].bundle.model][:_MAPS]
@@ -365,7 +373,7 @@ def compare_k_anonymous(
         spec=spec,
         releases=releases,
         pictures=pictures,
-        beside=other_non_dp_releases(spec, ledger),
+        non_dp_releases=other_non_dp_releases(spec, ledger),
     )
     rows = [row for one in evaluations.values() for row in from_documents(one["rows"])]
     return Comparison(tuple(rows), summary_over_k(releases), pictures, path)

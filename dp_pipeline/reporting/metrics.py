@@ -95,26 +95,26 @@ METRIC_ORDER = tuple(_METRICS)
 """Metrics in the order in which a person wants to read them."""
 
 
-def metric_named(name: str) -> Metric:
-    """The metric called ``name``; one that is not known here keeps its own name.
+def find_metric(name: str) -> Metric:
+    """Return the metric called ``name``; one that is not known here keeps its own name.
 
     A metric of one attribute is named with it: ``misclassified_svm/income``.
 
-    >>> metric_named("nicv").short, metric_named("auc").short
+    >>> find_metric("nicv").short, find_metric("auc").short
     ('NICV', 'auc')
-    >>> metric_named("misclassified_svm/income").short
+    >>> find_metric("misclassified_svm/income").short
     'SVM: income'
     """
     kind, _, attribute = name.partition("/")
-    found = _METRICS.get(kind)
-    if found is None or not attribute:
-        return found or Metric(name, name)
-    short, title = (f"{words}: {attribute}" for words in (found.short, found.title))
-    return replace(found, short=short, title=title)
+    metric = _METRICS.get(kind)
+    if metric is None or not attribute:
+        return metric or Metric(name, name)
+    short, title = (f"{words}: {attribute}" for words in (metric.short, metric.title))
+    return replace(metric, short=short, title=title)
 
 
 def metric_rank(name: str) -> tuple[int, str]:
-    """A sort key: known metrics in reading order, the others after them by name."""
+    """Return a sort key: known metrics in reading order, the others after them by name."""
     kind = name.partition("/")[0]
     return (METRIC_ORDER.index(kind) if kind in METRIC_ORDER else len(METRIC_ORDER), name)
 
@@ -148,13 +148,13 @@ class QualityRow:
     def private(
         cls, model: str, epsilon: Fraction, *, metric: str, number: NoisyNumber
     ) -> QualityRow:
-        """The row of a number that was paid for through the gate."""
+        """Return the row of a number that was paid for through the gate."""
         return cls(model, epsilon, metric, number.value, number.scale, number.unit)
 
     @property
     def about(self) -> Metric:
         """What the number is."""
-        return metric_named(self.metric)
+        return find_metric(self.metric)
 
     @property
     def reading(self) -> str:
@@ -194,17 +194,20 @@ def bought_rows(bundle: Bundle) -> list[QualityRow]:
 
 
 def to_documents(rows: Sequence[QualityRow]) -> list[dict[str, Any]]:
-    """Rows as JSON values."""
+    """Return rows as JSON values."""
     return [{**vars(row), "epsilon": str(row.epsilon)} for row in rows]
 
 
 def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:
-    """Rows of JSON values."""
-    return [QualityRow(**{**one, "epsilon": Fraction(one["epsilon"])}) for one in documents]
+    """Return rows from JSON values."""
+    return [
+        QualityRow(**{**document, "epsilon": Fraction(document["epsilon"])})
+        for document in documents
+    ]
 
 
 def sample_words(rows: Iterable[QualityRow]) -> str:
-    """What "of a sample" means beside a number; nothing where no number is."""
+    """Return what "of a sample" means, or nothing where no number is of one."""
     if all(row.error is None for row in rows):
         return ""
     return (
@@ -229,7 +232,7 @@ class Pivot:
     @property
     def about(self) -> Metric:
         """What the numbers are."""
-        return metric_named(self.metric)
+        return find_metric(self.metric)
 
     @property
     def rows(self) -> list[QualityRow]:
@@ -237,14 +240,14 @@ class Pivot:
         return [row for cell in self.cells.values() for row in cell]
 
     def head(self, prices: Mapping[Fraction, str]) -> list[str]:
-        """The head of the table as text.
+        """Return the head of the table as text.
 
         prices   ε → what a release at it cost, in words, where that is something else
         """
         return ["Model", *(_at(epsilon, prices) for epsilon in self.epsilons)]
 
     def texts(self, model: str) -> tuple[str, ...]:
-        """One text an ε; a dash where there is no number."""
+        """Return one text an ε; a dash where there is no number."""
         return tuple(_cell_text(self.cells.get((model, epsilon), ())) for epsilon in self.epsilons)
 
     @property
@@ -260,17 +263,17 @@ def _at(epsilon: Fraction, prices: Mapping[Fraction, str]) -> str:
 
 
 def sort_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
-    """By metric in reading order, then model, then ε ascending."""
+    """Return rows sorted by metric in reading order, then model, then ε ascending."""
     return tuple(sorted(rows, key=lambda r: (metric_rank(r.metric), r.model, r.epsilon)))
 
 
 def metrics_of(rows: Iterable[QualityRow]) -> tuple[str, ...]:
-    """The metrics that occur, in reading order."""
+    """Return the metrics that occur, in reading order."""
     return tuple(sorted({row.metric for row in rows}, key=metric_rank))
 
 
 def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
-    """The rows of ``metric`` as models × ε; without such rows it has neither."""
+    """Return the rows of ``metric`` as models × ε; without such rows it has neither."""
     chosen = [row for row in sort_rows(rows) if row.metric == metric]
     cells: dict[tuple[str, Fraction], tuple[QualityRow, ...]] = {}
     for row in chosen:
@@ -278,7 +281,7 @@ def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
         cells[place] = (*cells.get(place, ()), row)
     return Pivot(
         metric=metric,
-        unit=metric_named(metric).unit or ", ".join(sorted({row.unit for row in chosen})),
+        unit=find_metric(metric).unit or ", ".join(sorted({row.unit for row in chosen})),
         models=tuple(sorted({row.model for row in chosen})),
         epsilons=tuple(sorted({row.epsilon for row in chosen})),
         cells=cells,
@@ -308,7 +311,7 @@ class SummaryTable:
 
     @classmethod
     def of(cls, rows: Sequence[QualityRow], prices: Mapping[Fraction, str]) -> SummaryTable | None:
-        """The summary of quality rows; None where there are none."""
+        """Return the summary of quality rows; None where there are none."""
         if not rows:
             return None
         epsilon = max(row.epsilon for row in rows)
@@ -319,7 +322,7 @@ class SummaryTable:
         body = [(model, *(_text(table.texts(model)) for table in tables)) for model in models]
         return cls(
             caption=f"Every model at {_at(epsilon, prices)}, the best first",
-            head=("model", *(metric_named(metric).short for metric in metrics)),
+            head=("model", *(find_metric(metric).short for metric in metrics)),
             body=tuple(body),
         )
 
@@ -327,11 +330,11 @@ class SummaryTable:
 def _rank(
     rows: Sequence[QualityRow], metrics: Sequence[str], model: str
 ) -> tuple[tuple[int, float], str]:
-    """By the first metric that the model has; models that share it stand together."""
+    """Return a sort key by the first metric that the model has."""
     for place, metric in enumerate(metrics):
         values = [row.value for row in rows if row.model == model and row.metric == metric]
         if values and not np.isnan(values).all():
-            sign = -1 if metric_named(metric).better == "higher is better" else 1
+            sign = -1 if find_metric(metric).better == "higher is better" else 1
             return (place, sign * float(np.nanmean(values))), model
     return (len(metrics), 0.0), model
 
@@ -351,14 +354,16 @@ def relative_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
     is clipped at a distance of its own model's: both NICVs, each with its noise, say more.
     """
     table = pivot([row for row in rows if row.scale is None], "nicv")
-    found = []
+    relative = []
     for (model, epsilon), cell in table.cells.items():
         against = [row.value for row in table.cells.get((REFERENCE, epsilon), ())]
         if model != REFERENCE and against:
             reference = float(np.mean(against))
             values = [rcp(reference=reference, candidate=row.value) for row in cell]
-            found += [QualityRow(model, epsilon, "rcp", one, None, "percent") for one in values]
-    return tuple(found)
+            relative += [
+                QualityRow(model, epsilon, "rcp", value, None, "percent") for value in values
+            ]
+    return tuple(relative)
 
 
 _UNIT = "0.5 = guessing"
@@ -378,12 +383,15 @@ FIGURES = {
 }
 """By the names under which they are recorded, in reading order."""
 
-_COUNTS = {*(one.name for one in fields(DisclosureReport) if one.type == "int"), "containment_k"}
+_COUNTS = {
+    *(measure.name for measure in fields(DisclosureReport) if measure.type == "int"),
+    "containment_k",
+}
 """Measures of a k-anonymous release that are whole numbers, wherever they have one."""
 
 
 def measure_text(value: float | None, name: str) -> str:
-    """A measure of a k-anonymous release as a person reads it; a dash where there is none.
+    """Return a measure of a k-anonymous release as a person reads it; a dash where there is none.
 
     >>> [measure_text(1234.0, "rows"), measure_text(0.25, "alpha"), measure_text(math.inf, "alpha")]
     ['1,234', '0.250', 'no bound']
@@ -395,10 +403,10 @@ def measure_text(value: float | None, name: str) -> str:
     return f"{value:,.0f}" if name in _COUNTS else number_text(value)
 
 
-def share_text(part: float, whole: float) -> str:
-    """Part of a whole in percent, to three digits; a dash of nothing.
+def share_text(part: float, total: float) -> str:
+    """Return a part of a total in percent, with three digits; a dash without a total.
 
     >>> share_text(1, 8), share_text(1, 40000), share_text(0, 8)
     ('12.5 %', '0.00250 %', '0 %')
     """
-    return f"{number_text(100 * part / whole)} %" if whole else "–"
+    return f"{number_text(100 * part / total)} %" if total else "–"

@@ -32,8 +32,8 @@ SEEN = 2
 """Deviations of the noise that a distance must be above it before a model is blamed."""
 
 
-def named(attributes: Names) -> str:
-    """Attributes of one table as a line begins with them."""
+def attribute_text(attributes: Names) -> str:
+    """Return attributes of one table as a line begins with them."""
     return " × ".join(attributes)
 
 
@@ -52,6 +52,11 @@ class MeasuredTable:
     spread: float
 
     @property
+    def name(self) -> str:
+        """The attributes, as a line begins with them."""
+        return attribute_text(self.attributes)
+
+    @property
     def model(self) -> float:
         """How far the synthetic shares are from the truth at least, whatever the noise is within
         ``SEEN`` deviations of it; 0 where noise explains all that is seen.
@@ -68,7 +73,7 @@ class MeasuredTable:
         """A line of a table: attributes, the distance, that of the noise, what is the model's."""
         model = f"at least {number_text(self.model)}" if self.model else "not seen"
         return [
-            named(self.attributes),
+            self.name,
             number_text(self.distance),
             noisy_text(self.noise, self.spread),
             model,
@@ -91,91 +96,97 @@ class NoisyAnswers:
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, domain: Domain) -> NoisyAnswers | None:
-        """From what is stored; None where no noisy count of a table is."""
+        """Return the measured tables of a bundle; None where no noisy count is stored."""
         measured = bundle.tables.get("measured")
         if measured is None or "cells" not in bundle.tables:
             return None
         names = {name for text in measured["marginal"].tolist() for name in text.split(", ")}
         if not names - {""} <= set(domain.names):
             return None
-        known = EarlierTables.of(bundle.tables, domain)
-        if known is None:
+        earlier = EarlierTables.of(bundle.tables, domain)
+        if earlier is None:
             return None
         gaussian = bundle.budget != PURE
         tables = [
-            NoisyCounts(one.attributes, one.table, one.variance**0.5, gaussian)
-            for one in known.measured
+            NoisyCounts(marginal.attributes, marginal.table, marginal.variance**0.5, gaussian)
+            for marginal in earlier.measured
         ]
-        total = NoisyTotal.of_marginals(known.measured)
-        return cls(tuple(tables), known.groupings, total)
+        total = NoisyTotal.of_marginals(earlier.measured)
+        return cls(tuple(tables), earlier.groupings, total)
 
     @classmethod
     def of_table(cls, table: SyntheticTable) -> NoisyAnswers:
-        """From a release in memory."""
+        """Return the measured tables of a release in memory."""
         total = NoisyTotal.of_marginals(table.measured)
         return cls(tuple(map(NoisyCounts.of, table.measured)), table.groupings, total)
 
     def compared(self, codes: Mapping[str, IntArray], domain: Domain) -> tuple[MeasuredTable, ...]:
-        """Every column, and every pair that a measured table holds, against the least noisy answer:
-        first those where the model is seen most, then those that may be furthest from the truth.
-        None where the number of rows is not above its noise.
+        """Return every column and measured pair against its least noisy answer, worst models first.
 
         codes   of the synthetic rows
         """
         total = self.total
         if total is None or total.rows <= DEVIATIONS * total.deviation:
             return ()
-        ways = self._ways(codes)[: len(codes) + MOST_PAIRS]
-        found = (self._table(way, codes, domain, rows=total.rows) for way in ways)
+        attribute_sets = self._attribute_sets(codes)[: len(codes) + MOST_PAIRS]
+        compared = (
+            self._table(attributes, codes, domain, rows=total.rows) for attributes in attribute_sets
+        )
         return tuple(
             sorted(
-                (one for one in found if one is not None),
-                key=lambda one: (-one.model, -one.most, -one.distance),
+                (table for table in compared if table is not None),
+                key=lambda table: (-table.model, -table.most, -table.distance),
             )
         )
 
     def unmeasured(self, codes: Mapping[str, IntArray]) -> int:
-        """Pairs of attributes that no measured table holds."""
-        pairs = {frozenset(way) for way in self._ways(codes) if len(way) == 2}
+        """Return how many pairs of attributes are in no measured table."""
+        pairs = {
+            frozenset(attributes)
+            for attributes in self._attribute_sets(codes)
+            if len(attributes) == 2
+        }
         return comb(len(codes), 2) - len(pairs)
 
-    def _ways(self, codes: Mapping[str, IntArray]) -> list[Names]:
-        order = {name: at for at, name in enumerate(codes)}
-        names = {name for one in self.tables for name in one.attributes} & set(codes)
+    def _attribute_sets(self, codes: Mapping[str, IntArray]) -> list[Names]:
+        order = {name: index for index, name in enumerate(codes)}
+        names = {name for counts in self.tables for name in counts.attributes} & set(codes)
         singles = [(name,) for name in sorted(names, key=order.__getitem__)]
         pairs = dict.fromkeys(
             tuple(sorted(pair, key=order.__getitem__))
-            for one in self.tables
-            for pair in combinations(one.attributes, 2)
+            for counts in self.tables
+            for pair in combinations(counts.attributes, 2)
             if set(pair) <= names
         )
         return [*singles, *pairs]
 
     def _table(
-        self, way: Names, codes: Mapping[str, IntArray], domain: Domain, *, rows: float
+        self, attributes: Names, codes: Mapping[str, IntArray], domain: Domain, *, rows: float
     ) -> MeasuredTable | None:
-        """Over groups of levels where no table has the levels; None where no table has either."""
-        sizes = {name: domain[name].size for name in way}
-        grouped = {name: self.groupings[name] for name in way if name in self.groupings}
+        """Compare levels, or groups of levels where no table has levels; None without a table."""
+        sizes = {name: domain[name].size for name in attributes}
+        grouped = {name: self.groupings[name] for name in attributes if name in self.groupings}
         for groups in ({}, grouped):
-            shape = tuple(groups[n].size if n in groups else sizes[n] for n in way)
-            answer = least_noisy(self.tables, way, shape)
+            shape = tuple(
+                groups[name].size if name in groups else sizes[name] for name in attributes
+            )
+            answer = least_noisy(self.tables, attributes, shape)
             if answer is not None:
-                shares = synthetic_shares(way, codes, shape, groups)
+                shares = synthetic_shares(attributes, codes, shape, groups)
                 distance = float(np.abs(shares - answer.table / rows).sum()) / 2
-                return MeasuredTable(way, distance, *answer.noise_distance(rows))
+                return MeasuredTable(attributes, distance, *answer.noise_distance(rows))
         return None
 
 
 def synthetic_shares(
-    way: Names,
+    attributes: Names,
     codes: Mapping[str, IntArray],
     shape: tuple[int, ...],
     groups: Mapping[str, Grouping],
 ) -> FloatArray:
-    """Share of the synthetic rows in each cell; uniform where there is no row."""
-    keys = np.zeros(len(codes[way[0]]), dtype=np.int64)
-    for name, size in zip(way, shape, strict=True):
+    """Return share of the synthetic rows in each cell; uniform where there is no row."""
+    keys = np.zeros(len(codes[attributes[0]]), dtype=np.int64)
+    for name, size in zip(attributes, shape, strict=True):
         column = groups[name].labels[codes[name]] if name in groups else codes[name]
         keys = keys * size + column
     cells = int(np.prod(shape, dtype=np.int64))

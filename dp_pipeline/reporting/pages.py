@@ -22,7 +22,7 @@ from dp_pipeline.reporting.metrics import (
     pivot,
     sample_words,
 )
-from dp_pipeline.reporting.prices import Outlook, Prices, prices_of
+from dp_pipeline.reporting.prices import BudgetForecast, Prices, prices_of
 from dp_pipeline.reporting.releases import (
     Level,
     ReportedKAnonymousRelease,
@@ -41,7 +41,7 @@ class Timeline(NamedTuple):
 
 
 def card(release: ReportedRelease) -> str:
-    """The card of one release, in Markdown: at most 100 lines.
+    """Return the card of one release, in Markdown: at most 100 lines.
 
     It is no part of the bundle of a private release: the sum of all charges grows, and a bundle is
     the same bytes for ever.
@@ -60,8 +60,8 @@ def write_report(  # noqa: PLR0913
     releases: Sequence[ReportedRelease],
     pictures: Sequence[Picture] = (),
     rows: Sequence[QualityRow] = (),
-    beside: Sequence[str] = (),
-    outlook: Outlook | None = None,
+    non_dp_releases: Sequence[str] = (),
+    forecast: BudgetForecast | None = None,
     written: datetime | None = None,
 ) -> Path:
     """Write the report of a data set over every ε, every K or every window to ``path`` and return
@@ -70,8 +70,8 @@ def write_report(  # noqa: PLR0913
     level      what the releases are over; a timeline: over windows
     releases   of that level; of a K at most one a method and K
     rows       quality numbers, over ε
-    beside     releases of the same sensitive rows without ε, a text each
-    outlook    what the population has spent, and what is left; of pages with an ε
+    non_dp_releases   releases of the same sensitive rows without ε, a text each
+    forecast    what the population has spent, and what is left; of pages with an ε
     written    the time on the page; now when None
 
     Raises BoundaryViolation for an exact number of data whose purpose is release, for pictures of
@@ -88,10 +88,12 @@ def write_report(  # noqa: PLR0913
         f"report_{name}.html.j2",
         spec=spec,
         releases=releases,
-        warnings=_grouped((text, one.name) for one in releases for text in one.warnings),
+        warnings=_grouped(
+            (text, release.name) for release in releases for text in release.warnings
+        ),
         pictures=pictures,
-        beside=beside,
-        outlook=outlook,
+        non_dp_releases=non_dp_releases,
+        forecast=forecast,
         written=written or datetime.now(UTC),
         timeline=timeline,
         **own,
@@ -99,7 +101,7 @@ def write_report(  # noqa: PLR0913
 
 
 def summary_over_epsilon(rows: Sequence[QualityRow], prices: Prices) -> str | None:
-    """Every model at the largest ε, the best first, in Markdown; None without numbers."""
+    """Return every model at the largest ε, the best first, in Markdown; None without numbers."""
     table = SummaryTable.of(rows, prices)
     if table is None:
         return None
@@ -107,10 +109,8 @@ def summary_over_epsilon(rows: Sequence[QualityRow], prices: Prices) -> str | No
 
 
 def summary_over_k(releases: Sequence[ReportedKAnonymousRelease]) -> str:
-    """Methods × K in Markdown: how well classifiers learn from each release, where that is known,
-    and of whom it still tells the label.
-    """
-    has_auc = any("auc" in one.figures for one in releases)
+    """Return methods × K in Markdown, with how well classifiers learn where that is known."""
+    has_auc = any("auc" in release.figures for release in releases)
     facts = {"grid": Grid.of(releases), "has_auc": has_auc}
     return render("summary.md.j2", level="k", **facts).rstrip("\n")
 
@@ -131,21 +131,23 @@ def _require_noisy(
 
 
 def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
-    """What the report over ε shows beside the releases themselves."""
-    fit = [one for one in releases if one.bundle.is_releasable]
+    """Return the facts of the report over ε, beside its releases."""
+    releasable = [release for release in releases if release.bundle.is_releasable]
     prices = prices_of(releases)
     standings = (Standing.NOT_DP, Standing.ANOTHER_EPSILON)
     caveats = {
         standing: _grouped(
-            (one.bundle.caveat, one.name) for one in releases if one.standing == standing
+            (release.bundle.caveat, release.name)
+            for release in releases
+            if release.standing == standing
         )
         for standing in standings
     }
     return {
-        "fit": len(fit),
-        "spent": _spent([one.bundle for one in fit]),
-        "drawable": [one.name for one in releases if one.may_be_drawn_again],
-        "caveats": {standing: found for standing, found in caveats.items() if found},
+        "fit": len(releasable),
+        "spent": _spent([release.bundle for release in releasable]),
+        "drawable": [release.name for release in releases if release.is_unfit_by_noise],
+        "caveats": {standing: texts for standing, texts in caveats.items() if texts},
         "prices": prices,
         "summary": SummaryTable.of(rows, prices),
         "tables": [pivot(rows, metric) for metric in metrics_of(rows)],
@@ -155,12 +157,13 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
 
 
 def _spent(bundles: Sequence[Bundle]) -> Fraction:
-    """What some releases cost together at most: a refinement what it has added where the release
-    that it refines is one of them, else with what that one has spent.
-    """
-    keys = {one.key for one in bundles}
+    """Return what some releases cost together at most."""
+    keys = {release.key for release in bundles}
     return sum(
-        (one.charged if one.facts.get(REFINES) in keys else one.charged_in_all for one in bundles),
+        (
+            release.charged if release.facts.get(REFINES) in keys else release.charged_in_all
+            for release in bundles
+        ),
         Fraction(0),
     )
 
@@ -177,33 +180,37 @@ class Grid(NamedTuple):
 
     @classmethod
     def of(cls, releases: Sequence[ReportedKAnonymousRelease]) -> Grid:
-        """The grid of some releases."""
-        found = {(one.method, one.k): one for one in releases}
-        ks = sorted({one.k for one in releases})
-        methods = dict.fromkeys(one.method for one in releases)
-        lines = [(method, [found.get((method, k)) for k in ks]) for method in methods]
+        """Return the grid of some releases."""
+        by_method_and_k = {(release.method, release.k): release for release in releases}
+        ks = sorted({release.k for release in releases})
+        methods = dict.fromkeys(release.method for release in releases)
+        lines = [(method, [by_method_and_k.get((method, k)) for k in ks]) for method in methods]
         return cls([f"K = {k}" for k in ks], lines)
 
 
 def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
-    """What the report over K shows beside the releases themselves."""
-    tried = {name: [one for one in releases if name in one.figures] for name in FIGURES}
+    """Return the facts of the report over K, beside its releases."""
+    evaluated = {
+        name: [release for release in releases if name in release.figures] for name in FIGURES
+    }
     by_method: dict[str, list[ReportedKAnonymousRelease]] = {}
-    for one in sorted(releases, key=lambda one: one.k):
-        by_method.setdefault(one.method, []).append(one)
+    for release in sorted(releases, key=lambda release: release.k):
+        by_method.setdefault(release.method, []).append(release)
     return {
         "grid": Grid.of(releases),
         "figures": FIGURES,
-        "tried": {name: Grid.of(having) for name, having in tried.items() if having},
+        "tried": {name: Grid.of(having) for name, having in evaluated.items() if having},
         "by_method": {method: by_method[method] for method, _ in Grid.of(releases).lines},
         "diverse": _grouped(
-            (f"{one.method} {one.diversity}", str(one.k)) for one in releases if one.diversity > 1
+            (f"{release.method} {release.diversity}", str(release.k))
+            for release in releases
+            if release.diversity > 1
         ),
     }
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """First text → all second ones that come with it, both in the order in which they come."""
+    """Return first text → all its second ones, both in the order in which they come."""
     groups: dict[str, list[str]] = {}
     for text, name in pairs:
         groups.setdefault(text, []).append(name)

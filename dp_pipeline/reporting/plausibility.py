@@ -98,28 +98,29 @@ class NoisyTotal:
         return noisy_text(self.rows, self.deviation)
 
     @classmethod
-    def of_sums(cls, sums: Iterable[tuple[float, float]]) -> NoisyTotal | None:
-        """The mean of totals by the inverse of their variances; None where there is none."""
-        known = [(total, spread) for total, spread in sums if spread > 0]
-        precision = sum(1 / spread for _, spread in known)
+    def of_sums(cls, totals: Iterable[tuple[float, float]]) -> NoisyTotal | None:
+        """Return the mean of totals by the inverse of their variances; None where there is none."""
+        sums = [(total, spread) for total, spread in totals if spread > 0]
+        precision = sum(1 / spread for _, spread in sums)
         if not precision:
             return None
-        mean = sum(total / spread for total, spread in known) / precision
+        mean = sum(total / spread for total, spread in sums) / precision
         return cls(mean, 1 / sqrt(precision))
 
     @classmethod
     def of_marginals(cls, measured: Iterable[NoisyMarginal]) -> NoisyTotal | None:
-        """From measured tables: each of them holds every row once."""
+        """Return the total of measured tables, each of which holds every row once."""
         return cls.of_sums(
-            (float(one.table.sum()), one.table.size * one.variance) for one in measured
+            (float(marginal.table.sum()), marginal.table.size * marginal.variance)
+            for marginal in measured
         )
 
     @classmethod
     def of_tables(
         cls, tables: Tables, spends: Sequence[Spend], *, distance: int
     ) -> NoisyTotal | None:
-        """From the tables of a clustering or of a synthetic table; None of anything else, and
-        where the noisy counts are too many to be stored.
+        """Return the total of a clustering or a synthetic table, or None where no counts are
+        stored.
 
         spends   the model's own
         distance  rows that neighbours differ by
@@ -136,13 +137,13 @@ class NoisyTotal:
 
 
 def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
-    """The number of rows as a release tells it; None where it tells none."""
+    """Return the number of rows that a release implies, or None."""
     spends = bundle.spends[: bundle.model_spends]
     return NoisyTotal.of_tables(bundle.tables, spends, distance=spec.distance)
 
 
 def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
-    """One sentence each; none where nothing is known or nothing is wrong.
+    """Return one sentence a weakness of a release; none where nothing is known or wrong.
 
     spec   the declaration that the release was made under
     """
@@ -176,7 +177,7 @@ def clustering_warnings(
     at_most: int = 1,
     nominal_rows: int | None = None,
 ) -> tuple[str, ...]:
-    """Of ``Clusters.tables()``, of which ``total`` was told.
+    """Return the warnings of ``Clusters.tables()``, from its noisy ``total``.
 
     axes      numbers, along which centres lie
     distance  rows that neighbours differ by
@@ -187,9 +188,9 @@ def clustering_warnings(
     few = _few_rows(total, nominal_rows)
     k = len(next(iter(tables["centres"].values())))
     weak = _weak_signal(total, k, epsilon, distance=distance, at_most=at_most)
-    said = few or weak or _no_rows(total)
+    warnings = few or weak or _no_rows(total)
     # Of a few rows the place says nothing.
-    return (*said, *(weak if few else ()), *(() if said else _at_a_bound(tables, axes)))
+    return (*warnings, *(weak if few else ()), *(() if warnings else _at_a_bound(tables, axes)))
 
 
 def table_warnings(
@@ -199,15 +200,19 @@ def table_warnings(
     *,
     nominal_rows: int | None = None,
 ) -> tuple[str, ...]:
-    """Of a synthetic table.
+    """Return the warnings of a synthetic table.
 
     shares   attribute → share of the synthetic rows in each of its cells
     """
-    said = () if total is None else _few_rows(total, nominal_rows) or _no_rows(total)
-    if said:
-        return said
-    known = [domain[name] for name in shares if name in domain.names]
-    return tuple(one for each in known for one in _one_level(each, shares[each.name]))
+    warnings = () if total is None else _few_rows(total, nominal_rows) or _no_rows(total)
+    if warnings:
+        return warnings
+    attributes = [domain[name] for name in shares if name in domain.names]
+    return tuple(
+        warning
+        for attribute in attributes
+        for warning in _one_level(attribute, shares[attribute.name])
+    )
 
 
 def _few_rows(total: NoisyTotal, nominal_rows: int | None) -> tuple[str, ...]:
@@ -253,12 +258,12 @@ def _weak_signal(
 
 
 def _at_a_bound(tables: Tables, axes: Sequence[Attribute]) -> tuple[str, ...]:
-    """Axes along which nearly all noisy rows are at one end of the declared interval."""
+    """Warn of axes along which nearly all noisy rows are at one declared bound."""
     counts = _counts(tables)
     weights = np.zeros(0) if counts is None else counts.clip(min=0)
     if not weights.sum() > 0:
         return ()
-    said = []
+    warnings = []
     for axis in axes:
         interval = axis.coordinate
         assert interval is not None
@@ -269,15 +274,15 @@ def _at_a_bound(tables: Tables, axes: Sequence[Attribute]) -> tuple[str, ...]:
             share = float(weights[inside].sum() / weights.sum())
             if share >= NEARLY_ALL:
                 beyond = "clipped to it" if axis.on_invalid == "clip" else "dropped with their rows"
-                said.append(
+                warnings.append(
                     f"At a bound: {share:.0%} of the noisy rows are at the {end} bound of "
                     f"{axis.name}; numbers beyond it are {beyond}: bounds or unit may be wrong."
                 )
-    return tuple(said)
+    return tuple(warnings)
 
 
 def _one_level(attribute: Attribute, shares: FloatArray) -> tuple[str, ...]:
-    """Where nearly all synthetic rows have the level that unknown texts become."""
+    """Warn where nearly all synthetic rows have the level of unknown texts."""
     if attribute.other is None or len(shares) != attribute.size:
         return ()
     share = float(shares[attribute.labels().index(attribute.other)])
@@ -290,34 +295,36 @@ def _one_level(attribute: Attribute, shares: FloatArray) -> tuple[str, ...]:
 
 
 def _counts(tables: Tables) -> FloatArray | None:
-    """Noisy rows of every centre, or of every box: what was counted last."""
+    """Return noisy rows of every centre, or of every box: the last counts."""
     if "sizes" in tables:
         return np.asarray(tables["sizes"]["size"], dtype=np.float64)
     return np.asarray(tables["synopsis"]["weight"]) if "synopsis" in tables else None
 
 
 def _sides(tables: Tables, name: str) -> tuple[FloatArray, FloatArray]:
-    """Ends of what was counted along one axis; of a centre both are its place."""
+    """Return both ends along one axis of each count; both are a centre's place."""
     if "sizes" in tables:
         return tables["centres"][name], tables["centres"][name]
     return tables["synopsis"][f"{name}_lower"], tables["synopsis"][f"{name}_upper"]
 
 
 def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
-    """Of the noise in one of the counts that were released; None where no charge counted rows.
+    """Return the noise variance of one released count; None where no charge counted rows.
 
     A tree's counts come from its session, those of other models from their last charge that one
     row moves by one; what moves centres is moved by more.
     """
-    trees = [one.scale for one in spends if one.mechanism == TREE_PATHS]
+    trees = [spend.scale for spend in spends if spend.mechanism == TREE_PATHS]
     if trees:
         return _TREE * variance(trees[-1])
-    counted = [one for one in spends if one.mechanism == LAPLACE and one.sensitivity == distance]
+    counted = [
+        spend for spend in spends if spend.mechanism == LAPLACE and spend.sensitivity == distance
+    ]
     return variance(counted[-1].scale) if counted else None
 
 
 def _sums(tables: Tables) -> list[tuple[float, float]]:
-    """Total and variance of every measured table; its cells stand one behind the other."""
+    """Return total and variance of every measured table; its cells stand one behind the other."""
     sizes = tables["measured"]["cells"].tolist()
     deviations = tables["measured"]["deviation"].tolist()
     counts = tables["cells"]["noisy_count"]
@@ -329,7 +336,7 @@ def _sums(tables: Tables) -> list[tuple[float, float]]:
 
 
 def _marginal_shares(tables: Tables) -> dict[str, FloatArray]:
-    """Attribute → share of every cell, in the order of its labels."""
+    """Return attribute → share of every cell, in the order of its labels."""
     marginals = tables.get("marginals")
     if marginals is None:
         return {}

@@ -13,24 +13,24 @@ from fractions import Fraction
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.ledger import Balance
-from dp_pipeline.reporting.releases import PrivateRelease
+from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline.reporting.text import cost_text
 
 Prices = Mapping[Fraction, str]
 """ε as it was asked → what a release at it cost, in words."""
 
 
-def prices_of(releases: Sequence[PrivateRelease]) -> Prices:
-    """The prices of releases with an ε; nothing where each cost just the ε that was asked."""
-    found: dict[Fraction, set[Fraction]] = {}
-    for one in releases:
-        if one.bundle.is_dp:
-            asked = Fraction(one.bundle.facts["epsilon"])
-            found.setdefault(asked, set()).add(one.bundle.charged_in_all)
-    if all(charged == {asked} for asked, charged in found.items()):
+def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
+    """Return the prices of releases with an ε; none where each cost just the requested ε."""
+    charges_at: dict[Fraction, set[Fraction]] = {}
+    for release in releases:
+        if release.bundle.is_dp:
+            epsilon = Fraction(release.bundle.facts["epsilon"])
+            charges_at.setdefault(epsilon, set()).add(release.bundle.charged_in_all)
+    if all(charged == {epsilon} for epsilon, charged in charges_at.items()):
         return {}
     symbol = releases[0].bundle.currency.symbol
-    return {asked: _price(symbol, charged) for asked, charged in found.items()}
+    return {epsilon: _price(symbol, charged) for epsilon, charged in charges_at.items()}
 
 
 def _price(symbol: str, charged: set[Fraction]) -> str:
@@ -43,7 +43,7 @@ def _price(symbol: str, charged: set[Fraction]) -> str:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class BudgetForecast:
     """What a population has spent when a page is written, and what more it may spend.
 
     balance   for ever and in this month
@@ -56,39 +56,41 @@ class Outlook:
     balance: Balance
     windows: Mapping[str, Fraction] = field(default_factory=dict)
     price: Fraction | None = None
-    such: str = "releases"
+    unit: str = "releases"
 
     @classmethod
     def of(
         cls,
         spec: DatasetSpec,
         balance: Balance,
-        releases: Sequence[PrivateRelease],
+        releases: Sequence[ReportedPrivateRelease],
         windows: Mapping[str, Fraction] | None = None,
-    ) -> Outlook:
-        """The outlook of the population of a data set.
+    ) -> BudgetForecast:
+        """Return the forecast of the population of a data set.
 
         releases   those of its page; of windows the newest window first
         """
-        dp = [one for one in releases if one.bundle.is_dp]
+        dp = [release for release in releases if release.bundle.is_dp]
         if spec.windows is not None:
-            newest = [one for one in dp if one.spec.window == dp[0].spec.window]
+            newest = [release for release in dp if release.spec.window == dp[0].spec.window]
             # What is of several windows is charged to each of them.
-            price = sum((one.bundle.charged_in_all * one.span for one in newest), Fraction(0))
+            price = sum(
+                (release.bundle.charged_in_all * release.span for release in newest), Fraction(0)
+            )
             return cls(balance, windows or {}, price or None, f"{spec.windows.every}s")
-        chosen = spec.publish
-        named = [
-            one.bundle.charged_in_all
-            for one in dp
-            if chosen is not None
-            and one.bundle.model == chosen.model
-            and Fraction(one.bundle.facts["epsilon"]) == chosen.epsilon
+        published = spec.publish
+        prices = [
+            release.bundle.charged_in_all
+            for release in dp
+            if published is not None
+            and release.bundle.model == published.model
+            and Fraction(release.bundle.facts["epsilon"]) == published.epsilon
         ]
-        such = "weeks" if spec.refresh == "weekly" else "releases"
-        return cls(balance, {}, named[0] if named else None, such)
+        unit = "weeks" if spec.refresh == "weekly" else "releases"
+        return cls(balance, {}, prices[0] if prices else None, unit)
 
     @property
-    def more(self) -> int | None:
+    def affordable_count(self) -> int | None:
         """How many more such releases or windows what is left pays for; None where nothing limits
         their sum, or nothing says what one costs.
         """

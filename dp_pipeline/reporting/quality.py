@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dp_pipeline.config.encoding import Names
-from dp_pipeline.reporting.noisy_answers import MeasuredTable, named
+from dp_pipeline.reporting.noisy_answers import MeasuredTable, attribute_text
 from dp_pipeline.reporting.rendering import render
 from dp_pipeline.reporting.text import noisy_text, number_text
 
@@ -39,6 +39,11 @@ class ComparedTable:
     correlation: float | None = None
 
     @property
+    def name(self) -> str:
+        """The attributes, as a line begins with them."""
+        return attribute_text(self.attributes)
+
+    @property
     def distance_text(self) -> str:
         """With its error, where it has one."""
         error = self.error
@@ -51,7 +56,7 @@ class ComparedTable:
 
 
 def signed(value: float) -> str:
-    """A difference as a person reads it.
+    """Return a difference as a person reads it.
 
     >>> signed(0.25), signed(-0.25)
     ('+0.250', '-0.250')
@@ -144,27 +149,27 @@ class QualityReport:
         """What a reader has to know first; empty where nothing was computed from real rows."""
         if not self.left_out:
             return NOT_FOR_PUBLICATION if self.is_exact else ""
-        return f"{NOT_FOR_PUBLICATION} {_left_out_text(self.left_out)}"
+        return f"{NOT_FOR_PUBLICATION} {_excluded_line(self.left_out)}"
 
     @property
     def columns(self) -> tuple[ComparedTable, ...]:
         """Compared tables of one attribute."""
-        return tuple(one for one in self.compared if len(one.attributes) == 1)
+        return tuple(table for table in self.compared if len(table.attributes) == 1)
 
     @property
     def pairs(self) -> tuple[ComparedTable, ...]:
         """Compared tables of two attributes."""
-        return tuple(one for one in self.compared if len(one.attributes) == 2)
+        return tuple(table for table in self.compared if len(table.attributes) == 2)
 
     @property
     def has_correlations(self) -> bool:
         """Whether some pair is of two numbers."""
-        return any(one.correlation is not None for one in self.pairs)
+        return any(table.correlation is not None for table in self.pairs)
 
     @property
     def column_cells(self) -> list[list[str]]:
         """Lines of the table of columns."""
-        return [[named(one.attributes), one.distance_text] for one in self.columns]
+        return [[table.name, table.distance_text] for table in self.columns]
 
     @property
     def pair_head(self) -> list[str]:
@@ -175,57 +180,58 @@ class QualityReport:
     def pair_cells(self) -> list[list[str]]:
         """Its lines."""
         return [
-            [named(one.attributes), one.distance_text, one.correlation_text][: len(self.pair_head)]
-            for one in self.pairs
+            [table.name, table.distance_text, table.correlation_text][: len(self.pair_head)]
+            for table in self.pairs
         ]
 
     @property
     def learned_cells(self) -> list[list[str]]:
         """Lines of the table of what classifiers learn."""
-        return [[one.attribute, *map(number_text, one.figures)] for one in self.learned]
+        return [[table.attribute, *map(number_text, table.figures)] for table in self.learned]
 
     @property
     def likeness_cells(self) -> list[list[str]]:
         """Lines of the table of likeness, none without one."""
         if self.likeness is None:
             return []
-        return [[_LIKENESS[name], percent(one)] for name, one in vars(self.likeness).items()]
+        return [[_LIKENESS[name], percent(share)] for name, share in vars(self.likeness).items()]
 
     @property
     def measured_cells(self) -> list[list[str]]:
         """Lines of the table of measured ones."""
-        return [one.cells for one in self.measured]
+        return [table.cells for table in self.measured]
 
     @property
     def cost(self) -> Cost:
         """Means over all measured tables, of which at least one is needed."""
-        every = self.measured
+        tables = self.measured
         return Cost(
-            float(np.mean([one.distance for one in every])),
-            float(np.mean([one.noise for one in every])),
-            sum(one.model > 0 for one in every),
+            float(np.mean([table.distance for table in tables])),
+            float(np.mean([table.noise for table in tables])),
+            sum(table.model > 0 for table in tables),
         )
 
     @property
     def cost_words(self) -> str:
         """One sentence."""
-        many, cost = len(self.measured), self.cost
+        table_count, cost = len(self.measured), self.cost
         return (
             f"synthetic rows are {number_text(cost.distance)} away from the noisy answers, mean "
-            f"over {many} table{'s' * (many > 1)} of columns and pairs, where noise alone makes "
-            f"{number_text(cost.noise)}; the model is seen in {cost.seen} of them. {self._unseen}"
+            f"over {table_count} table{'s' * (table_count > 1)} of columns and pairs, where noise "
+            f"alone makes {number_text(cost.noise)}; the model is seen in {cost.seen} of them. "
+            f"{self._unmeasured_line}"
         ).rstrip()
 
     @property
-    def _unseen(self) -> str:
+    def _unmeasured_line(self) -> str:
         if not self.unmeasured:
             return ""
         pairs = "One pair is" if self.unmeasured == 1 else f"{self.unmeasured:,} pairs are"
         return f"{pairs} in no measured table: these answers tell nothing of how they depend."
 
     def to_frame(self) -> Any:
-        """A pandas frame with one figure a line: ``of`` (attributes), ``figure``, ``value``, and
-        ``deviation`` where the value is the mean of noise.
+        """Return a pandas frame with one figure a line: ``of`` (attributes), ``figure``, ``value``,
+        and ``deviation`` where the value is the mean of noise.
         """
         import pandas as pd
 
@@ -234,10 +240,10 @@ class QualityReport:
 
     def _figures(self) -> Iterable[tuple[str, str, float, float]]:
         nan = float("nan")
-        for one in self.compared:
-            yield named(one.attributes), "distance", one.distance, nan
-            if one.correlation is not None:
-                yield named(one.attributes), "correlation difference", one.correlation, nan
+        for compared in self.compared:
+            yield compared.name, "distance", compared.distance, nan
+            if compared.correlation is not None:
+                yield compared.name, "correlation difference", compared.correlation, nan
         for label in self.learned:
             for name, value in vars(label).items():
                 if name != "attribute":
@@ -245,21 +251,21 @@ class QualityReport:
         for name, value in ({} if self.likeness is None else vars(self.likeness)).items():
             yield "all columns", name, value, nan
         for table in self.measured:
-            yield named(table.attributes), "distance from noisy answers", table.distance, nan
-            yield named(table.attributes), "noise alone", table.noise, table.spread
-            yield named(table.attributes), "model at least", table.model, nan
+            yield table.name, "distance from noisy answers", table.distance, nan
+            yield table.name, "noise alone", table.noise, table.spread
+            yield table.name, "model at least", table.model, nan
 
     def __repr__(self) -> str:
-        """A few lines: means, and the worst tables."""
-        said = [self.title, self.note]
-        said += [_said(self.columns, "columns"), _said(self.pairs, "pairs")]
-        said += map(_learned_text, self.learned)
-        said += [f"{what}: {share}" for what, share in self.likeness_cells]
-        said += [f"noise: {self.cost_words}"] if self.measured else []
-        return "\n  ".join(one for one in said if one)
+        """Return a few lines: means, and the worst tables."""
+        lines = [self.title, self.note]
+        lines += [_distance_line(self.columns, "columns"), _distance_line(self.pairs, "pairs")]
+        lines += map(_label_line, self.learned)
+        lines += [f"{figure}: {share}" for figure, share in self.likeness_cells]
+        lines += [f"noise: {self.cost_words}"] if self.measured else []
+        return "\n  ".join(table for table in lines if table)
 
     def _repr_html_(self) -> str:
-        """The tables that a report shows, for notebooks."""
+        """Return the tables that a report shows, for notebooks."""
         return render("quality.html.j2", report=self, note=self.note)
 
 
@@ -271,7 +277,7 @@ _LIKENESS = {
 
 
 def percent(share: float) -> str:
-    """A share as a person reads it.
+    """Return a share as a person reads it.
 
     >>> percent(0.125), percent(float("nan"))
     ('12.5 %', 'n/a')
@@ -280,26 +286,26 @@ def percent(share: float) -> str:
     return text if isnan(share) else f"{text} %"
 
 
-def _said(tables: Sequence[ComparedTable], what: str) -> str:
+def _distance_line(tables: Sequence[ComparedTable], kind: str) -> str:
     if not tables:
         return ""
-    mean = float(np.mean([one.distance for one in tables]))
-    worst = ", ".join(f"{named(one.attributes)} {one.distance_text}" for one in tables[:3])
-    return f"{what}: total variation distance {number_text(mean)} on average; worst {worst}"
+    mean = float(np.mean([table.distance for table in tables]))
+    worst = ", ".join(f"{table.name} {table.distance_text}" for table in tables[:3])
+    return f"{kind}: total variation distance {number_text(mean)} on average; worst {worst}"
 
 
-def _learned_text(one: LearnedLabel) -> str:
+def _label_line(label: LearnedLabel) -> str:
     return (
-        f"{one.attribute} as told by the others: accuracy {number_text(one.accuracy)} learned from "
-        f"synthetic rows, {number_text(one.real_accuracy)} from real ones, "
-        f"{number_text(one.majority)} by the majority; AUC {number_text(one.auc)} and "
-        f"{number_text(one.real_auc)}"
+        f"{label.attribute} as told by the others: accuracy {number_text(label.accuracy)} learned "
+        f"from synthetic rows, {number_text(label.real_accuracy)} from real ones, "
+        f"{number_text(label.majority)} by the majority; AUC {number_text(label.auc)} and "
+        f"{number_text(label.real_auc)}"
     )
 
 
-def _left_out_text(rows: int) -> str:
+def _excluded_line(rows: int) -> str:
     """
-    >>> _left_out_text(1)
+    >>> _excluded_line(1)
     'Left out, as by a fit: 1 real row with a value that is missing or not as declared.'
     """
     many = "1 real row" if rows == 1 else f"{rows:,} real rows"
@@ -307,8 +313,8 @@ def _left_out_text(rows: int) -> str:
 
 
 def worst_first(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:
-    """By the distance; what is no number at the end."""
-    return tuple(sorted(tables, key=lambda one: (isnan(one.distance), -one.distance)))
+    """Return tables sorted by distance, those without a number last."""
+    return tuple(sorted(tables, key=lambda table: (isnan(table.distance), -table.distance)))
 
 
 @dataclass(frozen=True)
@@ -330,7 +336,7 @@ class ClusteringQuality:
         return self.nicv / self.floor if self.floor > 0 else float("nan")
 
     def to_frame(self) -> Any:
-        """A pandas frame with one figure a line."""
+        """Return a pandas frame with one figure a line."""
         import pandas as pd
 
         figures = {"nicv": self.nicv, "nicv without privacy": self.floor, "ratio": self.ratio}

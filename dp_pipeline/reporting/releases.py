@@ -42,15 +42,15 @@ class Standing(StrEnum):
 class ReportedRelease(ABC):
     """One stored release with the declaration of its data set.
 
-    summary   one sentence about the model or method
-    beside    releases of the same sensitive rows without any ε, a text each: all of them, or of a
-              k-anonymous release those that were recorded before it
+    summary           one sentence about the model or method
+    non_dp_releases   releases of the same sensitive rows without any ε, a text each; for a
+                      k-anonymous release those that were recorded before it
     """
 
     spec: DatasetSpec
     bundle: Bundle
     summary: str = ""
-    beside: Sequence[str] = ()
+    non_dp_releases: Sequence[str] = ()
 
     level: ClassVar[Level]
 
@@ -95,14 +95,12 @@ TABLES, EVALUATION = "tables of several attributes", "evaluation"
 
 
 def steps_of(bundle: Bundle) -> tuple[Step, ...]:
-    """The charges of a released table, added up by what they were for, in reading order and without
-    steps that it did not take; none for other releases.
-    """
+    """Return the charges of a released table by their purpose, in reading order."""
     if "cliques" not in bundle.tables:
         return ()
     costs: dict[str, list[Fraction]] = {}
-    for at, (spend, cost) in enumerate(zip(bundle.spends, bundle.costs, strict=True)):
-        name = _step(spend.what) if at < bundle.model_spends else EVALUATION
+    for index, (spend, cost) in enumerate(zip(bundle.spends, bundle.costs, strict=True)):
+        name = _step(spend.what) if index < bundle.model_spends else EVALUATION
         costs.setdefault(name, []).append(cost)
     reading = (ROWS, ONE_WAYS, STRUCTURE, TABLES, EVALUATION)
     sums = {name: sum(costs[name], Fraction(0)) for name in reading if name in costs}
@@ -111,19 +109,19 @@ def steps_of(bundle: Bundle) -> tuple[Step, ...]:
     )
 
 
-def _step(what: str) -> str:
-    """The step of a question, from the gate's own words for it."""
-    what = what.removesuffix(", refined")
-    if what == ROWS:
+def _step(question: str) -> str:
+    """Return the step of a question, from the gate's own words for it."""
+    question = question.removesuffix(", refined")
+    if question == ROWS:
         return ROWS
-    if what.startswith("marginal of "):
-        return TABLES if ", " in what else ONE_WAYS
+    if question.startswith("marginal of "):
+        return TABLES if ", " in question else ONE_WAYS
     # What a sparse table answers is its cells; every other question asks for a choice or a score.
-    return TABLES if what.startswith("cells of ") else STRUCTURE
+    return TABLES if question.startswith("cells of ") else STRUCTURE
 
 
 def standing_of(bundle: Bundle) -> Standing:
-    """What a reader has to see of a bundle first: whether the ε that was asked holds."""
+    """Return the standing of a bundle: whether the requested ε holds."""
     if not bundle.is_dp:
         return Standing.NOT_DP
     if bundle.caveat:
@@ -132,7 +130,7 @@ def standing_of(bundle: Bundle) -> Standing:
 
 
 def mechanisms_of(bundle: Bundle) -> list[tuple[str, str, int, Fraction]]:
-    """Mechanism, scale, how many charges, and what those cost together."""
+    """Return mechanism, scale, number of charges and their cost."""
     groups: dict[tuple[str, str], list[Fraction]] = {}
     for spend, cost in zip(bundle.spends, bundle.costs, strict=True):
         scale = number_text(float(spend.scale))
@@ -145,7 +143,7 @@ MOST_COLUMNS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateRelease(ReportedRelease):
+class ReportedPrivateRelease(ReportedRelease):
     """A release that was drawn with noise, and has an ε unless its bundle says otherwise.
 
     balance    of the population, for ever and now; on cards
@@ -187,13 +185,13 @@ class PrivateRelease(ReportedRelease):
         """The axes of its centres along which rows from outside count at the nearer bound."""
         axes = self.bundle.tables.get("centres", {})
         return [
-            one.name
-            for one in self.spec.domain
-            if one.name in axes and one.on_invalid == "clip" and self.spec.is_release
+            attribute.name
+            for attribute in self.spec.domain
+            if attribute.name in axes and attribute.on_invalid == "clip" and self.spec.is_release
         ]
 
     @property
-    def may_be_drawn_again(self) -> bool:
+    def is_unfit_by_noise(self) -> bool:
         """Whether its noise is what makes it unfit."""
         bundle = self.bundle
         is_seeded = bundle.facts["noise"].startswith("seeded")
@@ -297,7 +295,7 @@ class PrivateRelease(ReportedRelease):
             )
 
 
-class KeptColumn(NamedTuple):
+class ReleasedColumn(NamedTuple):
     """A released column beside the label: the attribute that it tells of, and how, in words."""
 
     name: str
@@ -305,7 +303,7 @@ class KeptColumn(NamedTuple):
     rule: str
 
 
-class LeftOut(NamedTuple):
+class SuppressedRows(NamedTuple):
     """Rows of one label that were left out to keep the guarantee, and their share of its rows."""
 
     label: str
@@ -376,9 +374,9 @@ class ReportedKAnonymousRelease(ReportedRelease):
         return self.bundle.facts[ALLOWED] == "yes"
 
     @cached_property
-    def columns(self) -> list[KeptColumn]:
+    def columns(self) -> list[ReleasedColumn]:
         """The released columns beside the label."""
-        return [KeptColumn(*line) for line in self._lines("columns")]
+        return [ReleasedColumn(*line) for line in self._lines("columns")]
 
     @property
     def columns_of(self) -> Mapping[str, int]:
@@ -394,8 +392,8 @@ class ReportedKAnonymousRelease(ReportedRelease):
     @property
     def outside(self) -> list[str]:
         """Attributes that are neither label nor declared as quasi-identifiers."""
-        known = {*self.bundle.facts["attributes"].split(), self.label}
-        return [name for name in self.spec.domain.names if name not in known]
+        modelled = {*self.bundle.facts["attributes"].split(), self.label}
+        return [name for name in self.spec.domain.names if name not in modelled]
 
     @cached_property
     def measures(self) -> dict[str, float]:
@@ -413,11 +411,11 @@ class ReportedKAnonymousRelease(ReportedRelease):
         return int(self.bundle.tables["suppressed"]["rows"].sum())
 
     @property
-    def left_out(self) -> list[LeftOut]:
+    def suppressed_by_label(self) -> list[SuppressedRows]:
         """The same, label by label; of public rows only."""
         if "label" not in self.bundle.tables["suppressed"]:
             return []
-        return [LeftOut(*line) for line in self._lines("suppressed")]
+        return [SuppressedRows(*line) for line in self._lines("suppressed")]
 
     def _lines(self, table: str) -> list[tuple[Any, ...]]:
         columns = (values.tolist() for values in self.bundle.tables[table].values())
@@ -448,9 +446,9 @@ class ReportedKAnonymousRelease(ReportedRelease):
 def figure_over_k(
     releases: Sequence[ReportedKAnonymousRelease], name: str
 ) -> Mapping[str, Mapping[int, float]]:
-    """Method → K → a figure of every release that has it, methods in the order of the releases."""
-    found: dict[str, dict[int, float]] = {}
-    for one in releases:
-        if name in one.figures:
-            found.setdefault(one.method, {})[one.k] = one.figures[name]
-    return found
+    """Return method → K → a figure, of every release that has it."""
+    figures: dict[str, dict[int, float]] = {}
+    for release in releases:
+        if name in release.figures:
+            figures.setdefault(release.method, {})[release.k] = release.figures[name]
+    return figures

@@ -53,7 +53,7 @@ def write_page(path: Path, template: str, **facts: Any) -> Path:
 
 
 def render(template: str, **facts: Any) -> str:
-    """The text of a template of ``templates/`` with these facts in it."""
+    """Return the text of a template of ``templates/`` with these facts in it."""
     is_markdown = template.endswith(_MARKDOWN)
     text = _environment(is_markdown=is_markdown).get_template(template).render(facts)
     return _unwrapped(text) if is_markdown else " ".join(text.split())
@@ -61,7 +61,7 @@ def render(template: str, **facts: Any) -> str:
 
 @cache
 def _environment(*, is_markdown: bool) -> Environment:
-    """Jinja2 is imported by whoever writes a page: the command line starts without it."""
+    """Return Jinja2's environment, imported late: the command line starts without it."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -81,10 +81,7 @@ def _environment(*, is_markdown: bool) -> Environment:
 
 
 def _unwrapped(text: str) -> str:
-    """Markdown in which a paragraph, a point and a line of a table are one line each, however they
-    are wrapped in the template, and headings stand apart. No value can look like the beginning of
-    one of them: it is escaped already.
-    """
+    """Return Markdown in which a paragraph, a point and a table line are one line each."""
     lines = [""]
     for line in map(str.strip, text.splitlines()):
         if line.startswith("#"):
@@ -93,8 +90,8 @@ def _unwrapped(text: str) -> str:
             lines.append(line)
         else:
             lines[-1] += f" {line}"
-    kept = [line for before, line in pairwise(lines) if before or line]
-    return "\n".join(kept).strip() + "\n"
+    collapsed = [line for before, line in pairwise(lines) if before or line]
+    return "\n".join(collapsed).strip() + "\n"
 
 
 _RULES = ("heading", "list", "table", "emphasis", "escape")
@@ -109,7 +106,7 @@ def card_page(markdown: str) -> str:
     return render("card.html.j2", title=title, body=Markup(body)) + "\n"
 
 
-def says_the_same(page: str, markdown: str) -> bool:
+def has_same_words(page: str, markdown: str) -> bool:
     """Return whether a page and a card in Markdown have the same words in the same order."""
     return _words_of(page) == _words_of(f"<body>{_html_of(markdown)[1]}")
 

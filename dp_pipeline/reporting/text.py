@@ -32,7 +32,7 @@ NO_NUMBER = "n/a"
 
 
 def number_text(value: float) -> str:
-    """Three significant digits; a power of ten for the very small and the very large.
+    """Return three significant digits; a power of ten for the very small and the very large.
 
     >>> number_text(12.345), number_text(1234.5), number_text(0.00001234)
     ('12.3', '1,230', '1.23×10⁻⁵')
@@ -46,7 +46,7 @@ def number_text(value: float) -> str:
 
 
 def noisy_text(value: float, deviation: float) -> str:
-    """A value and the standard deviation of its noise, both to the digits that the noise leaves.
+    """Return a value and the deviation of its noise, both to the digits that the noise leaves.
 
     >>> noisy_text(12.345, 0.4), noisy_text(0.3456, 0.2), noisy_text(2345678.0, 40000.0)
     ('12.3 ± 0.4', '0.3 ± 0.2', '(2.35 ± 0.04)×10⁶')
@@ -71,13 +71,13 @@ def _both(value: float, deviation: float) -> str:
 
 
 def _power(value: float) -> int:
-    """The power of ten to write in front; 0 where plain digits are easy to read."""
+    """Return the power of ten to write in front; 0 where plain digits are easy to read."""
     size = abs(value)
     return 0 if size == 0 or 1e-4 <= size < 1e6 else _exponent(value, 3)
 
 
 def _shifted(value: float, power: int) -> float:
-    """value / 10^power, also where 10^power is no float."""
+    """Return value / 10^power, also where 10^power is no float."""
     return float(Decimal(value).scaleb(-power))
 
 
@@ -86,7 +86,7 @@ def _exponent(value: float, digits: int) -> int:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Decimals that show ``digits`` significant digits; negative when tens are rounded."""
+    """Return decimals that show ``digits`` significant digits; negative when tens are rounded."""
     return digits - 1 - _exponent(value, digits) if value else 0
 
 
@@ -108,18 +108,18 @@ _UNITS = re.compile(r", clip \d+ shift \d+$")
 """How a distance is counted: in units of the fixed-point grid, which nobody reads."""
 
 
-def question_words(what: str) -> str:
-    """The gate's words for a question, without those for programs, cut where they are many.
+def question_words(question: str) -> str:
+    """Return the gate's words for a question, without those for programs, cut where they are many.
 
     >>> question_words("clipped squared distance to 3 released centres, clip 1352 shift 27")
     'clipped squared distance to 3 released centres'
     """
-    words = _UNITS.sub("", what)
+    words = _UNITS.sub("", question)
     return words if len(words) <= LONGEST_QUESTION else f"{words[: LONGEST_QUESTION - 1]}…"
 
 
 def cost_text(cost: Fraction) -> str:
-    """An ε or ρ: exact where that is short.
+    """Return an ε or ρ, exactly where that is short.
 
     >>> cost_text(Fraction(1, 3)), cost_text(Fraction(10**9 + 1, 3 * 10**9))
     ('1/3', '≈ 0.333')
@@ -129,7 +129,7 @@ def cost_text(cost: Fraction) -> str:
 
 
 def times_text(epsilon: Fraction) -> str:
-    """How many times as likely an ε lets a result become: e^ε, in three digits, rounded up.
+    """Return how many times as likely an ε lets a result become: e^ε in three digits, rounded up.
 
     >>> times_text(Fraction(1, 10)), times_text(Fraction(1)), times_text(Fraction(5))
     ('1.11', '2.72', '149')
@@ -140,7 +140,7 @@ def times_text(epsilon: Fraction) -> str:
 
 
 def count_text(count: int) -> str:
-    """A whole number: every digit below a million, three above.
+    """Return an integer: every digit below a million, three above.
 
     >>> count_text(2), count_text(65536), count_text(2**32)
     ('2', '65,536', '4.29×10⁹')
@@ -149,7 +149,7 @@ def count_text(count: int) -> str:
 
 
 def parameter_words(fact: str) -> str:
-    """The parameters in one line; text that holds none as it is.
+    """Return the parameters in one line; text that holds none as it is.
 
     >>> parameter_words('{"columns": [], "k": "8"}'), parameter_words("{}")
     ('columns: all; k: 8', 'none')
@@ -161,7 +161,7 @@ def parameter_words(fact: str) -> str:
 
 
 def _words(value: Parameter) -> str:
-    """A value: of names all of them; all attributes where none is named."""
+    """Return a parameter's value in words."""
     if value is None:
         return "not set"
     if isinstance(value, list):
@@ -170,16 +170,14 @@ def _words(value: Parameter) -> str:
 
 
 def model_labels(bundles: Iterable[Bundle]) -> Mapping[str, str]:
-    """Model → its name, with k and columns where the clusterings differ in them: an NICV of more
-    centres or other columns is lower or higher for that alone.
-    """
-    found = list(bundles)
+    """Return model → its name, with k and columns where the clusterings differ in them."""
+    all_bundles = list(bundles)
     kinds = {
         bundle.model: (len(next(iter(centres.values()))), tuple(centres))
-        for bundle in found
+        for bundle in all_bundles
         if (centres := bundle.tables.get("centres"))
     }
-    labels = {bundle.model: bundle.model for bundle in found}
+    labels = {bundle.model: bundle.model for bundle in all_bundles}
     if len(set(kinds.values())) < 2:
         return labels
     same_columns = len({columns for _, columns in kinds.values()}) == 1
@@ -194,7 +192,7 @@ _BEGINNING = re.compile(r"^(\d*)([#=]|[-+.)](?=[\s-]|$))")
 
 
 def plain(text: str) -> str:
-    r"""One line of text that is no markup of Markdown, wherever it stands.
+    r"""Return one line of text that is no markup of Markdown, wherever it stands.
 
     >>> plain("mean_radius <b>*new*</b>\n# _x_"), plain("# 1. - x"), plain("1. x"), plain("-4")
     ('mean_radius \\<b\\>\\*new\\*\\</b\\> # \\_x\\_', '\\# 1. - x', '1\\. x', '-4')
@@ -207,7 +205,7 @@ _WIDTH_OF_A_FILE = 132
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on stdout; where that is no terminal, as wide as it needs to be."""
+    """Print a table on stdout; where that is no terminal, as wide as it needs to be."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -226,15 +224,17 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def table_text(head: str, columns: Sequence[str], rows: Sequence[Sequence[str]], end: str) -> str:
-    """A small table as text, between two lines."""
+    """Return a small table as text, between two lines."""
     lines = [columns, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    cells = ([one.ljust(width) for one, width in zip(line, widths, strict=True)] for line in lines)
-    return "\n".join([head, *(f"  {'  '.join(one)}".rstrip() for one in cells), end])
+    cells = (
+        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines
+    )
+    return "\n".join([head, *(f"  {'  '.join(cell)}".rstrip() for cell in cells), end])
 
 
 def _is_number(text: str) -> bool:
-    """Whether a cell is a number as ``reporting.text`` writes it, or stands for none."""
+    """Return whether a cell is a number as ``reporting.text`` writes it, or stands for none."""
     value = text.partition(" ± ")[0].partition("×")[0]
     try:
         float(value.lstrip("(").replace(",", ""))
@@ -245,8 +245,7 @@ def _is_number(text: str) -> bool:
 
 @contextmanager
 def progress(total: int, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """What a long command does, on stderr: it is told each step before it starts. A bar on a
-    terminal; else a line a step, as a bar would fill a log with itself.
+    """Show the steps of a long command on stderr: a bar on a terminal, else a line a step.
 
     quiet   whether nothing is shown
     """

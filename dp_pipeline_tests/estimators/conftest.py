@@ -15,8 +15,8 @@ DELTA = Fraction(1, 10**9)
 ROW = ("one row", "add_remove")
 PERSON = ("at most 20 rows of a person, column user", "add_remove")
 ACCOUNTS = {
-    one.population: one
-    for one in (
+    person.population: person
+    for person in (
         Account("riders", *ROW, "release", Fraction(1)),
         Account("pure", *ROW, "release", Fraction(3)),
         Account("capped", *ROW, "benchmark", Fraction(1)),

@@ -57,11 +57,11 @@ class NoClass:
 
 def village(**columns: Any) -> pd.DataFrame:
     """The village with other values in some columns; a list is kept as it is, of any values."""
-    kept = {
+    remaining = {
         name: pd.Series(values, VILLAGE.index, dtype=object) if isinstance(values, list) else values
         for name, values in columns.items()
     }
-    return VILLAGE.assign(**kept)
+    return VILLAGE.assign(**remaining)
 
 
 def filled(value: Any, *, rows: int = 6) -> pd.DataFrame:

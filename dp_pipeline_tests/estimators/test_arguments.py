@@ -29,7 +29,7 @@ def test_a_tenth_is_a_tenth_however_it_is_written(value: object):
 
 
 @pytest.mark.parametrize("value", WHOLE)
-def test_a_whole_epsilon_is_exact_too(value: object):
+def test_integer_epsilon_is_exact(value: object):
     assert exact_epsilon(value) == 2
 
 
@@ -84,12 +84,12 @@ SAME_BOX = [
 
 
 @pytest.mark.parametrize("bounds", SAME_BOX, ids=["pairs", "array", "mapping"])
-def test_bounds_of_each_column_can_be_written_in_three_ways(bounds: object):
+def test_bounds_are_pairs_an_array_or_a_mapping(bounds: object):
     box = domain_of(box_columns(bounds, ("x", "y"))).box(("x", "y"))
     assert [(side.lower, side.upper) for side in box] == [(0.0, 8.0), (-1.0, 1.0)]
 
 
-def test_an_invalid_parameter_is_an_error_of_this_package_and_a_value_error():
+def test_invalid_parameter_is_a_value_error():
     assert issubclass(InvalidParameter, DeclarationError)
     assert issubclass(InvalidParameter, ValueError)
 
@@ -99,7 +99,7 @@ def test_the_methods_are_the_models_that_release_centres():
     assert set(METHODS) == releasing
 
 
-def test_a_published_variant_that_costs_more_than_was_asked_is_refused(
+def test_variant_that_costs_more_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ):
     def promise(_: object, epsilon: Fraction, __: object = None) -> PrivacyGuarantee:
@@ -119,12 +119,12 @@ def test_parameters_of_the_method_and_declared_rows_reach_it():
         private(method="dpqt_kmeans", nominal_rows=1000, method_params={"gamma": "0.5"}), VILLAGES
     )
     assert paid.spends_[0].what == "number of rows"
-    assert "number of rows" not in [one.what for one in declared.spends_]
+    assert "number of rows" not in [spend.what for spend in declared.spends_]
     assert shared.spends_[-1].epsilon == Fraction(1, 2)
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_columns_of_a_type_that_is_no_number_are_refused_whatever_they_hold(missing: bool) -> None:
+def test_text_columns_are_refused_by_their_type(missing: bool) -> None:
     column = pa.array(["1", None if missing else "2"])
     with pytest.raises(InvalidParameter, match="expected columns of a numeric type"):
         private().fit(pa.table({"x": column, "y": column}))

@@ -40,14 +40,14 @@ SAME_TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("values", SAME_TEXTS, ids=lambda one: repr(one.dtype))
+@pytest.mark.parametrize("values", SAME_TEXTS, ids=lambda item: repr(item.dtype))
 def test_texts_of_every_type_are_counted_alike(values: pd.Series):
     assert counted(values, ["a", "b"]) == [1, 3]
     assert counted(values, {"levels": ["a", "b"], "other": "b"}) == [1, 6]
     assert counted(values, {"levels": ["a", "b"], "nullable": True}) == [1, 3, 2]
     assert counted(values, {"levels": ["a", "b"], "other": "a", "nullable": True}) == [2, 3, 2]
-    asked = {"levels": ["a", "b"], "nullable": True, "missing": ["c"]}
-    assert counted(values, asked) == [1, 3, 3]
+    requested = {"levels": ["a", "b"], "nullable": True, "missing": ["c"]}
+    assert counted(values, requested) == [1, 3, 3]
 
 
 NUMBERS = [0, 1, 1, 2, 5]
@@ -87,7 +87,7 @@ def test_a_missing_number_is_dropped_or_a_cell_of_its_own(dtype: str):
 
 @pytest.mark.parametrize("dtype", ["bool", "boolean", "object", "category", "int64", "float64"])
 @pytest.mark.parametrize("declared", [[False, True], [0, 1], 2, {"edges": [0, 0.5, 1]}], ids=str)
-def test_a_truth_value_is_a_number_and_the_other_way_round(dtype: str, declared: Any):
+def test_truth_value_is_a_number_and_number_a_truth_value(dtype: str, declared: Any):
     assert counted(pd.Series([True, False, True], dtype="bool").astype(dtype), declared) == [1, 2]
 
 
@@ -104,8 +104,8 @@ def codes(values: Any, declared: Any) -> list[int]:
 
 @pytest.mark.parametrize("word", ["-999.0", "1e3", "099", "-999"])
 @pytest.mark.parametrize("kind", [int, float])
-def test_a_text_beside_numbers_does_not_change_which_of_them_are_missing(word: str, kind: type):
-    values = [kind(one) for one in (-999, 1000, 99, 3, 7)]
+def test_text_among_numbers_changes_no_missing_value(word: str, kind: type):
+    values = [kind(item) for item in (-999, 1000, 99, 3, 7)]
     declared = {"bounds": [0, 10], "bins": 2, "nullable": True, "missing": [word]}
     first = codes(values, declared)
     assert len(first) == len(values)
@@ -115,7 +115,7 @@ def test_a_text_beside_numbers_does_not_change_which_of_them_are_missing(word: s
     assert codes([*values, word], declared) == [*first, 2]
 
 
-def test_an_imaginary_number_does_not_change_how_the_others_are_read():
+def test_imaginary_number_changes_no_other_value():
     for values in ([0, 1, 1], [0.0, 1.0, NAN]):
         for declared in (2, {"size": 2, "nullable": True}, {"edges": [0, 1, 4], "nullable": True}):
             assert counted([*values, 1j], declared) == counted(values, declared)
@@ -125,11 +125,11 @@ MOST = 2**53 - 1
 
 
 @pytest.mark.parametrize("value", [MOST, -MOST, MOST - 1, MOST + 1, -MOST - 1, MOST + 2])
-def test_a_missing_value_does_not_change_which_level_a_large_number_is(value: int):
+def test_missing_value_changes_no_large_level(value: int):
     for level in (MOST, -MOST):
         declared = {"levels": [level, 0]}
-        others: list[Any] = [None, NAN, 0.5, 1j, "z"]
-        for other in others:
+        alternatives: list[Any] = [None, NAN, 0.5, 1j, "z"]
+        for other in alternatives:
             assert counted([value, other], declared) == counted([value], declared)
 
 
@@ -182,17 +182,17 @@ def test_what_a_value_is_read_as_does_not_depend_on_the_others(values: list[Any]
     places, words = texts(stored(column))
     together = [words[place] if place >= 0 else None for place in places]
     numbers, readable = numbers_of(column)
-    for at, value in enumerate(values):
-        alone = pd.Series([value], dtype=object if flag else None)
-        (place,), (*words_alone,) = texts(stored(alone))
-        assert (words_alone[place] if place >= 0 else None) == together[at]
-        (number,), (is_readable,) = numbers_of(alone)
-        assert number == numbers[at] or np.isnan([number, numbers[at]]).all()
-        assert is_readable == readable[at]
+    for index, value in enumerate(values):
+        single = pd.Series([value], dtype=object if flag else None)
+        (place,), (*words_alone,) = texts(stored(single))
+        assert (words_alone[place] if place >= 0 else None) == together[index]
+        (number,), (is_readable,) = numbers_of(single)
+        assert number == numbers[index] or np.isnan([number, numbers[index]]).all()
+        assert is_readable == readable[index]
 
 
 @pytest.mark.parametrize("values", [[], np.zeros(0), pd.Series([], dtype="category")], ids=repr)
-def test_nobody_is_counted_as_nobody(values: Any):
+def test_empty_column_has_empty_counts(values: Any):
     assert counted(values, ["a", "b"]) == [0, 0]
     assert counted(values, {"bounds": [0, 1], "bins": 1, "nullable": True}) == [0, 0]
 
@@ -271,7 +271,7 @@ def test_the_same_rows_are_counted_alike_by_place_and_by_name(X: Any):
     assert cells(X, {"sex": ["f", "m"], "age": AGE}) == {"sex": [1, 2], "age": [1, 1, 1]}
 
 
-def test_an_array_of_numbers_is_read_as_numbers_and_not_copied_to_texts():
+def test_numeric_array_is_not_copied_to_texts():
     numbers = np.array([[10, 1.0], [80, 0.0], [np.nan, 1.0]])
     assert cells(numbers, {"age": AGE, "ill": 2}) == {"age": [1, 0, 1], "ill": [1, 1]}
 
@@ -303,8 +303,6 @@ def test_three_dots_declare_every_other_column():
         (np.zeros((3, 0)), {...: 3}, "domain: expected a mapping"),
     ],
 )
-def test_a_table_of_another_form_is_refused_in_words_without_a_value(
-    X: Any, domain: Any, message: str
-):
+def test_wrong_table_is_refused_without_a_value(X: Any, domain: Any, message: str):
     with pytest.raises(DeclarationError, match=message):
         cells(X, domain)

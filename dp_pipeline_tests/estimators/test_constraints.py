@@ -27,15 +27,15 @@ def people(rows: int = 4000) -> pd.DataFrame:
     """A tenth of them breaks what is said."""
     rng = np.random.default_rng(1)
     age = rng.integers(0, 80, rows)
-    town = rng.choice(["Graz", "Linz"], rows)
-    land = np.where(town == "Graz", "Styria", "Upper")
+    place_name = rng.choice(["Graz", "Linz"], rows)
+    land = np.where(place_name == "Graz", "Styria", "Upper")
     state = np.where((age >= 20) & (rng.random(rows) < 0.7), "married", "single")
     odd = rng.random(rows) < 0.1
     return pd.DataFrame(
         {
             "age": age,
             "state": np.where(odd, "married", state),
-            "town": town,
+            "town": place_name,
             "land": np.where(odd, "Styria", land),
         }
     )
@@ -60,10 +60,10 @@ def test_no_synthetic_row_breaks_a_constraint(method: str):
     assert fitted.marginal("age", "state").loc[("[0, 10)", "married"), "probability"] == 0
 
 
-def test_rows_that_break_one_are_left_out():
-    kept = people()[keeps(people())]
-    once, again = copier().fit(people()), copier().fit(kept)
+def test_rows_that_break_a_constraint_are_dropped():
+    remaining = people()[keeps(people())]
+    once, again = copier().fit(people()), copier().fit(remaining)
     pd.testing.assert_frame_equal(once.sample(), again.sample())
     with pytest.raises(InvalidParameter, match="expected rows that keep constraints of age and"):
         copier(on_unknown="error").fit(people())
-    copier(on_unknown="error").fit(kept)
+    copier(on_unknown="error").fit(remaining)

@@ -40,10 +40,10 @@ def fitted(values: object, form: dict[str, object]) -> PrivateSynthesizer:
 def test_dates_come_back_in_the_type_that_they_came_in(kind: str) -> None:
     """Seven hundred rows of one week: noise of scale 0.1 or 0.2 gives other weeks a row or two."""
     synthesizer = fitted(GIVEN[kind], WEEKS)
-    made = synthesizer.sample(300)["day"]
-    assert made.dtype == GIVEN[kind].dtype
-    shown = pd.to_datetime(made).dt.strftime("%G-W%V")
-    assert (shown == "2026-W10").mean() > 0.9
+    result = synthesizer.sample(300)["day"]
+    assert result.dtype == GIVEN[kind].dtype
+    displayed = pd.to_datetime(result).dt.strftime("%G-W%V")
+    assert (displayed == "2026-W10").mean() > 0.9
     assert synthesizer.marginal("day")["probability"].idxmax() == "2026-W10"
 
 
@@ -60,9 +60,9 @@ def test_objects_are_read_one_by_one_and_none_is_an_error(values: list[object]) 
 
 def test_missing_dates_are_a_cell_and_come_back_as_nothing() -> None:
     values = pd.Series([pd.Timestamp("2026-03-04"), pd.NaT])
-    made = fitted(values, {**WEEKS, "nullable": True}).sample(400)["day"]
-    assert made.dtype == values.dtype
-    assert 0.4 < made.isna().mean() < 0.6
+    result = fitted(values, {**WEEKS, "nullable": True}).sample(400)["day"]
+    assert result.dtype == values.dtype
+    assert 0.4 < result.isna().mean() < 0.6
 
 
 def test_times_of_a_clock_are_cut_by_the_hours_of_its_zone() -> None:

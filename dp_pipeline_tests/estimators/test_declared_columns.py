@@ -33,13 +33,13 @@ SAME_LEVELS: list[Any] = [
 
 
 @pytest.mark.parametrize("declared", SAME_LEVELS, ids=repr)
-def test_levels_can_be_written_in_many_ways(declared: object):
+def test_equivalent_forms_of_levels(declared: object):
     (column,) = declared_columns({"rooms": declared})
     assert column.levels == (0, 1, 2)
     assert column.attribute.labels() == ("0", "1", "2")
 
 
-def test_levels_are_numbers_that_no_float_rounds_or_texts_that_no_number_has():
+def test_levels_that_a_float_rounds_are_refused():
     levels = [2**53 - 1, 1 - 2**53, "0" + str(2**60), str(2**60) + ".0", "inf", 0.5]
     (column,) = declared_columns({"number": levels})
     assert column.levels == tuple(levels)
@@ -55,7 +55,7 @@ SAME_BINS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("declared", SAME_BINS, ids=repr)
-def test_bins_can_be_written_in_many_ways(declared: object):
+def test_equivalent_forms_of_bins(declared: object):
     (column,) = declared_columns({"rent": declared})
     assert column.attribute.cells.edges == (0.0, 1.0, 2.0, 3.0, 4.0)  # type: ignore[union-attr]
     assert column.levels is None
@@ -104,7 +104,7 @@ def test_no_form_of_a_column_is_another_error_than_a_refusal(form: Any):
         declared_columns({"x": form})
 
 
-def test_a_column_says_whatever_a_file_can_say_of_it():
+def test_column_takes_every_field_of_a_file():
     forms: dict[str, Any] = {
         "sex": {"levels": ["f", "m"], "aliases": {"female": "f"}},
         "age": {"bounds": [0, 9], "bins": 3, "on_invalid": "drop", "decimal": ","},
@@ -120,13 +120,13 @@ def test_a_column_says_whatever_a_file_can_say_of_it():
 
 
 @pytest.mark.parametrize("written", [(0, 20000), (0.5, 1), (np.int64(0), np.float64(9.5))])
-def test_two_numbers_as_bounds_are_written_are_not_taken_for_two_levels(written: Any):
+def test_tuple_of_two_numbers_is_refused(written: Any):
     low, high = written
     with pytest.raises(InvalidParameter) as refused:
         copier(domain={"rent": written}).fit(VILLAGE)
-    said = str(refused.value)
-    assert said.startswith("domain: column 'rent': expected bounds as {\"bounds\": [")
-    assert f"or two levels as [{low}, {high}], got ({low}, {high})" in said
+    message = str(refused.value)
+    assert message.startswith("domain: column 'rent': expected bounds as {\"bounds\": [")
+    assert f"or two levels as [{low}, {high}], got ({low}, {high})" in message
     assert declared_columns({"rent": list(written)})[0].attribute.size == 2
 
 
@@ -135,6 +135,6 @@ def test_other_tuples_are_levels(levels: tuple[Any, ...]):
     assert declared_columns({"one": levels})[0].levels == levels
 
 
-@pytest.mark.parametrize(("value", "text"), TEXTS, ids=[repr(one)[:20] for one, _ in TEXTS])
+@pytest.mark.parametrize(("value", "text"), TEXTS, ids=[repr(item)[:20] for item, _ in TEXTS])
 def test_a_value_is_read_as_text(value: object, text: str | None):
     assert text_of(value) == text

@@ -11,7 +11,7 @@ import pytest
 
 from dp_pipeline.config.errors import NotDiscovered
 from dp_pipeline.estimators import PrivateSynthesizer
-from dp_pipeline.estimators.discovery import OF_KINDS
+from dp_pipeline.estimators.discovery import KINDS_SHARE
 from dp_pipeline.estimators.parameters import InvalidParameter
 
 SECRET = "hapaxlegomenon"
@@ -43,7 +43,7 @@ def copier(**parameters: Any) -> PrivateSynthesizer:
     return PrivateSynthesizer(**{**standard, "discover": COST, **parameters})
 
 
-def test_levels_bounds_and_quantiles_are_found_and_synthetic_rows_have_them():
+def test_levels_bounds_and_quantiles_are_discovered():
     fitted = copier().fit(people())
     assert set(fitted.discovered_) == {"zone", "fare", "age"}
     assert fitted.discovered_["zone"]["levels"] == ("Altstadt", "Hafen", "Ried", "other")
@@ -60,13 +60,15 @@ def test_levels_bounds_and_quantiles_are_found_and_synthetic_rows_have_them():
 
 def test_what_discovery_costs_is_a_part_of_epsilon():
     fitted = copier().fit(people())
-    assert sum(one.epsilon for one in fitted.spends_) == 3
-    assert sum(one.delta for one in fitted.spends_) == Fraction(1, 10**6)
-    looks = [one for one in fitted.spends_ if one.what.startswith(("levels", "bounds", "quantil"))]
-    assert sum(one.epsilon for one in looks) == 1
+    assert sum(spend.epsilon for spend in fitted.spends_) == 3
+    assert sum(spend.delta for spend in fitted.spends_) == Fraction(1, 10**6)
+    measurements = [
+        spend for spend in fitted.spends_ if spend.what.startswith(("levels", "bounds", "quantil"))
+    ]
+    assert sum(spend.epsilon for spend in measurements) == 1
 
 
-def test_of_a_domain_that_is_all_open_a_noisy_count_tells_numbers_from_texts():
+def test_noisy_count_separates_numbers_from_texts():
     fitted = copier(domain="discover").fit(people())
     assert set(fitted.discovered_) == {"zone", "fare", "age", "sex"}
     assert fitted.discovered_["sex"]["levels"] == ("f", "m", "other")
@@ -75,18 +77,18 @@ def test_of_a_domain_that_is_all_open_a_noisy_count_tells_numbers_from_texts():
     assert fitted.sample(10)["fare"].dtype == "float64"
     kinds, *_ = fitted.spends_
     assert kinds.what == "kinds of 4 columns"
-    assert kinds.epsilon == OF_KINDS
+    assert kinds.epsilon == KINDS_SHARE
     assert kinds.sensitivity == 4
-    assert sum(one.epsilon for one in fitted.spends_) == 3
+    assert sum(spend.epsilon for spend in fitted.spends_) == 3
 
 
-def test_one_text_among_numbers_changes_the_type_of_a_frame_and_nothing_else():
+def test_text_among_numbers_changes_only_the_frame_type():
     """Types are made from values: pandas has another one as soon as one person says something."""
     rows = people()
     odd = rows.astype({"age": object})
     odd.loc[5, "age"] = "unknown"
-    one, other = (copier(domain="discover").fit(frame) for frame in (rows.drop(index=5), odd))
-    assert one.discovered_.keys() == other.discovered_.keys()
+    item, other = (copier(domain="discover").fit(frame) for frame in (rows.drop(index=5), odd))
+    assert item.discovered_.keys() == other.discovered_.keys()
     assert "bounds" in other.discovered_["age"]
     assert other.sample(5)["age"].dtype == "int64"
 
@@ -94,11 +96,11 @@ def test_one_text_among_numbers_changes_the_type_of_a_frame_and_nothing_else():
 def test_where_every_column_holds_numbers_no_delta_is_spent():
     rows = people()[["fare", "age"]]
     fitted = copier(domain="discover").fit(rows)
-    assert sum(one.delta for one in fitted.spends_) == 0
-    assert sum(one.epsilon for one in fitted.spends_) == 3
+    assert sum(spend.delta for spend in fitted.spends_) == 0
+    assert sum(spend.epsilon for spend in fitted.spends_) == 3
 
 
-def test_an_array_may_be_left_open_too():
+def test_domain_of_an_array_is_discovered():
     rows = people()[["fare", "age"]].to_numpy()
     fitted = copier(domain="discover").fit(rows)
     assert set(fitted.discovered_) == {"x0", "x1"}
@@ -109,7 +111,7 @@ def test_what_is_promised_has_the_price_of_the_discovery_in_it():
     assert "fitted: ε=3, δ=1e-6, protects one row" in line
 
 
-def test_rows_are_drawn_anew_from_what_was_found():
+def test_sampling_repeats_over_discovered_domain():
     fitted = copier().fit(people())
     first, again = fitted.sample(50), fitted.sample(50)
     pd.testing.assert_frame_equal(first, again)
@@ -117,22 +119,22 @@ def test_rows_are_drawn_anew_from_what_was_found():
     assert fitted.marginal("zone")["probability"].sum() == pytest.approx(1)
 
 
-def test_too_little_to_see_is_refused_by_noisy_counts_with_advice():
+def test_too_few_rows_are_not_discovered():
     with pytest.raises(NotDiscovered, match="levels of zone: expected two levels"):
         copier().fit(people(40))
 
 
-def test_dates_that_are_taken_for_texts_are_refused_with_how_to_declare_them():
+def test_undeclared_dates_are_refused_with_advice():
     days = pd.DataFrame({"day": pd.date_range("2026-01-01", periods=400)})
     with pytest.raises(NotDiscovered, match="and declare dates by their bounds"):
         copier(domain="discover", epsilon=4, discover=COST).fit(days)
 
 
-def test_constraints_hold_of_what_is_declared_beside_what_is_found():
-    said = {"never": [{"sex": "f", "walks": "no"}]}
+def test_constraints_hold_with_a_discovered_domain():
+    message = {"never": [{"sex": "f", "walks": "no"}]}
     rows = people().assign(walks=np.where(people()["sex"] == "f", "yes", "no"))
     domain = {**OPEN, "walks": ["yes", "no"]}
-    table = copier(domain=domain, constraints=said).fit(rows).sample()
+    table = copier(domain=domain, constraints=message).fit(rows).sample()
     assert not ((table["sex"] == "f") & (table["walks"] == "no")).any()
     with pytest.raises(InvalidParameter, match="attributes with declared levels or bins"):
         copier(constraints={"never": [{"sex": "f", "zone": "Ried"}]}).fit(people())

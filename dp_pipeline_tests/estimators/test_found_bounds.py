@@ -27,10 +27,10 @@ def open_box(**parameters: Any) -> PrivateKMeans:
     return private(**{**standard, **parameters})
 
 
-def test_bounds_are_found_and_centres_lie_in_them():
+def test_centres_lie_in_discovered_bounds():
     fitted = open_box().fit(villages())
-    (left, right), (low, high) = fitted.bounds_.tolist()
-    assert left <= 20
+    (lower, right), (low, high) = fitted.bounds_.tolist()
+    assert lower <= 20
     assert 100 <= right <= 140
     assert low <= 3 <= high <= 9
     assert sorted(fitted.cluster_centers_[:, 0].round(-1).tolist()) == [20, 100]
@@ -38,7 +38,7 @@ def test_bounds_are_found_and_centres_lie_in_them():
 
 def test_what_bounds_cost_is_a_part_of_epsilon():
     fitted = open_box().fit(villages())
-    assert sum(one.epsilon for one in fitted.spends_) == 2
+    assert sum(spend.epsilon for spend in fitted.spends_) == 2
     first, second = fitted.spends_[:2]
     assert (first.what, second.what) == ("bounds of x", "bounds of y")
     assert first.epsilon + second.epsilon == Fraction(1, 2)
@@ -50,7 +50,7 @@ def test_some_bounds_may_be_declared():
     assert fitted.spends_[0].what == "bounds of y"
 
 
-def test_declared_bounds_are_told_as_they_were():
+def test_declared_bounds_are_unchanged():
     assert private().fit(villages() / 20).bounds_.tolist() == [[0, 8], [0, 8]]
 
 

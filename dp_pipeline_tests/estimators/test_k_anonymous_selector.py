@@ -83,7 +83,7 @@ def y_of(y: list[str], estimator: KAnonymousSelector) -> np.ndarray:
     return np.array(y, dtype=object)[~estimator.suppressed_]
 
 
-def test_the_label_is_taken_as_sensitive_with_our_method_alone():
+def test_only_kjig_takes_the_label_as_sensitive():
     def fewest_labels(**parameters: Any) -> int:
         return selector(2, **parameters).fit(PATIENTS, ILL).report_.distinct_l
 
@@ -102,7 +102,7 @@ def test_the_report_is_of_the_release():
     assert repr(estimator.report_) == repr(expected)
 
 
-def test_suppressed_rows_are_told_and_left_out():
+def test_suppressed_rows_are_flagged_and_removed():
     # Four women smoke and four do not, four men smoke and one does not.
     X = pd.DataFrame({"sex": list("ffffffffmmmmm"), "smokes": list("nnnnyyyyyyyyn")})
     y = pd.Series(list("ababababababz"), dtype="category")
@@ -123,7 +123,7 @@ def test_a_share_is_exact():
     assert estimator.fit(X, [0] * 200).suppressed_.sum() == 29
 
 
-def test_a_filtered_index_and_one_with_a_label_twice_give_the_same_measures():
+def test_index_of_rows_does_not_matter():
     chosen = PATIENTS["sex"] == "f"
     filtered, reset = PATIENTS[chosen], PATIENTS[chosen].reset_index(drop=True)
     twice = reset.set_index(pd.Index([0] * len(reset)))
@@ -136,7 +136,7 @@ def test_a_filtered_index_and_one_with_a_label_twice_give_the_same_measures():
         assert np.array_equal(fitted.transform(X), expected.transform(reset))
 
 
-def test_a_release_has_no_trace_of_order_and_keeps_the_types_of_labels():
+def test_release_is_sorted_and_keeps_label_types():
     for y in (ILL, ILL.map({"n": 0, "y": 1}), ILL == "y", ILL.astype("category")):
         release = selector().fit_release(PATIENTS, y)
         assert release.index.equals(pd.RangeIndex(len(release)))
@@ -149,7 +149,7 @@ def test_a_release_has_no_trace_of_order_and_keeps_the_types_of_labels():
     assert selector().fit_release(PATIENTS, ILL.rename("self")).columns[-1] == "self"
 
 
-def test_columns_come_in_the_order_of_the_candidates_not_as_they_were_taken():
+def test_columns_are_in_the_order_of_candidates():
     fitted = selector(2).fit(PATIENTS, ILL)
     names = fitted.candidate_names_[fitted.get_support()].tolist()
     assert fitted.get_feature_names_out().tolist() == names
@@ -170,7 +170,7 @@ def test_frames_give_frames_and_arrays_give_arrays():
     assert np.array_equal(fitted.fit_transform(rows.tolist(), ILL.tolist()), frame)
 
 
-def test_set_output_works_both_ways():
+def test_set_output_gives_frames_and_arrays():
     rows = PATIENTS.to_numpy(dtype=object)
     fitted = selector(edges={0: EDGES["age"]}).set_output(transform="pandas").fit(rows, ILL)
     assert fitted.transform(rows).columns.tolist() == fitted.get_feature_names_out().tolist()
@@ -179,12 +179,12 @@ def test_set_output_works_both_ways():
 
 
 def test_a_seed_decides_what_a_forest_keeps():
-    def kept(seed: int) -> list[str]:
+    def selected_names(seed: int) -> list[str]:
         estimator = selector(method=Rfka(trees=3), random_state=seed)
         return estimator.fit(PATIENTS, ILL).get_feature_names_out().tolist()
 
-    assert kept(1) == kept(1)
-    assert len({tuple(kept(seed)) for seed in range(10)}) > 1
+    assert selected_names(1) == selected_names(1)
+    assert len({tuple(selected_names(seed)) for seed in range(10)}) > 1
 
 
 def test_no_columns_are_one_class():
@@ -195,7 +195,7 @@ def test_no_columns_are_one_class():
     assert (estimator.report_.classes, estimator.report_.k) == (1, 12)
 
 
-def test_where_nothing_can_be_kept_it_warns_and_all_rows_are_one_class():
+def test_selection_of_no_column_warns():
     with pytest.warns(UserWarning, match="no column is kept"):
         estimator = selector(7, edges=None).fit(PATIENTS[["sex"]], ILL)
     assert estimator.transform(PATIENTS[["sex"]]).shape == (12, 0)
@@ -203,10 +203,10 @@ def test_where_nothing_can_be_kept_it_warns_and_all_rows_are_one_class():
 
 
 def test_a_label_of_one_value_needs_a_promise_without_diversity():
-    one = ["well"] * 12
+    item = ["well"] * 12
     with pytest.raises(InvalidParameter, match="at least 2 different labels, got fewer"):
-        selector().fit(PATIENTS, one)
-    fitted = selector(diversity=1).fit(PATIENTS, one)
+        selector().fit(PATIENTS, item)
+    fitted = selector(diversity=1).fit(PATIENTS, item)
     assert fitted.report_.k >= 3
     assert fitted.report_.homogeneous_rows == 12
 
@@ -230,7 +230,7 @@ def fitted_names(estimator: KAnonymousSelector) -> list[str]:
     return [name for name in vars(estimator) if name.endswith("_") or name.startswith("_")]
 
 
-def test_more_rows_asked_than_there_are_is_an_error_and_nothing_is_fitted():
+def test_k_above_the_number_of_rows_is_refused():
     estimator = selector(13)
     with pytest.raises(ValueError, match="expected at least K=13 rows, got fewer"):
         estimator.fit(PATIENTS, ILL)
@@ -297,7 +297,7 @@ def test_methods_that_make_boxes_release_a_text_of_every_column(method: Any, div
 
 
 @pytest.mark.parametrize("method", BOXES, ids=str)
-def test_of_boxes_a_transform_tells_how_likely_each_bit_is(method: Any):
+def test_transform_gives_bit_probabilities_of_boxes(method: Any):
     estimator = selector(3, method=method).fit(PATIENTS, ILL)
     seen = estimator.transform(PATIENTS)
     assert seen.columns.tolist() == estimator.get_feature_names_out().tolist()
@@ -310,7 +310,7 @@ def test_of_boxes_a_transform_tells_how_likely_each_bit_is(method: Any):
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(estimator)).transform(PATIENTS), seen)
 
 
-def test_a_box_says_the_levels_that_it_holds():
+def test_box_text_names_its_levels():
     X = pd.DataFrame({"age": [31, 33, 35, 52, 54, 58], "sex": list("ffffff")})
     release = selector(3, method="mondrian", edges={"age": [40]}).fit_release(X, list("abcabc"))
     assert release["age"].tolist() == ["(-inf, 40)"] * 3 + ["[40, inf)"] * 3
@@ -325,7 +325,7 @@ def test_boxes_have_a_place_for_a_value_that_was_never_seen(method: Any):
     assert np.isfinite(estimator.transform(new).to_numpy()).all()
 
 
-def test_a_promise_of_nothing_releases_what_boxes_are_made_of():
+def test_k_of_1_releases_every_level():
     release = selector(1, method="tree").fit_release(PATIENTS, ILL)
     assert set(release["age"]) == {"(-inf, 30)", "[30, 40)", "[40, 50)", "[50, inf)", "missing"}
     assert selector(1, method="tree").fit(PATIENTS, ILL).get_support().all()
@@ -340,7 +340,7 @@ FRACTIONS = pd.DataFrame(
 )
 
 
-def test_without_edges_round_cuts_are_proposed_and_named_as_learned_from_rows():
+def test_round_cuts_are_proposed_without_edges():
     y = [0, 1, 1, 0] * 10
     with pytest.warns(UserWarning, match=r"cuts of columns 'weight', 'height' are learned"):
         estimator = KAnonymousSelector(4, method="mondrian").fit(FRACTIONS, y)
@@ -351,23 +351,23 @@ def test_without_edges_round_cuts_are_proposed_and_named_as_learned_from_rows():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         declared = KAnonymousSelector(4, method="mondrian", edges=estimator.proposed_edges_)
-        one = declared.fit_release(FRACTIONS, y)
+        item = declared.fit_release(FRACTIONS, y)
     other = quiet_release(KAnonymousSelector(4, method="mondrian"), FRACTIONS, y)
     assert declared.proposed_edges_ == {}
-    assert one.values.tolist() == other.values.tolist()
+    assert item.values.tolist() == other.values.tolist()
     assert other.attrs == {"edges_learned_from_rows": ["weight", "height"]}
-    assert one.attrs == {"edges_learned_from_rows": []}
+    assert item.attrs == {"edges_learned_from_rows": []}
 
 
-def test_where_edges_are_declared_one_message_names_all_columns_that_lack_them():
+def test_one_error_names_all_columns_without_edges():
     X = FRACTIONS.assign(born=pd.date_range("2020", periods=40))
     for edges in ({}, {"sex": [1]}, {"height": [1.7]}):
         lacking = {"weight", "height", "born"} - set(edges) | ({"sex"} & set(edges))
         with pytest.raises(InvalidParameter) as refused:
             KAnonymousSelector(4, edges=edges).fit(X, [0, 1] * 20)
         message = str(refused.value)
-        named = {name for name in X.columns if f"column {name!r}" in message}
-        assert named == lacking
+        by_name = {name for name in X.columns if f"column {name!r}" in message}
+        assert by_name == lacking
         assert "\n" not in message
         assert "50.5" not in message
 
@@ -411,7 +411,7 @@ def test_more_labels_than_classes_can_be_are_refused():
         KAnonymousSelector(2).fit(X, y)
 
 
-def test_a_label_named_as_a_kept_column_is_refused():
+def test_label_name_of_a_released_column_is_refused():
     release = selector().fit_release(PATIENTS, ILL)
     with pytest.raises(ValueError, match="expected a name that is none of a bit"):
         selector().fit_release(PATIENTS, ILL.rename(release.columns[0]))
@@ -436,7 +436,7 @@ def test_rows_of_another_form_are_refused(X: Any, message: str):
     assert not fitted_names(estimator)
 
 
-def test_a_fitted_selector_survives_a_pickle_and_a_clone_is_empty():
+def test_selector_survives_a_pickle_and_its_clone_is_empty():
     fitted = selector(method=Rfka(trees=10)).fit(PATIENTS, ILL)
     loaded = pickle.loads(pickle.dumps(fitted))
     assert repr(loaded.report_) == repr(fitted.report_)
@@ -458,7 +458,7 @@ def test_a_grid_search_tries_several_k():
     assert search.best_params_["kanonymousselector__k"] in (2, 5)
 
 
-def test_labels_in_another_order_of_bytes_are_labels_and_what_cannot_be_looked_at_is_none():
+def test_labels_of_any_byte_order_are_read():
     X = pd.DataFrame({"a": [0, 1] * 3})
     labels = np.array([0, 1, 2] * 2)
     released = KAnonymousSelector(0).fit_release(X, labels.astype(">i4"))

@@ -50,8 +50,8 @@ def patients(**types: Any) -> pa.Table:
         "weight": [60.5, None, 75.0, 81.25],
         "day": [DAY] * 4,
     }
-    wanted = {**TYPES, **types}
-    return pa.table({name: pa.array(values[name] * MANY, wanted[name]) for name in values})
+    required = {**TYPES, **types}
+    return pa.table({name: pa.array(values[name] * MANY, required[name]) for name in values})
 
 
 def fitted(X: Any, **parameters: Any) -> PrivateSynthesizer:
@@ -66,22 +66,22 @@ def fitted(X: Any, **parameters: Any) -> PrivateSynthesizer:
 
 
 def values_of(frame: pa.Table) -> dict[str, list[Any]]:
-    return {name: [str(one) for one in frame[name].to_pylist()] for name in DOMAIN}
+    return {name: [str(item) for item in frame[name].to_pylist()] for name in DOMAIN}
 
 
 def test_an_arrow_table_gives_an_arrow_table_of_its_types():
-    made = fitted(patients()).sample(50)
-    assert isinstance(made, pa.Table)
-    assert dict(zip(made.column_names, made.schema.types, strict=True)) == TYPES
-    assert set(made["ward"].to_pylist()) == {"north", "south"}
-    assert {name for name in DOMAIN if made[name].null_count} == {"visits", "insured", "weight"}
+    result = fitted(patients()).sample(50)
+    assert isinstance(result, pa.Table)
+    assert dict(zip(result.column_names, result.schema.types, strict=True)) == TYPES
+    assert set(result["ward"].to_pylist()) == {"north", "south"}
+    assert {name for name in DOMAIN if result[name].null_count} == {"visits", "insured", "weight"}
 
 
-def test_every_kind_of_frame_has_the_same_rows_drawn():
+def test_every_kind_of_frame_gives_the_same_rows():
     table = patients()
     as_pandas = table.to_pandas(types_mapper=pd.ArrowDtype)
-    one, other = fitted(table).sample(60), fitted(as_pandas).sample(60)
-    assert values_of(one) == values_of(pa.Table.from_pandas(other))
+    item, other = fitted(table).sample(60), fitted(as_pandas).sample(60)
+    assert values_of(item) == values_of(pa.Table.from_pandas(other))
 
 
 def test_nullable_types_of_pandas_come_back():
@@ -90,8 +90,8 @@ def test_nullable_types_of_pandas_come_back():
         .to_pandas()
         .astype({"visits": "Int16", "insured": "boolean", "age": "UInt8", "weight": "Float32"})
     )
-    made = fitted(frame).sample(50).dtypes.astype(str)
-    assert made[["visits", "insured", "age", "weight"]].tolist() == [
+    result = fitted(frame).sample(50).dtypes.astype(str)
+    assert result[["visits", "insured", "age", "weight"]].tolist() == [
         "Int16",
         "boolean",
         "UInt8",
@@ -99,11 +99,11 @@ def test_nullable_types_of_pandas_come_back():
     ]
 
 
-def test_categories_come_back_as_categories_of_the_declared_levels_alone():
+def test_categories_return_with_declared_levels():
     frame = patients().to_pandas()
     kinds = pd.CategoricalDtype(["south", "secret", "north"], ordered=True)
-    made = fitted(frame.astype({"ward": kinds})).sample(50)["ward"]
-    assert made.dtype == pd.CategoricalDtype(["north", "south"], ordered=True)
+    result = fitted(frame.astype({"ward": kinds})).sample(50)["ward"]
+    assert result.dtype == pd.CategoricalDtype(["north", "south"], ordered=True)
 
 
 @pytest.mark.parametrize("column", ["ward", "day"])
@@ -118,44 +118,44 @@ def test_a_pickle_of_a_fit_holds_no_category_of_the_rows(column: str):
 def test_what_pandas_makes_from_values_stays_as_it_is_declared():
     """One missing value makes floats of whole numbers: such a type must not come out."""
     frame = patients().to_pandas()
-    whole = frame.assign(visits=np.zeros(len(frame), dtype=np.int64))
-    types = [fitted(one).sample(5).dtypes.astype(str)["visits"] for one in (frame, whole)]
+    total = frame.assign(visits=np.zeros(len(frame), dtype=np.int64))
+    types = [fitted(item).sample(5).dtypes.astype(str)["visits"] for item in (frame, total)]
     assert types == ["Int64", "Int64"]
     texts = frame.assign(age=frame["age"].astype(object))
     assert fitted(texts).sample(5)["age"].dtype == "int64"
 
 
-@pytest.mark.parametrize("given", [pa.string(), pa.float64(), pa.decimal128(25, 2)])
-def test_what_is_declared_decides_between_numbers_and_texts(given: pa.DataType):
+@pytest.mark.parametrize("argument", [pa.string(), pa.float64(), pa.decimal128(25, 2)])
+def test_what_is_declared_decides_between_numbers_and_texts(argument: pa.DataType):
     """A reader of files makes texts of a column of numbers for one text in it."""
     table = patients()
-    visits = table["visits"].cast(pa.int64()).cast(given)
-    made = fitted(table.set_column(0, "visits", visits)).sample(5)
-    assert made.schema.field("visits").type == pa.int64()
+    visits = table["visits"].cast(pa.int64()).cast(argument)
+    result = fitted(table.set_column(0, "visits", visits)).sample(5)
+    assert result.schema.field("visits").type == pa.int64()
 
 
-def test_a_type_that_is_too_narrow_for_what_is_declared_becomes_wider():
+def test_narrow_type_widens_for_declared_values():
     domain = {
         **DOMAIN,
         "age": {"bounds": [0, 1000], "bins": 10, "integer": True},
         "weight": {"edges": [0, 0.1, 128], "nullable": True},
         "visits": {"levels": [0, 1, 70_000], "nullable": True},
     }
-    made = fitted(patients(), domain=domain).sample(50).schema
-    found = [made.field(name).type for name in ("age", "weight", "visits")]
-    assert found == [pa.int64(), pa.float64(), pa.int64()]
+    result = fitted(patients(), domain=domain).sample(50).schema
+    results = [result.field(name).type for name in ("age", "weight", "visits")]
+    assert results == [pa.int64(), pa.float64(), pa.int64()]
 
 
 def test_levels_of_different_kinds_are_texts_to_arrow():
-    made = fitted(patients(), domain={"visits": [0, "1", 2]}).sample(20)
-    assert made.schema.field("visits").type == pa.string()
-    assert set(made["visits"].to_pylist()) <= {"0", "1", "2"}
+    result = fitted(patients(), domain={"visits": [0, "1", 2]}).sample(20)
+    assert result.schema.field("visits").type == pa.string()
+    assert set(result["visits"].to_pylist()) <= {"0", "1", "2"}
 
 
 def test_numbers_where_dates_are_declared_come_back_as_dates():
     frame = patients().to_pandas().assign(day=7)
-    made = fitted(frame, epsilon="0.01").sample(20)["day"]
-    assert made.dtype.kind == "M"
+    result = fitted(frame, epsilon="0.01").sample(20)["day"]
+    assert result.dtype.kind == "M"
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -213,7 +213,7 @@ def test_columns_called_by_numbers_come_back_as_they_were(domain: Any):
     assert plot_marginals(sample, NUMBERED, columns=0).get_title(loc="left") == "0"
 
 
-def test_discovered_columns_called_by_numbers_are_found_by_them():
+def test_discovered_columns_keep_integer_names():
     price = {"epsilon": 1, "delta": 0.001}
     synthesizer = fitted(NUMBERED, domain="discover", discover=price)
     assert set(synthesizer.discovered_) == {0, 1, 2}
@@ -228,8 +228,8 @@ def test_boxes_and_cuts_of_columns_called_by_numbers_are_theirs():
     assert not hasattr(kmeans, "feature_names_in_")
     with pytest.raises(ValueError, match="each of the columns 2, 1, got 0, 1"):
         PrivateKMeans(2, epsilon=5, bounds={0: (0, 4), 1: (0, 9)}).fit(swapped)
-    found = PrivateKMeans(2, epsilon=5, bounds={**bounds, 2: "discover"}, discover={"epsilon": 4})
-    assert found.set_params(noise="seeded:7").fit(swapped).bounds_[1].tolist() == [0, 100]
+    result = PrivateKMeans(2, epsilon=5, bounds={**bounds, 2: "discover"}, discover={"epsilon": 4})
+    assert result.set_params(noise="seeded:7").fit(swapped).bounds_[1].tolist() == [0, 100]
     selector = KAnonymousSelector(2, edges={1: [50], 2: [2]}, method="mondrian")
     selector.fit(swapped, NUMBERED[0])
     assert selector.candidate_names_.tolist() == ["x0>=2", "x1>=50"]
@@ -252,10 +252,10 @@ def polars() -> Any:
 
 
 def test_a_polars_frame_gives_a_polars_frame_of_its_types(polars: Any):
-    made = fitted(polars.from_arrow(patients())).sample(50)
-    assert isinstance(made, polars.DataFrame)
-    assert [str(one) for one in made.schema.values()] == POLARS_TYPES
-    assert values_of(made.to_arrow()) == values_of(fitted(patients()).sample(50))
+    result = fitted(polars.from_arrow(patients())).sample(50)
+    assert isinstance(result, polars.DataFrame)
+    assert [str(value) for value in result.schema.values()] == POLARS_TYPES
+    assert values_of(result.to_arrow()) == values_of(fitted(patients()).sample(50))
 
 
 def test_a_closed_list_of_polars_comes_back_as_the_declared_one(polars: Any):
@@ -270,9 +270,9 @@ def test_times_with_a_zone_keep_their_clock_in_polars(polars: Any):
     noon = pd.Series(pd.to_datetime(["2026-07-04T12:30"] * 200)).dt.tz_localize("Europe/Zurich")
     frame = polars.from_arrow(pa.table({"at": pa.array(noon)}))
     form = {"bounds": ["2026-07-04", "2026-07-04"], "every": "hour", "zone": "Europe/Zurich"}
-    made = fitted(frame, domain={"at": form}, epsilon=50).sample(100)
-    assert str(made.schema["at"]).endswith("time_zone='Europe/Zurich')")
-    assert (made["at"].dt.hour() == 12).mean() > 0.9
+    result = fitted(frame, domain={"at": form}, epsilon=50).sample(100)
+    assert str(result.schema["at"]).endswith("time_zone='Europe/Zurich')")
+    assert (result["at"].dt.hour() == 12).mean() > 0.9
 
 
 def test_a_fit_of_polars_outlives_polars(polars: Any, monkeypatch: pytest.MonkeyPatch):

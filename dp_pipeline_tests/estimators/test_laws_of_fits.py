@@ -149,31 +149,31 @@ def outcome(estimator: Any, rows: Any) -> tuple[object, ...]:
         warnings.simplefilter("always")
         estimator.fit(rows)
     state = estimator.set_params(noise=None).__getstate__()
-    return pickle.dumps(state), [str(one.message) for one in caught]
+    return pickle.dumps(state), [str(item.message) for item in caught]
 
 
 def differ(estimators: Iterable[Any], populations: Iterable[Any]) -> bool:
     """Whether fits of some populations show anything by which they can be told apart."""
-    first, *others = map(outcome, estimators, populations)
-    return any(each != first for each in others)
+    first, *alternatives = map(outcome, estimators, populations)
+    return any(each != first for each in alternatives)
 
 
 def depends_on_the_order(kind: Kind, estimator: type, **parameters: Any) -> bool:
     """Whether the same rows in another order give another release under the same noise."""
     orders = kind.many, kind.many.sample(frac=1, random_state=2), kind.many[::-1]
-    given = kind.make(**parameters).get_params()
-    return differ((estimator(**given) for _ in orders), orders)
+    argument = kind.make(**parameters).get_params()
+    return differ((estimator(**argument) for _ in orders), orders)
 
 
 def shows_the_rows(kind: Kind, estimator: type, **parameters: Any) -> bool:
     """Whether the outcome differs between populations when the noisy answers do not."""
     populations = [kind.rows[name] for name in kind.of(parameters.get("method", "independent"))]
-    given = kind.make(**parameters).get_params()
+    argument = kind.make(**parameters).get_params()
     widths: dict[int, list[Any]] = {}
     for rows in populations:
         widths.setdefault(rows.shape[1], []).append(rows)
     return any(
-        differ((estimator(**{**given, "noise": kind.forced()}) for _ in alike), alike)
+        differ((estimator(**{**argument, "noise": kind.forced()}) for _ in alike), alike)
         for alike in widths.values()
     )
 
@@ -213,7 +213,7 @@ class KeepsTheTypes:
     """One missing value turns a column of whole numbers into floats."""
 
     def fit(self, X: Any, y: Any = None) -> Any:
-        self.dtypes_ = [str(one) for one in pd.DataFrame(X).dtypes]
+        self.dtypes_ = [str(dtype) for dtype in pd.DataFrame(X).dtypes]
         return super().fit(X, y)  # type: ignore[misc]
 
 
@@ -263,9 +263,7 @@ def test_a_wrong_form_is_refused_in_one_line_without_a_value(kind: Kind, rows: A
 @pytest.mark.parametrize(
     ("noise", "fit"), [(None, True), ("exact", True), ("seeded:7", False), (SeededNoise(7), False)]
 )
-def test_a_fit_survives_a_pickle_and_says_whether_its_noise_protects(
-    kind: Kind, noise: Any, fit: bool
-):
+def test_fit_survives_a_pickle(kind: Kind, noise: Any, fit: bool):
     fitted = kind.make(noise=noise).fit(kind.many)
     # A source of one's own need not survive.
     loaded = pickle.loads(pickle.dumps(fitted.set_params(noise=None)))
@@ -278,7 +276,7 @@ def test_a_fit_survives_a_pickle_and_says_whether_its_noise_protects(
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_clone_with_a_source_goes_on_with_its_noise(kind: Kind):
     first = kind.make(noise=SeededNoise(7))
-    released = [kind.answers(one.fit(kind.many)) for one in (first, clone(first))]
+    released = [kind.answers(item.fit(kind.many)) for item in (first, clone(first))]
     assert released[0] != released[1]
 
 

@@ -84,7 +84,7 @@ def test_label_is_not_in_an_error_of_the_selector() -> None:
         KAnonymousSelector(2, edges={}).fit([["f"], ["m"]] * 2, labels)
 
 
-def test_protected_fit_plans_from_protected_fits_alone() -> None:
+def test_protected_fit_plans_only_from_protected_fits() -> None:
     rows = pd.DataFrame({"a": ["x", "y"] * 50})
     seeded = synthesizer({"a": ["x", "y"]}, rows)
     with pytest.raises(InvalidParameter, match="plan_from: expected a fit whose noise may protect"):

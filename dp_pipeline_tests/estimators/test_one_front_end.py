@@ -34,7 +34,7 @@ LEVELS = st.sampled_from([[0, 1, 2], ["0", "1", "b"], [0.5, 7, -1], ["a", "b"]])
 FORMS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "levels": st.builds(lambda flags, levels: {"levels": levels, **flags}, FLAGS, LEVELS),
     "bins": st.builds(
-        lambda flags, more: {"bounds": [-2, 6.5], **more, **flags},
+        lambda flags, extra: {"bounds": [-2, 6.5], **extra, **flags},
         FLAGS,
         st.sampled_from([{"bins": 4}, {"edges": [0, 1]}, {"bins": 3, "on_invalid": "drop"}]),
     ),
@@ -70,11 +70,11 @@ def word(value: Any) -> str:
 
 
 @pytest.mark.parametrize("declared", FORMS)
-@pytest.mark.parametrize("held", VALUES)
+@pytest.mark.parametrize("content", VALUES)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_a_frame_and_its_files_have_the_same_codes(declared: str, held: str, data: Any) -> None:
-    type_, values = VALUES[held]
+def test_a_frame_and_its_files_have_the_same_codes(declared: str, content: str, data: Any) -> None:
+    type_, values = VALUES[content]
     column = data.draw(st.lists(st.none() | values, min_size=1, max_size=6))
     domain = domain_of(declared_columns({"x": data.draw(FORMS[declared])}))
     table = pa.table({"x": pa.array(column, type_)})
@@ -118,6 +118,6 @@ def test_a_wrong_declaration_is_refused_as_in_a_file(case: str) -> None:
     (first, *_) = field_errors(refused.value)
     with pytest.raises(DeclarationError) as caught:
         declared_columns({"x": of_frame})
-    said = str(caught.value)
-    assert said.startswith(f"domain: column 'x': expected {first.expected}")
-    assert said.endswith(f"got {first.got}{first.hint}")
+    message = str(caught.value)
+    assert message.startswith(f"domain: column 'x': expected {first.expected}")
+    assert message.endswith(f"got {first.got}{first.hint}")

@@ -33,11 +33,11 @@ def synthesizer(**changes: Any) -> PrivateSynthesizer:
 
 
 @pytest.mark.parametrize("params", [None, SMOOTH])
-def test_places_are_counted_on_the_leaves_of_last_week_with_all_of_epsilon(params: Any) -> None:
+def test_planned_centres_spend_all_epsilon_on_leaves(params: Any) -> None:
     last = kmeans().fit(PLACES)
     this = kmeans(plan_from=last, method_params=params, noise="seeded:8").fit(PLACES)
-    assert sum(one.epsilon for one in this.spends_) == Fraction(1)
-    assert [one.what.split(" ")[0] for one in this.spends_] == ["counts"]
+    assert sum(spend.epsilon for spend in this.spends_) == Fraction(1)
+    assert [spend.what.split(" ")[0] for spend in this.spends_] == ["counts"]
     middles = np.sort(this.cluster_centers_.round())[np.argsort(this.cluster_centers_[:, 0])]
     assert middles.tolist() == [[2.0, 2.0], [7.0, 8.0]]
 
@@ -45,7 +45,7 @@ def test_places_are_counted_on_the_leaves_of_last_week_with_all_of_epsilon(param
 def test_tables_are_measured_again_with_all_of_epsilon() -> None:
     last = synthesizer().fit(PEOPLE)
     this = synthesizer(plan_from=last, method_params=SMOOTH, noise="seeded:8").fit(PEOPLE)
-    assert sum(one.epsilon for one in this.spends_) == Fraction(1)
+    assert sum(spend.epsilon for spend in this.spends_) == Fraction(1)
     assert this.marginal("smokes")["probability"].round(1).tolist() == [0.5, 0.5]
     assert len(this.sample(50)) == 50
 
@@ -67,8 +67,6 @@ def test_tables_are_measured_again_with_all_of_epsilon() -> None:
         (lambda: kmeans(method_params=SMOOTH), "smooth: expected `plan_from: previous` beside it"),
     ],
 )
-def test_what_cannot_be_planned_from_is_refused_before_anything_is_spent(
-    make: Any, line: str
-) -> None:
+def test_invalid_plan_is_refused_before_any_spend(make: Any, line: str) -> None:
     with pytest.raises(InvalidParameter, match=line):
         make().fit(PLACES)

@@ -38,7 +38,7 @@ TRUE = pd.DataFrame({"pet": ["cat", "cow", "dog", "dog"], "age": [1.0, 1.0, 1.0,
 
 def bars(axes: Any) -> dict[str, float]:
     """Label → length of its bar."""
-    labels = [one.get_text() for one in axes.get_yticklabels()]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
     return dict(zip(labels, [bar.get_width() for bar in axes.patches], strict=True))
 
 
@@ -50,25 +50,27 @@ def test_bars_are_shares_of_synthetic_rows_and_dots_of_real_ones():
     assert age.lines[0].get_xdata().tolist() == [0.75, 0.25]
 
 
-def test_synthetic_rows_alone_are_drawn_without_dots():
+def test_plot_without_real_rows_has_no_dots():
     axes = plot_marginals(DRAWN, columns=["pet"])
     assert bars(axes) == {"cat": 0.5, "dog": 0.25, "missing": 0.25}
     assert not axes.lines
 
 
 def test_bins_and_levels_are_those_of_the_synthetic_rows():
-    drawn = pd.DataFrame({"age": np.arange(100.0), "pet": [f"pet {at}" for at in range(100)]})
+    synthetic = pd.DataFrame(
+        {"age": np.arange(100.0), "pet": [f"pet {index}" for index in range(100)]}
+    )
     real = pd.DataFrame({"age": [-1e9, 1e9], "pet": ["a secret", "another"]})
-    age, pet = plot_marginals(drawn, real)
+    age, pet = plot_marginals(synthetic, real)
     assert age.patches[0].get_width() == 0.05
     assert age.lines[0].get_xdata()[[0, -1]].tolist() == [0.5, 0.5]
-    labels = [one.get_text() for one in pet.get_yticklabels()]
+    labels = [label.get_text() for label in pet.get_yticklabels()]
     assert not {"a secret", "another"} & set(labels)
     assert pet.lines[0].get_xdata()[-1] == 1.0
 
 
 @pytest.mark.parametrize("kind", [pl.from_pandas, lambda frame: frame])
-def test_frames_of_any_kind_are_drawn(kind: Any):
+def test_frames_of_any_library_are_plotted(kind: Any):
     pet, _ = plot_marginals(kind(DRAWN), kind(TRUE))
     assert bars(pet)["cat"] == 0.5
 
@@ -81,10 +83,10 @@ def test_a_square_is_the_distance_of_a_pair():
 
 def test_without_real_rows_a_square_is_how_much_a_pair_depends():
     same = pd.DataFrame({"a": [0, 0, 1, 1], "b": ["x", "x", "y", "y"], "c": [0, 1, 0, 1]})
-    found = plot_pairs(same).images[0].get_array()
-    assert found[0, 0] == pytest.approx(1.0)
-    assert found[1].tolist() == [0.0, 0.0]
-    assert found.mask[0, 1]
+    result = plot_pairs(same).images[0].get_array()
+    assert result[0, 0] == pytest.approx(1.0)
+    assert result[1].tolist() == [0.0, 0.0]
+    assert result.mask[0, 1]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_without_real_rows_a_square_is_how_much_a_pair_depends():
         ("ax: expected None for several columns, got 2", {"ax": object()}),
     ],
 )
-def test_columns_that_cannot_be_drawn_are_refused(words: str, call: dict[str, Any]):
+def test_columns_that_cannot_be_plotted_are_refused(words: str, call: dict[str, Any]):
     with pytest.raises(InvalidParameter, match=words):
         plot_marginals(DRAWN, **call)
     with pytest.raises(InvalidParameter, match="columns: expected at least two, got 1"):
@@ -113,14 +115,14 @@ DAYS = pd.Series(pd.date_range("2025-01-01", periods=100))
     [DAYS, DAYS.dt.date, DAYS.dt.tz_localize("Europe/Zurich"), DAYS.astype("date32[pyarrow]")],
     ids=["pandas", "dates", "zone", "arrow"],
 )
-def test_dates_are_drawn_in_bins_of_whole_days(days: Any):
+def test_dates_are_plotted_in_bins_of_days(days: Any):
     axes = plot_marginals(pd.DataFrame({"day": days}), pd.DataFrame({"day": days[:5]}))
     assert [bar.get_width() for bar in axes.patches] == [0.05] * 20
     assert axes.lines[0].get_xdata().tolist() == [1.0] + [0.0] * 19
     assert axes.get_yticklabels()[0].get_text() == "from 2025-01-01"
 
 
-def test_few_dates_and_times_are_drawn_one_by_one():
+def test_few_dates_and_times_have_a_bar_each():
     texts = ["2025-01-02", "2025-01-03 12:30", None, "2025-01-02"]
     moments = pd.to_datetime(texts, format="ISO8601")
     assert bars(plot_marginals(pd.DataFrame({"at": moments}))) == {
@@ -130,13 +132,13 @@ def test_few_dates_and_times_are_drawn_one_by_one():
     }
 
 
-def test_rows_of_other_dates_are_far_away():
-    drawn = pd.DataFrame({"day": DAYS, "pet": "cat"})
+def test_other_dates_are_distant():
+    synthetic = pd.DataFrame({"day": DAYS, "pet": "cat"})
     real = pd.DataFrame({"day": DAYS[:50], "pet": "cat"})
-    assert plot_pairs(drawn, real).texts[0].get_text() == "0.50"
+    assert plot_pairs(synthetic, real).texts[0].get_text() == "0.50"
 
 
-def test_as_many_whole_numbers_are_in_each_bin():
+def test_bins_hold_equally_many_integers():
     ages = pd.DataFrame({"age": np.arange(18, 92)})
     axes = plot_marginals(ages, columns="age")
     shares = [bar.get_width() for bar in axes.patches]
@@ -146,23 +148,23 @@ def test_as_many_whole_numbers_are_in_each_bin():
 
 def test_bins_of_numbers_close_together_have_different_labels():
     places = pd.DataFrame({"lat": np.linspace(47.331, 47.4725, 1000)})
-    labels = [one.get_text() for one in plot_marginals(places).get_yticklabels()]
+    labels = [item.get_text() for item in plot_marginals(places).get_yticklabels()]
     assert labels[0] == "47.331 to 47.338"
     for label in labels:
         low, high = label.split(" to ")
         assert float(low) < float(high)
 
 
-def test_missing_and_other_values_are_named_where_not_every_bar_is():
-    known = np.linspace(0.5, 99.5, 90)
+def test_missing_and_other_bars_are_always_labelled():
+    expected = np.linspace(0.5, 99.5, 90)
     rows = {
-        "income": [*known, *[None] * 10],
-        "town": [*(f"town {at % 30}" for at in range(99)), None],
+        "income": [*expected, *[None] * 10],
+        "town": [*(f"town {index % 30}" for index in range(99)), None],
     }
-    income, town = plot_marginals(pd.DataFrame(rows))
-    assert [one.get_text() for one in income.get_yticklabels()][-1] == "missing"
+    income, place_name = plot_marginals(pd.DataFrame(rows))
+    assert [label.get_text() for label in income.get_yticklabels()][-1] == "missing"
     assert income.get_yticks()[-1] == 20
-    assert [one.get_text() for one in town.get_yticklabels()][-2:] == ["other", "missing"]
+    assert [label.get_text() for label in place_name.get_yticklabels()][-2:] == ["other", "missing"]
 
 
 def test_a_fitted_synthesizer_is_no_frame():
@@ -173,23 +175,23 @@ def test_a_fitted_synthesizer_is_no_frame():
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-def test_few_rows_are_drawn(rows: int):
+def test_few_rows_are_plotted(rows: int):
     plot_marginals(DRAWN[:rows], TRUE[:rows])
     plot_pairs(DRAWN[:rows])
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_a_map_shows_the_released_centres_and_rows_on_the_axes_given(d: int):
+def test_map_draws_centres_and_rows_on_passed_axes(d: int):
     from matplotlib import pyplot as plt
 
     rows = np.tile(VILLAGES, (50, 1))[:, np.arange(d) % 2]
     fitted = quiet_fit(private(), rows)
-    _, given = plt.subplots()
-    axes = plot_map(fitted, rows, ax=given)
-    assert axes is given
+    _, argument = plt.subplots()
+    axes = plot_map(fitted, rows, ax=argument)
+    assert axes is argument
     assert len(axes.lines[0].get_xdata()) == 300
-    drawn = np.concatenate([one.get_offsets() for one in axes.collections[-2:]])
-    assert sorted(drawn[:, 0]) == pytest.approx(sorted(fitted.cluster_centers_[:, 0]))
+    synthetic = np.concatenate([collection.get_offsets() for collection in axes.collections[-2:]])
+    assert sorted(synthetic[:, 0]) == pytest.approx(sorted(fitted.cluster_centers_[:, 0]))
     assert axes.get_xlabel() == "x0"
 
 
@@ -200,7 +202,9 @@ def test_a_map_needs_a_fit_and_its_columns():
         plot_map(quiet_fit(private(), VILLAGES), np.ones((2, 3)))
 
 
-def test_matplotlib_is_imported_when_something_is_drawn():
+def test_matplotlib_is_imported_lazily():
     code = "import sys, dp_pipeline as dp; dp.plot_map; print('matplotlib' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "False"
+    message = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert message.stdout.strip() == "False"

@@ -46,7 +46,7 @@ def test_a_fit_is_charged_and_settled_with_its_spends(ledger: Ledger):
     reserve, settled = ledger.entries("riders")[-2:]
     assert (reserve.event, settled.event) == ("reserve", "settled")
     assert reserve.nano_epsilon == 400_000_000
-    assert [row.epsilon for row in settled.spends] == [one.epsilon for one in estimator.spends_]
+    assert [row.epsilon for row in settled.spends] == [spend.epsilon for spend in estimator.spends_]
     assert reserve.facts["method"] == "htree_kmeans"
     assert reserve.facts["noise"] == "exact"
     assert settled.facts["transcript"]
@@ -109,7 +109,7 @@ class Silent(ExactNoise):
         return counts
 
 
-def test_a_source_that_only_says_that_it_protects_is_refused_on_an_account_for_releases(
+def test_source_that_claims_protection_is_refused(
     ledger: Ledger,
 ) -> None:
     with pytest.raises(InvalidParameter, match=r"expected a source fit for sensitive data"):
@@ -118,7 +118,7 @@ def test_a_source_that_only_says_that_it_protects_is_refused_on_an_account_for_r
 
 
 @pytest.mark.parametrize("noise", ["seeded:7", Silent()], ids=["a seed", "another source"])
-def test_other_noise_is_taken_on_a_benchmark_and_noted(ledger: Ledger, noise: object):
+def test_benchmark_account_takes_and_records_any_noise(ledger: Ledger, noise: object):
     quiet_fit(paid_by("public", noise=noise), VILLAGES)
     assert ledger.entries("public")[-1].event == "settled"
     assert ledger.entries("public")[-2].facts["releasable"] == "no"
@@ -132,15 +132,13 @@ def test_an_account_of_another_unit_or_relation_is_refused(ledger: Ledger, popul
 
 
 @pytest.mark.parametrize("population", ["strangers", 7], ids=str)
-def test_a_population_without_an_account_is_refused_and_told_how_to_open_one(
-    ledger: Ledger, population: Any
-):
+def test_population_without_account_is_refused_with_advice(ledger: Ledger, population: Any):
     with pytest.raises(InvalidParameter, match=r"dp-pipeline run. of a data set file"):
         paid_by(population).fit(VILLAGES)
     assert set(ledger.populations()) == set(ACCOUNTS)
 
 
-def test_a_ledger_is_not_made_by_a_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_fit_creates_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "nowhere"))
     with pytest.raises(InvalidParameter, match="expected one with an account"):
         paid_by("riders").fit(VILLAGES)
@@ -174,7 +172,7 @@ def table_paid_by(population: str, **parameters: Any) -> Any:
     return copier(**{"population": population, "epsilon": "0.4", "noise": "exact", **parameters})
 
 
-def test_a_table_with_the_delta_of_its_account_costs_the_rho_that_it_spends(ledger: Ledger):
+def test_table_at_the_account_delta_costs_its_rho(ledger: Ledger):
     table_paid_by("concentrated", delta="1e-9").fit(VILLAGE)
     reserve, settled = ledger.entries("concentrated")[-2:]
     rho = rho_of(Fraction("0.4"), DELTA)
@@ -217,13 +215,13 @@ OPEN = {"tenure": {"levels": "discover"}, "rent": {"bounds": [0, 3000], "bins": 
 FOUND = {"domain": OPEN, "discover": {"epsilon": "0.3", "delta": "0.000001"}}
 
 
-def test_a_discovery_is_charged_with_its_fit_in_epsilon_and_delta(ledger: Ledger):
+def test_discovery_is_charged_in_epsilon_and_delta(ledger: Ledger):
     rows = pd.concat([VILLAGE] * 200)
     fitted = table_paid_by("finding", epsilon="2", **FOUND).fit(rows)
     reserve, settled = ledger.entries("finding")[-2:]
     assert reserve.nano_epsilon == 2_000_000_000
     assert "its domain discovered for ε=0.3 and δ=1e-6" in reserve.what
-    assert [row.epsilon for row in settled.spends] == [one.epsilon for one in fitted.spends_]
+    assert [row.epsilon for row in settled.spends] == [spend.epsilon for spend in fitted.spends_]
     balance = ledger.balance("finding")
     assert (balance.spent, balance.delta_spent) == (2, Fraction(1, 10**6))
     with pytest.raises(BudgetExceeded):

@@ -47,10 +47,10 @@ def test_no_value_of_a_row_is_an_error_or_a_warning(rows: np.ndarray):
         require_centres_in_the_box(private(method="dpqt_kmeans").fit(rows))
 
 
-def test_with_little_noise_the_villages_are_found():
+def test_centres_are_the_villages_with_little_noise():
     estimator = private(n_clusters=2, epsilon=100).fit(np.repeat(VILLAGES, 20, axis=0))
-    found = np.sort(estimator.cluster_centers_, axis=0)
-    assert found == pytest.approx(np.array([[7 / 6, 7 / 6], [37 / 6, 37 / 6]]), abs=0.2)
+    result = np.sort(estimator.cluster_centers_, axis=0)
+    assert result == pytest.approx(np.array([[7 / 6, 7 / 6], [37 / 6, 37 / 6]]), abs=0.2)
 
 
 def exact_rows(rows: Any, **parameters: Any) -> int:
@@ -60,7 +60,7 @@ def exact_rows(rows: Any, **parameters: Any) -> int:
     return int(noise.draws[0].exact.sum())
 
 
-def test_a_row_with_a_missing_number_is_dropped_and_an_endless_one_is_clipped():
+def test_nan_rows_are_dropped_and_infinite_ones_clipped():
     rows = [[NAN, 1.0], [1.0, NAN], [NAN, NAN], [INF, -INF], [1.0, INF], [99.0, 1.0], [1.0, 1.0]]
     assert exact_rows(rows) == 4
 
@@ -78,7 +78,7 @@ def test_columns_of_every_numeric_type_are_read(dtype: str):
     assert exact_rows(np.ones((5, 2), dtype=dtype)) == 5
 
 
-def test_frames_arrays_lists_and_strided_views_of_the_same_rows_give_the_same_centres():
+def test_containers_of_the_same_rows_give_the_same_centres():
     forms: list[Any] = [
         VILLAGES,
         np.asfortranarray(VILLAGES),
@@ -108,7 +108,7 @@ def test_a_weak_signal_is_warned_of_with_a_noisy_number():
         private().fit(VILLAGES)
 
 
-def test_enough_rows_for_epsilon_and_k_are_not_warned_of():
+def test_many_rows_give_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         private().fit(np.repeat(VILLAGES, 200, axis=0))
@@ -118,13 +118,13 @@ def test_a_fit_keeps_what_it_warned_of():
     with pytest.warns(WeakSignal) as caught:
         weak = private(nominal_rows=5_000).fit(VILLAGES)
     assert [f"PrivateKMeans: {text}" for text in weak.warnings_] == [
-        str(one.message) for one in caught
+        str(warning.message) for warning in caught
     ]
     assert [text.partition(":")[0] for text in weak.warnings_] == ["Few rows", "Weak signal"]
     assert private(nominal_rows=1_200).fit(np.repeat(VILLAGES, 200, axis=0)).warnings_ == ()
 
 
-def test_rows_in_another_unit_are_said_to_be_at_a_bound():
+def test_rows_in_another_unit_warn_of_a_bound():
     # Kilometres in place of metres: all of them are beyond the box.
     metres = np.repeat(VILLAGES, 200, axis=0) * 1000
     with pytest.warns(WeakSignal, match="At a bound: .* upper bound of x0"):
@@ -136,24 +136,24 @@ def test_every_fit_is_a_new_draw_and_costs_epsilon_again():
     first = quiet_fit(estimator, VILLAGES).cluster_centers_
     spends = estimator.spends_
     assert not np.array_equal(first, quiet_fit(estimator, VILLAGES).cluster_centers_)
-    assert sum(one.epsilon for one in (*spends, *estimator.spends_)) == Fraction(6, 10)
+    assert sum(spend.epsilon for spend in (*spends, *estimator.spends_)) == Fraction(6, 10)
 
 
-def test_noise_named_by_text_starts_anew_with_every_fit():
+def test_noise_by_name_restarts_with_every_fit():
     estimator = private()
     first = quiet_fit(estimator, VILLAGES).cluster_centers_
     assert np.array_equal(first, quiet_fit(estimator, VILLAGES).cluster_centers_)
 
 
-def test_the_secure_noise_is_the_default_and_differs_between_fits():
+def test_default_noise_is_secure():
     parameters = PrivateKMeans(3, epsilon=1, bounds=BOX).get_params()
     assert parameters["noise"] is None
-    one, other = (quiet_fit(private(noise=None), VILLAGES) for _ in range(2))
+    item, other = (quiet_fit(private(noise=None), VILLAGES) for _ in range(2))
     # Two equal trees of 16 first counts at scale 5: below 10^(−12).
-    assert not np.array_equal(one.synopsis_.weights, other.synopsis_.weights)
+    assert not np.array_equal(item.synopsis_.weights, other.synopsis_.weights)
 
 
-def test_predict_and_transform_are_the_nearest_centre_and_all_distances():
+def test_predict_and_transform_give_nearest_and_distances():
     estimator = quiet_fit(private(), VILLAGES)
     rows = np.random.default_rng(3).uniform(*BOX, size=(50, 2))
     distances = np.linalg.norm(rows[:, None] - estimator.cluster_centers_[None], axis=2)
@@ -162,7 +162,7 @@ def test_predict_and_transform_are_the_nearest_centre_and_all_distances():
 
 
 @pytest.mark.parametrize("verb", ["predict", "transform"])
-def test_missing_numbers_are_refused_where_the_caller_holds_the_rows(verb: str):
+def test_predict_refuses_missing_numbers(verb: str):
     with pytest.raises(ValueError, match="NaN"):
         getattr(quiet_fit(private(), VILLAGES), verb)([[NAN, 1.0]])
 
@@ -187,7 +187,7 @@ def test_boxes_without_any_weight_can_be_clustered_again():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_fit_says_the_noisy_size_of_each_cluster_for_no_further_cost(method: str):
+def test_noisy_cluster_sizes_cost_nothing_more(method: str):
     rows = np.repeat([[1.0, 1.0], [7.0, 7.0]], [900, 300], axis=0)
     fit = quiet_fit(private(method=method, n_clusters=2, epsilon=50, nominal_rows=1200), rows)
     of_rows = np.bincount(fit.predict(rows), minlength=2)

@@ -56,25 +56,25 @@ def test_no_value_of_a_row_is_an_error_or_a_warning(rows: list[tuple[Any, ...]])
 @pytest.mark.parametrize("method", METHODS)
 def test_with_little_noise_the_table_is_much_like_the_rows(method: str):
     many = pd.concat([VILLAGE] * 200, ignore_index=True)
-    drawn = copier(method=method, epsilon=1000).fit(many).sample()
-    assert abs(len(drawn) - 1200) <= 5
+    synthetic = copier(method=method, epsilon=1000).fit(many).sample()
+    assert abs(len(synthetic) - 1200) <= 5
     for name in ("tenure", "children", "garden"):
-        found = drawn[name].value_counts(normalize=True).to_dict()
-        assert found == pytest.approx(many[name].value_counts(normalize=True).to_dict(), abs=0.02)
-    assert drawn["built"].isna().mean() == pytest.approx(1 / 6, abs=0.02)
+        result = synthetic[name].value_counts(normalize=True).to_dict()
+        assert result == pytest.approx(many[name].value_counts(normalize=True).to_dict(), abs=0.02)
+    assert synthetic["built"].isna().mean() == pytest.approx(1 / 6, abs=0.02)
 
 
 def test_a_table_whose_rows_were_all_dropped_is_warned_of():
     unknown = VILLAGE.assign(tenure="unheard of")
-    nobody = pd.concat([unknown] * 200, ignore_index=True)
+    empty = pd.concat([unknown] * 200, ignore_index=True)
     with pytest.warns(WeakSignal, match="PrivateSynthesizer: Few rows: their noisy number is"):
-        fitted = copier(domain={"tenure": ["owner"]}, nominal_rows=1_200).fit(nobody)
+        fitted = copier(domain={"tenure": ["owner"]}, nominal_rows=1_200).fit(empty)
     assert [text.partition(":")[0] for text in fitted.warnings_] == ["Few rows"]
     with pytest.warns(WeakSignal, match="No rows to be seen"):
-        copier(domain={"tenure": ["owner"]}).fit(nobody)
+        copier(domain={"tenure": ["owner"]}).fit(empty)
 
 
-def test_a_table_of_enough_rows_is_not_warned_of():
+def test_table_of_many_rows_gives_no_warning():
     many = pd.concat([VILLAGE] * 200, ignore_index=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -84,11 +84,14 @@ def test_a_table_of_enough_rows_is_not_warned_of():
 @pytest.mark.parametrize("method", CONCENTRATED)
 def test_with_a_delta_a_fit_spends_the_rho_that_means_epsilon(method: str):
     fitted = copier(method=method, delta=1e-9).fit(VILLAGE)
-    paid = [one.epsilon if one.currency == "zcdp" else one.epsilon**2 / 2 for one in fitted.spends_]
+    paid = [
+        spend.epsilon if spend.currency == "zcdp" else spend.epsilon**2 / 2
+        for spend in fitted.spends_
+    ]
     if method == "one_shot":
         # Of so few columns pure ε has less noise.
-        assert sum(one.epsilon for one in fitted.spends_) == 1
-        assert {one.currency for one in fitted.spends_} == {"pure"}
+        assert sum(spend.epsilon for spend in fitted.spends_) == 1
+        assert {spend.currency for spend in fitted.spends_} == {"pure"}
         assert "δ" not in repr(fitted)
     else:
         assert sum(paid) == rho_of(Fraction(1), DELTA)
@@ -102,30 +105,30 @@ def test_a_delta_is_refused_by_a_method_of_pure_epsilon(method: str):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_any_number_of_rows_is_drawn_anew_and_costs_nothing(method: str):
+def test_sampling_any_number_of_rows_costs_nothing(method: str):
     noise = RecordingNoise()
     fitted = copier(method=method, noise=noise).fit(VILLAGE)
     spends, draws, table = fitted.spends_, len(noise.draws), fitted.sample()
     for n in (0, 1, 40):
-        drawn = fitted.sample(n)
-        require_valid(drawn)
-        assert len(drawn) == n
+        synthetic = fitted.sample(n)
+        require_valid(synthetic)
+        assert len(synthetic) == n
         assert (fitted.spends_, len(noise.draws)) == (spends, draws)
         assert fitted.sample().equals(table)
 
 
-def test_a_method_that_draws_its_questions_is_replayed_from_where_it_began():
+def test_method_with_random_questions_is_replayed():
     fitted = copier(method="privbayes", random_state=None).fit(VILLAGE)
     # Six attributes to begin with: all of ten other beginnings are the right one in 1 of 6^10.
     assert [len(fitted.sample(3)) for _ in range(10)] == [3] * 10
-    assert isinstance(fitted._over.fit.model, PrivBayes)
+    assert isinstance(fitted._finished.fit.model, PrivBayes)
 
 
-def test_parameters_set_after_a_fit_change_nothing_that_was_fitted():
+def test_later_parameters_change_no_fit():
     fitted = copier().fit(VILLAGE)
-    drawn = fitted.sample(5)
+    synthetic = fitted.sample(5)
     fitted.set_params(epsilon=9, domain={"tenure": 2}, method="independent")
-    assert fitted.sample(5).equals(drawn)
+    assert fitted.sample(5).equals(synthetic)
 
 
 @pytest.mark.parametrize("n", [-1, 2.5, True, "5", 10**10])
@@ -136,13 +139,13 @@ def test_no_number_of_rows_is_refused(n: Any):
 
 def test_a_marginal_is_a_distribution_over_all_declared_cells():
     fitted = copier(method="independent").fit(VILLAGE)
-    one = fitted.marginal("heating")
-    assert one.index.tolist()[:3] == ["gas", "wood", "else"]
-    assert one.index.isna().tolist() == [False, False, False, True]
+    item = fitted.marginal("heating")
+    assert item.index.tolist()[:3] == ["gas", "wood", "else"]
+    assert item.index.isna().tolist() == [False, False, False, True]
     for columns in combinations(DECLARED, 2):
-        found = fitted.marginal(*columns)
-        both = found["probability"]
-        assert found.equals(fitted.marginal(list(columns)))
+        result = fitted.marginal(*columns)
+        both = result["probability"]
+        assert result.equals(fitted.marginal(list(columns)))
         assert both.index.names == list(columns)
         assert both.sum() == pytest.approx(1)
         assert (both >= 0).all()
@@ -155,39 +158,39 @@ def test_a_marginal_is_that_of_the_synthetic_rows():
     assert shares[counted.index].tolist() == counted.tolist()
 
 
-def test_a_marginal_has_the_noisy_counts_that_were_paid_for_and_their_noise():
+def test_marginal_has_noisy_counts_and_their_deviation():
     fitted = copier(method="independent").fit(VILLAGE)
-    (measured,) = [one for one in fitted._table.measured if one.attributes == ("tenure",)]
-    alone = fitted.marginal("tenure")
-    assert alone["noisy_count"].tolist() == measured.table.tolist()
-    assert alone["deviation"].tolist() == [measured.variance**0.5] * 2
+    (measured,) = [item for item in fitted._table.measured if item.attributes == ("tenure",)]
+    single = fitted.marginal("tenure")
+    assert single["noisy_count"].tolist() == measured.table.tolist()
+    assert single["deviation"].tolist() == [measured.variance**0.5] * 2
     both = fitted.marginal("tenure", "children")
     assert both[["noisy_count", "deviation"]].isna().all(axis=None)
 
 
-def test_axes_of_a_noisy_table_that_nobody_asked_for_are_added_up_with_their_noise():
+def test_marginal_sums_other_axes_of_a_noisy_table():
     table = np.arange(8).reshape(2, 4)
     measured = NoisyMarginal(("tenure", "children"), table, Fraction(3))
     fitted = copier(method="independent").fit(VILLAGE)
     of_pairs = replace(fitted._table, measured=(measured,))
-    columns = {one.attribute.name: one for one in fitted._columns}
+    columns = {column.attribute.name: column for column in fitted._columns}
     added = marginal_frame(of_pairs, (columns["tenure"],))
     assert added["noisy_count"].tolist() == [6, 22]
     assert added["deviation"].tolist() == pytest.approx([2 * measured.variance**0.5] * 2)
-    turned = marginal_frame(of_pairs, (columns["children"], columns["tenure"]))
-    assert turned["noisy_count"].tolist() == table.T.ravel().tolist()
+    reversed_rows = marginal_frame(of_pairs, (columns["children"], columns["tenure"]))
+    assert reversed_rows["noisy_count"].tolist() == table.T.ravel().tolist()
 
 
-def test_a_table_over_groups_of_levels_tells_no_count_of_a_level():
+def test_grouped_table_gives_no_count_of_a_level():
     measured = NoisyMarginal(("tenure", "children"), np.ones((2, 2), dtype=np.int64), Fraction(3))
     fitted = copier(method="independent").fit(VILLAGE)
-    columns = {one.attribute.name: one for one in fitted._columns}
+    columns = {column.attribute.name: column for column in fitted._columns}
     grouped = replace(fitted._table, measured=(measured,))
     assert marginal_frame(grouped, (columns["children"],))["noisy_count"].isna().all()
     assert marginal_frame(grouped, (columns["tenure"],))["noisy_count"].tolist() == [2, 2]
 
 
-def test_rows_are_drawn_anew_with_randomness_of_their_own():
+def test_sampling_takes_its_own_random_state():
     fitted = copier().fit(pd.concat([VILLAGE] * 50))
     first, again = fitted.sample(random_state=1), fitted.sample(random_state=1)
     assert first.equals(again)
@@ -196,7 +199,7 @@ def test_rows_are_drawn_anew_with_randomness_of_their_own():
     assert not fitted.sample(40).equals(fitted.sample(40, random_state=1))
 
 
-def test_a_fitted_synthesizer_prints_what_it_promises_in_one_line():
+def test_fitted_synthesizer_prints_its_promise():
     plain = copier(epsilon=2 / 3)
     assert repr(plain).startswith("PrivateSynthesizer(domain=")
     assert repr(plain.fit(VILLAGE)) == (
@@ -246,13 +249,13 @@ def test_the_declared_columns_are_the_features():
     assert fitted.n_features_in_ == len(DECLARED)
 
 
-def test_values_outside_the_declaration_raise_only_where_that_is_asked_for():
-    asked = copier(method="independent", on_unknown="error")
-    asked.fit(VILLAGE)
+def test_undeclared_values_raise_only_on_request():
+    requested = copier(method="independent", on_unknown="error")
+    requested.fit(VILLAGE)
     with pytest.raises(InvalidParameter, match=r"^X: column 'tenure': expected declared values"):
-        asked.fit(village(tenure="271828"))
+        requested.fit(village(tenure="271828"))
     with pytest.raises(InvalidParameter, match=r"^X: column 'rent': expected declared values"):
-        asked.fit(village(rent=NAN))
+        requested.fit(village(rent=NAN))
 
 
 TYPES: list[tuple[Any, str]] = [
@@ -270,7 +273,7 @@ TYPES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "dtype"), TYPES, ids=[f"{one}" for one, _ in TYPES])
+@pytest.mark.parametrize(("declared", "dtype"), TYPES, ids=[f"{item}" for item, _ in TYPES])
 @pytest.mark.parametrize("values", [[], [1, 0, 1], [None, "x", 0.5]], ids=str)
 def test_types_of_synthetic_columns_are_those_of_the_declaration(
     declared: Any, dtype: str, values: list[Any]

@@ -47,39 +47,43 @@ def table(*rows: tuple[int, int, int]) -> dict[str, np.ndarray]:
 REAL = table((0, 0, 0), (0, 0, 0), (1, 1, 1), (1, 2, 1))
 
 
-def distances(found: TableComparison) -> dict[tuple[str, ...], float]:
-    return {one.attributes: one.distance for one in found.compared()}
+def distances(result: TableComparison) -> dict[tuple[str, ...], float]:
+    return {table.attributes: table.distance for table in result.compared()}
 
 
 def test_distances_are_those_that_a_hand_computes():
     other = table((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 2, 1))
-    found = distances(TableComparison(PEOPLE, REAL, other))
-    assert found["smokes",] == 0.25
-    assert found["age",] == 0.0
-    assert found["age", "rent"] == 0.25
-    assert found["smokes", "age"] == 0.25
-    assert len(found) == 6
+    result = distances(TableComparison(PEOPLE, REAL, other))
+    assert result["smokes",] == 0.25
+    assert result["age",] == 0.0
+    assert result["age", "rent"] == 0.25
+    assert result["smokes", "age"] == 0.25
+    assert len(result) == 6
 
 
-def test_a_table_is_no_distance_from_itself_and_its_rows_are_copies():
+def test_table_is_at_distance_zero_from_itself():
     report = TableComparison(PEOPLE, REAL, REAL).report()
-    assert {one.distance for one in report.compared} == {0.0}
-    assert {one.correlation for one in report.pairs} == {None, 0.0}
+    assert {table.distance for table in report.compared} == {0.0}
+    assert {table.correlation for table in report.pairs} == {None, 0.0}
     assert report.likeness is not None
     assert vars(report.likeness) == {"copies": 1.0, "twins": 0.5, "dcr": 0.0}
 
 
 def test_a_correlation_is_that_of_the_middles_of_bins():
     other = table((0, 0, 1), (0, 1, 0), (1, 2, 0), (1, 1, 1))
-    (found,) = (one for one in TableComparison(PEOPLE, REAL, other).compared() if one.correlation)
+    (result,) = (
+        item for item in TableComparison(PEOPLE, REAL, other).compared() if item.correlation
+    )
     age = {0: 10.0, 1: 30.0, 2: 50.0}
     rent = {0: 50.0, 1: 200.0}
     by_hand = [
-        np.corrcoef([age[at] for at in one["age"]], [rent[at] for at in one["rent"]])[0, 1]
-        for one in (other, REAL)
+        np.corrcoef([age[index] for index in item["age"]], [rent[index] for index in item["rent"]])[
+            0, 1
+        ]
+        for item in (other, REAL)
     ]
-    assert found.attributes == ("age", "rent")
-    assert found.correlation == pytest.approx(by_hand[0] - by_hand[1])
+    assert result.attributes == ("age", "rent")
+    assert result.correlation == pytest.approx(by_hand[0] - by_hand[1])
 
 
 def test_a_missing_number_has_no_part_in_a_correlation():
@@ -87,7 +91,7 @@ def test_a_missing_number_has_no_part_in_a_correlation():
     real = {"age": np.array([0, 1, 2, 2]), "rent": np.array([0, 1, 0, 1])}
     other = {"age": np.array([0, 1, 0, 1]), "rent": np.array([0, 1, 0, 1])}
     (pair,) = (
-        one for one in TableComparison(domain, real, other).compared() if one.correlation_text
+        table for table in TableComparison(domain, real, other).compared() if table.correlation_text
     )
     assert pair.correlation == pytest.approx(0.0)
 
@@ -95,27 +99,27 @@ def test_a_missing_number_has_no_part_in_a_correlation():
 def test_classifiers_learn_as_much_as_there_is_to_learn():
     rng = np.random.default_rng(0)
     smokes = rng.integers(0, 2, 400)
-    told = {"smokes": smokes, "age": smokes * 2, "rent": rng.integers(0, 2, 400)}
-    untold = {**told, "age": rng.integers(0, 3, 400)}
-    good = TableComparison(PEOPLE, told, told).learned("smokes")
+    text = {"smokes": smokes, "age": smokes * 2, "rent": rng.integers(0, 2, 400)}
+    untold = {**text, "age": rng.integers(0, 3, 400)}
+    good = TableComparison(PEOPLE, text, text).learned("smokes")
     assert (good.accuracy, good.auc, good.real_accuracy, good.real_auc) == (1.0, 1.0, 1.0, 1.0)
     assert 0.45 < good.majority < 0.6
-    bad = TableComparison(PEOPLE, told, untold).learned("smokes")
+    bad = TableComparison(PEOPLE, text, untold).learned("smokes")
     assert bad.real_accuracy == 1.0
     assert bad.accuracy < 0.9
 
 
-def test_a_label_of_several_levels_is_told_by_one_classifier_each():
+def test_label_of_several_levels_has_a_classifier_each():
     rng = np.random.default_rng(0)
     age = rng.integers(0, 3, 300)
     rows = {"smokes": (age > 0).astype(int), "age": age, "rent": (age > 1).astype(int)}
-    found = TableComparison(PEOPLE, rows, rows).learned("age")
-    assert (found.accuracy, found.auc) == (1.0, 1.0)
-    assert 0.2 < found.majority < 0.5
+    result = TableComparison(PEOPLE, rows, rows).learned("age")
+    assert (result.accuracy, result.auc) == (1.0, 1.0)
+    assert 0.2 < result.majority < 0.5
 
 
 @pytest.mark.parametrize("label", ["unheard_of", "wide"])
-def test_a_label_that_cannot_be_told_is_refused(label: str):
+def test_label_that_cannot_be_predicted_is_refused(label: str):
     domain = Domain((levels("wide", *map(str, range(21))), levels("smokes", "no", "yes")))
     rows = {"wide": np.array([0, 1]), "smokes": np.array([0, 1])}
     with pytest.raises(DeclarationError, match="label: expected"):
@@ -129,7 +133,7 @@ def test_every_method_can_be_reported_of(method: str):
     assert report.real == 1200
     assert len(report.columns) == 6
     assert len(report.pairs) == 15
-    assert max(one.distance for one in report.columns) < 0.1
+    assert max(column.distance for column in report.columns) < 0.1
     assert report.learned[0].real_accuracy == 1.0
     assert NOT_FOR_PUBLICATION in repr(report)
     released = fitted.quality_report()
@@ -137,7 +141,7 @@ def test_every_method_can_be_reported_of(method: str):
     assert not released.is_exact
 
 
-def test_rows_that_do_not_fit_are_left_out_as_a_fit_leaves_them():
+def test_rows_outside_the_domain_are_excluded():
     fitted = copier(epsilon=100).fit(MANY)
     strange = pd.concat([MANY, VILLAGE.assign(tenure="unheard of")], ignore_index=True)
     report = fitted.quality_report(strange)
@@ -165,11 +169,11 @@ def village_of(text: str) -> pd.DataFrame:
     return pd.concat([MANY, VILLAGE.assign(heating=text)], ignore_index=True)
 
 
-def test_a_report_of_nobody_has_no_numbers_and_no_error():
+def test_report_of_empty_table_has_no_numbers():
     fitted = copier(epsilon=100).fit(MANY)
     report = fitted.quality_report(MANY[:0], label="tenure")
     assert report.real == 0
-    assert np.isnan([one.distance for one in report.compared]).all()
+    assert np.isnan([table.distance for table in report.compared]).all()
     assert "n/a" in repr(report)
 
 
@@ -183,7 +187,7 @@ def test_a_report_needs_a_fit_columns_and_rows_for_a_label():
         fitted.quality_report(label="tenure")
 
 
-def test_what_noise_costs_falls_with_epsilon_and_no_model_is_blamed_for_it():
+def test_cost_of_noise_falls_with_epsilon():
     noise = {
         epsilon: PrivateSynthesizer(
             domain={"smokes": ["no", "yes"]}, epsilon=epsilon, noise="seeded:7", random_state=0
@@ -196,7 +200,7 @@ def test_what_noise_costs_falls_with_epsilon_and_no_model_is_blamed_for_it():
     assert (noise[0.1].cost.seen, noise[1].cost.seen) == (0, 0)
 
 
-def test_released_centres_are_compared_with_k_means_without_privacy():
+def test_centres_are_compared_with_exact_kmeans():
     rows = np.tile(VILLAGES, (200, 1))
     report = quiet_fit(private(epsilon=100), rows).quality_report(rows)
     assert report.rows == 1200

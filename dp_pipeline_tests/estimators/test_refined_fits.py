@@ -54,14 +54,14 @@ def two(**changes: Any) -> tuple[PrivateSynthesizer, PrivateSynthesizer]:
 
 
 def paid(*fits: PrivateSynthesizer) -> Fraction:
-    return sum((one.epsilon for fit in fits for one in fit.spends_), Fraction(0))
+    return sum((spend.epsilon for fit in fits for spend in fit.spends_), Fraction(0))
 
 
 @pytest.mark.parametrize("method", REFINABLE)
-def test_a_fit_and_its_refinement_cost_the_larger_epsilon_together(method: str) -> None:
+def test_fit_and_refinement_cost_the_larger_epsilon(method: str) -> None:
     first, second = two(method=method)
     assert (paid(first), paid(second)) == (Fraction("0.5"), Fraction("1.5"))
-    assert {one.mechanism for one in second.spends_} == {REFINED}
+    assert {spend.mechanism for spend in second.spends_} == {REFINED}
 
 
 @pytest.mark.parametrize(
@@ -75,25 +75,25 @@ def test_with_a_delta_they_cost_the_larger_amount_together(quality: str, cost: F
 
 def test_a_refined_table_has_the_noise_of_the_larger_epsilon() -> None:
     first, second = two(method="independent")
-    alone = synthesizer("2", method="independent").fit(PEOPLE)
-    noises = [one.marginal("age")["deviation"].iloc[0] for one in (first, second, alone)]
+    single = synthesizer("2", method="independent").fit(PEOPLE)
+    noises = [item.marginal("age")["deviation"].iloc[0] for item in (first, second, single)]
     assert noises[0] > 3 * noises[1]
     assert noises[1] == noises[2]
 
 
-def test_noise_is_taken_away_and_no_other_noise_is_drawn() -> None:
+def test_refinement_removes_noise_and_draws_no_other() -> None:
     near = []
     for seed in range(40):
         first = synthesizer(method="independent", noise=f"seeded:{seed}").fit(PEOPLE)
         second = synthesizer("0.55", method="independent", noise=f"seeded:{seed + 100}")
         second.fit(PEOPLE, refines=first)
-        counts = [one.marginal("age")["noisy_count"].to_numpy(float) for one in (first, second)]
+        counts = [item.marginal("age")["noisy_count"].to_numpy(float) for item in (first, second)]
         near.append(np.mean(counts[0] == counts[1]))
     # Of noise at ε the part ε²/ε'² is that of the smaller scale: drawn anew, few would agree.
     assert np.mean(near) > 0.7
 
 
-def test_a_refinement_is_refined_again_and_rows_are_drawn_anew_from_it() -> None:
+def test_refinement_is_refined_and_sampled_again() -> None:
     first, second = two()
     third = synthesizer("8", noise="seeded:9").fit(PEOPLE, refines=second)
     assert paid(first, second, third) == 8
@@ -102,7 +102,7 @@ def test_a_refinement_is_refined_again_and_rows_are_drawn_anew_from_it() -> None
     assert third.marginal("smokes")["probability"].round(1).tolist() == [0.5, 0.5]
 
 
-def test_what_is_promised_of_both_together_is_said_in_one_line() -> None:
+def test_promise_names_both_fits() -> None:
     _, second = two()
     assert repr(second) == (
         "PrivateSynthesizer by one_shot, fitted: ε=2 together with the fit at ε=0.5 that it "
@@ -110,7 +110,7 @@ def test_what_is_promised_of_both_together_is_said_in_one_line() -> None:
     )
 
 
-def test_a_second_refinement_is_refused_whatever_became_of_the_first() -> None:
+def test_second_refinement_is_refused() -> None:
     first, _ = two()
     recorder = RecordingNoise()
     again = synthesizer("4", noise=recorder)
@@ -148,7 +148,7 @@ def test_of_many_threads_one_refines() -> None:
         assert sum(pool.map(refine, range(8))) == 1
 
 
-def test_what_cannot_be_drawn_does_not_use_up_the_one_refinement(
+def test_failed_dry_run_leaves_the_refinement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuses(*_: Any, **__: Any) -> Any:
@@ -156,7 +156,7 @@ def test_what_cannot_be_drawn_does_not_use_up_the_one_refinement(
 
     first = synthesizer().fit(PEOPLE)
     with monkeypatch.context() as changed:
-        changed.setattr(OneShot, "refined", refuses)
+        changed.setattr(OneShot, "refine", refuses)
         with pytest.raises(InvalidParameter, match="expected what it can do"):
             synthesizer("2").fit(PEOPLE, refines=first)
     synthesizer("2").fit(PEOPLE, refines=first)
@@ -169,7 +169,7 @@ COPIES = {
 
 
 @pytest.mark.parametrize("how", COPIES)
-def test_a_copy_is_not_refined_as_nobody_knows_whether_another_one_was(how: str) -> None:
+def test_copy_is_not_refined(how: str) -> None:
     first = synthesizer().fit(PEOPLE)
     with pytest.raises(InvalidParameter, match="expected the very object that was fitted"):
         synthesizer("2").fit(PEOPLE, refines=COPIES[how](first))
@@ -196,15 +196,15 @@ def test_a_forked_process_refines_nothing_that_was_fitted_before() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_the_same_rows_in_another_order_and_another_frame_are_the_same_rows() -> None:
+def test_order_of_rows_does_not_matter() -> None:
     first = synthesizer().fit(PEOPLE)
     shuffled = PEOPLE.sample(frac=1, random_state=1).assign(more=3)
     assert paid(synthesizer("2").fit(shuffled, refines=first)) == Fraction("1.5")
 
 
 @pytest.mark.parametrize("columns", [1, 30, 70])
-def test_rows_of_any_number_of_columns_are_told_apart(columns: int) -> None:
-    names = [f"x{at}" for at in range(columns)]
+def test_fingerprints_differ_for_any_number_of_columns(columns: int) -> None:
+    names = [f"x{index}" for index in range(columns)]
     codes = np.random.default_rng(1).integers(0, 5, (40, columns)).astype(np.uint8)
     domain = domain_of(declared_columns(dict.fromkeys(names, 5)))
 
@@ -213,9 +213,9 @@ def test_rows_of_any_number_of_columns_are_told_apart(columns: int) -> None:
         return PreparedRows(domain, by_name, {}, len(rows)).fingerprint(b"secret")
 
     assert print_of(codes[::-1]) == print_of(codes)
-    for at in {0, columns // 2, columns - 1}:
+    for index in {0, columns // 2, columns - 1}:
         changed = codes.copy()
-        changed[7, at] = (changed[7, at] + 1) % 5
+        changed[7, index] = (changed[7, index] + 1) % 5
         assert print_of(changed) != print_of(codes)
 
 
@@ -229,7 +229,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("rows", OTHERS)
-def test_other_rows_are_refused_in_the_same_words_and_the_one_refinement_is_left(rows: str) -> None:
+def test_other_rows_are_refused_in_the_same_words(rows: str) -> None:
     first, recorder = synthesizer().fit(PEOPLE), RecordingNoise()
     with pytest.raises(InvalidParameter) as caught:
         synthesizer("2", noise=recorder).fit(OTHERS[rows], refines=first)
@@ -241,13 +241,13 @@ def test_other_rows_are_refused_in_the_same_words_and_the_one_refinement_is_left
 
 
 @pytest.mark.parametrize("method", REFINABLE)
-def test_a_refined_fit_holds_noisy_answers_and_nothing_else_of_the_rows(method: str) -> None:
-    shown = []
+def test_refined_fit_holds_only_noisy_answers(method: str) -> None:
+    displayed = []
     for rows in (VILLAGE, VILLAGE[:1], VILLAGE[:0]):
         first = copier(method=method, noise=ForcedNoise(5)).fit(rows)
         second = copier(method=method, epsilon=2, noise=ForcedNoise(4)).fit(rows, refines=first)
-        shown.append(pickle.dumps([one.set_params(noise=None) for one in (first, second)]))
-    assert shown[0] == shown[1] == shown[2]
+        displayed.append(pickle.dumps([item.set_params(noise=None) for item in (first, second)]))
+    assert displayed[0] == displayed[1] == displayed[2]
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -288,7 +288,7 @@ def test_a_fit_that_is_no_refinement_of_the_other_is_refused(
     synthesizer("2").fit(PEOPLE, refines=first)
 
 
-@pytest.mark.parametrize("method", [one for one in METHODS if one not in REFINABLE])
+@pytest.mark.parametrize("method", [item for item in METHODS if item not in REFINABLE])
 def test_other_methods_are_refused_by_name(method: str) -> None:
     first = synthesizer(method="independent").fit(PEOPLE)
     with pytest.raises(InvalidParameter) as caught:
@@ -300,9 +300,9 @@ def test_other_methods_are_refused_by_name(method: str) -> None:
 
 def test_nothing_that_learned_from_elsewhere_is_refined() -> None:
     plain, public = synthesizer().fit(PEOPLE), PEOPLE.assign(age=50)
-    beside = synthesizer().fit(PEOPLE, prior=public)
+    context = synthesizer().fit(PEOPLE, prior=public)
     after = synthesizer(plan_from=plain).fit(PEOPLE)
-    for fit, name in ((beside, "prior"), (after, "plan_from")):
+    for fit, name in ((context, "prior"), (after, "plan_from")):
         with pytest.raises(InvalidParameter, match=f"refines: expected fits without {name}"):
             synthesizer("2").fit(PEOPLE, refines=fit)
     with pytest.raises(InvalidParameter, match="expected fits without prior"):
@@ -310,16 +310,16 @@ def test_nothing_that_learned_from_elsewhere_is_refined() -> None:
 
 
 def test_a_discovered_domain_is_not_refined() -> None:
-    found = {"domain": {"age": {"bounds": "discover", "bins": 4}}, "discover": {"epsilon": "0.3"}}
-    first = synthesizer(**found).fit(PEOPLE)
+    result = {"domain": {"age": {"bounds": "discover", "bins": 4}}, "discover": {"epsilon": "0.3"}}
+    first = synthesizer(**result).fit(PEOPLE)
     with pytest.raises(InvalidParameter, match="got one whose domain is discovered"):
         synthesizer("2").fit(PEOPLE, refines=first)
 
 
-@pytest.mark.parametrize("what", [PEOPLE, synthesizer(), clone(synthesizer()), "0.5", object()])
-def test_what_is_no_fit_is_refused(what: Any) -> None:
+@pytest.mark.parametrize("kind", [PEOPLE, synthesizer(), clone(synthesizer()), "0.5", object()])
+def test_what_is_no_fit_is_refused(kind: Any) -> None:
     with pytest.raises(InvalidParameter, match="refines: expected a fitted PrivateSynthesizer"):
-        synthesizer("2").fit(PEOPLE, refines=what)
+        synthesizer("2").fit(PEOPLE, refines=kind)
 
 
 # Where a population pays, its ledger knows.
@@ -343,19 +343,19 @@ def test_an_account_in_rho_pays_the_rho_between_the_two(ledger: Ledger) -> None:
     assert ledger.balance("concentrated").spent == rho_of(Fraction(2), DELTA)
 
 
-def test_an_account_in_rho_pays_for_no_refinement_in_pure_epsilon(ledger: Ledger) -> None:
+def test_rho_account_refuses_a_pure_refinement(ledger: Ledger) -> None:
     with pytest.raises(InvalidParameter, match="what is between two ε is no difference there"):
         two(population="concentrated", noise="exact", method="independent")
     assert ledger.balance("concentrated").spent == Fraction("0.125")
 
 
-def test_a_pickle_is_refined_once_as_the_ledger_knows_of_all_of_them(ledger: Ledger) -> None:
+def test_pickle_is_refined_once_with_a_ledger(ledger: Ledger) -> None:
     first = synthesizer(**PAID).fit(PEOPLE)
     again = pickle.loads(pickle.dumps(first))
     synthesizer("2", **PAID).fit(PEOPLE, refines=again)
-    for one in (first, again):
+    for item in (first, again):
         with pytest.raises(InvalidParameter, match="expected a fit that was not refined yet"):
-            synthesizer("2.5", **PAID).fit(PEOPLE, refines=one)
+            synthesizer("2.5", **PAID).fit(PEOPLE, refines=item)
     assert ledger.balance("pure").spent == 2
 
 
@@ -405,14 +405,14 @@ def test_a_fit_is_refined_once_however_the_first_time_ended(
     assert ledger.balance("pure").spent == 2
 
 
-def test_other_rows_than_the_ledger_knows_are_refused_before_a_charge(ledger: Ledger) -> None:
+def test_other_rows_are_refused_before_a_charge(ledger: Ledger) -> None:
     first = synthesizer(**PAID).fit(PEOPLE)
     with pytest.raises(InvalidParameter, match="X: expected the very rows"):
         synthesizer("2", **PAID).fit(OTHERS["one row less"], refines=first)
     assert ledger.balance("pure").spent == Fraction("0.5")
 
 
-def test_a_refinement_beyond_the_ceiling_is_refused_and_may_be_smaller(ledger: Ledger) -> None:
+def test_refinement_beyond_the_ceiling_is_refused(ledger: Ledger) -> None:
     first = synthesizer(**PAID).fit(PEOPLE)
     with pytest.raises(BudgetExceeded):
         synthesizer("3.5", **PAID).fit(PEOPLE, refines=first)
@@ -422,9 +422,9 @@ def test_a_refinement_beyond_the_ceiling_is_refused_and_may_be_smaller(ledger: L
 
 @pytest.mark.usefixtures("ledger")
 def test_who_paid_for_the_first_pays_for_the_second() -> None:
-    nobody, pure = synthesizer(noise="exact").fit(PEOPLE), synthesizer(**PAID).fit(PEOPLE)
+    empty, pure = synthesizer(noise="exact").fit(PEOPLE), synthesizer(**PAID).fit(PEOPLE)
     for first, after, payer in (
-        (nobody, PAID, "population pure"),
+        (empty, PAID, "population pure"),
         (pure, {"noise": "exact"}, "nobody"),
         (pure, {**PAID, "population": "concentrated"}, "population concentrated"),
     ):
@@ -432,7 +432,7 @@ def test_who_paid_for_the_first_pays_for_the_second() -> None:
             synthesizer("2", **after).fit(PEOPLE, refines=first)
 
 
-def test_a_fit_of_another_home_is_not_known(
+def test_fit_of_another_home_is_refused(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = synthesizer(**PAID).fit(PEOPLE)
@@ -448,6 +448,6 @@ def test_a_refinement_that_is_refused_is_not_counted_as_a_fit() -> None:
     with pytest.raises(InvalidParameter, match="X: expected the very rows"):
         second.fit(PEOPLE[1:], refines=first)
     assert "in all" not in repr(second.fit(PEOPLE, refines=first))
-    with pytest.warns(UserWarning, match=r"2 fits of it and its clones cost ε=3\.5") as caught:
+    with pytest.warns(UserWarning, match=r"fit 2 of it and its clones: ε=3\.5") as caught:
         second.fit(PEOPLE)
     assert caught[0].filename == __file__

@@ -190,37 +190,37 @@ CONSTRAINTS: Cases = [
 ]
 
 
-def nobody(*columns: str) -> pd.DataFrame:
+def empty_frame(*columns: str) -> pd.DataFrame:
     return pd.DataFrame({name: np.zeros(0) for name in columns})
 
 
 LAWS: dict[str, tuple[Make, Any, Cases]] = {
     "centres": (private, VILLAGES, CENTRES),
-    "boxes": (private, VILLAGES, [({"bounds": one}, "bounds: ") for one in BOXES]),
+    "boxes": (private, VILLAGES, [({"bounds": item}, "bounds: ") for item in BOXES]),
     "tables": (copier, VILLAGE, TABLES),
     "columns": (
         copier,
         VILLAGE,
-        [({"domain": {"tenure": one}}, "domain: column 'tenure': expected ") for one in COLUMNS],
+        [({"domain": {"tenure": item}}, "domain: column 'tenure': expected ") for item in COLUMNS],
     ),
     "domains": (
         copier,
         VILLAGE,
-        [({"domain": one}, f"domain: expected {words}") for one, words in DOMAINS],
+        [({"domain": item}, f"domain: expected {words}") for item, words in DOMAINS],
     ),
     "dates": (
         copier,
-        nobody("day"),
-        [({"domain": {"day": one}}, words) for one, words in DATES],
+        empty_frame("day"),
+        [({"domain": {"day": item}}, words) for item, words in DATES],
     ),
     "discovered": (
         changed(copier, domain=OPEN, epsilon=3, discover={"epsilon": "1", "delta": 1e-6}),
-        nobody(*OPEN),
+        empty_frame(*OPEN),
         DISCOVERED,
     ),
     "bounds": (
         changed(private, epsilon=2, bounds="discover", discover={"epsilon": "0.5"}),
-        nobody("x", "y"),
+        empty_frame("x", "y"),
         BOUNDS,
     ),
     "constraints": (
@@ -229,28 +229,28 @@ LAWS: dict[str, tuple[Make, Any, Cases]] = {
             domain=KNOWN,
             constraints={"never": [{"age": "[0, 20)", "state": "married"}]},
         ),
-        nobody(*KNOWN),
+        empty_frame(*KNOWN),
         CONSTRAINTS,
     ),
 }
 EVERY = [
-    pytest.param(make, X, parameters, words, id=f"{of} {at}")
+    pytest.param(make, X, parameters, words, id=f"{of} {index}")
     for of, (make, X, cases) in LAWS.items()
-    for at, (parameters, words) in enumerate(cases)
+    for index, (parameters, words) in enumerate(cases)
 ]
 
 
 @pytest.mark.parametrize(("make", "X", "parameters", "words"), EVERY)
-def test_what_is_wrong_is_refused_in_one_line_before_anything_is_drawn(
+def test_invalid_parameter_is_refused_before_any_noise(
     make: Make, X: Any, parameters: dict[str, Any], words: str
 ):
     noise = RecordingNoise()
     estimator = make(**{"noise": noise, **parameters})
     with pytest.raises(InvalidParameter) as caught:
         estimator.fit(X)
-    said = str(caught.value)
-    assert words in said
-    assert "expected" in said and "got" in said
-    assert "\n" not in said
+    message = str(caught.value)
+    assert words in message
+    assert "expected" in message and "got" in message
+    assert "\n" not in message
     assert not noise.draws
-    assert not [name for name in vars(estimator) if name in ("spends_", "_promised")]
+    assert not [name for name in vars(estimator) if name in ("spends_", "_promise_text")]

@@ -25,7 +25,7 @@ def fitted(values: Any, **parameters: Any) -> KAnonymousSelector:
     return KAnonymousSelector(0, **parameters).fit(pd.DataFrame({"v": values}), Y)
 
 
-def asked(values: Any, **parameters: Any) -> str:
+def questions_of(values: Any, **parameters: Any) -> str:
     """What can be asked of a column, without its name."""
     names = fitted(values, **parameters).candidate_names_
     assert all(name.startswith("v") for name in names)
@@ -68,14 +68,14 @@ LEVELS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("values", "bits"), LEVELS.values(), ids=LEVELS)
 def test_a_column_has_the_bits_that_are_stated(values: Any, bits: str):
-    assert asked(values) == bits
+    assert questions_of(values) == bits
 
 
 def test_methods_of_the_papers_ask_for_one_level_each():
     method = "hamdist_forward"
-    assert asked([7, 8, 9, 9, 9, NAN], method=method) == "=7 =8 =9 =missing"
-    assert asked([0, 1] * 3, method=method) == "=0 =1"
-    cut = asked([3, 45, 50.5, 2, 1, 9], method=method, edges=[40, 50.5])
+    assert questions_of([7, 8, 9, 9, 9, NAN], method=method) == "=7 =8 =9 =missing"
+    assert questions_of([0, 1] * 3, method=method) == "=0 =1"
+    cut = questions_of([3, 45, 50.5, 2, 1, 9], method=method, edges=[40, 50.5])
     assert cut == "=(-inf, 40) =[40, 50.5) =[50.5, inf)"
 
 
@@ -88,7 +88,7 @@ def test_edges_cut_numbers_and_a_value_on_an_edge_is_above_it():
     assert rows["v=missing"].tolist() == [0, 0, 1, 0, 0, 0]
 
 
-def test_one_list_of_edges_is_for_numbers_alone():
+def test_list_of_edges_is_for_numbers_only():
     X = pd.DataFrame({"age": [1.5, 2.5] * 3, "children": [0, 3] * 3, "sex": list("fm") * 3})
     X = X.assign(smokes=[True, False] * 3, size=pd.Categorical([1, 2] * 3))
     names = KAnonymousSelector(0, edges=[2]).fit(X, Y).candidate_names_.tolist()
@@ -97,7 +97,7 @@ def test_one_list_of_edges_is_for_numbers_alone():
 
 def test_edges_read_numbers_from_texts_and_categories_too():
     for values in (["30", "50", None] * 2, pd.Categorical([30, 50, None] * 2)):
-        assert asked(values, edges={"v": [40]}) == ">=40 =missing"
+        assert questions_of(values, edges={"v": [40]}) == ">=40 =missing"
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -118,9 +118,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("values", "message"), REFUSED.values(), ids=REFUSED)
-def test_values_that_are_no_levels_are_refused_with_the_column_and_no_value(
-    values: Any, message: str
-):
+def test_invalid_levels_are_refused_without_a_value(values: Any, message: str):
     with pytest.raises(InvalidParameter, match=f"column 'v': .*{message}") as refused:
         fitted(values, edges={})
     assert "secret" not in str(refused.value)
@@ -162,11 +160,11 @@ def test_text_is_no_number_for_edges():
 
 @pytest.mark.parametrize(("many", "message"), [(65, "at most 64"), (1001, "at most 1000")])
 def test_too_many_levels_are_refused(many: int, message: str):
-    values: Any = np.arange(many) if many == 65 else [f"secret {one}" for one in range(many)]
+    values: Any = np.arange(many) if many == 65 else [f"secret {item}" for item in range(many)]
     with pytest.raises(InvalidParameter, match=f"column 'v': expected {message}"):
         KAnonymousSelector(0, edges={}).fit(pd.DataFrame({"v": values}), np.arange(many) % 2)
-    kept = KAnonymousSelector(0).fit(pd.DataFrame({"v": values[:-1]}), np.arange(many - 1) % 2)
-    assert kept.get_support().all()
+    remaining = KAnonymousSelector(0).fit(pd.DataFrame({"v": values[:-1]}), np.arange(many - 1) % 2)
+    assert remaining.get_support().all()
 
 
 def bits_of(estimator: KAnonymousSelector, values: Any) -> str:
@@ -183,18 +181,18 @@ def test_a_level_that_was_never_seen_has_no_bit():
     assert bits_of(ordered, ["a", "b", "c", "z", None]) == "00 10 11 00 00"
 
 
-def test_a_number_that_was_never_seen_is_compared_but_is_no_level():
+def test_unseen_number_is_compared_but_is_no_level():
     values, new = [1, 3, 5, 5, None, 1], [-9, 2, 3, 4.5, INF, NAN, "4", "many"]
     assert bits_of(fitted(values), new) == "000 000 100 100 110 001 100 000"
-    found = bits_of(fitted(values, method="hamdist_forward"), new)
-    assert found == "0000 0000 0100 0000 0000 0001 0000 0000"
+    result = bits_of(fitted(values, method="hamdist_forward"), new)
+    assert result == "0000 0000 0100 0000 0000 0001 0000 0000"
     assert bits_of(fitted([1, 3, 5] * 2), [NAN, 5]) == "00 11"
     assert bits_of(fitted([0, 1] * 3), [0, 1, 0.5, 2, True, None]) == "0 1 0 0 1 0"
     assert bits_of(fitted([True, False] * 3), [1, 0, None, True]) == "1 0 0 1"
     assert bits_of(fitted([None] * 6), [0, None]) == "0 1"
 
 
-def test_types_may_change_between_rows_that_are_fitted_and_new_ones():
+def test_new_rows_may_have_other_types():
     estimator = fitted([7, 8, 9] * 2)
     for new in ([7.0, 9.0], pd.array([7, 9], dtype="Int64"), pd.Categorical([7, 9]), ["7", "9"]):
         assert bits_of(estimator, new) == "00 11"
@@ -215,9 +213,7 @@ ANY_VALUE = st.one_of(
 
 @given(st.lists(ANY_VALUE, min_size=6, max_size=6), st.lists(ANY_VALUE, max_size=6))
 @settings(max_examples=60, deadline=None)
-def test_any_values_are_levels_or_refused_and_new_ones_are_never_an_error(
-    values: list[Any], new: list[Any]
-):
+def test_new_values_are_never_an_error(values: list[Any], new: list[Any]):
     X = pd.DataFrame({"v": pd.Series(values, dtype=object)})
     with warnings.catch_warnings():
         warnings.simplefilter("error")

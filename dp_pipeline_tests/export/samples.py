@@ -16,7 +16,7 @@ from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.export.contents import write_contents
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.pages import card
-from dp_pipeline.reporting.releases import PrivateRelease, ReportedRelease
+from dp_pipeline.reporting.releases import ReportedPrivateRelease, ReportedRelease
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.measurement import NoisyMarginal, NoisyNumber
@@ -68,7 +68,7 @@ def laplace(what: str, epsilon: Fraction) -> Spend:
     return Spend(what, LAPLACE, epsilon, 1, 1 / epsilon)
 
 
-def table_release(**facts: str) -> PrivateRelease:
+def table_release(**facts: str) -> ReportedPrivateRelease:
     """Four synthetic people with missing values, dates and levels that CSV has to guard, at
     ε = 0.5 with a quarter of it for its evaluation.
     """
@@ -83,7 +83,9 @@ def table_release(**facts: str) -> PrivateRelease:
     return _reported(made, domain=PEOPLE)
 
 
-def map_release(*, domain: Domain = CITY, **tables: dict[str, np.ndarray]) -> PrivateRelease:
+def map_release(
+    *, domain: Domain = CITY, **tables: dict[str, np.ndarray]
+) -> ReportedPrivateRelease:
     """Two centres in a city with the hour, and the four boxes that they were made of."""
     first, second = domain.names[:2]
     lows = {name: domain[name].coordinate.lower for name in domain.names}  # type: ignore[union-attr]
@@ -100,7 +102,7 @@ def map_release(*, domain: Domain = CITY, **tables: dict[str, np.ndarray]) -> Pr
     return _reported(made, domain=domain)
 
 
-def gaussian_release() -> PrivateRelease:
+def gaussian_release() -> ReportedPrivateRelease:
     """The same people by a model that accounts in ρ."""
     rho = rho_of(Fraction(1), DELTA)
     spend = Spend("marginal of kind", GAUSSIAN, rho, 1, 1 / (2 * rho), "zcdp")
@@ -110,10 +112,10 @@ def gaussian_release() -> PrivateRelease:
     return replace(release, bundle=made, spec=replace(release.spec, delta=DELTA))
 
 
-def _reported(made: Bundle, *, domain: Domain) -> PrivateRelease:
+def _reported(made: Bundle, *, domain: Domain) -> ReportedPrivateRelease:
     own = spec(domain=domain, purpose="release", ceiling=Fraction(4))
     balance = Balance(ceiling=Fraction(4), spent=Fraction(1))
-    return PrivateRelease(spec=own, bundle=made, summary="one table", balance=balance)
+    return ReportedPrivateRelease(spec=own, bundle=made, summary="one table", balance=balance)
 
 
 def exported(folder: Path, release: ReportedRelease, ending: str = "csv") -> Path:

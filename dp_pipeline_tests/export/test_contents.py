@@ -14,7 +14,7 @@ import pytest
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.export.folder import files_of
 from dp_pipeline.reporting.pages import card
-from dp_pipeline.reporting.rendering import card_page, says_the_same
+from dp_pipeline.reporting.rendering import card_page, has_same_words
 from dp_pipeline_tests.export.samples import STRANGE, exported, map_release, table_release
 from dp_pipeline_tests.orchestration.patients import PATIENTS
 from dp_pipeline_tests.reporting.samples import MARKUP, k_anonymous, spec
@@ -150,8 +150,8 @@ class Tags(HTMLParser):
 def test_the_page_of_a_card_says_the_same_words_in_other_marks() -> None:
     text = card(table_release())
     page, tags = card_page(text), Tags()
-    assert says_the_same(page, text)
-    assert not says_the_same(page.replace("0.5 exactly", "0.1 exactly"), text)
+    assert has_same_words(page, text)
+    assert not has_same_words(page.replace("0.5 exactly", "0.1 exactly"), text)
     tags.feed(page)
     assert {"h1", "h2", "ul", "li", "table", "th", "td", "p"} <= set(tags.found)
     assert "script" not in tags.found
@@ -168,13 +168,13 @@ def test_no_value_is_markup_on_the_page_of_a_card(text: str) -> None:
     plain.feed(page)
     usual.feed(card_page(card(release)))
     assert plain.found == usual.found
-    assert says_the_same(page, markdown)
+    assert has_same_words(page, markdown)
 
 
 def test_a_card_of_exact_measures_becomes_a_page_too() -> None:
     assert PATIENTS["purpose"] == "release"
     made = k_anonymous(spec=spec())
-    assert says_the_same(card_page(card(made)), card(made))
+    assert has_same_words(card_page(card(made)), card(made))
 
 
 def test_a_phone_shows_each_number_of_a_card_under_the_name_of_its_column() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from dp_pipeline.export.folder import DESCRIPTOR, SUMS, file_digest, files_of, sums_text
 from dp_pipeline.export.verify import verified
-from dp_pipeline.reporting.releases import PrivateRelease
+from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline_tests.export.samples import (
     bad,
     exported,
@@ -24,7 +24,7 @@ from dp_pipeline_tests.export.samples import (
 )
 from dp_pipeline_tests.reporting.samples import k_anonymous
 
-RELEASES: dict[str, Callable[[], PrivateRelease]] = {
+RELEASES: dict[str, Callable[[], ReportedPrivateRelease]] = {
     "table": table_release,
     "map": map_release,
     "map with sizes": lambda: map_release(sizes={"size": np.array([4.0, -1.5])}),
@@ -55,7 +55,7 @@ def test_a_refinement_that_says_another_start_is_found(tmp_path: Path) -> None:
     assert "sum of the charges" in wrong
 
 
-def names(release: Callable[[], PrivateRelease], ending: str, folder: Path) -> list[str]:
+def names(release: Callable[[], ReportedPrivateRelease], ending: str, folder: Path) -> list[str]:
     return files_of(exported(folder, release(), ending))
 
 

@@ -17,7 +17,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.quality import fixed_point_shares, private_quality
 from dp_pipeline.metrics.classification import LinearClassifier, misclassification, train
-from dp_pipeline.metrics.marginals import ways_of
+from dp_pipeline.metrics.marginals import attribute_sets
 from dp_pipeline.raw.comparison import average_distance
 from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline.results.synthetic_table import SyntheticTable
@@ -119,7 +119,7 @@ def test_without_noise_it_says_what_the_exact_metrics_say(people: str) -> None:
     numbers = bought(curator_over(rows), SILENT)
     real, released = codes_of(rows), dict(zip(SOME.attributes, SOME.codes.T, strict=True))
     for k in (2, 3):
-        exact = average_distance(real, released, SIZES, ways_of(TOWN.discrete, k))
+        exact = average_distance(real, released, SIZES, attribute_sets(TOWN.discrete, k))
         assert numbers[f"avd_{k}"].value == pytest.approx(exact, abs=1e-4)
     for target in TARGETS:
         classifier = train("logistic", *target.classification_task(released, TOWN), SIZES)
@@ -163,7 +163,7 @@ def test_a_table_of_few_attributes_has_fewer_numbers(names, expected) -> None:
         codes_of(TEN_PEOPLE, *names),
         codes_of(TEN_PEOPLE[:7], *names),
         SIZES,
-        ways_of(names, 2) or [names],
+        attribute_sets(names, 2) or [names],
     )
     silent = bought(curator_over(TEN_PEOPLE), SILENT, table=table)
     assert silent["avd_2"].value == pytest.approx(exact, abs=1e-4)

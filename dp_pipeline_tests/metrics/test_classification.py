@@ -12,9 +12,9 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics import classification
 from dp_pipeline.metrics.classification import (
     LinearClassifier,
-    held_out,
     misclassification,
-    told,
+    predict_attribute,
+    split_rows,
     train,
 )
 
@@ -51,7 +51,7 @@ def test_what_follows_from_a_level_is_learned(method):
 
 
 @each_method
-def test_rows_of_one_class_are_answered_by_the_majority(method):
+def test_rows_of_one_class_get_the_majority(method):
     test = [(0, 0, True), (1, 1, False), (1, 2, False)]
     assert error_of(method, [(0, 1, True), (1, 1, True)], test) == 2 / 3
     assert error_of(method, [(0, 1, False)], test) == 1 / 3
@@ -62,8 +62,8 @@ def test_rows_of_one_class_are_answered_by_the_majority(method):
 
 
 @each_method
-def test_constant_columns_and_levels_never_seen_are_answered(method):
-    people = [(0, 0, at % 3 > 0) for at in range(9)]
+def test_constant_columns_and_unseen_levels_are_classified(method):
+    people = [(0, 0, index % 3 > 0) for index in range(9)]
     assert error_of(method, people, [(1, 2, True), (0, 0, True)]) == 0
 
 
@@ -77,7 +77,7 @@ def test_no_rows_to_test_are_no_number():
         train("svm", {"a": np.zeros(2, int)}, np.zeros(3, bool), SIZES)
 
 
-def test_a_classifier_is_whole_numbers_one_a_declared_cell():
+def test_classifier_has_one_integer_a_cell():
     classifier = train("logistic", *table([(0, 0, True), (1, 1, False), (1, 0, True)]), SIZES)
     assert classifier.columns == ("a", "b")
     assert [len(weights) for weights in classifier.weights] == [2, 3]
@@ -101,20 +101,20 @@ def test_of_many_rows_a_seeded_sample_is_learned_from(monkeypatch):
     )
     first, again = (train("svm", codes, answers, SIZES) for _ in range(2))
     assert first == again
-    assert [len(one["a"]) for one in seen] == [40, 40]
+    assert [len(item["a"]) for item in seen] == [40, 40]
     assert misclassification(first, codes, answers) == 0
 
 
 @given(rows=st.integers(0, 200), seed=st.integers(0, 9))
-def test_held_out_rows_are_a_fifth_and_no_row_is_in_both(rows, seed):
-    learn, test = held_out(rows, seed=seed)
+def test_split_rows_are_disjoint_and_a_fifth(rows, seed):
+    learn, test = split_rows(rows, seed=seed)
     assert len(test) == rows // 5
     assert sorted([*learn.tolist(), *test.tolist()]) == list(range(rows))
-    assert test.tolist() == held_out(rows, seed=seed)[1].tolist()
+    assert test.tolist() == split_rows(rows, seed=seed)[1].tolist()
 
 
 def test_another_seed_holds_out_other_rows():
-    assert held_out(100, seed=0)[1].tolist() != held_out(100, seed=1)[1].tolist()
+    assert split_rows(100, seed=0)[1].tolist() != split_rows(100, seed=1)[1].tolist()
 
 
 @each_method
@@ -122,18 +122,18 @@ def test_a_level_that_no_learned_row_has_is_never_the_answer(method):
     rng = np.random.default_rng(7)
     table = {"a": rng.integers(0, 2, 600), "b": np.repeat([0, 1, 2, 3], 150)}
     learned = {name: codes[table["b"] < 3] for name, codes in table.items()}
-    accuracy, _ = told(method, learned, learned, "b", {"a": 2, "b": 9})
+    accuracy, _ = predict_attribute(method, learned, learned, "b", {"a": 2, "b": 9})
     assert accuracy >= 1 / 3
 
 
-def test_two_levels_of_which_one_is_learned_are_told_as_that_one():
+def test_only_the_learned_level_is_predicted():
     table = {"a": np.array([0, 1, 0]), "b": np.array([0, 0, 0])}
-    assert told("logistic", table, table, "b", {"a": 2, "b": 2})[0] == 1.0
+    assert predict_attribute("logistic", table, table, "b", {"a": 2, "b": 2})[0] == 1.0
 
 
 def test_rows_are_tested_block_by_block_and_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classification, "ROWS_A_BLOCK", 4)
     bit = LinearClassifier(("a",), ((-1, 1),), 0)
     codes = {"a": np.arange(11) % 2}
-    answers = np.array([at in (1, 3, 5, 7, 10) for at in range(11)])
+    answers = np.array([index in (1, 3, 5, 7, 10) for index in range(11)])
     assert misclassification(bit, codes, answers) == 2 / 11

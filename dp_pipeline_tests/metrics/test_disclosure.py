@@ -55,7 +55,7 @@ def same(facts: dict[str, float]) -> Any:
     return pytest.approx(facts, abs=1e-12, nan_ok=True)
 
 
-def test_a_ward_is_measured_as_counted_on_fingers() -> None:
+def test_patients_have_the_measures_counted_by_hand() -> None:
     assert measured(WARD).facts() == same(
         {
             "rows": 9,
@@ -115,7 +115,7 @@ def test_the_c_of_every_l_is_that_of_loops(rows: list[Row], diversity: int) -> N
 @given(rows=populations, seed=st.integers(0, 999))
 def test_permuted_rows_give_the_same_measures(rows: list[Row], seed: int) -> None:
     order = np.random.default_rng(seed).permutation(len(rows))
-    permuted = [rows[at] for at in order]
+    permuted = [rows[index] for index in order]
     assert measured(permuted, labels=5).facts() == same(measured(rows, labels=5).facts())
 
 
@@ -127,14 +127,16 @@ def test_names_change_nothing_but_the_ordered_distance(rows: list[Row], seed: in
     renamed = [
         (tuple(int(levels[code]) for code in codes), int(labels[label])) for codes, label in rows
     ]
-    found, expected = (measured(one, labels=5, ordered=False) for one in (renamed, rows))
+    result, expected = (measured(row, labels=5, ordered=False) for row in (renamed, rows))
     # Containment is of bits that are called 0 and 1.
-    assert {**found.facts(), "containment_k": 0} == same({**expected.facts(), "containment_k": 0})
+    assert {**result.facts(), "containment_k": 0} == same({**expected.facts(), "containment_k": 0})
 
 
-def test_the_ordered_distance_of_labels_turned_round_is_the_same() -> None:
-    turned = [(codes, LABELS - 1 - label) for codes, label in WARD]
-    assert measured(turned).ordered_t_closeness == pytest.approx(measured(WARD).ordered_t_closeness)
+def test_ordered_distance_is_symmetric() -> None:
+    reversed_rows = [(codes, LABELS - 1 - label) for codes, label in WARD]
+    assert measured(reversed_rows).ordered_t_closeness == pytest.approx(
+        measured(WARD).ordered_t_closeness
+    )
     apart = [((0,), 0), ((1,), LABELS - 1)]
     assert measured(apart).ordered_t_closeness == 0.5
 
@@ -145,14 +147,14 @@ def another_row(codes: np.ndarray, target: np.ndarray, *, labels: int) -> Equiva
 
 
 def without_level_two(codes: np.ndarray, target: np.ndarray, *, labels: int) -> EquivalenceClasses:
-    kept = (codes != 2).all(axis=1)
-    return EquivalenceClasses.of(codes[kept], target[kept], labels=labels)
+    remaining = (codes != 2).all(axis=1)
+    return EquivalenceClasses.of(codes[remaining], target[remaining], labels=labels)
 
 
 def rarest_over_the_rest(classes: EquivalenceClasses, *, diversity: int) -> float:
     """Frequencies in the wrong order, as a published checker has them."""
     groups = [classes.counts[classes.groups == group] for group in range(len(classes))]
-    return max(min(one) / max(1, sum(sorted(one)[diversity - 1 :])) for one in groups)
+    return max(min(item) / max(1, sum(sorted(item)[diversity - 1 :])) for item in groups)
 
 
 def losses_too(classes: EquivalenceClasses) -> float:
@@ -193,7 +195,7 @@ AWKWARD: list[list[Row]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "mutant"), MUTANTS, ids=[f"{name} {at}" for at, (name, _) in enumerate(MUTANTS)]
+    ("name", "mutant"), MUTANTS, ids=[f"{name} {index}" for index, (name, _) in enumerate(MUTANTS)]
 )
 def test_a_wrong_measure_is_caught_by_the_loops(
     name: str, mutant: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -201,7 +203,7 @@ def test_a_wrong_measure_is_caught_by_the_loops(
     def caught() -> list[bool]:
         expected = [measures_by_loops(rows, labels=LABELS, ordered=True, k=3) for rows in AWKWARD]
         pairs = zip(AWKWARD, expected, strict=True)
-        return [measured(rows).facts() != same(one) for rows, one in pairs]
+        return [measured(rows).facts() != same(item) for rows, item in pairs]
 
     assert not any(caught())
     if "." in name:
@@ -301,15 +303,15 @@ def test_containment_promises_less_than_k_anonymity() -> None:
     assert (report.containment_k, report.k, report.rows_in_small_classes) == (5, 1, 5)
 
 
-def test_containment_says_nothing_of_what_is_no_answer() -> None:
+def test_containment_needs_bits() -> None:
     """Two boxes of ages: one is not contained in the other because its code is smaller."""
     boxes, target = np.array([[0], [0], [1]]), np.zeros(3, int)
     answers = disclosure_report(boxes, target, labels=1, k=2)
-    others = disclosure_report(boxes, target, labels=1, k=2, bits=False)
+    alternatives = disclosure_report(boxes, target, labels=1, k=2, bits=False)
     assert answers.containment_k == 1
-    assert np.isnan(others.containment_k)
+    assert np.isnan(alternatives.containment_k)
     same = {**answers.facts(), "containment_k": 0.0}
-    assert str({**others.facts(), "containment_k": 0.0}) == str(same)
+    assert str({**alternatives.facts(), "containment_k": 0.0}) == str(same)
 
 
 def test_containment_is_of_bits_and_of_few_different_rows(

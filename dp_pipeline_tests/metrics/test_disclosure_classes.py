@@ -22,7 +22,7 @@ def array(rows: list[tuple[int, ...]], dtype: type = np.int64) -> np.ndarray:
 
 
 @pytest.fixture(params=["as it is", "every table is sparse", "no key has room"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def reference_classes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """All ways to number the classes, on tables that are too small to need them."""
     if request.param != "as it is":
         monkeypatch.setattr(equivalence_classes, "_DENSE_CELLS_A_ROW", 0)
@@ -38,8 +38,8 @@ def test_classes_are_the_different_rows_in_their_order(dtype: type) -> None:
     def check(rows: list[tuple[int, ...]]) -> None:
         ids, sizes = class_ids(array(rows, dtype))
         different = sorted(set(rows))
-        assert [different[at] for at in ids.tolist()] == rows
-        assert sizes.tolist() == [rows.count(one) for one in different]
+        assert [different[index] for index in ids.tolist()] == rows
+        assert sizes.tolist() == [rows.count(item) for item in different]
 
     check()
 
@@ -54,7 +54,7 @@ def test_the_entries_are_the_labels_that_occur_in_each_class() -> None:
         ids = class_ids(array(rows))[0].tolist()
         counts = Counter(zip(ids, target.tolist(), strict=True))
         entries = (classes.groups, classes.labels, classes.counts)
-        assert list(zip(*(one.tolist() for one in entries), strict=True)) == sorted(
+        assert list(zip(*(entry.tolist() for entry in entries), strict=True)) == sorted(
             (group, label, count) for (group, label), count in counts.items()
         )
         assert classes.groups[classes.starts].tolist() == list(range(len(classes)))
@@ -66,7 +66,7 @@ def test_the_entries_are_the_labels_that_occur_in_each_class() -> None:
 WIDE = array([(0, 0, 0), (1, 0, 0), (HUGE, HUGE, HUGE)])
 
 
-def test_columns_without_room_in_one_key_still_tell_rows_apart() -> None:
+def test_many_columns_still_separate_rows() -> None:
     assert class_ids(WIDE)[0].tolist() == [0, 1, 2]
     largest = np.array([[(1 << 64) - 1], [0], [(1 << 64) - 1]], dtype=np.uint64)
     assert class_ids(largest)[0].tolist() == [1, 0, 1]
@@ -83,9 +83,9 @@ def test_keys_that_wrap_around_would_claim_too_much(
 
 def test_no_columns_are_one_class_and_no_rows_are_none() -> None:
     for nothing in (np.zeros((3, 0)), np.zeros((3, 0), dtype=np.uint8)):
-        assert [one.tolist() for one in class_ids(nothing)] == [[0, 0, 0], [3]]
+        assert [class_id.tolist() for class_id in class_ids(nothing)] == [[0, 0, 0], [3]]
     for shape in ((0, 2), (0, 0)):
-        assert [one.tolist() for one in class_ids(np.zeros(shape))] == [[], []]
+        assert [class_id.tolist() for class_id in class_ids(np.zeros(shape))] == [[], []]
         classes = EquivalenceClasses.of(np.zeros(shape), np.zeros(0), labels=2)
         assert (len(classes), classes.rows, classes.totals.tolist()) == (0, 0, [0, 0])
 

@@ -57,11 +57,11 @@ def test_it_finds_the_same_measures(table: tuple[np.ndarray, np.ndarray]) -> Non
     assert checker.delta_disclosure(*theirs) == pytest.approx(report.present_delta_disclosure)
     assert checker.basic_beta_likeness(*theirs) == pytest.approx(report.beta_likeness)
     # It rounds down, and what is a whole number but for its last digit may go either way.
-    whole = {math.floor(report.entropy_l + step) for step in (-1e-9, 1e-9)}
-    assert checker.entropy_l_diversity(*theirs) in whole
+    total = {math.floor(report.entropy_l + step) for step in (-1e-9, 1e-9)}
+    assert checker.entropy_l_diversity(*theirs) in total
 
 
-def test_its_c_is_the_next_whole_one_of_equal_labels() -> None:
+def test_pycanon_rounds_c_up_for_equal_labels() -> None:
     codes, target = np.repeat([[0, 0], [1, 0]], 6, axis=0), np.tile([0, 1, 2], 4)
     classes = EquivalenceClasses.of(codes, target, labels=3)
     theirs = checker.recursive_c_l_diversity(frame_of(codes, target), COLUMNS, ["label"])

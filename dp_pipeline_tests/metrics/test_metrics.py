@@ -27,7 +27,7 @@ def test_nicv_is_the_mean_squared_distance_to_the_nearest_centre(points, centres
     assert got == pytest.approx(sum(nearest) / len(points), rel=1e-6, abs=1e-3)
 
 
-def test_nicv_keeps_its_digits_far_from_zero():
+def test_nicv_is_exact_at_large_offsets():
     points = np.array([[1e9, 1e9], [1e9 + 2, 1e9]])
     assert nicv(points, np.array([[1e9 + 1, 1e9]])) == 1.0
 

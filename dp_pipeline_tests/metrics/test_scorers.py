@@ -19,8 +19,8 @@ people = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0,
 
 
 def table(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    found = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    return found[:, :2].astype(np.float64), found[:, 2]
+    result = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    return result[:, :2].astype(np.float64), result[:, 2]
 
 
 def noisy_rows(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -36,9 +36,9 @@ def noisy_rows(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
 def test_whatever_the_rows_scores_are_finite(scorer, learn, ask):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        told = scores(scorer, *table(learn), table(ask)[0], 3)
-    assert told.shape == (len(ask), 3)
-    assert np.isfinite(told).all()
+        class_scores = scores(scorer, *table(learn), table(ask)[0], 3)
+    assert class_scores.shape == (len(ask), 3)
+    assert np.isfinite(class_scores).all()
 
 
 @each_scorer
@@ -58,8 +58,8 @@ def test_with_nothing_to_learn_overall_rates_are_the_score(scorer):
     blind = scores(scorer, np.zeros((4, 0)), target, np.zeros((3, 0)), 2)
     assert blind.tolist() == [[0.25, 0.75]] * 3
     assert scores(scorer, ask, asked_target, np.zeros((0, 2)), 2).shape == (0, 2)
-    for told in (one_class, blind):
-        assert macro_auc(told, asked_target) == 0.5
+    for class_scores in (one_class, blind):
+        assert macro_auc(class_scores, asked_target) == 0.5
 
 
 @each_scorer
@@ -70,35 +70,37 @@ def test_features_that_are_the_same_everywhere_tell_nothing(scorer):
 
 def test_class_rates_are_those_of_the_equal_rows():
     learn, target = table([(0, 0, 1), (0, 0, 1), (0, 0, 0), (1, 1, 0)])
-    told = scores("class_rate", learn, target, np.array([[0, 0], [1, 1], [0, 1]]), 2)
-    np.testing.assert_allclose(told[:, 1], [(2 + 0.5) / 4, (0 + 0.5) / 2, 0.5])
-    np.testing.assert_allclose(told.sum(axis=1), 1)
+    class_scores = scores("class_rate", learn, target, np.array([[0, 0], [1, 1], [0, 1]]), 2)
+    np.testing.assert_allclose(class_scores[:, 1], [(2 + 0.5) / 4, (0 + 0.5) / 2, 0.5])
+    np.testing.assert_allclose(class_scores.sum(axis=1), 1)
 
 
 def test_class_rates_group_numbers_to_the_last_digit():
     learn = np.array([[0.1 + 0.2], [0.3], [-1.0], [300.0]])
-    told = scores("class_rate", learn, np.array([0, 1, 1, 0]), learn, 2)
-    assert told[:, 1].tolist() == [0.25, 0.75, 0.75, 0.25]
+    class_scores = scores("class_rate", learn, np.array([0, 1, 1, 0]), learn, 2)
+    assert class_scores[:, 1].tolist() == [0.25, 0.75, 0.75, 0.25]
 
 
 @each_scorer
 def test_a_class_that_was_not_learned_is_scored_alike(scorer):
     learn, target = noisy_rows(60, 2)
-    told = scores(scorer, learn, target, learn, 4)
-    assert np.unique(told[:, 2:]).size == 1
-    np.testing.assert_array_equal(told[:, :2], scores(scorer, learn, target, learn, 2))
+    class_scores = scores(scorer, learn, target, learn, 4)
+    assert np.unique(class_scores[:, 2:]).size == 1
+    np.testing.assert_array_equal(class_scores[:, :2], scores(scorer, learn, target, learn, 2))
 
 
 @each_scorer
 @pytest.mark.parametrize("classes", [2, 3])
 def test_equal_rows_have_equal_scores_in_any_order(scorer, classes):
     learn, target = noisy_rows(100, classes)
-    told = scores(scorer, learn, target, learn, classes)
+    class_scores = scores(scorer, learn, target, learn, classes)
     _, groups = np.unique(learn, axis=0, return_inverse=True)
-    assert all(len(np.unique(told[groups == group], axis=0)) == 1 for group in np.unique(groups))
+    assert all(
+        len(np.unique(class_scores[groups == group], axis=0)) == 1 for group in np.unique(groups)
+    )
     order = np.random.default_rng(1).permutation(100)
     again = scores(scorer, learn[order], target[order], learn[order], classes)
-    np.testing.assert_array_equal(again, told[order])
+    np.testing.assert_array_equal(again, class_scores[order])
 
 
 def with_every_row(scorer: str, learn: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -107,8 +109,10 @@ def with_every_row(scorer: str, learn: np.ndarray, target: np.ndarray) -> np.nda
 
     if scorer == "logistic":
         return LogisticRegression(max_iter=1000).fit(learn, target).predict_proba(learn)
-    told = SVC().fit(learn, target).decision_function(learn)
-    return told if told.ndim == 2 else np.stack([-told, told], axis=1)
+    class_scores = SVC().fit(learn, target).decision_function(learn)
+    return (
+        class_scores if class_scores.ndim == 2 else np.stack([-class_scores, class_scores], axis=1)
+    )
 
 
 @each_solver
@@ -116,8 +120,8 @@ def with_every_row(scorer: str, learn: np.ndarray, target: np.ndarray) -> np.nda
 def test_rows_that_are_alike_are_learned_from_once(scorer, classes, monkeypatch):
     learn, target = noisy_rows(300, classes)
     expected = with_every_row(scorer, learn, target)
-    told = scores(scorer, learn, target, learn, classes)
-    np.testing.assert_allclose(told, expected, atol=0.005)
+    class_scores = scores(scorer, learn, target, learn, classes)
+    np.testing.assert_allclose(class_scores, expected, atol=0.005)
     # A mutant that forgets how often each occurs says something else.
     real = classification._Learned.of
     monkeypatch.setattr(
@@ -141,12 +145,12 @@ def test_of_too_many_rows_a_seeded_sample_is_learned_from(scorer, monkeypatch):
     monkeypatch.setattr(
         classification,
         "_solved_scorer",
-        lambda name, rows, asked: sizes.append(len(rows.target)) or real(name, rows, asked),
+        lambda name, rows, requested: sizes.append(len(rows.target)) or real(name, rows, requested),
     )
-    told = scores(scorer, learn, target, learn, 2)
+    class_scores = scores(scorer, learn, target, learn, 2)
     assert 50 <= sizes[0] <= 52
-    assert macro_auc(told, target) > 0.9
-    np.testing.assert_array_equal(scores(scorer, learn, target, learn, 2), told)
+    assert macro_auc(class_scores, target) > 0.9
+    np.testing.assert_array_equal(scores(scorer, learn, target, learn, 2), class_scores)
 
 
 @each_solver

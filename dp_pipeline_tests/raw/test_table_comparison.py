@@ -11,7 +11,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
-from dp_pipeline.metrics.classification import held_out, misclassification, train
+from dp_pipeline.metrics.classification import misclassification, split_rows, train
 from dp_pipeline.raw import comparison
 from dp_pipeline.raw.evaluate import SAMPLING_ERROR, class_quality, table_quality
 from dp_pipeline.raw.prepare import prepare
@@ -125,7 +125,7 @@ def test_svm_without_privacy_gets_15_percent_wrong():
     table = pd.read_csv(Path(os.environ["DP_PIPELINE_DATA"], "adult_discretised.csv.gz"))
     adults = {name: table[name].to_numpy() for name in table}
     sizes = {name: int(column.max()) + 1 for name, column in adults.items()}
-    learn, test = held_out(len(table), seed=0)
+    learn, test = split_rows(len(table), seed=0)
     errors = []
     for target, positive in ADULT.items():
         hidden = {target, "education_num"} if target == "education" else {target}

@@ -20,8 +20,8 @@ from dp_pipeline.config.domain import RowsOfPerson
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.metrics import FIGURES
 from dp_pipeline.reporting.pages import card, write_report
-from dp_pipeline.reporting.prices import Outlook
-from dp_pipeline.reporting.releases import PrivateRelease
+from dp_pipeline.reporting.prices import BudgetForecast
+from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline_tests.reporting.samples import (
     HALF,
@@ -64,13 +64,13 @@ def golden_texts() -> Iterator[tuple[str, str]]:
         "card_epsilon_not_dp.md": {"facts": NOT_DP},
     }
     for name, changes in kinds.items():
-        beside = BESIDE if name == "card_epsilon.md" else ()
-        reported = PrivateRelease(
-            spec=PEOPLE if beside else spec(),
+        non_dp_releases = BESIDE if name == "card_epsilon.md" else ()
+        reported = ReportedPrivateRelease(
+            spec=PEOPLE if non_dp_releases else spec(),
             bundle=bundle(**changes),
             summary="counts of equal cells",
-            balance=account if beside else Balance(ceiling=None, spent=HALF, not_dp=1),
-            beside=beside,
+            balance=account if non_dp_releases else Balance(ceiling=None, spent=HALF, not_dp=1),
+            non_dp_releases=non_dp_releases,
         )
         yield name, card(reported)
     figures = dict.fromkeys(FIGURES, 0.5)
@@ -79,12 +79,14 @@ def golden_texts() -> Iterator[tuple[str, str]]:
     diverse = {"diversity": 2, "measures": measures("ab", "aab")}
     public = {**diverse, "measures": {**diverse["measures"], **aucs}}
     yield "card_k.md", card(k_anonymous(left_out=[("a", 1, 0.125)], suppress="1/8", **public))
-    secret = {"spec": sensitive, "attributes": "x", "beside": BESIDE}
+    secret = {"spec": sensitive, "attributes": "x", "non_dp_releases": BESIDE}
     yield "card_k_sensitive.md", card(k_anonymous(**secret, allow_not_dp="yes"))
     yield "card_k_nothing.md", card(k_anonymous(k=0, measures=measures(k=0), **secret))
-    rows = [exact("eug_kmeans", one, 1.0, name) for one in (HALF, ONE) for name in ("nicv", "rcp")]
-    drawn = [release(), release(**SEEDED), release(**NOT_DP)]
-    yield "report_epsilon.txt", _report(level="epsilon", spec=spec(), releases=drawn, rows=rows)
+    rows = [
+        exact("eug_kmeans", item, 1.0, name) for item in (HALF, ONE) for name in ("nicv", "rcp")
+    ]
+    synthetic = [release(), release(**SEEDED), release(**NOT_DP)]
+    yield "report_epsilon.txt", _report(level="epsilon", spec=spec(), releases=synthetic, rows=rows)
     yield (
         "report_epsilon_people.txt",
         _report(
@@ -92,14 +94,17 @@ def golden_texts() -> Iterator[tuple[str, str]]:
             spec=PEOPLE,
             releases=[release(spec=PEOPLE, tables=SIZES)],
             rows=[bought("eug_kmeans", HALF, 1.0, 0.1)],
-            beside=BESIDE,
-            outlook=Outlook(account, price=Fraction(1, 10)),
+            non_dp_releases=BESIDE,
+            forecast=BudgetForecast(account, price=Fraction(1, 10)),
         ),
     )
     tried = [k_anonymous(figures=figures), k_anonymous(k=5, measures=measures("aabab", k=5))]
     yield "report_k.txt", _report(level="k", spec=spec(), releases=tried)
-    kept = [k_anonymous(spec=sensitive, allow_not_dp="yes", **diverse)]
-    yield "report_k_sensitive.txt", _report(level="k", spec=sensitive, releases=kept, beside=BESIDE)
+    remaining = [k_anonymous(spec=sensitive, allow_not_dp="yes", **diverse)]
+    yield (
+        "report_k_sensitive.txt",
+        _report(level="k", spec=sensitive, releases=remaining, non_dp_releases=BESIDE),
+    )
 
 
 def _report(**arguments: Any) -> str:

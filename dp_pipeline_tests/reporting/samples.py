@@ -16,7 +16,7 @@ from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.source import Source
 from dp_pipeline.metrics.disclosure import disclosure_report
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.reporting.releases import PrivateRelease, ReportedKAnonymousRelease
+from dp_pipeline.reporting.releases import ReportedKAnonymousRelease, ReportedPrivateRelease
 from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline.results.bundle import Bundle
 
@@ -106,21 +106,21 @@ def bundle(**changes: Any) -> Bundle:
     return Bundle(**{**fields, "facts": facts, **changes})
 
 
-def release(**changes: Any) -> PrivateRelease:
+def release(**changes: Any) -> ReportedPrivateRelease:
     """The release of ``bundle``, in a report on the squares.
 
     changes   ``spec``; fields of the bundle; facts by their names
     """
     fields = {name: changes.pop(name) for name in ("spends", "tables") if name in changes}
     own = {name: changes.pop(name) for name in ("spec", "state") if name in changes}
-    made = bundle(facts=changes, **fields)
-    return PrivateRelease(**{"spec": spec(), "bundle": made, "state": "charged", **own})
+    result = bundle(facts=changes, **fields)
+    return ReportedPrivateRelease(**{"spec": spec(), "bundle": result, "state": "charged", **own})
 
 
 def measures(*classes: str, k: int = 2) -> dict[str, float]:
     """What is measured of classes, each a text with one letter a row: its label."""
     letters = sorted({label for labels in classes for label in labels})
-    codes = [[at] for at, labels in enumerate(classes) for _ in labels]
+    codes = [[position] for position, labels in enumerate(classes) for _ in labels]
     target = [letters.index(label) for labels in classes for label in labels]
     table = np.array(codes, dtype=np.int64).reshape(-1, 1)
     labels = np.array(target, dtype=np.int64)
@@ -130,13 +130,13 @@ def measures(*classes: str, k: int = 2) -> dict[str, float]:
 def k_anonymous(**changes: Any) -> ReportedKAnonymousRelease:
     """A 2-anonymous release of five public rows, two of them in a class with one label.
 
-    changes   ``spec``, ``summary``, ``beside`` and ``figures``; ``columns`` (name, source, rule),
-              ``measures``, ``left_out`` (label, rows, share) or the number ``suppressed``; facts
+    changes   ``spec``, ``summary``, ``non_dp_releases``, ``figures``; ``columns`` (name, source,
+              rule), ``measures``, ``left_out`` (label, rows, share) or ``suppressed``; facts
     """
-    parts = ("spec", "summary", "beside", "figures")
+    parts = ("spec", "summary", "non_dp_releases", "figures")
     own = {name: changes.pop(name) for name in parts if name in changes}
     columns = changes.pop("columns", [("x>=2", "x", "1 where x is in [2, 4] or above")])
-    found = changes.pop("measures", measures("aa", "aab"))
+    result = changes.pop("measures", measures("aa", "aab"))
     suppressed = _table(("rows",), [(changes.pop("suppressed", 0),)])
     if "left_out" in changes:
         suppressed = _table(("label", "rows", "share"), changes.pop("left_out"))
@@ -159,13 +159,13 @@ def k_anonymous(**changes: Any) -> ReportedKAnonymousRelease:
     }
     tables = {
         "columns": _table(("name", "source", "rule"), columns),
-        "measures": _table(("name", "value"), found.items()),
+        "measures": _table(("name", "value"), result.items()),
         "suppressed": suppressed,
     }
     own_facts = {name: str(value) for name, value in changes.items()}
-    made = Bundle("ab" * 32, {**facts, **own_facts}, (), {}, tables, "")
+    output = Bundle("ab" * 32, {**facts, **own_facts}, (), {}, tables, "")
     chosen = {"spec": spec(), "summary": "what bits tell together", **own}
-    return ReportedKAnonymousRelease(bundle=made, **chosen)
+    return ReportedKAnonymousRelease(bundle=output, **chosen)
 
 
 def _table(names: tuple[str, ...], lines: Iterable[tuple[Any, ...]]) -> dict[str, np.ndarray]:
@@ -207,8 +207,8 @@ MARKUP = ("# x", "- x", "1. x", "---", "===", "> x", "| x |", "![a](b)", "<b>", 
 
 def block(line: str) -> str:
     """How a line of Markdown begins, where it is a heading, a point, a line of a table …"""
-    begins = re.match(r"#+ |([-+*] )+|\d+[.)] |\||>|=+$|-+$| {4}", line)
-    return begins.group() if begins else "a paragraph" if line else "nothing"
+    start = re.match(r"#+ |([-+*] )+|\d+[.)] |\||>|=+$|-+$| {4}", line)
+    return start.group() if start else "a paragraph" if line else "nothing"
 
 
 def bars(line: str) -> int:

@@ -20,7 +20,7 @@ from dp_pipeline.reporting.figures.curves import (
     utility_panels,
     window_panel,
 )
-from dp_pipeline.reporting.figures.lines import Panel, Up
+from dp_pipeline.reporting.figures.lines import Panel, VerticalAxis
 from dp_pipeline.reporting.figures.marginals import MOST_PANELS
 from dp_pipeline.reporting.figures.picture import MOST_ITEMS
 from dp_pipeline_tests.reporting.samples import HALF, ONE, SQUARE, cliques, exact, marginals
@@ -46,8 +46,11 @@ def test_lines_are_described_by_where_they_begin_and_end():
 
 
 def test_lines_over_windows_name_their_first_and_last_window():
-    numbers = {"a": [WindowNumber(f"2026-W0{at}", 10.0 * at, 1.0) for at in (1, 2)], "b": []}
-    assert words(window_panel(numbers, WEEKS, Up("rows"))) == (
+    numbers = {
+        "a": [WindowNumber(f"2026-W0{index}", 10.0 * index, 1.0) for index in (1, 2)],
+        "b": [],
+    }
+    assert words(window_panel(numbers, WEEKS, VerticalAxis("rows"))) == (
         "rows over time. a: from 10.0 at 2026-W01 to 20.0 at 2026-W02."
     )
     spent = {"2026-W02": ONE, "2026-W01": HALF}
@@ -56,8 +59,8 @@ def test_lines_over_windows_name_their_first_and_last_window():
     assert len(picture.figure.axes[0].collections) == 2
 
 
-def test_of_many_lines_the_first_are_described_and_the_others_counted():
-    rows = [exact(f"m{at}", ONE, 1.0) for at in range(MOST_ITEMS + 2)]
+def test_alt_text_describes_the_first_lines():
+    rows = [exact(f"m{index}", ONE, 1.0) for index in range(MOST_ITEMS + 2)]
     text = words(*utility_panels(rows, ["nicv"]))
     assert text.endswith("m7: 1.00 at ε = 1; and 2 more.")
 
@@ -68,9 +71,9 @@ def test_marginals_are_described_by_the_most_frequent_levels():
         "Shares of levels of 2 releases. x: most often 1, 75 %; y: most often 0, 90 %; "
         "z: most often 0, 100 %."
     )
-    many = {"a": marginals(**{f"x{at}": [1, 3] for at in range(MOST_PANELS + 1)})}
-    rest = marginal_bars(many, first=MOST_PANELS, title="t").alt_text
-    assert rest.endswith(f". x{MOST_PANELS}: most often 1, 75 %.")
+    many = {"a": marginals(**{f"x{index}": [1, 3] for index in range(MOST_PANELS + 1)})}
+    remaining = marginal_bars(many, first=MOST_PANELS, title="t").alt_text
+    assert remaining.endswith(f". x{MOST_PANELS}: most often 1, 75 %.")
 
 
 def test_cliques_are_described_with_the_largest_table_first():

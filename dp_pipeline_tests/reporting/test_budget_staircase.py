@@ -53,9 +53,9 @@ def charge(ledger: Ledger, key: str, *, nano: int, kind: str = "dp") -> None:
 
 
 def test_sums_grow_charge_by_charge_and_months_are_added_up():
-    shown = history()
-    assert shown.sums == (Fraction("0.5"), Fraction("0.75"), Fraction("1.25"), Fraction("2.25"))
-    assert {month.strftime("%Y-%m"): spent for month, spent in shown.months.items()} == {
+    displayed = history()
+    assert displayed.sums == (Fraction("0.5"), Fraction("0.75"), Fraction("1.25"), Fraction("2.25"))
+    assert {month.strftime("%Y-%m"): spent for month, spent in displayed.months.items()} == {
         "2026-01": Fraction("0.75"),
         "2026-02": Fraction("0.5"),
         "2026-04": Fraction(1),
@@ -68,11 +68,11 @@ def test_the_rows_of_a_ledger_tell_its_history(ledger: Ledger):
         "riders", total=Fraction(5), per_month=None, reason="a longer study", by="ana"
     )
     charge(ledger, "cd", nano=250_000_000)
-    told = BudgetHistory.of("riders", ledger.entries("riders"), Currency())
-    assert told.sums == (Fraction("0.5"), Fraction("0.75"))
-    assert [limit for _, limit in told.ceilings] == [3, 5]
-    assert [limit for _, limit in told.limits] == [2, None]
-    assert [time for time, _ in told.charges] == sorted(time for time, _ in told.charges)
+    text = BudgetHistory.of("riders", ledger.entries("riders"), Currency())
+    assert text.sums == (Fraction("0.5"), Fraction("0.75"))
+    assert [limit for _, limit in text.ceilings] == [3, 5]
+    assert [limit for _, limit in text.limits] == [2, None]
+    assert [time for time, _ in text.charges] == sorted(time for time, _ in text.charges)
 
 
 def test_a_release_without_epsilon_is_no_step(ledger: Ledger):
@@ -84,8 +84,8 @@ def test_an_account_in_rho_has_its_limits_in_rho(tmp_path: Path):
     ledger, delta = Ledger(tmp_path / "ledger"), Fraction(1, 10**9)
     account = Account("riders", "one row", "add_remove", "release", Fraction(3), delta)
     ledger.open_account(account)
-    told = BudgetHistory.of("riders", ledger.entries("riders"), account.currency)
-    assert [limit for _, limit in told.ceilings] == [account.limit]
+    text = BudgetHistory.of("riders", ledger.entries("riders"), account.currency)
+    assert [limit for _, limit in text.ceilings] == [account.limit]
 
 
 @pytest.mark.parametrize(
@@ -107,16 +107,16 @@ def test_a_staircase_is_a_small_picture(changes: dict[str, object]):
     assert pixels_across(picture) <= DIALOG
 
 
-def test_the_same_history_is_the_same_picture_and_another_one_is_not():
-    first, again, *others = (
+def test_equal_histories_give_equal_pictures():
+    first, again, *alternatives = (
         budget_staircase(history(**changes)).svg
         for changes in ({}, {}, {"limits": ()}, {"ceilings": ()})
     )
     assert first == again
-    assert first not in others
+    assert first not in alternatives
 
 
-def test_charges_of_one_moment_are_added_up_and_not_their_mean_is_drawn():
+def test_simultaneous_charges_are_summed():
     moment = (at(1, 5), at(1, 5))
     twice = tuple((time, Fraction(1)) for time in moment)
     spent = budget._budget_lines(history(charges=twice, ceilings=((at(1, 1), None),), limits=()))

@@ -16,21 +16,21 @@ from dp_pipeline.reporting.text import (
 )
 
 
-def test_a_distance_is_told_without_the_units_that_it_is_counted_in():
+def test_question_words_omit_grid_units():
     plain = "clipped squared distance to 3 released centres"
     assert question_words(f"{plain}, clip 135288970239490 shift 27") == plain
     assert question_words("marginal of clip 1 shift 2") == "marginal of clip 1 shift 2"
 
 
 @given(st.text(max_size=200))
-def test_no_question_is_long(what: str):
-    words = question_words(what)
+def test_no_question_is_long(kind: str):
+    words = question_words(kind)
     assert len(words) <= LONGEST_QUESTION
-    assert what.startswith(words.removesuffix("…"))
+    assert kind.startswith(words.removesuffix("…"))
 
 
 @given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**6))
-def test_a_cost_is_exact_or_says_that_it_is_not(cost: Fraction):
+def test_cost_is_exact_or_approximate(cost: Fraction):
     text = cost_text(cost)
     if text.startswith("≈"):
         assert len(str(cost)) > LONGEST or (cost * 10**9).denominator == 1
@@ -39,6 +39,6 @@ def test_a_cost_is_exact_or_says_that_it_is_not(cost: Fraction):
 
 
 def test_a_count_keeps_its_digits_below_a_million():
-    assert [count_text(one) for one in (0, 1, 999_999, 1_000_000, -5)] == [
+    assert [count_text(item) for item in (0, 1, 999_999, 1_000_000, -5)] == [
         "0", "1", "999,999", "1.00×10⁶", "-5",
     ]  # fmt: skip

@@ -28,8 +28,8 @@ from dp_pipeline.reporting.figures.cluster_map import (
 )
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
 from dp_pipeline.reporting.figures.curves import utility_footnote, utility_panels
-from dp_pipeline.reporting.figures.lines import Across, Line, Panel, Point, Up
-from dp_pipeline.reporting.figures.marginals import MOST_LEVELS, MOST_PANELS, _kept
+from dp_pipeline.reporting.figures.lines import HorizontalAxis, Line, Panel, Point, VerticalAxis
+from dp_pipeline.reporting.figures.marginals import MOST_LEVELS, MOST_PANELS, _select_levels
 from dp_pipeline.reporting.figures.picture import MOST_BYTES, WIDTH, encode_png
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline_tests.reporting.samples import (
@@ -61,7 +61,7 @@ def ink(picture: Picture) -> float:
     return float((1 - pixels(picture)[:, :, :3]).mean())
 
 
-def looks(*pictures: Picture) -> int:
+def line_styles(*pictures: Picture) -> int:
     """How many pictures look different."""
     return len({picture.svg for picture in pictures})
 
@@ -81,7 +81,9 @@ def view_of(
     columns: Sequence[str] = "xyzuvw",
     point: tuple[str, str] | None = None,
 ) -> ClusterView:
-    tables = {"centres": {column: centres[:, at] for at, column in enumerate(columns[: len(box)])}}
+    tables = {
+        "centres": {column: centres[:, index] for index, column in enumerate(columns[: len(box)])}
+    }
     tables |= {} if boxes is None else {"synopsis": boxes}
     tables |= {} if sizes is None else {"sizes": {"size": np.array(sizes)}}
     return ClusterView.of(name, tables, box, point)
@@ -97,22 +99,22 @@ def test_a_plot_shows_its_rows():
     noisy = [bought("a", HALF, 1.0, 0.2), bought("a", TEN, 1.0, 0.2)]
     plots = [utility(rows) for rows in (flat, steep, noisy)]
     assert all(pixels(plot).shape == pixels(plots[0]).shape for plot in plots)
-    assert looks(*plots) == 3
+    assert line_styles(*plots) == 3
 
 
-def test_names_at_the_ends_of_lines_stand_inside_a_picture_that_a_dialog_shows_whole():
-    rows = [exact("a_model_with_a_very_long_name", one, 1.0) for one in (HALF, TEN)]
-    rows += [bought("b", one, 1.0, 0.1) for one in (HALF, TEN)]  # with the longest footnote
-    for drawn in (utility(rows), utility(rows, "nicv", "nicv")):
-        shown = pixels(drawn)[:, :, :3]
-        assert shown.shape[1] <= 900
-        assert (shown[:, -3:] == 1).all()
+def test_line_names_stand_inside_the_picture():
+    rows = [exact("a_model_with_a_very_long_name", item, 1.0) for item in (HALF, TEN)]
+    rows += [bought("b", item, 1.0, 0.1) for item in (HALF, TEN)]  # with the longest footnote
+    for synthetic in (utility(rows), utility(rows, "nicv", "nicv")):
+        displayed = pixels(synthetic)[:, :, :3]
+        assert displayed.shape[1] <= 900
+        assert (displayed[:, -3:] == 1).all()
 
 
 def test_a_plot_shows_only_its_metric():
-    one = [exact("a", HALF, 1.0)]
-    both = [*one, exact("a", HALF, 9.0, metric="avd_2")]
-    assert looks(utility(one), utility(both)) == 1
+    half = [exact("a", HALF, 1.0)]
+    both = [*half, exact("a", HALF, 9.0, metric="avd_2")]
+    assert line_styles(utility(half), utility(both)) == 1
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_a_plot_shows_only_its_metric():
     ids=["empty", "not a number", "zero", "all noise", "log", "thirty models"],
 )
 @pytest.mark.usefixtures("coarse")
-def test_a_plot_is_drawn_for_awkward_rows(rows):
+def test_line_chart_takes_awkward_rows(rows):
     pixels(utility(rows))
     pixels(utility(rows, "nicv_ratio"))
 
@@ -142,15 +144,18 @@ def test_a_title_is_text_and_never_a_formula_or_markup(hostile: str):
     table["level"] = np.array([hostile, "$"], dtype=object)
     rows = [exact(hostile, ONE, 1.0)]
     graph = cliques((hostile, -1, ""), (f"{hostile}, b", 0, hostile))
-    for shown in (
+    for displayed in (
         utility(rows, title=hostile),
         utility(rows, "nicv", "nicv", title=hostile),
         cluster_maps([view_of(CENTRES, name=hostile)] * 2, title=hostile),
         marginal_bars({hostile: table, "b": table}, title=hostile),
         model_graph(graph, title=hostile),
     ):
-        pixels(shown)
-        tags = {tag.rpartition("}")[2] for tag in (one.tag for one in fromstring(shown.svg).iter())}
+        pixels(displayed)
+        tags = {
+            tag.rpartition("}")[2]
+            for tag in (item.tag for item in fromstring(displayed.svg).iter())
+        }
         assert "script" not in tags
 
 
@@ -162,7 +167,7 @@ def test_the_same_release_gives_the_same_bytes():
 
 def test_a_map_shows_weights_and_centres():
     moved = a_map(1, 2, 3, 4, centres=CENTRES / 2)
-    assert looks(a_map(1, 2, 3, 4), a_map(4, 3, 2, 1), moved) == 3
+    assert line_styles(a_map(1, 2, 3, 4), a_map(4, 3, 2, 1), moved) == 3
 
 
 def test_a_map_without_weight_is_white_paper():
@@ -172,24 +177,24 @@ def test_a_map_without_weight_is_white_paper():
 
 
 def test_a_map_without_a_synopsis_shows_centres_and_their_sizes():
-    alone, equal, unequal, hollow = (
+    single, equal, unequal, hollow = (
         cluster_maps([view_of(CENTRES, sizes=sizes)], title="map")
         for sizes in (None, [5.0, 5.0], [9.0, 1.0], [5.0, -1.0])
     )
-    assert looks(alone, equal, unequal, hollow) == 4
-    assert ink(alone) < ink(a_map(1, 1, 1, 1))
+    assert line_styles(single, equal, unequal, hollow) == 4
+    assert ink(single) < ink(a_map(1, 1, 1, 1))
 
 
-def test_a_map_of_nothing_is_drawn():
+def test_empty_map_is_a_picture():
     none = {name: values[:0] for name, values in synopsis(1, 1, 1, 1).items()}
     pixels(cluster_maps([view_of(np.zeros((0, 2)), boxes=none, sizes=[])], title="none"))
     pixels(cluster_maps([], title="none"))
 
 
-def test_a_map_with_a_number_beside_every_centre_is_a_small_picture():
+def test_map_with_numbers_is_a_small_picture():
     centres = np.random.default_rng(7).uniform(0, 4, (MOST_NUMBERS, 2))
-    shown = cluster_maps([view_of(centres, sizes=np.full(MOST_NUMBERS, 1234.0))], title="t")
-    assert len(shown.svg) < MOST_BYTES
+    displayed = cluster_maps([view_of(centres, sizes=np.full(MOST_NUMBERS, 1234.0))], title="t")
+    assert len(displayed.svg) < MOST_BYTES
 
 
 def test_eleven_models_are_one_picture_of_eleven_panels():
@@ -199,11 +204,11 @@ def test_eleven_models_are_one_picture_of_eleven_panels():
     views += [view_of(rng.uniform(0, 4, (100, 2)), boxes=grid, name=f"m{i}") for i in range(5)]
     height, width = pixels(cluster_maps(views, title="t")).shape[:2]
     assert height > width
-    one = pixels(cluster_maps(views[:1], title="t"))
-    assert one.shape[0] < height
+    item = pixels(cluster_maps(views[:1], title="t"))
+    assert item.shape[0] < height
 
 
-def test_the_two_widest_columns_are_shown_and_the_first_of_equal_ones():
+def test_map_takes_the_two_widest_columns():
     narrow, wide = Coordinate(0.0, 1.0), Coordinate(0.0, 4.0)
     corner = np.arange(4.0)[None, :]
     for box, columns in {
@@ -221,7 +226,7 @@ ZURICH = (Coordinate(47.3, 47.5), Coordinate(8.4, 8.6))
 SOMEWHERE = np.array([[47.35, 8.55], [47.45, 8.45]])
 
 
-def drawn_axes(view: ClusterView) -> tuple[Any, Any]:
+def map_axes(view: ClusterView) -> tuple[Any, Any]:
     """The figure of one view, and the axes of its map."""
     figure = cluster_maps([view], title="t").figure
     return figure, figure.axes[0]
@@ -232,7 +237,7 @@ def test_longitude_runs_to_the_right_whatever_was_declared_first():
     assert view.columns == ("lon", "lat")
     assert view.centres.tolist() == [[8.55, 47.35], [8.45, 47.45]]
     assert view.box == (ZURICH[1], ZURICH[0])
-    _, axes = drawn_axes(view)
+    _, axes = map_axes(view)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("lon (°)", "lat (°)")
     assert axes.get_xlim() == (8.4, 8.6)
     *_, full, hollow = axes.collections
@@ -240,7 +245,7 @@ def test_longitude_runs_to_the_right_whatever_was_declared_first():
     assert len(hollow.get_offsets()) == 0
 
 
-def test_the_boxes_of_a_synopsis_are_turned_with_the_axes():
+def test_boxes_turn_with_the_axes():
     # Two halves of the box: the north has everything.
     halves = {
         "lat_lower": np.array([47.3, 47.4]), "lat_upper": np.array([47.4, 47.5]),
@@ -263,26 +268,26 @@ def test_a_declared_point_decides_before_names_do():
     assert other.columns == ("height", "width")
 
 
-def test_a_place_is_shown_before_wider_columns():
+def test_map_prefers_a_place():
     box = (Coordinate(0.0, 1000.0), *ZURICH)
     centres = np.column_stack([[5.0, 900.0], SOMEWHERE])
     view = view_of(centres, box=box, columns=("fare", "lat", "lng"))
     assert (view.columns, view.others) == (("lng", "lat"), 1)
 
 
-def test_a_degree_of_longitude_is_drawn_as_short_as_it_is():
+def test_longitude_is_true_to_scale():
     view = view_of(SOMEWHERE, box=ZURICH, columns=("lat", "lon"))
     assert view.aspect == pytest.approx(1 / math.cos(math.radians(47.4)))
     assert view.ratio == pytest.approx(1.477, abs=0.001)
-    _, axes = drawn_axes(view)
+    _, axes = map_axes(view)
     assert axes.get_aspect() == pytest.approx(view.aspect)
     assert view_of(CENTRES).aspect == 1.0
 
 
-def test_a_map_in_degrees_has_a_scale_in_metres_and_no_tick_that_ends_in_m():
+def test_map_in_degrees_has_a_scale_in_metres():
     around_0 = (Coordinate(-0.2, 0.2), Coordinate(-0.2, 0.2))
     view = view_of(SOMEWHERE - [47.4, 8.5], box=around_0, columns=("lat", "lon"), sizes=[5, 7])
-    figure, axes = drawn_axes(view)
+    figure, axes = map_axes(view)
     figure.canvas.draw()
     ticks = [text.get_text() for text in (*axes.get_xticklabels(), *axes.get_yticklabels())]
     assert not any("m" in text for text in ticks)
@@ -295,20 +300,20 @@ def test_a_map_in_degrees_has_a_scale_in_metres_and_no_tick_that_ends_in_m():
 def test_a_scale_a_float_below_a_power_of_ten_is_half_of_it():
     view = view_of(CENTRES)
     assert view.sides[0] == 4
-    _, axes = drawn_axes(view)
+    _, axes = map_axes(view)
     _draw_scale(axes, view, math.nextafter(1000, 0))
     assert "500 m" in [text.get_text() for text in axes.texts]
 
 
-def test_every_centre_has_its_noisy_rows_beside_it_where_there_is_room():
-    _, axes = drawn_axes(view_of(CENTRES, sizes=[1203.4, -8.0]))
+def test_centres_are_numbered_where_numbers_fit():
+    _, axes = map_axes(view_of(CENTRES, sizes=[1203.4, -8.0]))
     assert [text.get_text() for text in axes.texts] == ["1,200", "-8"]
     many = np.random.default_rng(3).uniform(0, 4, (MOST_NUMBERS + 1, 2))
-    _, crowded = drawn_axes(view_of(many, sizes=np.arange(len(many))))
+    _, crowded = map_axes(view_of(many, sizes=np.arange(len(many))))
     assert len(crowded.texts) == 0
 
 
-def test_models_of_other_columns_stand_beside_each_other():
+def test_models_of_other_columns_have_their_own_axes():
     strip = view_of(np.array([[1.0]]), box=SQUARE[:1])
     pixels(cluster_maps([view_of(CENTRES), strip], title="t"))
 
@@ -320,9 +325,9 @@ def test_density_is_weight_over_area_in_multiples_of_the_mean():
 
 
 def test_a_few_tiny_boxes_do_not_decide_what_is_dark():
-    left = np.array([0.0, 2.0, 3.999])
+    lower = np.array([0.0, 2.0, 3.999])
     right = np.array([2.0, 3.999, 4.0])
-    table = {"x_lower": left, "x_upper": right, "y_lower": left * 0, "y_upper": left * 0 + 4}
+    table = {"x_lower": lower, "x_upper": right, "y_lower": lower * 0, "y_upper": lower * 0 + 4}
     density = Density.of_synopsis(("x", "y"), {**table, "weight": np.array([80, 10, 10])}, SQUARE)
     assert density.highest == pytest.approx(1.6)
     nothing = Density.of_synopsis(("x", "y"), {**table, "weight": np.zeros(3)}, SQUARE)
@@ -361,29 +366,31 @@ def bars(**counts: list[int]) -> Picture:
 
 
 def test_every_attribute_is_in_one_of_the_pictures():
-    names = [f"a{at}" for at in range(MOST_PANELS + 1)]
-    table = marginals(**{name: [at, 100 - at] for at, name in enumerate(names)})
-    shown = [
+    names = [f"a{index}" for index in range(MOST_PANELS + 1)]
+    table = marginals(**{name: [index, 100 - index] for index, name in enumerate(names)})
+    displayed = [
         (axes.get_title(loc="left"), [bar.get_width() for bar in axes.patches])
         for first in (0, MOST_PANELS)
         for axes in marginal_bars({"a": table}, first=first, title="t").figure.axes
     ]
-    assert shown == [(name, [at / 100, (100 - at) / 100]) for at, name in enumerate(names)]
+    assert displayed == [
+        (name, [index / 100, (100 - index) / 100]) for index, name in enumerate(names)
+    ]
 
 
-def test_levels_that_have_an_order_keep_it_and_others_stand_by_their_share():
-    many = [f"[{at}, {at + 1})" for at in range(MOST_LEVELS + 1)]
+def test_ordered_levels_keep_their_order():
+    many = [f"[{index}, {index + 1})" for index in range(MOST_LEVELS + 1)]
     shares = np.array([np.arange(len(many) + 1, dtype=float)])
-    for levels in ([*many, "missing"], [str(at) for at in range(len(many) + 1)]):
-        assert _kept(levels, shares).tolist() == list(range(len(levels)))
-    towns = [chr(97 + at) for at in range(len(many) + 1)]
-    assert _kept(towns, shares).tolist() == list(range(len(many), 1, -1))
+    for levels in ([*many, "missing"], [str(index) for index in range(len(many) + 1)]):
+        assert _select_levels(levels, shares).tolist() == list(range(len(levels)))
+    towns = [chr(97 + index) for index in range(len(many) + 1)]
+    assert _select_levels(towns, shares).tolist() == list(range(len(many), 1, -1))
 
 
 def test_several_releases_are_dots_in_one_picture():
     same, other = marginals(a=[5, 1], b=[1, 1]), marginals(a=[1, 5], b=[1, 1])
     both = marginal_bars({"x": same, "y": other}, title="t")
-    assert looks(both, marginal_bars({"x": same, "y": same}, title="t")) == 2
+    assert line_styles(both, marginal_bars({"x": same, "y": same}, title="t")) == 2
     assert ink(both) < ink(marginal_bars({"x": same}, title="t"))
 
 
@@ -397,19 +404,19 @@ def test_releases_of_other_attributes_stand_in_one_picture():
     ids=["nothing", "one empty level", "hundred levels", "no rows"],
 )
 @pytest.mark.usefixtures("coarse")
-def test_bars_and_dots_are_drawn_for_awkward_tables(table):
+def test_marginal_bars_take_awkward_tables(table):
     for many in (1, 2, 12):
-        pixels(marginal_bars({f"m{at}": table for at in range(many)}, title="t"))
+        pixels(marginal_bars({f"m{index}": table for index in range(many)}, title="t"))
     pixels(marginal_bars({}, title="t"))
 
 
 @pytest.mark.usefixtures("coarse")
 def test_panels_show_their_metrics_and_no_other():
     rows = [exact("a", e, 1.0, metric) for metric in ("avd_2", "avd_3") for e in (HALF, ONE)]
-    more = [*rows, exact("a", ONE, 9.0, "avd_5")]
+    extra = [*rows, exact("a", ONE, 9.0, "avd_5")]
     two = utility(rows, "avd_2", "avd_3")
-    assert looks(two, utility(more, "avd_2", "avd_3")) == 1
-    three = utility(more, "avd_2", "avd_3", "avd_5")
+    assert line_styles(two, utility(extra, "avd_2", "avd_3")) == 1
+    three = utility(extra, "avd_2", "avd_3", "avd_5")
     assert pixels(three).shape[0] > pixels(two).shape[0]
 
 
@@ -424,7 +431,7 @@ def test_panels_show_their_metrics_and_no_other():
     ids=["empty", "not a number", "another model each", "nine models in eight panels"],
 )
 @pytest.mark.usefixtures("coarse")
-def test_panels_are_drawn_for_awkward_rows(rows):
+def test_panels_take_awkward_rows(rows):
     pixels(utility(rows, "avd_2", "nicv", *"abcdefgh"))
 
 
@@ -432,40 +439,43 @@ def test_a_model_keeps_its_marker_in_every_panel():
     """Only ``b`` has the second metric: its line there is not drawn as that of ``a``."""
     first = [exact(model, ONE, 1.0, "avd_2") for model in "ab"]
     both = [[*first, exact(model, ONE, 1.0, "avd_3")] for model in "ab"]
-    assert looks(*(utility(rows, "avd_2", "avd_3") for rows in both)) == 2
+    assert line_styles(*(utility(rows, "avd_2", "avd_3") for rows in both)) == 2
 
 
 def test_a_graph_shows_cliques_their_links_and_their_separators():
-    alone = cliques(("a, b", -1, ""), ("b, c", 0, ""))
+    single = cliques(("a, b", -1, ""), ("b, c", 0, ""))
     linked = cliques(("a, b", -1, ""), ("b, c", 0, "b"))
     larger = {**linked, "cells": np.array([4, 8])}
-    drawn = [model_graph(one, title="t") for one in (alone, linked, larger)]
-    assert looks(*drawn) == 3
-    assert len({pixels(one).shape for one in drawn}) == 1
+    synthetic = [model_graph(item, title="t") for item in (single, linked, larger)]
+    assert line_styles(*synthetic) == 3
+    assert len({pixels(item).shape for item in synthetic}) == 1
 
 
 @pytest.mark.parametrize("many", [0, 1, 2, 40, 300])
 def test_a_graph_of_any_size_is_a_small_picture_that_can_be_read(many: int):
-    names = [f"an_attribute_with_a_long_name_{at}" for at in range(many + 1)]
+    names = [f"an_attribute_with_a_long_name_{index}" for index in range(many + 1)]
     lines = [
-        (f"{names[at]}, {names[at + 1]}", at // 3 - (at == 0), names[at]) for at in range(many)
+        (f"{names[index]}, {names[index + 1]}", index // 3 - (index == 0), names[index])
+        for index in range(many)
     ]
-    drawn = pixels(model_graph(cliques(*lines), title="t"))
-    assert drawn.shape[1] >= 100 * WIDTH
+    synthetic = pixels(model_graph(cliques(*lines), title="t"))
+    assert synthetic.shape[1] >= 100 * WIDTH
 
 
 @pytest.mark.parametrize("kind", ["auto", "log", "linear", "signed log"])
-@pytest.mark.parametrize("across", ["log", "apart", "time"])
+@pytest.mark.parametrize("x_axis", ["log", "apart", "time"])
 @pytest.mark.usefixtures("coarse")
-def test_a_line_chart_is_drawn_over_every_pair_of_axes(across: Any, kind: Any):
-    ticks = {} if across == "time" else {1.0: "1", 2.0: "2", 50.0: "50"}
-    axis = Across("x", across, ticks, span=(1.0, 60.0))
-    up = Up("y", kind, references=((0.9, "chance"),))
+def test_line_chart_takes_every_pair_of_axes(x_axis: Any, kind: Any):
+    ticks = {} if x_axis == "time" else {1.0: "1", 2.0: "2", 50.0: "50"}
+    axis = HorizontalAxis("x", x_axis, ticks, span=(1.0, 60.0))
+    y_axis = VerticalAxis("y", kind, references=((0.9, "chance"),))
     values = (-500.0, 2.0, 7000.0) if kind in ("linear", "signed log") else (1.0, 2.0, 7000.0)
-    points = [Point(at, value, 0.5) for at, value in zip((1.0, 2.0, 50.0), values, strict=True)]
+    points = [
+        Point(index, value, 0.5) for index, value in zip((1.0, 2.0, 50.0), values, strict=True)
+    ]
     styles: Any = ("marks", "steps", "dashed steps")
     lines = [Line(style, place, points[place:], style) for place, style in enumerate(styles)]
-    pixels(line_chart([Panel(lines, axis, up)], title="t", footnote="f", width=6.6))
+    pixels(line_chart([Panel(lines, axis, y_axis)], title="t", footnote="f", width=6.6))
 
 
 def test_no_two_ticks_of_a_small_panel_have_the_same_text():
@@ -502,12 +512,12 @@ def test_an_encoded_picture_of_few_colours_loses_nothing():
 
 @pytest.mark.parametrize("values", [(0.031, 0.036), (1.1, 1.3), (0.95, 1.05), (0.0021,), (5, 5.2)])
 def test_a_short_log_axis_has_texts(values: tuple[float, ...]):
-    lines = [Line(f"m{at}", at, [Point(0.2, value)]) for at, value in enumerate(values)]
-    panel = Panel(lines, Across("ε", "log", {0.2: "0.2"}), Up("AVD", "log"))
+    lines = [Line(f"m{index}", index, [Point(0.2, value)]) for index, value in enumerate(values)]
+    panel = Panel(lines, HorizontalAxis("ε", "log", {0.2: "0.2"}), VerticalAxis("AVD", "log"))
     figure = line_chart([panel], title="t", footnote="f").figure
     figure.canvas.draw()
     (axes,) = figure.axes
     low, high = axes.get_ylim()
     ticks = zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
-    shown = {text.get_text() for at, text in ticks if low <= at <= high}
-    assert len(shown - {""}) >= 3
+    displayed = {text.get_text() for index, text in ticks if low <= index <= high}
+    assert len(displayed - {""}) >= 3

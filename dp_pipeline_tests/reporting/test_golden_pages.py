@@ -16,7 +16,7 @@ def test_every_golden_text_is_that_of_a_page():
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_page_says_what_its_golden_text_says(name: str):
+def test_page_equals_its_golden_text(name: str):
     assert TEXTS[name] == (GOLDEN / name).read_text(encoding="utf-8")
 
 

@@ -27,7 +27,7 @@ def limit(text: str, name: str) -> str:
     return line
 
 
-def test_a_card_begins_with_what_the_release_is_not():
+def test_card_starts_with_the_missing_guarantee():
     first = card_of(k_anonymous()).splitlines()[0]
     assert first == "# NOT DIFFERENTIALLY PRIVATE: k-anonymous (K = 2)"
 
@@ -58,13 +58,13 @@ def test_a_promise_of_k_rows_is_k_less_one_others(k: int, words: str):
     assert f"has its released columns in common with {words}" in card
 
 
-def test_diversity_is_promised_only_where_it_was_asked():
+def test_diversity_is_promised_only_on_request():
     diverse = card_of(k_anonymous(diversity=2, measures=measures("ab", "aab")))
     assert "Every class has at least 2 different labels (colour)" in diverse
     assert "different labels (colour)" not in card_of(k_anonymous())
 
 
-def test_what_is_not_promised_comes_with_the_figures_of_this_release():
+def test_limits_come_with_figures_of_the_release():
     card = card_of(k_anonymous())
     assert "40.0 % of the rows (2 of 5) are in such classes" in limit(card, "Homogeneity")
     assert "up to 100 % of a class have the same label" in limit(card, "Guessing")
@@ -89,14 +89,14 @@ def test_every_measure_has_a_line_in_plain_words():
         assert (text == "no bound") is math.isinf(value)
 
 
-def test_a_measure_without_words_is_shown_by_its_name():
+def test_measure_without_words_has_its_name():
     card = card_of(k_anonymous(measures={**measures("aa", "aab"), "new_measure": 0.25}))
     assert "| new_measure | 0.250 |" in card
 
 
-def test_earlier_releases_of_sensitive_rows_are_named():
+def test_earlier_releases_of_sensitive_rows_are_listed():
     earlier = ("squares/k_anonymous/rfka at K=5, snapshot 1", "others/k_anonymous/tree at K=9")
-    line = limit(card_of(k_anonymous(**SENSITIVE, beside=earlier)), "Two releases")
+    line = limit(card_of(k_anonymous(**SENSITIVE, non_dp_releases=earlier)), "Two releases")
     assert "Here 2 came before, of population square_people" in line
     assert "rfka at K=5, snapshot 1; others/" in line
     first = limit(card_of(k_anonymous(**SENSITIVE)), "Two releases")
@@ -104,7 +104,7 @@ def test_earlier_releases_of_sensitive_rows_are_named():
     assert "not listed" in limit(card_of(k_anonymous()), "Two releases")
 
 
-def test_a_card_says_whose_rows_these_are_and_who_allowed_it():
+def test_card_names_population_and_permission():
     assert "Benchmark: the rows are public." in card_of(k_anonymous())
     allowed = card_of(k_anonymous(**SENSITIVE))
     assert "the data set file allows releases without ε (allow_not_dp)" in allowed
@@ -113,7 +113,7 @@ def test_a_card_says_whose_rows_these_are_and_who_allowed_it():
     assert "nobody allowed this, so it must not leave" in refused
 
 
-def test_columns_outside_are_named_and_the_label_is_one_of_them():
+def test_columns_outside_and_the_label_are_listed():
     assert "colour is released and is none of the counted columns; every other attribute" in limit(
         card_of(k_anonymous()), "Columns outside"
     )
@@ -122,7 +122,7 @@ def test_columns_outside_are_named_and_the_label_is_one_of_them():
     assert outside.endswith("x; y.**")
 
 
-def test_rows_that_were_left_out_are_counted_by_label():
+def test_suppressed_rows_are_counted_by_label():
     left_out = [("a", 1, 0.125), ("b", 2, 1.0)]
     card = card_of(k_anonymous(left_out=left_out, suppress=Fraction(3, 10)))
     assert "Left out to keep the guarantee: 3 rows, where at most 30 % could be." in card
@@ -130,7 +130,7 @@ def test_rows_that_were_left_out_are_counted_by_label():
     assert "No row was left out." in card_of(k_anonymous())
 
 
-def test_of_sensitive_rows_that_were_left_out_it_is_told_how_many_and_that_this_is_exact():
+def test_number_of_suppressed_sensitive_rows_is_exact():
     some = card_of(k_anonymous(**SENSITIVE, suppressed=3, suppress=Fraction(3, 10)))
     assert (
         "- Left out to keep the guarantee: 3 rows, where at most 30 % could be. This number" in some
@@ -142,18 +142,18 @@ def test_of_sensitive_rows_that_were_left_out_it_is_told_how_many_and_that_this_
         assert "By label" not in card
 
 
-def test_labels_of_sensitive_rows_that_were_left_out_are_refused():
-    told = k_anonymous(**SENSITIVE, left_out=[("zebra", 1, 1.0)])
+def test_labels_of_suppressed_sensitive_rows_are_refused():
+    text = k_anonymous(**SENSITIVE, left_out=[("zebra", 1, 1.0)])
     with pytest.raises(BoundaryViolation, match="no labels of sensitive rows that were left") as no:
-        card_of(told)
+        card_of(text)
     assert "zebra" not in str(no.value)
 
 
 def test_many_columns_are_counted_by_attribute():
     columns = tuple(
-        (f"{name}={at}", name, f"1 where {name} is {at}")
+        (f"{name}={index}", name, f"1 where {name} is {index}")
         for name in ("x", "y")
-        for at in range(MOST_NAMED)
+        for index in range(MOST_NAMED)
     )
     few, many = (card_of(k_anonymous(columns=some)) for some in (columns[:2], columns))
     assert "Released: colour; 1 where x is 0; 1 where x is 1." in few
@@ -161,13 +161,13 @@ def test_many_columns_are_counted_by_attribute():
     assert "no column was kept" in card_of(k_anonymous(columns=()))
 
 
-def test_one_rule_of_all_columns_is_said_once():
+def test_common_rule_is_written_once():
     columns = tuple((name, name, "the level of a row") for name in ("x", "y"))
     card = card_of(k_anonymous(columns=columns))
     assert "Released: colour; x, y, of each the level of a row." in card
 
 
-def test_figures_are_shown_where_there_are_some():
+def test_card_has_figures_where_they_exist():
     card = card_of(k_anonymous(figures={"auc": 0.9, "seconds": 0.004}))
     assert f"| {FIGURES['auc'].title} | 0.900 |" in card
     assert "tried with it" not in card_of(k_anonymous())
@@ -180,10 +180,14 @@ def test_a_card_of_no_rows_is_a_card():
 
 
 def test_the_longest_card_fits_on_two_pages():
-    columns = tuple((f"x={at}", f"a{at}", "1 where it is") for at in range(MOST_NAMED))
-    sensitive = {**SENSITIVE, "attributes": "", "beside": ["squares/k_anonymous/kjig at K=5"] * 90}
+    columns = tuple((f"x={index}", f"a{index}", "1 where it is") for index in range(MOST_NAMED))
+    sensitive = {
+        **SENSITIVE,
+        "attributes": "",
+        "non_dp_releases": ["squares/k_anonymous/kjig at K=5"] * 90,
+    }
     longest = k_anonymous(**sensitive, columns=columns * 30, suppressed=270)
-    left_out = [(str(at), 3, 0.1) for at in range(90)]
+    left_out = [(str(index), 3, 0.1) for index in range(90)]
     tried = k_anonymous(
         figures=dict.fromkeys(FIGURES, 0.5), left_out=left_out, columns=columns * 30
     )

@@ -26,9 +26,9 @@ def auc(**values: dict[int, float]) -> Picture:
 
 def test_a_plot_shows_its_numbers():
     flat, steep = {2: 0.9, 50: 0.9}, {2: 0.9, 50: 0.8}
-    drawn = [auc(a=flat, b=steep), auc(a=steep, b=steep), auc(b=flat, a=steep)]
-    assert looks(*drawn) == 3
-    assert looks(drawn[0], auc(a=flat, b=steep)) == 1
+    synthetic = [auc(a=flat, b=steep), auc(a=steep, b=steep), auc(b=flat, a=steep)]
+    assert looks(*synthetic) == 3
+    assert looks(synthetic[0], auc(a=flat, b=steep)) == 1
 
 
 def test_k_of_zero_has_a_place_of_its_own():
@@ -37,9 +37,9 @@ def test_k_of_zero_has_a_place_of_its_own():
 
 
 def test_a_k_without_a_number_breaks_the_line():
-    whole = {0: 0.9, 2: 0.85, 5: 0.8}
-    assert looks(auc(a=whole, b={0: 0.9, 2: NAN, 5: 0.8}), auc(a=whole, b={0: 0.9, 5: 0.8})) == 1
-    assert looks(auc(a=whole, b={0: 0.9, 2: 0.85, 5: 0.8}), auc(a=whole, b={0: 0.9, 5: 0.8})) == 2
+    total = {0: 0.9, 2: 0.85, 5: 0.8}
+    assert looks(auc(a=total, b={0: 0.9, 2: NAN, 5: 0.8}), auc(a=total, b={0: 0.9, 5: 0.8})) == 1
+    assert looks(auc(a=total, b={0: 0.9, 2: 0.85, 5: 0.8}), auc(a=total, b={0: 0.9, 5: 0.8})) == 2
 
 
 def test_a_method_keeps_its_look_when_another_one_has_no_numbers():
@@ -57,19 +57,24 @@ def test_a_method_keeps_its_look_when_another_one_has_no_numbers():
         {"a": {2: 0.0}},
         {"a": {2: 0.5}, "b": {5: 0.5}},
         {"a": {2: 0.001}, "b": {2: 0.004, 50: 900.0}},
-        {f"a_method_with_a_long_name_{at}": {k: at + k for k in range(30)} for at in range(30)},
+        {
+            f"a_method_with_a_long_name_{index}": {k: index + k for k in range(30)}
+            for index in range(30)
+        },
         {r"$\frac{<script>$ \notacommand $x_{": {2: 0.5}},
     ],
     ids=["empty", "no K", "not a number", "zero", "apart", "log", "thirty by thirty", "formula"],
 )
 @pytest.mark.usefixtures("coarse")
-def test_a_plot_is_drawn_for_awkward_numbers(values, figure: str):
+def test_chart_over_k_takes_awkward_numbers(values, figure: str):
     pixels(plot(values, figure, r"$\frac{<script>$"))
 
 
 def test_ten_methods_at_six_k_are_one_small_picture():
     rng = np.random.default_rng(7)
-    values = {f"method_{at}": {k: rng.random() for k in (0, 2, 5, 10, 20, 50)} for at in range(10)}
+    values = {
+        f"method_{index}": {k: rng.random() for k in (0, 2, 5, 10, 20, 50)} for index in range(10)
+    }
     height, width = pixels(plot(values)).shape[:2]
     assert height < width
 

@@ -39,11 +39,11 @@ def cells(page: str, caption: str) -> dict[str, list[str]]:
     table = re.search(rf"<caption>{re.escape(caption)}</caption>(.*?)</table>", page)
     assert table
     rows = re.findall(r"<tr.*?>(.*?)</tr>", table.group(1).partition("<tbody")[2])
-    found = {}
+    result = {}
     for row in rows:
         name, *values = re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row)
-        found[name] = values
-    return found
+        result[name] = values
+    return result
 
 
 def test_a_page_is_well_formed_and_asks_nothing_of_the_network(tmp_path):
@@ -61,7 +61,7 @@ def test_a_page_is_well_formed_and_asks_nothing_of_the_network(tmp_path):
     assert base64.b64decode(source) == pictures[0].svg
 
 
-def test_a_page_says_in_big_letters_what_its_releases_are_not(tmp_path):
+def test_page_marks_the_missing_guarantee(tmp_path):
     text = written(tmp_path)
     assert f"<strong>{Standing.NOT_DP}</strong>" in text
     assert "k-anonymous releases of public rows, a benchmark" in text
@@ -69,7 +69,7 @@ def test_a_page_says_in_big_letters_what_its_releases_are_not(tmp_path):
     assert "k-anonymous releases of sensitive rows" in sensitive
 
 
-def test_methods_stand_over_k_and_a_dash_where_there_is_no_release(tmp_path):
+def test_grid_has_a_dash_without_a_release(tmp_path):
     releases = [
         k_anonymous(),
         k_anonymous(k=5, measures=measures("aaabb", k=5)),
@@ -79,7 +79,7 @@ def test_methods_stand_over_k_and_a_dash_where_there_is_no_release(tmp_path):
     assert table == {"kjig": ["40.0 %", "0 %"], "tree": ["–", "100 %"]}
 
 
-def test_figures_are_shown_only_of_the_releases_that_have_them(tmp_path):
+def test_only_releases_with_figures_have_them(tmp_path):
     releases = [k_anonymous(figures={"auc": 0.9, "seconds": 0.25}), k_anonymous(model="tree")]
     text = written(tmp_path, releases=releases)
     caption = "AUC of logistic regression, columns chosen inside each fold; higher is better"
@@ -92,13 +92,13 @@ def test_every_measure_of_every_release_is_on_the_page(tmp_path):
     older = {name: value for name, value in measures("aab", "bba").items() if name != "entropy_l"}
     releases = [k_anonymous(), k_anonymous(k=3, measures=older)]
     table = cells(written(tmp_path, releases=releases), "Measured on the released rows")
-    found = {name.partition("<")[0]: values for name, values in table.items()}
-    assert list(found) == list(measures("a"))
-    assert found["k"] == ["2", "3"]
-    assert found["entropy_l"] == ["1.00", "–"]
+    result = {name.partition("<")[0]: values for name, values in table.items()}
+    assert list(result) == list(measures("a"))
+    assert result["k"] == ["2", "3"]
+    assert result["entropy_l"] == ["1.00", "–"]
 
 
-def test_the_releases_that_guarantee_diversity_are_named(tmp_path):
+def test_releases_with_diversity_are_listed(tmp_path):
     diverse = k_anonymous(diversity=2, measures=measures("ab", "aab"))
     assert "every class has: kjig 2 at K = 2. Others guarantee none." in written(
         tmp_path, releases=[diverse, k_anonymous(model="tree")]
@@ -107,8 +107,8 @@ def test_the_releases_that_guarantee_diversity_are_named(tmp_path):
 
 
 def test_other_releases_of_the_same_persons_are_listed(tmp_path):
-    named = "squares/k_anonymous/rfka at K=5"
-    assert f"<li>{named}</li>" in written(tmp_path, beside=[named])
+    by_name = "squares/k_anonymous/rfka at K=5"
+    assert f"<li>{by_name}</li>" in written(tmp_path, non_dp_releases=[by_name])
     assert "Released of this population without ε:" not in written(tmp_path)
 
 
@@ -121,7 +121,7 @@ def test_every_hostile_text_is_escaped(tmp_path):
         measures={**measures("aa", "aab"), HOSTILE: 1.0},
     )
     hostile = spec(name=HOSTILE, title=HOSTILE, description=HOSTILE, population=HOSTILE)
-    text = written(tmp_path, spec=hostile, releases=[release], beside=[HOSTILE])
+    text = written(tmp_path, spec=hostile, releases=[release], non_dp_releases=[HOSTILE])
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "img" not in {tag for tag, _ in Page(text).tags}
@@ -133,7 +133,7 @@ def test_a_page_of_nothing_is_a_page(tmp_path):
     assert "Nothing has been released yet." in text
 
 
-def test_numbers_pictures_and_left_out_labels_of_sensitive_rows_are_refused(tmp_path):
+def test_exact_content_of_sensitive_rows_is_refused(tmp_path):
     arguments = {"spec": SENSITIVE_SPEC, "releases": [k_anonymous(**SENSITIVE)]}
     measured = k_anonymous(**SENSITIVE, figures={"auc": 0.9})
     with pytest.raises(BoundaryViolation, match="no figures of sensitive rows, got auc"):

@@ -28,7 +28,7 @@ TWO = {"centres": {"x": np.array([1.0, 3.0]), "y": np.array([2.0, 2.0])}}
 
 
 def places(**intervals: Coordinate) -> DatasetSpec:
-    attributes = tuple(Attribute(name, name, "clip", one) for name, one in intervals.items())
+    attributes = tuple(Attribute(name, name, "clip", item) for name, item in intervals.items())
     return spec(domain=Domain(attributes))
 
 
@@ -39,12 +39,12 @@ def test_sizes_are_those_that_were_counted():
     assert sizes.tolist() == [7.0, -2.0]
 
 
-def test_sizes_of_a_synopsis_are_the_weights_of_the_boxes_nearest_to_each_centre():
+def test_cluster_sizes_are_weights_of_the_nearest_boxes():
     sizes = cluster_sizes({**TWO, "synopsis": synopsis(6, 2, -5, 1)})
     assert sizes is not None
     assert sizes.sum() == pytest.approx(4)
-    left = synopsis(6, 2, -5, 1)
-    expected = left["weight"][left["x_upper"] <= 2].sum()
+    lower = synopsis(6, 2, -5, 1)
+    expected = lower["weight"][lower["x_upper"] <= 2].sum()
     assert sizes[0] == pytest.approx(expected)
 
 
@@ -62,7 +62,7 @@ def test_a_table_of_centres_ends_with_their_noisy_rows():
 
 
 def test_of_many_columns_and_centres_the_first_are_listed():
-    columns = {f"x{at}": np.arange(30.0) for at in range(9)}
+    columns = {f"x{index}": np.arange(30.0) for index in range(9)}
     many = {"centres": columns, "sizes": {"size": np.arange(30.0)}}
     head, lines = centre_table(many, most_columns=3)
     assert head == ["x0", "x1", "x2", "+ 6 columns", "noisy rows"]
@@ -71,7 +71,7 @@ def test_of_many_columns_and_centres_the_first_are_listed():
 
 
 @pytest.mark.parametrize("columns", [("lat", "lon"), ("lon", "lat")])
-def test_an_error_in_squared_degrees_is_shown_in_metres_too(columns: Any):
+def test_error_in_degrees_is_converted_to_metres(columns: Any):
     (row,) = metre_rows(places(lat=LAT, lon=LON), columns, [exact("m", HALF, 0.0001)])
     assert (row.metric, row.unit, row.scale) == ("rms_metres", "metres", None)
     # A hundredth of a degree: 1,112 m to the north, 753 m to the east.
@@ -81,15 +81,13 @@ def test_an_error_in_squared_degrees_is_shown_in_metres_too(columns: Any):
 @pytest.mark.parametrize(
     ("columns", "unit"), [(("x_m", "y_m"), "metres"), (("easting", "northing"), None)]
 )
-def test_an_error_in_squared_metres_is_shown_in_metres_where_both_names_say_so(
-    columns: Any, unit: str | None
-):
+def test_error_in_metres_needs_both_names(columns: Any, unit: str | None):
     side = Coordinate(0.0, 5000.0)
     declared = places(**dict.fromkeys(columns, side))
     rows = [QualityRow("m", HALF, "nicv", 90_000.0, 600.0, "squared data units")]
-    shown = metre_rows(declared, columns, rows)
-    assert [row.unit for row in shown] == ([unit] if unit else [])
-    assert [(row.value, row.scale) for row in shown] == ([(300.0, 1.0)] if unit else [])
+    displayed = metre_rows(declared, columns, rows)
+    assert [row.unit for row in displayed] == ([unit] if unit else [])
+    assert [(row.value, row.scale) for row in displayed] == ([(300.0, 1.0)] if unit else [])
 
 
 def test_the_noise_of_an_error_is_in_metres_too():
@@ -105,11 +103,11 @@ def test_the_noise_of_an_error_is_in_metres_too():
     assert nothing.scale == pytest.approx(0.001 * metres, rel=0.01)
 
 
-def test_the_noise_in_metres_does_not_explode_where_an_error_is_below_its_noise():
+def test_noise_in_metres_stays_finite():
     values = [-1e-4, 0.0, 1e-12, 1e-6, 0.99e-4, 1.01e-4, 2e-4, 1e-2]
     bought = [QualityRow("m", HALF, "nicv", value, 1e-4, "u") for value in values]
-    shown = metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), bought)
-    scales = [row.scale for row in shown if row.scale is not None]
+    displayed = metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), bought)
+    scales = [row.scale for row in displayed if row.scale is not None]
     assert len(scales) == len(values)
     # It falls with the value, by half where the first order begins to hold.
     assert scales == sorted(scales, reverse=True)
@@ -137,7 +135,7 @@ def test_other_metrics_have_no_metres():
     assert metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), rows) == []
 
 
-def test_centres_along_dates_are_shown_as_dates_in_tables_and_on_maps():
+def test_centres_along_dates_are_written_as_dates():
     from matplotlib.figure import Figure
 
     from dp_pipeline.reporting.figures.cluster_map import _name_axes
@@ -151,6 +149,6 @@ def test_centres_along_dates_are_shown_as_dates_in_tables_and_on_maps():
     view = ClusterView.of("model", {"centres": centres}, box, None, dates)
     axes = Figure().subplots()
     _name_axes(axes, view, is_named=(True, True))
-    shown = [axes.xaxis.get_major_formatter()(tick, 0) for tick in axes.get_xticks()]
-    assert all(text.startswith("2026-") and len(text) == 10 for text in shown)
-    assert 2 <= len(shown) <= 8
+    displayed = [axes.xaxis.get_major_formatter()(tick, 0) for tick in axes.get_xticks()]
+    assert all(text.startswith("2026-") and len(text) == 10 for text in displayed)
+    assert 2 <= len(displayed) <= 8

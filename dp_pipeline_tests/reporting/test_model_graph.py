@@ -13,7 +13,7 @@ from dp_pipeline_tests.reporting.samples import cliques
 def trees(draw: st.DrawFn) -> list[int]:
     """Parent of every clique, −1 for a root; parents may come later than children."""
     many = draw(st.integers(1, 60))
-    parents = [-1] + [draw(st.integers(-1, at - 1)) for at in range(1, many)]
+    parents = [-1] + [draw(st.integers(-1, index - 1)) for index in range(1, many)]
     order = draw(st.permutations(range(many)))
     place = {old: new for new, old in enumerate(order)}
     return [place.get(parents[old], -1) for old in order]
@@ -22,8 +22,8 @@ def trees(draw: st.DrawFn) -> list[int]:
 def graph_of(parents: list[int], *, most: int = 1000) -> ModelGraph:
     """Clique i has attribute ``own i`` and one that it shares with its parent."""
     lines = [
-        (f"own {at}, with {at}" if parent >= 0 else f"own {at}", parent, f"with {at}")
-        for at, parent in enumerate(parents)
+        (f"own {index}, with {index}" if parent >= 0 else f"own {index}", parent, f"with {index}")
+        for index, parent in enumerate(parents)
     ]
     table = cliques(*[(text, up, shared if up >= 0 else "") for text, up, shared in lines])
     return ModelGraph.of(table, most=most)
@@ -32,12 +32,12 @@ def graph_of(parents: list[int], *, most: int = 1000) -> ModelGraph:
 @given(trees())
 def test_every_clique_stands_once_below_the_one_it_hangs_on(parents: list[int]):
     graph = graph_of(parents)
-    found = [int(node.own[0].removeprefix("own ")) for node in graph.nodes]
-    assert sorted(found) == list(range(len(parents)))
-    for at, node in enumerate(graph.nodes):
-        above = None if node.parent is None else found[node.parent]
-        assert above == (parents[found[at]] if parents[found[at]] >= 0 else None)
-        assert node.parent is None or node.parent < at
+    result = [int(node.own[0].removeprefix("own ")) for node in graph.nodes]
+    assert sorted(result) == list(range(len(parents)))
+    for index, node in enumerate(graph.nodes):
+        above = None if node.parent is None else result[node.parent]
+        assert above == (parents[result[index]] if parents[result[index]] >= 0 else None)
+        assert node.parent is None or node.parent < index
     assert (graph.hidden, graph.links) == (0, sum(parent >= 0 for parent in parents))
 
 
@@ -52,26 +52,26 @@ def test_lanes_grow_with_the_logarithm_of_the_cliques(parents: list[int]):
 @given(trees())
 def test_no_link_runs_through_a_clique_that_it_does_not_join(parents: list[int]):
     nodes = graph_of(parents).nodes
-    for at, node in enumerate(nodes):
+    for index, node in enumerate(nodes):
         if node.parent is not None:
-            between = nodes[node.parent + 1 : at]
-            assert all(one.lane > nodes[node.parent].lane for one in between)
+            between = nodes[node.parent + 1 : index]
+            assert all(item.lane > nodes[node.parent].lane for item in between)
 
 
 @given(trees(), st.integers(1, 20))
-def test_the_cliques_nearest_to_a_root_are_shown(parents: list[int], most: int):
+def test_graph_has_the_cliques_nearest_to_a_root(parents: list[int], most: int):
     graph = graph_of(parents, most=most)
     assert (len(graph.nodes), graph.hidden) == (
         min(most, len(parents)),
         max(0, len(parents) - most),
     )
 
-    def depth(at: int) -> int:
-        return 0 if parents[at] < 0 else 1 + depth(parents[at])
+    def depth(index: int) -> int:
+        return 0 if parents[index] < 0 else 1 + depth(parents[index])
 
-    shown = {int(node.own[0].removeprefix("own ")) for node in graph.nodes}
-    hidden = set(range(len(parents))) - shown
-    assert max(map(depth, shown)) <= min(map(depth, hidden), default=len(parents))
+    displayed = {int(node.own[0].removeprefix("own ")) for node in graph.nodes}
+    hidden = set(range(len(parents))) - displayed
+    assert max(map(depth, displayed)) <= min(map(depth, hidden), default=len(parents))
 
 
 def test_a_chain_is_one_lane_and_light_branches_come_first():
@@ -85,10 +85,10 @@ def test_a_chain_is_one_lane_and_light_branches_come_first():
     ]
 
 
-def test_cliques_that_share_nothing_are_not_joined():
+def test_cliques_that_share_nothing_have_no_link():
     graph = ModelGraph.of(cliques(("a, b", -1, ""), ("c", 0, ""), ("b, d", 0, "b")), most=9)
-    joined = {node.own: node.parent for node in graph.nodes}
-    assert joined == {("a", "b"): None, ("c",): None, ("d",): 0}
+    linked = {node.own: node.parent for node in graph.nodes}
+    assert linked == {("a", "b"): None, ("c",): None, ("d",): 0}
     assert [node.separator for node in graph.nodes] == [(), ("b",), ()]
 
 

@@ -22,7 +22,7 @@ from dp_pipeline.reporting.text import parameter_words
         ({"integer": "(a, b"}, "integer: (a, b"),
     ],
 )
-def test_parameters_are_told_without_the_marks_of_a_program(texts: dict[str, str], words: str):
+def test_parameters_are_plain_words(texts: dict[str, str], words: str):
     assert parameter_words(fact_text(texts)) == words
 
 
@@ -48,8 +48,8 @@ def test_text_of_another_program_stays_as_it_is(text: str):
 @given(
     st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), st.text("ab'\"\\{}", max_size=9))
 )
-def test_any_value_is_told(texts: dict[str, str]):
+def test_any_parameter_value_has_words(texts: dict[str, str]):
     words = parameter_words(fact_text(texts))
-    named = (f"{name}: {texts[name] or 'none'}" for name in sorted(texts))
-    assert words == ("; ".join(named) or "none")
+    by_name = (f"{name}: {texts[name] or 'none'}" for name in sorted(texts))
+    assert words == ("; ".join(by_name) or "none")
     assert fact_values(fact_text(texts)) == texts

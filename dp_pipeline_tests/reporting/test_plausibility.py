@@ -72,7 +72,7 @@ def over_people(codes: IntArray, **changes: Any) -> tuple[DatasetSpec, MemoryCou
     return sample_spec(**{"domain": PEOPLE, "nominal_rows": 10_000, **changes}), counter
 
 
-def drawn(
+def released_table(
     population: tuple[DatasetSpec, MemoryCounter],
     model: str,
     epsilon: str = "0.5",
@@ -103,7 +103,7 @@ def drawn(
 
 
 def warnings_of(*population: Any, **parameters: Any) -> tuple[str, ...]:
-    return bundle_warnings(*drawn(*population, **parameters))
+    return bundle_warnings(*released_table(*population, **parameters))
 
 
 def kinds(warnings: tuple[str, ...]) -> list[str]:
@@ -121,7 +121,7 @@ NOBODY = np.zeros((0, 2))
 
 
 @pytest.mark.parametrize("model", CLUSTERINGS)
-def test_a_table_of_which_every_row_was_dropped_is_said_to_have_few_rows(model: str):
+def test_clustering_of_dropped_rows_warns_of_few_rows(model: str):
     warnings = warnings_of(over_square(NOBODY), model, k="3")
     assert "Few rows" in kinds(warnings)
     assert "10,000 that nominal_rows declares" in warnings[0]
@@ -135,16 +135,16 @@ def test_a_nominal_number_that_is_wrong_by_a_fifth_is_no_news(model: str, epsilo
 
 
 @pytest.mark.parametrize("model", TABLES)
-def test_a_synthetic_table_of_dropped_rows_is_said_to_have_few_rows(model: str):
-    nobody = np.zeros((0, 2), dtype=np.int64)
-    assert kinds(warnings_of(over_people(nobody), model)) == ["Few rows"]
+def test_table_of_dropped_rows_warns_of_few_rows(model: str):
+    empty = np.zeros((0, 2), dtype=np.int64)
+    assert kinds(warnings_of(over_people(empty), model)) == ["Few rows"]
     many = np.random.default_rng(1).integers(0, 3, (8_000, 2))
     assert warnings_of(over_people(many), model, "0.1") == ()
 
 
-def test_without_a_nominal_number_an_empty_table_is_told_by_its_noise():
-    nobody = np.zeros((0, 2), dtype=np.int64)
-    few = over_people(nobody, nominal_rows=None)
+def test_empty_table_is_recognised_by_its_noise():
+    empty = np.zeros((0, 2), dtype=np.int64)
+    few = over_people(empty, nominal_rows=None)
     assert kinds(warnings_of(few, "independent")) == ["No rows to be seen"]
     assert kinds(warnings_of(over_square(NOBODY, nominal_rows=None), "eug_kmeans", k="1")) == [
         "Weak signal"
@@ -164,63 +164,65 @@ def test_persons_with_many_rows_are_a_weaker_signal():
     rows = over_square(blobs(3_000), nominal_rows=3_000)
     assert warnings_of(rows, "eug_kmeans", "0.5", k="10") == ()
     of_persons = (replace(rows[0], protection=person), rows[1])
-    (said,) = warnings_of(of_persons, "eug_kmeans", "0.5", k="10")
+    (message,) = warnings_of(of_persons, "eug_kmeans", "0.5", k="10")
     # The formula is that of the number behind it: about 3,000 · 0.5 / (10 · 20), and not 150.
-    assert "expected N·ε/(k·20) of at least 20, where neighbouring tables differ by 20 rows" in said
-    assert float(said.partition(", got ")[2].partition(" ")[0]) < 20
-    assert said.endswith("Fewer centres, a larger ε or a smaller at_most would help.")
+    assert (
+        "expected N·ε/(k·20) of at least 20, where neighbouring tables differ by 20 rows" in message
+    )
+    assert float(message.partition(", got ")[2].partition(" ")[0]) < 20
+    assert message.endswith("Fewer centres, a larger ε or a smaller at_most would help.")
 
 
-def test_a_smaller_at_most_is_no_advice_where_a_person_has_one_row():
+def test_advice_fits_one_row_a_person():
     weak = warnings_of(over_square(blobs(300), relation="replace_one"), "htree_kmeans", k="50")
     assert "N·ε/(k·2) of at least 20, where neighbouring tables differ by 2 rows" in weak[-1]
     assert weak[-1].endswith("Fewer centres or a larger ε would help.")
 
 
 @pytest.mark.parametrize("model", ["htree_kmeans", "privtree_kmeans", "dp_kmeans_pp"])
-def test_rows_that_were_all_clipped_to_one_bound_are_said_to_be_there(model: str):
+def test_rows_clipped_to_a_bound_give_a_warning(model: str):
     clipped = blobs(10_000)
     clipped[:, 1] = 4.0
-    (said,) = warnings_of(over_square(clipped), model, "1", k="3")
-    assert said.startswith("At a bound: ")
-    assert "at the upper bound of y; numbers beyond it are clipped to it: bounds or" in said
+    (message,) = warnings_of(over_square(clipped), model, "1", k="3")
+    assert message.startswith("At a bound: ")
+    assert "at the upper bound of y; numbers beyond it are clipped to it: bounds or" in message
 
 
-def test_rows_at_a_bound_beyond_which_rows_are_dropped_are_not_said_to_be_clipped():
+def test_dropped_rows_are_not_called_clipped():
     dropping = Domain(tuple(replace(axis, on_invalid="drop") for axis in SQUARE))
     clipped = blobs(10_000)
     clipped[:, 1] = 4.0
     spec, counter = over_square(clipped)
-    (said,) = warnings_of((replace(spec, domain=dropping), counter), "dp_kmeans_pp", "1", k="3")
-    assert "at the upper bound of y; numbers beyond it are dropped with their rows: bo" in said
+    (message,) = warnings_of((replace(spec, domain=dropping), counter), "dp_kmeans_pp", "1", k="3")
+    assert "at the upper bound of y; numbers beyond it are dropped with their rows: bo" in message
 
 
-def test_a_column_that_became_other_everywhere_is_said_to_be_one_level():
+def test_column_of_other_values_warns_of_one_level():
     unknown = np.column_stack([np.arange(10_000) % 3, np.full(10_000, 2)])
-    (said,) = warnings_of(over_people(unknown), "one_shot", "1")
-    assert said.startswith("One level: ")
-    assert "tenure = '?'" in said
+    (message,) = warnings_of(over_people(unknown), "one_shot", "1")
+    assert message.startswith("One level: ")
+    assert "tenure = '?'" in message
 
 
-def test_a_number_with_nearly_all_rows_in_its_first_bin_is_no_news():
+def test_number_in_its_first_bin_gives_no_warning():
     young = np.column_stack([np.zeros(10_000), np.arange(10_000) % 3]).astype(np.int64)
     assert warnings_of(over_people(young), "one_shot", "1") == ()
 
 
 def test_the_total_of_a_bundle_is_that_of_its_measured_tables():
     codes = np.random.default_rng(1).integers(0, 3, (5_000, 2))
-    spec, bundle = drawn(over_people(codes), "mst")
+    spec, bundle = released_table(over_people(codes), "mst")
     sums = bundle.tables["measured"], bundle.tables["cells"]
     total = NoisyTotal.of_tables(bundle.tables, bundle.spends, distance=1)
     assert sums[0]["cells"].sum() == len(sums[1]["noisy_count"])
     assert total is not None
     assert abs(total.rows - 5_000) < 4 * total.deviation
-    without = {name: one for name, one in bundle.tables.items() if name != "cells"}
+    without = {name: item for name, item in bundle.tables.items() if name != "cells"}
     assert NoisyTotal.of_tables(without, bundle.spends, distance=1) is None
     assert bundle_warnings(spec, replace(bundle, tables=without)) == ()
 
 
-def test_both_ways_to_a_total_agree():
+def test_totals_of_tables_and_marginals_agree():
     spec, counter = over_people(np.random.default_rng(1).integers(0, 3, (5_000, 2)))
     accountant = Accountant(Fraction(1))
     curator = Curator(
@@ -252,7 +254,7 @@ def test_the_deviation_of_a_total_is_not_below_that_of_its_noise(model: str, row
     population = over_square(blobs(rows))
     off = []
     for seed in range(40):
-        spec, bundle = drawn(population, model, "0.2", seed=seed, k="3")
+        spec, bundle = released_table(population, model, "0.2", seed=seed, k="3")
         total = NoisyTotal.of_tables(bundle.tables, bundle.spends, distance=spec.distance)
         assert total is not None
         off.append((total.rows - rows) / total.deviation)
@@ -260,16 +262,16 @@ def test_the_deviation_of_a_total_is_not_below_that_of_its_noise(model: str, row
     assert float(np.mean(below**2)) < 2
 
 
-def test_a_class_table_says_when_no_class_is_published_and_tells_no_total():
+def test_class_table_warns_without_a_class():
     classes = {"classes": {"rows": np.array([40, 60])}, "claims": {}}
-    spec, bundle = drawn(over_people(np.zeros((0, 2), dtype=np.int64)), "independent")
+    spec, bundle = released_table(over_people(np.zeros((0, 2), dtype=np.int64)), "independent")
     assert bundle_warnings(spec, replace(bundle, tables=classes)) == ()
     empty = {"classes": {"rows": np.zeros(0, dtype=np.int64)}, "claims": {}}
     assert kinds(bundle_warnings(spec, replace(bundle, tables=empty))) == ["No class"]
 
 
-def test_a_k_anonymous_table_has_no_noisy_counts_and_says_nothing():
-    spec, bundle = drawn(over_square(NOBODY), "eug_kmeans", k="3")
+def test_k_anonymous_table_has_no_warnings():
+    spec, bundle = released_table(over_square(NOBODY), "eug_kmeans", k="3")
     facts = {**bundle.facts, "kind": "not-dp", K_ANONYMITY: "k-anonymity", "reason": "none"}
     assert bundle_warnings(spec, replace(bundle, facts=facts)) == ()
 
@@ -288,14 +290,14 @@ MOSTLY_NOISE = {("unbalance_like", "0.01")}
 def built_in(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Data sets with their prepared rows."""
     root: Path = tmp_path_factory.mktemp("built_in")
-    found = {}
+    result = {}
     for name in BUILT_IN:
         spec = find_spec(name)
         snapshot = ingest(spec, root, key=KEY, snapshot_id="one", today=date.min)
         mark_validated(spec, snapshot, structural=True, refused=False)
         prepare(spec, snapshot)
-        found[name] = (spec, MemoryCounter.open(spec, Snapshot(snapshot.folder, KEY)))
-    return found
+        result[name] = (spec, MemoryCounter.open(spec, Snapshot(snapshot.folder, KEY)))
+    return result
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

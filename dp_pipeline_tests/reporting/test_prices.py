@@ -11,8 +11,8 @@ from dp_pipeline.config.dataset import Publication
 from dp_pipeline.config.windows import Windows
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.pages import summary_over_epsilon
-from dp_pipeline.reporting.prices import Outlook, prices_of
-from dp_pipeline.reporting.releases import PrivateRelease
+from dp_pipeline.reporting.prices import BudgetForecast, prices_of
+from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, bought, release, spec
 from dp_pipeline_tests.reporting.test_report import Page, written
@@ -23,12 +23,12 @@ WEEKS = Windows("ended_at", "week", Clock("timestamp", "UTC"), "2026-W01")
 SPENT = Balance(ceiling=TEN, spent=Fraction(9))
 
 
-def paid(*epsilons: Fraction, **changes: object) -> PrivateRelease:
-    spends = tuple(Spend("grid", LAPLACE, one, 1, 1 / one) for one in epsilons)
+def paid(*epsilons: Fraction, **changes: object) -> ReportedPrivateRelease:
+    spends = tuple(Spend("grid", LAPLACE, epsilon, 1, 1 / epsilon) for epsilon in epsilons)
     return release(spends=spends, **changes)
 
 
-def test_the_price_with_the_evaluation_stands_beside_the_epsilon_that_was_asked(tmp_path: Path):
+def test_price_includes_the_evaluation(tmp_path: Path):
     releases = [paid(HALF, TENTH), paid(ONE, TENTH, epsilon="1", model="htree_kmeans")]
     assert prices_of(releases) == {HALF: "price ε = 0.6", ONE: "price ε = 1.1"}
     rows = [bought("eug_kmeans", HALF, 1.0, 0.1), bought("eug_kmeans", ONE, 2.0, 0.1)]
@@ -39,11 +39,11 @@ def test_the_price_with_the_evaluation_stands_beside_the_epsilon_that_was_asked(
     assert summary.startswith("Every model at ε = 1, price ε = 1.1, the best first")
 
 
-def test_a_price_that_is_the_epsilon_that_was_asked_is_not_said_twice():
+def test_price_equal_to_epsilon_is_omitted():
     assert prices_of([paid(HALF), paid(ONE, epsilon="1")]) == {}
 
 
-def test_models_of_other_prices_at_one_epsilon_show_the_least_and_the_most():
+def test_prices_at_one_epsilon_have_a_range():
     assert prices_of([paid(HALF, TENTH), paid(HALF)]) == {HALF: "price ε = 0.5 to 0.6"}
 
 
@@ -51,14 +51,16 @@ REFINED = {"epsilon": "1", "refined_from": "0.5", "refines": "ab" * 32}
 """Facts of a release at ε = 1 that refines the one of ``samples`` at ε = 0.5."""
 
 
-def test_the_price_of_a_refinement_is_that_of_its_epsilon_and_not_what_it_added():
+def test_price_of_a_refinement_is_that_of_its_epsilon():
     refined = paid(HALF, TENTH, **REFINED)
     assert prices_of([refined]) == {ONE: "price ε = 1.1"}
     declared = spec(publish=Publication("eug_kmeans", ONE))
-    assert Outlook.of(declared, Balance(ceiling=TEN, spent=ONE), [refined]).price == ONE + TENTH
+    assert (
+        BudgetForecast.of(declared, Balance(ceiling=TEN, spent=ONE), [refined]).price == ONE + TENTH
+    )
 
 
-def test_a_page_without_the_release_that_is_refined_adds_up_what_that_one_has_spent(tmp_path: Path):
+def test_page_sums_the_spend_of_a_missing_coarse_release(tmp_path: Path):
     base, elsewhere = paid(HALF), "cd" * 32
     refines_base = paid(HALF, **REFINED)
     refines_another = paid(HALF, **{**REFINED, "refines": elsewhere})
@@ -71,54 +73,67 @@ def test_a_page_without_the_release_that_is_refined_adds_up_what_that_one_has_sp
         assert f"together they cost ε = {cost} at most" in text
 
 
-def test_what_is_left_is_counted_in_releases_as_they_are_published():
+def test_remaining_budget_is_counted_in_releases():
     declared = spec(publish=PUBLISHED)
     releases = [paid(ONE, TENTH, epsilon="1"), paid(HALF, TENTH)]
-    outlook = Outlook.of(declared, SPENT, releases)
-    assert (outlook.price, outlook.more, outlook.such) == (Fraction("0.6"), 1, "releases")
-    weekly = Outlook.of(replace(declared, refresh="weekly"), SPENT, releases)
-    assert weekly.such == "weeks"
+    forecast = BudgetForecast.of(declared, SPENT, releases)
+    assert (forecast.price, forecast.affordable_count, forecast.unit) == (
+        Fraction("0.6"),
+        1,
+        "releases",
+    )
+    weekly = BudgetForecast.of(replace(declared, refresh="weekly"), SPENT, releases)
+    assert weekly.unit == "weeks"
 
 
-def test_nothing_is_counted_down_without_a_ceiling_or_without_a_release_that_is_such():
-    assert Outlook.of(spec(publish=PUBLISHED), SPENT, [paid(ONE, epsilon="1")]).more is None
-    assert Outlook.of(spec(), SPENT, [paid(HALF)]).more is None
+def test_forecast_needs_a_ceiling_and_a_price():
+    assert (
+        BudgetForecast.of(spec(publish=PUBLISHED), SPENT, [paid(ONE, epsilon="1")]).affordable_count
+        is None
+    )
+    assert BudgetForecast.of(spec(), SPENT, [paid(HALF)]).affordable_count is None
     limitless = Balance(ceiling=None, spent=ONE)
-    assert Outlook.of(spec(publish=PUBLISHED), limitless, [paid(HALF)]).more is None
+    assert (
+        BudgetForecast.of(spec(publish=PUBLISHED), limitless, [paid(HALF)]).affordable_count is None
+    )
 
 
-def test_a_page_says_what_was_spent_and_what_is_left(tmp_path: Path):
-    outlook = Outlook.of(spec(publish=PUBLISHED), SPENT, [paid(HALF, TENTH)])
-    text = written(tmp_path, outlook=outlook)
+def test_page_has_spent_and_remaining_budget(tmp_path: Path):
+    forecast = BudgetForecast.of(spec(publish=PUBLISHED), SPENT, [paid(HALF, TENTH)])
+    text = written(tmp_path, forecast=forecast)
     Page(text)
     assert "<dt>Spent so far</dt><dd>ε = 9 on everything ever drawn from population" in text
     assert "<dt>Left</dt><dd>ε = 1: about 1 more such releases, at ε = 0.6 each</dd>" in text
-    overdrawn = Outlook(Balance(ceiling=ONE, spent=TEN), price=ONE)
-    assert overdrawn.more == 0
+    overdrawn = BudgetForecast(Balance(ceiling=ONE, spent=TEN), price=ONE)
+    assert overdrawn.affordable_count == 0
     month = replace(SPENT, per_month=ONE, month="2026-11", month_spent=HALF)
-    assert "; ε = 0.5 of it in 2026-11</dd>" in written(tmp_path, outlook=Outlook(month))
+    assert "; ε = 0.5 of it in 2026-11</dd>" in written(tmp_path, forecast=BudgetForecast(month))
 
 
-def week(name: str, **changes: object) -> PrivateRelease:
+def week(name: str, **changes: object) -> ReportedPrivateRelease:
     of = replace(spec(windows=WEEKS, within="window", each_window=ONE), window=name)
     return paid(HALF, TENTH, spec=of, window=name, **changes)
 
 
-def test_weeks_under_a_total_are_counted_down_by_all_that_the_newest_one_cost():
+def test_remaining_weeks_use_the_newest_price():
     releases = [week("2026-W02"), week("2026-W02", model="htree_kmeans"), week("2026-W01")]
     spent = {"2026-W01": HALF, "2026-W02": Fraction("1.2")}
     four = Balance(ceiling=TEN, spent=Fraction("5.2"))
-    outlook = Outlook.of(releases[0].spec, four, releases, spent)
-    assert (outlook.price, outlook.more, outlook.such) == (Fraction("1.2"), 4, "weeks")
-    assert outlook.fullest == ("2026-W02", Fraction("1.2"))
+    forecast = BudgetForecast.of(releases[0].spec, four, releases, spent)
+    assert (forecast.price, forecast.affordable_count, forecast.unit) == (
+        Fraction("1.2"),
+        4,
+        "weeks",
+    )
+    assert forecast.fullest == ("2026-W02", Fraction("1.2"))
 
 
-def test_weeks_without_a_total_are_not_counted_down_and_the_page_says_why(tmp_path: Path):
-    one = week("2026-W01")
+def test_weeks_without_a_total_have_no_forecast(tmp_path: Path):
+    item = week("2026-W01")
     balance = Balance(ceiling=None, spent=Fraction("0.6"))
-    outlook = Outlook.of(one.spec, balance, [one], {"2026-W01": Fraction("0.6")})
-    assert outlook.more is None
-    text = written(tmp_path, spec=one.spec, releases=[one], outlook=outlook)
+    forecast = BudgetForecast.of(item.spec, balance, [item], {"2026-W01": Fraction("0.6")})
+    assert forecast.affordable_count is None
+    text = written(tmp_path, spec=item.spec, releases=[item], forecast=forecast)
     assert "all weeks together; most on 2026-W01, ε = 0.6</dd>" in text
     assert "no total is declared, so weeks are not counted down" in text
     assert "each further week has ε = 1 of its own, and one more such week costs ε = 0.6" in text

@@ -20,7 +20,7 @@ from dp_pipeline.export.contents import lines_on_card
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.pages import card, write_report
-from dp_pipeline.reporting.releases import PrivateRelease
+from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline_tests.reporting.samples import (
     HALF,
@@ -41,14 +41,14 @@ MOST_MECHANISMS = 12
 CENTRES = {"centres": {"x": np.array([1.0, 2.0]), "y": np.array([0.5, 3.0])}}
 
 
-def release(**changes: Any) -> PrivateRelease:
+def release(**changes: Any) -> ReportedPrivateRelease:
     fields: dict[str, Any] = {
         "spec": spec(**changes.pop("spec", SENSITIVE)),
         "bundle": bundle(**changes.pop("bundle", {})),
         "summary": "counts of equal cells",
         "balance": Balance(ceiling=Fraction(3), spent=Fraction("0.7")),
     }
-    return PrivateRelease(**{**fields, **changes})
+    return ReportedPrivateRelease(**{**fields, **changes})
 
 
 def part(text: str, heading: str) -> str:
@@ -56,12 +56,12 @@ def part(text: str, heading: str) -> str:
     return text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
 
 
-def test_a_card_begins_with_what_the_release_is():
+def test_card_starts_with_its_standing():
     first = card(release()).splitlines()[0]
     assert first == "# DIFFERENTIALLY PRIVATE: squares/eug_kmeans at ε = 0.5"
 
 
-def test_a_card_says_as_a_number_what_its_epsilon_means():
+def test_card_explains_epsilon_as_a_number():
     times = "no result gets more than 1.65 times as likely (e to the power of ε)"
     pure = card(release())
     assert f"(add/remove), {times}. This holds" in pure
@@ -76,14 +76,14 @@ NUMBER = NoisyNumber(12.34, 0.29, "squared data units")
 EXACT = QualityRow("eug_kmeans", HALF, "ari_label", 0.75, None, "share")
 
 
-def test_a_card_says_how_good_a_release_is_by_what_was_paid_for():
+def test_card_has_the_quality_that_was_bought():
     bought = {"quality": {"nicv": NUMBER}, "facts": {"evaluation": "0.25"}}
     good = part(card(release(bundle=bought)), "How good it is")
-    said = "Mean squared distance to the nearest released centre (NICV) | 12.3 ± 0.4 |"
-    assert f"| {said} squared data units; lower is better |" in good
+    message = "Mean squared distance to the nearest released centre (NICV) | 12.3 ± 0.4 |"
+    assert f"| {message} squared data units; lower is better |" in good
     assert "The number without noise is within twice that in about 19 of 20 draws." in good
     assert "public rows" not in good
-    (line,) = [one for one in lines_on_card(bundle(**bought)) if "12.3" in one]
+    (line,) = [item for item in lines_on_card(bundle(**bought)) if "12.3" in item]
     assert line in good
 
 
@@ -96,7 +96,7 @@ def test_a_card_of_public_rows_has_exact_numbers_and_no_other():
         card(release(exact=[EXACT]))
 
 
-def test_a_card_without_an_evaluation_says_that_nobody_knows():
+def test_card_without_evaluation_has_unknown_quality():
     assert "Nobody knows: no evaluation" in part(card(release()), "How good it is")
     nothing = card(release(bundle={"tables": {}}))
     assert "How good it is" not in nothing
@@ -107,11 +107,11 @@ def test_a_card_names_no_tables_that_do_not_stand_on_it():
     assert "each is drawn from noisy tables, and what" in text
 
 
-def test_a_card_says_of_clipped_axes_what_a_centre_at_an_edge_may_be():
+def test_card_explains_centres_at_clipped_edges():
     clipped = release(bundle={"tables": CENTRES})
-    said = "Rows outside of the declared bounds of x; y count at the nearer bound"
-    assert said in part(card(clipped), "What is in it")
-    dropped = [replace(one, on_invalid="drop") for one in clipped.spec.domain]
+    message = "Rows outside of the declared bounds of x; y count at the nearer bound"
+    assert message in part(card(clipped), "What is in it")
+    dropped = [replace(item, on_invalid="drop") for item in clipped.spec.domain]
     spec_of = replace(clipped.spec, domain=Domain(tuple(dropped)))
     assert "nearer bound" not in card(replace(clipped, spec=spec_of))
 
@@ -133,13 +133,13 @@ def test_a_card_says_of_clipped_axes_what_a_centre_at_an_edge_may_be():
     ],
     ids=["seeded", "without ε", "another ε"],
 )
-def test_what_may_not_leave_says_so_first(facts: dict[str, str], first: str, fitness: str):
+def test_unreleasable_card_starts_with_a_warning(facts: dict[str, str], first: str, fitness: str):
     text = card(release(bundle={"facts": facts}, spec={}))
     assert text.startswith(f"# {first}: ")
     assert fitness in part(text, "Cleared for release?")
 
 
-def test_a_release_without_epsilon_promises_nobody_anything():
+def test_release_without_epsilon_promises_nothing():
     text = card(release(bundle={"facts": NOT_DP}, spec={}))
     protects = part(text, "Whom it protects")
     assert "Nobody: not differentially private: it reads records." in protects
@@ -147,7 +147,7 @@ def test_a_release_without_epsilon_promises_nobody_anything():
     assert "times as likely" not in text
 
 
-def test_a_seeded_release_says_that_it_protects_nobody_before_anything_else():
+def test_seeded_card_starts_with_its_lack_of_protection():
     lines = part(card(release(bundle={"facts": SEEDED}, spec={})), "Whom it protects")
     assert lines.strip().startswith("- Nobody yet")
 
@@ -164,14 +164,14 @@ def test_a_card_has_its_parts_in_the_order_in_which_they_matter():
     ]
 
 
-def test_a_card_says_whom_it_protects_and_compared_with_what():
+def test_card_names_unit_and_relation():
     declared = {**SENSITIVE, "protection": RowsOfPerson("rider", 20), "relation": "add_remove"}
     protects = part(card(release(spec=declared)), "Whom it protects")
     assert "all rows with the same rider, of which at most 20 are used" in protects
     assert "any one person is missing or added (add/remove)" in protects
 
 
-def test_what_is_not_guaranteed_is_what_the_report_does_not_guarantee(tmp_path: Path):
+def test_card_and_report_have_the_same_limits(tmp_path: Path):
     path = write_report(tmp_path / "report.html", level="epsilon", spec=spec(), releases=[])
     report = path.read_text(encoding="utf-8").partition("does not guarantee")[2]
     sentences = part(card(release()), "What it does not guarantee").strip().splitlines()
@@ -180,7 +180,7 @@ def test_what_is_not_guaranteed_is_what_the_report_does_not_guarantee(tmp_path: 
         assert sentence.removeprefix("- ") in report
 
 
-def test_epsilon_is_told_exactly_with_that_of_its_private_evaluation():
+def test_card_has_exact_epsilon_with_evaluation():
     third = Fraction(1, 3)
     spends = (spend(3, third), spend(6, Fraction(1, 6)))
     text = card(release(bundle={"spends": spends, "facts": {"evaluation": "1/6"}}))
@@ -198,11 +198,11 @@ def test_charges_of_one_scale_are_added_up():
 
 def test_many_scales_are_counted():
     part_of = Fraction(1, 100)
-    spends = tuple(spend(at + 1, part_of) for at in range(MOST_MECHANISMS + 3))
+    spends = tuple(spend(index + 1, part_of) for index in range(MOST_MECHANISMS + 3))
     assert "and 3 more scales." in card(release(bundle={"spends": spends}))
 
 
-def test_all_that_was_ever_drawn_from_the_population_is_told():
+def test_card_has_all_spending_of_the_population():
     text = card(release())
     assert "population square_people, added up when this card was written: ε=0.7; the" in text
     assert "the ceiling is ε=3" in text
@@ -210,14 +210,14 @@ def test_all_that_was_ever_drawn_from_the_population_is_told():
     assert "no ceiling is declared" in card(release(balance=unlimited))
 
 
-def test_what_was_released_beside_it_without_epsilon_is_told():
-    beside = ["squares/k_anonymous/kjig at K=5, snapshot 1"]
-    text = card(release(beside=beside))
+def test_card_lists_other_non_dp_releases():
+    non_dp_releases = ["squares/k_anonymous/kjig at K=5, snapshot 1"]
+    text = card(release(non_dp_releases=non_dp_releases))
     assert "Also released of the same rows without any ε, which no sum covers: squares/k" in text
     assert "without any ε" not in card(release())
 
 
-def test_a_delta_stands_beside_what_it_bounds():
+def test_delta_comes_with_its_meaning():
     delta = Fraction(1, 10**9)
     currency = Currency(delta)
     paid = {"delta": "1e-9", "currency": "pure"}
@@ -232,21 +232,21 @@ def test_a_delta_stands_beside_what_it_bounds():
     assert "δ" not in card(release())
 
 
-def test_parameters_are_told_in_words():
+def test_card_has_parameters_in_words():
     facts = {"measuring": '{"columns": [], "cells": "4"}', "postprocessing": "{}"}
     text = card(release(bundle={"facts": facts}))
     origin = part(text, "Where it comes from")
     assert "Parameters: columns: all; cells: 4. Without a further look: none\n" in origin
 
 
-def test_centres_are_told_by_their_columns_and_are_no_persons():
+def test_card_describes_centres():
     text = card(release())
     assert "Centres in x; y." in part(text, "What is in it")
     assert "| centres: one line a centre, in the units of the data | 2 |" in text
     assert "A centre is no person's place" in part(text, "What it does not guarantee")
 
 
-def test_a_table_is_told_by_its_columns_and_cliques_and_its_rows_are_no_persons():
+def test_card_describes_a_table():
     tables = {
         "synthetic": {"sex": np.array(["f", "m"])},
         "cliques": cliques(("sex, age", -1, "")),
@@ -257,7 +257,7 @@ def test_a_table_is_told_by_its_columns_and_cliques_and_its_rows_are_no_persons(
     assert "A synthetic row is no person's row" in text
 
 
-def test_classes_are_told_by_their_bits_and_what_is_not_promised_of_them():
+def test_card_describes_classes():
     tables = {
         "bits": {"bit": np.array(["rooms at least 2"]), "attribute": np.array(["rooms"])},
         "classes": {"class": np.array([0]), "rows": np.array([7])},
@@ -273,13 +273,13 @@ def test_classes_are_told_by_their_bits_and_what_is_not_promised_of_them():
     )
 
 
-def test_an_unknown_table_is_named_without_words():
+def test_unknown_table_is_listed_by_name():
     text = card(release(bundle={"tables": {"novel": {"a": np.arange(3)}}}))
     assert "| novel | 3 |" in text
 
 
 def test_the_longest_card_fits_on_two_pages():
-    names = [f"attribute{at}" for at in range(90)]
+    names = [f"attribute{index}" for index in range(90)]
     tables = {name: {"a": np.arange(4)} for name in ("codes", "groups", "other")}
     tables |= {
         "cells": {"noisy_count": np.arange(4)},
@@ -288,19 +288,19 @@ def test_the_longest_card_fits_on_two_pages():
         "synthetic": {name: np.array(["x"]) for name in names},
         "cliques": cliques(*((name, -1, "") for name in names)),
     }
-    spends = tuple(spend(at + 1, Fraction(1, 1000)) for at in range(90))
-    beside = ["squares/k_anonymous/kjig at K=5, snapshot 1"] * 90
+    spends = tuple(spend(index + 1, Fraction(1, 1000)) for index in range(90))
+    non_dp_releases = ["squares/k_anonymous/kjig at K=5, snapshot 1"] * 90
     numbers = {f"misclassified_svm/{name}": NUMBER for name in names}
     parts = {"spends": spends, "quality": numbers, "facts": {"evaluation": "0.001"}}
-    longest = release(bundle={"tables": tables, **parts}, beside=beside)
+    longest = release(bundle={"tables": tables, **parts}, non_dp_releases=non_dp_releases)
     assert len(card(longest).splitlines()) <= MOST_LINES
     many = {name: np.linspace(0, 4, 90) for name in names}
     places = {"centres": {"x": many[names[0]], "y": many[names[1]], **many}}
-    of_places = release(bundle={"tables": places, **parts}, beside=beside)
+    of_places = release(bundle={"tables": places, **parts}, non_dp_releases=non_dp_releases)
     assert len(card(of_places).splitlines()) <= MOST_LINES
 
 
-def test_a_card_lists_the_first_centres_with_the_noisy_rows_of_each():
+def test_card_lists_the_first_centres():
     tables = {**CENTRES, "sizes": {"size": np.array([1203.0, -4.0])}}
     inside = part(card(release(bundle={"tables": tables})), "What is in it")
     assert "| x | y | noisy rows |" in inside
@@ -321,7 +321,7 @@ def test_no_text_becomes_markup(text: str):
                 spec={**SENSITIVE, "title": words, "population": words},
                 bundle={"facts": facts, "tables": tables, "spends": (spend(),)},
                 summary=words,
-                beside=[words],
+                non_dp_releases=[words],
             )
         ).split("\n")
 
@@ -331,7 +331,7 @@ def test_no_text_becomes_markup(text: str):
     assert not re.search(r"(?<!\\)(?:\\\\)*[<\[`&]", "\n".join(written))
 
 
-def test_a_card_says_before_anything_else_what_speaks_against_the_release():
+def test_card_starts_with_warnings():
     tables = {**CENTRES, "synopsis": boxes(weights=[3.0, -2.0])}
     text = card(release(bundle={"tables": tables}, spec=SENSITIVE | {"nominal_rows": 900}))
     first, second = re.findall("^## (.*)$", text, re.MULTILINE)[:2]
@@ -340,7 +340,7 @@ def test_a_card_says_before_anything_else_what_speaks_against_the_release():
     assert len(text.splitlines()) <= MOST_LINES
 
 
-def test_a_card_of_a_plausible_release_has_no_such_heading():
+def test_plausible_card_has_no_warnings():
     tables = {**CENTRES, "synopsis": boxes(weights=[500.0, 300.0])}
     text = card(release(bundle={"tables": tables}, spec=SENSITIVE | {"nominal_rows": 900}))
     assert "What speaks against it" not in text
@@ -350,5 +350,5 @@ def boxes(*, weights: list[float]) -> dict[str, np.ndarray]:
     """Two halves of the square."""
     columns = {"x_lower": [0, 2], "x_upper": [2, 4], "y_lower": [0, 0], "y_upper": [4, 4]}
     return {
-        name: np.array(one, dtype=float) for name, one in {**columns, "weight": weights}.items()
+        name: np.array(item, dtype=float) for name, item in {**columns, "weight": weights}.items()
     }

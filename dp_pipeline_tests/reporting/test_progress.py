@@ -11,7 +11,7 @@ from dp_pipeline.reporting.text import progress
 STEPS = ("rides: rows", "rides: ε=0.1")
 
 
-def shown(capsys: pytest.CaptureFixture[str], *, quiet: bool = False) -> str:
+def step_lines(capsys: pytest.CaptureFixture[str], *, quiet: bool = False) -> str:
     """What two steps leave on stderr."""
     with progress(len(STEPS), quiet=quiet) as on_step:
         for step in STEPS:
@@ -22,7 +22,7 @@ def shown(capsys: pytest.CaptureFixture[str], *, quiet: bool = False) -> str:
 
 
 def test_a_log_gets_one_plain_line_a_step(capsys: pytest.CaptureFixture[str]):
-    assert shown(capsys) == "rides: rows …\nrides: ε=0.1 …\n"
+    assert step_lines(capsys) == "rides: rows …\nrides: ε=0.1 …\n"
 
 
 def test_a_line_is_there_before_its_step_ends(capsys: pytest.CaptureFixture[str]):
@@ -36,11 +36,11 @@ def test_who_is_quiet_sees_nothing(
     terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    assert shown(capsys, quiet=True) == ""
+    assert step_lines(capsys, quiet=True) == ""
 
 
 def test_a_terminal_gets_no_plain_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert " …\n" not in shown(capsys)
+    assert " …\n" not in step_lines(capsys)

@@ -41,51 +41,51 @@ HALVES = codes([0, 1] * 5, [0, 1] * 5, [0] * 10)
 
 
 def test_a_distance_is_that_of_the_shares_of_both():
-    one = NoisyCounts(("smokes",), np.array([80, 20]), 0.5)
-    (found,) = answers(one).compared(HALVES, DOMAIN)
-    assert found.attributes == ("smokes",)
-    assert found.distance == pytest.approx(0.3)
+    noisycounts = NoisyCounts(("smokes",), np.array([80, 20]), 0.5)
+    (result,) = answers(noisycounts).compared(HALVES, DOMAIN)
+    assert result.attributes == ("smokes",)
+    assert result.distance == pytest.approx(0.3)
 
 
 def test_a_column_is_read_from_the_table_with_the_least_noise():
-    alone = NoisyCounts(("smokes",), np.array([50, 50]), 9.0)
+    single = NoisyCounts(("smokes",), np.array([50, 50]), 9.0)
     both = NoisyCounts(("sex", "smokes"), np.array([[20, 30], [30, 20]]), 1.0)
-    found = {one.attributes: one for one in answers(alone, both).compared(HALVES, DOMAIN)}
-    assert set(found) == {("smokes",), ("sex",), ("smokes", "sex")}
+    result = {table.attributes: table for table in answers(single, both).compared(HALVES, DOMAIN)}
+    assert set(result) == {("smokes",), ("sex",), ("smokes", "sex")}
     # Two counts are added up for each level: their noise has a deviation of √2, not of 9.
-    assert found["smokes",].noise < 0.02
-    assert found["smokes", "sex"].distance == pytest.approx(0.3 + 0.3)
+    assert result["smokes",].noise < 0.02
+    assert result["smokes", "sex"].distance == pytest.approx(0.3 + 0.3)
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize("terms", [1, 2, 6])
-def test_noise_alone_makes_the_distance_that_is_said(gaussian: bool, terms: int):
+def test_noise_distance_is_as_predicted(gaussian: bool, terms: int):
     rng, draws, cells = np.random.default_rng(0), 20_000, 5
     shape = (draws, cells, terms)
     noise = rng.normal(0, 3, shape) if gaussian else rng.laplace(0, 3 / 2**0.5, shape)
-    drawn = np.abs(noise.sum(axis=2)).sum(axis=1) / 2 / 100
+    synthetic = np.abs(noise.sum(axis=2)).sum(axis=1) / 2 / 100
     counts = NoisyCounts(("a", "b"), np.zeros((cells, terms), dtype=np.int64), 3.0, gaussian)
     mean, spread = counts.summed(("a",)).noise_distance(100.0)
-    assert mean == pytest.approx(drawn.mean(), rel=0.02)
-    assert spread == pytest.approx(drawn.std(), rel=0.03)
+    assert mean == pytest.approx(synthetic.mean(), rel=0.02)
+    assert spread == pytest.approx(synthetic.std(), rel=0.03)
 
 
-def test_axes_of_a_sum_stand_as_they_were_asked_for():
+def test_axes_of_a_sum_are_in_the_requested_order():
     table = NoisyCounts(("a", "b", "c"), np.arange(24).reshape(2, 3, 4), 1.0)
-    found = least_noisy([table], ("c", "a"), (4, 2))
-    assert found is not None
-    assert found.table.tolist() == table.table.sum(axis=1).T.tolist()
-    assert found.deviation == pytest.approx(3**0.5)
+    result = least_noisy([table], ("c", "a"), (4, 2))
+    assert result is not None
+    assert result.table.tolist() == table.table.sum(axis=1).T.tolist()
+    assert result.deviation == pytest.approx(3**0.5)
     assert least_noisy([table], ("c", "a"), (2, 2)) is None
 
 
 def test_the_model_is_seen_only_beyond_what_noise_explains():
     near = MeasuredTable(("a",), distance=0.13, noise=0.1, spread=0.02)
-    far = MeasuredTable(("a",), distance=0.2, noise=0.1, spread=0.02)
+    distant = MeasuredTable(("a",), distance=0.2, noise=0.1, spread=0.02)
     assert near.model == 0
     assert near.cells[3] == "not seen"
-    assert far.model == pytest.approx(0.06)
-    assert far.most == pytest.approx(0.3)
+    assert distant.model == pytest.approx(0.06)
+    assert distant.most == pytest.approx(0.3)
     assert MeasuredTable(("a",), distance=0.9, noise=0.4, spread=0.0).most == 1.0
 
 
@@ -97,53 +97,53 @@ def test_noisy_answers_about_the_true_rows_do_not_blame_a_model():
         noise = rng.laplace(0, 20, truth.shape).round()
         table = NoisyCounts(("smokes", "pet"), (truth + noise).astype(np.int64), 20 * 2**0.5)
         total = NoisyTotal(500.0, 1.0)
-        found = answers(table, total=total).compared(rows, Domain((SMOKES, PET)))
-        blamed += sum(one.model > 0 for one in found)
+        result = answers(table, total=total).compared(rows, Domain((SMOKES, PET)))
+        blamed += sum(item.model > 0 for item in result)
     # Three tables a draw, of which two deviations leave one in twenty.
     assert 0 < blamed < 60
 
 
 def test_rows_that_their_answers_do_not_explain_blame_the_model():
     wrong = codes([0] * 10, [0] * 10, [0] * 10)
-    one = NoisyCounts(("smokes", "sex"), np.array([[0, 50], [50, 0]]), 1.0)
-    first, *_ = answers(one).compared(wrong, DOMAIN)
+    noisycounts = NoisyCounts(("smokes", "sex"), np.array([[0, 50], [50, 0]]), 1.0)
+    first, *_ = answers(noisycounts).compared(wrong, DOMAIN)
     assert first.attributes == ("smokes", "sex")
     assert first.model > 0.9
 
 
 def test_pairs_that_were_not_measured_are_counted():
-    one = NoisyCounts(("smokes", "sex"), np.full((2, 2), 25), 1.0)
-    alone = NoisyCounts(("pet",), np.array([100, 0, 0]), 1.0)
-    assert answers(one, alone).unmeasured(HALVES) == 2
+    noisycounts = NoisyCounts(("smokes", "sex"), np.full((2, 2), 25), 1.0)
+    single = NoisyCounts(("pet",), np.array([100, 0, 0]), 1.0)
+    assert answers(noisycounts, single).unmeasured(HALVES) == 2
     report = QualityReport(
-        rows=10, measured=answers(one, alone).compared(HALVES, DOMAIN), unmeasured=2
+        rows=10, measured=answers(noisycounts, single).compared(HALVES, DOMAIN), unmeasured=2
     )
     assert "2 pairs are in no measured table" in repr(report)
 
 
-def test_nothing_is_said_where_the_rows_are_not_above_their_noise():
-    one = NoisyCounts(("smokes",), np.array([3, 1]), 9.0)
-    assert answers(one, total=NoisyTotal(4.0, 9.0)).compared(HALVES, DOMAIN) == ()
-    assert answers(one, total=None).compared(HALVES, DOMAIN) == ()
+def test_rows_below_their_noise_are_not_compared():
+    noisycounts = NoisyCounts(("smokes",), np.array([3, 1]), 9.0)
+    assert answers(noisycounts, total=NoisyTotal(4.0, 9.0)).compared(HALVES, DOMAIN) == ()
+    assert answers(noisycounts, total=None).compared(HALVES, DOMAIN) == ()
 
 
-def test_a_table_without_a_row_is_as_far_as_equal_shares_are():
-    nobody = codes([], [], [])
-    none = {name: one.astype(np.int64) for name, one in nobody.items()}
-    one = NoisyCounts(("smokes",), np.array([100, 0]), 1.0)
-    (found,) = answers(one).compared(none, DOMAIN)
-    assert found.distance == pytest.approx(0.5)
+def test_empty_table_counts_as_uniform():
+    empty = codes([], [], [])
+    none = {name: noisycounts.astype(np.int64) for name, noisycounts in empty.items()}
+    noisycounts = NoisyCounts(("smokes",), np.array([100, 0]), 1.0)
+    (result,) = answers(noisycounts).compared(none, DOMAIN)
+    assert result.distance == pytest.approx(0.5)
 
 
 def test_a_release_in_memory_brings_its_own_noise():
     measured = NoisyMarginal(("smokes",), np.array([700, 300]), Fraction(5))
     rows = np.array([[0, 0, 0]] * 7 + [[1, 1, 1]] * 3)
     table = SyntheticTable(DOMAIN.names, rows, (measured,), (), (), DOMAIN, seed=1)
-    held = dict(zip(DOMAIN.names, rows.T, strict=True))
-    (found,) = NoisyAnswers.of_table(table).compared(held, DOMAIN)
-    assert found.distance == pytest.approx(0.0)
+    content = dict(zip(DOMAIN.names, rows.T, strict=True))
+    (result,) = NoisyAnswers.of_table(table).compared(content, DOMAIN)
+    assert result.distance == pytest.approx(0.0)
     # Two cells, each with a mean |noise| of about 5 of 1,000 rows, and half of the sum.
-    assert found.noise == pytest.approx(0.005, rel=0.02)
+    assert result.noise == pytest.approx(0.005, rel=0.02)
 
 
 REPORT = QualityReport(
@@ -162,7 +162,7 @@ REPORT = QualityReport(
 )
 
 
-def test_a_report_with_real_rows_says_first_that_it_is_not_for_publication():
+def test_exact_report_starts_with_a_warning():
     title, warning, *lines = repr(REPORT).splitlines()
     assert title == "Quality of 10 synthetic rows against 20 real ones"
     assert warning.strip() == NOT_FOR_PUBLICATION
@@ -175,7 +175,7 @@ def test_a_report_with_real_rows_says_first_that_it_is_not_for_publication():
     assert NOT_FOR_PUBLICATION in REPORT._repr_html_()
 
 
-def test_a_report_of_noisy_answers_alone_warns_of_nothing():
+def test_report_of_noisy_answers_has_no_warning():
     released = QualityReport(rows=10, measured=REPORT.measured)
     assert NOT_FOR_PUBLICATION not in repr(released) + released._repr_html_()
     assert not released.is_exact
@@ -201,12 +201,12 @@ def test_a_frame_has_every_figure_with_what_it_is_of():
 
 def test_the_worst_stands_first_and_what_is_no_number_last():
     tables = [ComparedTable((name,), value) for name, value in (("a", 0.1), ("b", float("nan")))]
-    found = worst_first([*tables, ComparedTable(("c",), 0.2)])
-    assert [one.attributes for one in found] == [("c",), ("a",), ("b",)]
+    result = worst_first([*tables, ComparedTable(("c",), 0.2)])
+    assert [item.attributes for item in result] == [("c",), ("a",), ("b",)]
 
 
 def test_many_tables_fold_all_but_the_first():
-    many = tuple(ComparedTable((f"column_{at}",), at / 100) for at in range(30))
+    many = tuple(ComparedTable((f"column_{index}",), index / 100) for index in range(30))
     page = QualityReport(rows=1, real=1, compared=worst_first(many))._repr_html_()
     seen, _, folded = page.partition("<details>")
     assert "column_29" in seen

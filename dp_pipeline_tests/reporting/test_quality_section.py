@@ -16,7 +16,7 @@ from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.quality import ComparedTable
-from dp_pipeline.reporting.releases import PrivateRelease
+from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline.results.clusters import LongColumns
 from dp_pipeline_tests.reporting.samples import TEN, WRITTEN, bundle, spec
 
@@ -46,14 +46,14 @@ TABLES = {
 COMPARED = (ComparedTable(("pet",), 0.5), ComparedTable(("smokes", "pet"), 0.625))
 
 
-def released(**changes: Any) -> PrivateRelease:
+def released(**changes: Any) -> ReportedPrivateRelease:
     own = changes.pop("own", {})
-    return PrivateRelease(
+    return ReportedPrivateRelease(
         spec=spec(domain=PEOPLE, **own), bundle=bundle(tables=TABLES), state="charged", **changes
     )
 
 
-def page(folder: Path, *releases: PrivateRelease) -> str:
+def page(folder: Path, *releases: ReportedPrivateRelease) -> str:
     path = write_report(
         folder / "report.html",
         level="epsilon",
@@ -67,11 +67,11 @@ def page(folder: Path, *releases: PrivateRelease) -> str:
 def test_tables_over_groups_of_levels_are_compared_over_groups():
     quality = released().quality
     assert quality is not None
-    found = {one.attributes: one for one in quality.measured}
-    assert found["smokes",].distance == pytest.approx(0.01, abs=2e-3)
-    assert found["smokes", "pet"].distance == pytest.approx(0.5, abs=0.01)
-    assert found["smokes", "pet"].model > 0.4
-    assert found["pet",].model > 0.4
+    result = {table.attributes: table for table in quality.measured}
+    assert result["smokes",].distance == pytest.approx(0.01, abs=2e-3)
+    assert result["smokes", "pet"].distance == pytest.approx(0.5, abs=0.01)
+    assert result["smokes", "pet"].model > 0.4
+    assert result["pet",].model > 0.4
     assert quality.unmeasured == 0
 
 
@@ -83,8 +83,11 @@ def test_a_column_of_many_rows_is_read_once_for_all_tables():
         yield TABLES["codes"][name]
 
     codes = LongColumns({name: partial(batches, name) for name in TABLES["codes"]})
-    made = bundle(tables={**TABLES, "codes": codes})
-    assert PrivateRelease(spec=spec(domain=PEOPLE), bundle=made).quality == released().quality
+    result = bundle(tables={**TABLES, "codes": codes})
+    assert (
+        ReportedPrivateRelease(spec=spec(domain=PEOPLE), bundle=result).quality
+        == released().quality
+    )
     assert read == {"smokes": 1, "pet": 1}
 
 
@@ -109,7 +112,7 @@ def test_public_rows_are_compared_on_a_page(tmp_path: Path):
     assert "0.625" in text
 
 
-def test_an_exact_comparison_with_sensitive_rows_is_never_shown(tmp_path: Path):
+def test_exact_comparison_of_sensitive_rows_is_refused(tmp_path: Path):
     own = {"purpose": "release", "ceiling": TEN}
     assert "Quality, table by table" in page(tmp_path, released(own=own))
     expected = "expected no exact comparison with sensitive rows, got one of 2 tables"
@@ -118,15 +121,19 @@ def test_an_exact_comparison_with_sensitive_rows_is_never_shown(tmp_path: Path):
 
 
 @pytest.mark.parametrize("missing", ["codes", "measured", "cells"])
-def test_a_release_without_stored_counts_says_nothing(missing: str, tmp_path: Path):
+def test_release_without_stored_counts_has_no_quality(missing: str, tmp_path: Path):
     tables = {name: table for name, table in TABLES.items() if name != missing}
-    one = PrivateRelease(spec=spec(domain=PEOPLE), bundle=bundle(tables=tables), state="charged")
-    assert one.quality is None
-    assert "Quality, table by table" not in page(tmp_path, one)
+    reportedprivaterelease = ReportedPrivateRelease(
+        spec=spec(domain=PEOPLE), bundle=bundle(tables=tables), state="charged"
+    )
+    assert reportedprivaterelease.quality is None
+    assert "Quality, table by table" not in page(tmp_path, reportedprivaterelease)
 
 
-def test_a_release_of_attributes_that_are_declared_otherwise_now_says_nothing():
+def test_release_of_other_attributes_has_no_quality():
     other = Domain((Attribute("smokes", "smokes", "drop", cells=Levels(("no", "yes", "?"))),))
     for domain in (other, Domain(())):
-        one = PrivateRelease(spec=spec(domain=domain), bundle=bundle(tables=TABLES))
-        assert one.quality is None
+        reportedprivaterelease = ReportedPrivateRelease(
+            spec=spec(domain=domain), bundle=bundle(tables=TABLES)
+        )
+        assert reportedprivaterelease.quality is None

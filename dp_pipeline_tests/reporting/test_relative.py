@@ -6,7 +6,7 @@ from dp_pipeline.reporting.metrics import relative_rows
 from dp_pipeline_tests.reporting.samples import HALF, ONE, bought, exact
 
 
-def test_every_other_model_is_compared_with_eug_at_its_own_epsilon():
+def test_models_are_compared_with_eug_at_their_epsilon():
     rows = [
         exact("eug_kmeans", HALF, 8.0),
         exact("eug_kmeans", ONE, 4.0),
@@ -15,19 +15,19 @@ def test_every_other_model_is_compared_with_eug_at_its_own_epsilon():
         exact("dp_kmeans", HALF, 8.0),
         exact("dp_kmeans", HALF, 7.0, metric="nicv_floor"),
     ]
-    found = {(row.model, row.epsilon): row.value for row in relative_rows(rows)}
+    result = {(row.model, row.epsilon): row.value for row in relative_rows(rows)}
     expected = {
         ("dpqt_kmeans", HALF): 25.0,
         ("dpqt_kmeans", ONE): -25.0,
         ("dp_kmeans", HALF): 0.0,
     }
-    assert found == expected
+    assert result == expected
     assert {(row.metric, row.scale, row.unit) for row in relative_rows(rows)} == {
         ("rcp", None, "percent")
     }
 
 
-def test_without_eug_at_the_same_epsilon_there_is_nothing_to_compare_with():
+def test_rcp_needs_eug_at_the_same_epsilon():
     assert relative_rows([exact("dpqt_kmeans", ONE, 5.0)]) == ()
     assert relative_rows([exact("dpqt_kmeans", ONE, 5.0), exact("eug_kmeans", HALF, 5.0)]) == ()
 

@@ -104,38 +104,38 @@ def test_a_report_asks_nothing_of_the_network_and_runs_no_script(tmp_path):
 
 
 def test_a_report_carries_its_pictures_with_what_they_show(tmp_path):
-    shown = picture([exact("a", ONE, 1.0)])
-    text = written(tmp_path, pictures=[shown])
+    displayed = picture([exact("a", ONE, 1.0)])
+    text = written(tmp_path, pictures=[displayed])
     (image,) = [attributes for tag, attributes in Page(text).tags if tag == "img"]
     address, _, data = (image["src"] or "").partition(",")
     assert address == "data:image/svg+xml;base64"
-    assert base64.b64decode(data) == shown.svg
-    assert image["alt"] == shown.alt_text
+    assert base64.b64decode(data) == displayed.svg
+    assert image["alt"] == displayed.alt_text
 
 
-def test_a_picture_asks_nothing_of_the_network_and_runs_no_script():
+def test_picture_has_no_link_and_no_script():
     text = picture([exact("a", ONE, 1.0)]).svg.decode()
     addresses = re.findall(r'(?:href|src)="([^"]*)"', text) + re.findall(r"url\(([^)]*)\)", text)
-    assert all(one.startswith(("#", "data:image/png")) for one in addresses)
+    assert all(addresse.startswith(("#", "data:image/png")) for addresse in addresses)
     assert not re.search(r"<script|@import|\son\w+=", text)
 
 
-def test_pictures_stand_below_each_other_where_one_is_higher_than_wide(tmp_path):
+def test_tall_pictures_are_in_one_column(tmp_path):
     wide, high = (Picture("a", new_figure(*size), "a") for size in ((3, 2), (2, 3)))
     layouts = []
     for pictures in ([wide, wide], [wide, high]):
         tags = Page(written(tmp_path, pictures=pictures)).tags
         classes = [attributes.get("class") or "" for tag, attributes in tags if tag == "div"]
-        layouts += [one for one in classes if one.startswith("pictures")]
+        layouts += [classe for classe in classes if classe.startswith("pictures")]
     assert layouts == ["pictures", "pictures large"]
 
 
 @pytest.mark.parametrize("many", [MOST_OPEN, MOST_OPEN + 1])
 def test_many_releases_are_listed_by_a_click(many: int, tmp_path):
-    text = written(tmp_path, releases=[release(model=f"model_{at}") for at in range(many)])
+    text = written(tmp_path, releases=[release(model=f"model_{index}") for index in range(many)])
     assert text.count("<details>") == many + (2 if many > MOST_OPEN else 0)
     assert (f"All {many} releases" in text) is (many > MOST_OPEN)
-    assert all(f"model_{at}" in text for at in range(many))
+    assert all(f"model_{index}" in text for index in range(many))
 
 
 def test_every_hostile_text_is_escaped(tmp_path):
@@ -161,7 +161,7 @@ def test_every_hostile_text_is_escaped(tmp_path):
         rows=[exact(HOSTILE, ONE, 1.0, metric=HOSTILE)],
         pictures=[picture([exact(HOSTILE, ONE, 1.0)], HOSTILE)],
         releases=[hostile_release],
-        beside=[HOSTILE],
+        non_dp_releases=[HOSTILE],
     )
     assert "<script" not in text
     assert "&lt;script&gt;" in text
@@ -169,7 +169,7 @@ def test_every_hostile_text_is_escaped(tmp_path):
     assert [set(attributes) for attributes in images] == [{"src", "alt"}]
 
 
-def test_a_report_says_who_is_protected_and_for_what(tmp_path):
+def test_report_names_unit_and_purpose(tmp_path):
     people = spec(
         purpose="release",
         protection=RowsOfPerson("rider", 20),
@@ -194,7 +194,7 @@ def test_an_exact_number_of_sensitive_rows_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_draw_that_is_not_for_release_is_marked_in_big_letters(tmp_path):
+def test_unreleasable_draw_has_a_warning(tmp_path):
     text = written(tmp_path, releases=[release(), release(**SEEDED)])
     assert MARK in text
     assert "1 of 2 draws" in text
@@ -209,7 +209,7 @@ def test_draws_not_for_release_are_not_counted_as_protection(tmp_path):
     assert "Not counted: 1 not for release" in text
 
 
-def test_methods_with_another_epsilon_or_none_are_named_in_big_letters_with_the_reason(tmp_path):
+def test_methods_with_another_epsilon_have_a_warning(tmp_path):
     caveat = "not differentially private: it reads records"
     dearer = {"composed": "0.75", "reason": "a round is free", "releasable": "no"}
     releases = [
@@ -228,24 +228,24 @@ def test_methods_with_another_epsilon_or_none_are_named_in_big_letters_with_the_
     assert "1 fit for release; together they cost ε = 0.5 at most. Not counted: 3" in text
 
 
-def test_a_seeded_draw_of_a_method_without_an_epsilon_has_both_faults(tmp_path):
+def test_seeded_draw_without_epsilon_has_two_marks(tmp_path):
     text = written(tmp_path, releases=[release(**{**SEEDED, **NOT_DP})])
     assert MARK in text
     assert f"<strong>{Standing.NOT_DP}</strong>" in text
 
 
-def test_releases_of_the_same_rows_without_an_epsilon_are_named_in_big_letters(tmp_path):
-    others = ["squares/k_anonymous/kjig at K=5, snapshot 1", HOSTILE]
-    text = written(tmp_path, beside=others)
+def test_other_non_dp_releases_have_a_warning(tmp_path):
+    alternatives = ["squares/k_anonymous/kjig at K=5, snapshot 1", HOSTILE]
+    text = written(tmp_path, non_dp_releases=alternatives)
     assert "<strong>ALSO RELEASED WITHOUT ε</strong>" in text
-    assert f"<li>{others[0]}</li><li>&lt;script&gt;" in text
+    assert f"<li>{alternatives[0]}</li><li>&lt;script&gt;" in text
     assert "what those tell is not bounded, alone or together with these" in text
     assert 'class="alarm"' not in written(tmp_path)
 
 
-def test_what_is_promised_stands_first_and_the_rest_of_it_is_one_click_away(tmp_path):
+def test_report_starts_with_its_promise(tmp_path):
     two = [release(), release(model="other")]
-    text = " ".join(written(tmp_path, releases=two, beside=["kjig at K=5"]).split())
+    text = " ".join(written(tmp_path, releases=two, non_dp_releases=["kjig at K=5"]).split())
     first = "<h2>What is promised</h2>"
     assert (
         text.index("ALSO RELEASED WITHOUT ε") < text.index(first) < text.index("Who is protected")
@@ -254,18 +254,18 @@ def test_what_is_promised_stands_first_and_the_rest_of_it_is_one_click_away(tmp_
     assert text.count('<a href="#guaranteed">') == text.count('id="guaranteed"') == 1
 
 
-def test_a_large_sum_is_not_told_as_a_number_of_times(tmp_path):
+def test_large_sum_is_not_written_as_a_factor(tmp_path):
     many = [release(model=f"m{number}") for number in range(11)]
     text = " ".join(written(tmp_path, releases=many).split())
     assert "All 11 on this page together cost ε = 5.5: together they bound little" in text
 
 
-def test_draws_that_protect_nobody_promise_nothing(tmp_path):
+def test_unprotected_draws_promise_nothing(tmp_path):
     assert "What is promised" not in written(tmp_path, releases=[release(**SEEDED)])
     assert "What is promised" in written(tmp_path, releases=[release(**SEEDED), release()])
 
 
-def test_what_speaks_against_releases_stands_once_before_their_numbers(tmp_path):
+def test_warnings_come_once_before_the_numbers(tmp_path):
     weights = np.array([3.0, -2.0])
     sides = {"x_lower": [0, 2], "x_upper": [2, 4], "y_lower": [0, 0], "y_upper": [4, 4]}
     boxes = {name: np.array(side, dtype=float) for name, side in sides.items()}
@@ -292,10 +292,10 @@ def test_what_was_spent_is_written_exactly(tmp_path):
     assert '<span class="exact">10000009/21000000</span>' in text  # the sum of both
 
 
-def test_what_the_charges_of_a_table_were_for_is_said_where_that_is_more_than_one_thing(tmp_path):
+def test_steps_of_charges_are_listed(tmp_path):
     tenth = Fraction(1, 10)
-    asked = ("scores of 3 tables", *["marginal of a, b"] * 4)
-    spends = tuple(Spend(what, LAPLACE, tenth, 1, 1 / tenth) for what in asked)
+    requested = ("scores of 3 tables", *["marginal of a, b"] * 4)
+    spends = tuple(Spend(kind, LAPLACE, tenth, 1, 1 / tenth) for kind in requested)
     table = {"spends": spends, "tables": {"cliques": cliques(("a, b", -1, ""))}}
     text = written(tmp_path, releases=[release(**table)])
     for name, share in ((STRUCTURE, "20.0%"), (TABLES, "80.0%")):
@@ -303,8 +303,8 @@ def test_what_the_charges_of_a_table_were_for_is_said_where_that_is_more_than_on
         assert f'<td role="cell" data-label="Share">{share}</td>' in row[0]
     caption = "Charges by what they were for"
     assert text.count(f"<caption>{caption}</caption>") == 1
-    alone = release(**{**table, "spends": spends[:1]})
-    assert caption not in written(tmp_path, releases=[alone, release()])
+    single = release(**{**table, "spends": spends[:1]})
+    assert caption not in written(tmp_path, releases=[single, release()])
 
 
 def test_a_report_names_what_it_does_not_guarantee(tmp_path):
@@ -323,19 +323,19 @@ def test_a_report_of_nothing_is_a_report(tmp_path):
     assert "Nothing has been released yet." in text
 
 
-def test_equal_numbers_for_every_release_are_said_once(tmp_path):
+def test_equal_numbers_are_written_once(tmp_path):
     rows = [exact("a", epsilon, 2.0, metric="nicv_floor") for epsilon in (HALF, ONE)]
     assert "2.00 for every model and ε." in written(tmp_path, rows=rows)
 
 
-def test_writing_replaces_the_old_page_and_leaves_nothing_behind(tmp_path):
+def test_writing_replaces_the_old_page(tmp_path):
     first = written(tmp_path / "new" / "folder")
     second = written(tmp_path / "new" / "folder", spec=spec(title="Other squares"))
     assert first != second
     assert [path.name for path in (tmp_path / "new" / "folder").iterdir()] == ["report.html"]
 
 
-def test_a_failed_write_keeps_the_old_page_and_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_page(tmp_path, monkeypatch):
     written(tmp_path)
     old = (tmp_path / "report.html").read_text(encoding="utf-8")
 
@@ -349,7 +349,7 @@ def test_a_failed_write_keeps_the_old_page_and_leaves_nothing_behind(tmp_path, m
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == old
 
 
-def test_a_page_of_a_killed_run_is_found_among_what_it_left_behind(tmp_path, monkeypatch):
+def test_leftover_page_of_a_killed_run_is_listed(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
     monkeypatch.setattr(Path, "replace", lambda *_: None)
     monkeypatch.setattr(files, "LEFT_SECONDS", 0.0)
@@ -358,12 +358,12 @@ def test_a_page_of_a_killed_run_is_found_among_what_it_left_behind(tmp_path, mon
     assert list(files.leftovers(tmp_path)) == list(tmp_path.iterdir()) != []
 
 
-def test_the_time_is_given_or_now(tmp_path):
+def test_time_is_an_argument_or_now(tmp_path):
     assert "2025-06-02 12:30 UTC" in written(tmp_path)
     assert f"{datetime.now(UTC):%Y-%m-%d}" in written(tmp_path, written=None)
 
 
-def test_a_ceiling_and_a_sum_are_shown_as_epsilon_at_delta_with_their_rho(tmp_path):
+def test_rho_amounts_are_written_as_epsilon_at_delta(tmp_path):
     delta = Fraction(1, 10**9)
     paid = spec(**PAID, delta=delta)
     charge = (Spend("marginal of a", GAUSSIAN, Fraction("0.01"), 1, Fraction(50), "zcdp"),)
@@ -394,20 +394,20 @@ def codes(*, ending: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_no_template_trusts_a_value_or_joins_it_to_markup_by_itself():
+def test_templates_escape_every_value():
     """``safe`` would print a value as it is; ``~`` escapes for HTML what may be Markdown."""
     for name, code in codes(ending=".j2"):
         assert not re.search(r"\|\s*safe\b|~|autoescape|forceescape", code), (name, code)
     assert {"card.md.j2", "report.html.j2"} < {name for name, _ in codes(ending=".j2")}
 
 
-def test_no_markdown_template_prints_a_text_whose_spaces_at_the_ends_would_be_lost():
+def test_markdown_templates_lose_no_spaces():
     for name, code in [*codes(ending=".md.j2"), *codes(ending="words.j2")]:
         printed = re.sub(r"join\([^)]*\)", "", code) if code.startswith("{{") else ""
         assert all(text == text.strip() for text in re.findall('"([^"]*)"', printed)), (name, code)
 
 
-def test_a_fact_that_is_misspelt_in_a_template_is_an_error_and_no_empty_place(monkeypatch):
+def test_misspelt_fact_is_an_error(monkeypatch):
     loader = DictLoader({"planted.md.j2": "{{ release.nmae }}", "planted.html.j2": "{{ tilte }}"})
     for is_markdown in (True, False):
         monkeypatch.setattr(rendering._environment(is_markdown=is_markdown), "loader", loader)
@@ -417,9 +417,7 @@ def test_a_fact_that_is_misspelt_in_a_template_is_an_error_and_no_empty_place(mo
         rendering.render("planted.html.j2", title="Squares")
 
 
-def test_another_sentence_of_a_template_is_another_version_of_the_code_of_reports(
-    tmp_path, monkeypatch
-):
+def test_changed_template_changes_the_code_version(tmp_path, monkeypatch):
     package = Path(pages.__file__).parents[1]
     copied = shutil.copytree(package, tmp_path / "dp_pipeline")
     monkeypatch.setattr("importlib.resources.files", lambda _: copied)
@@ -431,6 +429,6 @@ def test_another_sentence_of_a_template_is_another_version_of_the_code_of_report
     assert digest() == before[1]
 
 
-def test_a_room_that_is_not_there_has_no_code_version():
+def test_missing_folder_has_no_code_version():
     with pytest.raises(FileNotFoundError, match="expected a room with code, got publish"):
         code_version(("config", "publish"))

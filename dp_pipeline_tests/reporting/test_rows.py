@@ -40,7 +40,7 @@ def test_a_bought_number_shows_the_deviation_of_its_noise():
     assert exact("a", ONE, 12.34).text == "12.3"
 
 
-def test_replicates_of_one_release_are_all_shown():
+def test_all_replicates_are_listed():
     table = pivot([exact("a", ONE, 1.0), exact("a", ONE, 2.0)], "nicv")
     assert table.texts("a") == ("1.00; 2.00",)
 
@@ -61,7 +61,7 @@ def test_metrics_are_listed_once_in_reading_order():
     assert metrics_of(rows) == ordered
 
 
-def test_a_number_of_a_sample_says_so_and_how_far_it_may_be_from_that_of_all_rows():
+def test_number_of_a_sample_has_its_error():
     row = QualityRow("m", Fraction(1), "avd_2", 0.0123, None, "share", error=0.004)
     assert row.text == "0.012 ± 0.004 of a sample"
     assert "1,000,000 rows of a table" in sample_words([row])

@@ -13,8 +13,8 @@ from dp_pipeline.results.measurement import NoisyNumber
 TENTH = Fraction(1, 10)
 
 
-def laplace(what: str, tenths: int) -> Spend:
-    return Spend(what, LAPLACE, tenths * TENTH, 1, 1 / (tenths * TENTH))
+def laplace(kind: str, tenths: int) -> Spend:
+    return Spend(kind, LAPLACE, tenths * TENTH, 1, 1 / (tenths * TENTH))
 
 
 SPENDS = (
@@ -36,12 +36,12 @@ TABLE = Bundle(
 )
 
 
-def found(bundle: Bundle) -> dict[str, tuple[int, Fraction, Fraction]]:
+def steps_by_name(bundle: Bundle) -> dict[str, tuple[int, Fraction, Fraction]]:
     return {step.name: (step.charges, step.cost, step.share) for step in steps_of(bundle)}
 
 
 def test_charges_are_added_up_by_what_they_were_for():
-    assert found(TABLE) == {
+    assert steps_by_name(TABLE) == {
         ROWS: (1, TENTH, TENTH),
         ONE_WAYS: (2, 2 * TENTH, 2 * TENTH),
         STRUCTURE: (2, 2 * TENTH, 2 * TENTH),
@@ -51,13 +51,13 @@ def test_charges_are_added_up_by_what_they_were_for():
 
 def test_what_bought_quality_is_a_step_of_its_own():
     bought = (laplace("number of rows", 2), laplace("error of 1 released marginals", 3))
-    judged = replace(
+    verdict = replace(
         TABLE,
         facts={"evaluation": "0.5"},
         spends=SPENDS + bought,
         quality={"avd_2": NoisyNumber(0.1, 0.01, "share")},
     )
-    steps = found(judged)
+    steps = steps_by_name(verdict)
     assert steps[ROWS] == (1, TENTH, TENTH / Fraction(3, 2))
     assert steps[EVALUATION] == (2, Fraction(1, 2), Fraction(1, 3))
     assert sum(share for _, _, share in steps.values()) == 1
@@ -69,7 +69,7 @@ def test_steps_are_counted_in_what_the_population_pays_in():
         facts={"evaluation": "none", "delta": "0.000000001", "currency": "zcdp"},
         spends=(Spend("marginal of a, b", GAUSSIAN, TENTH, 1, 5 * Fraction(1), "zcdp"), SPENDS[0]),
     )
-    steps = found(paid)
+    steps = steps_by_name(paid)
     assert steps[TABLES][1] == TENTH
     assert sum(cost for _, cost, _ in steps.values()) == paid.spent == TENTH + TENTH**2 / 2
 

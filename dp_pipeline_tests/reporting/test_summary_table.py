@@ -22,7 +22,7 @@ def test_a_summary_has_at_most_five_columns_and_one_line_a_model():
     assert {line.count("|") - 1 for line in lines} == {5}
 
 
-def test_a_summary_shows_the_largest_epsilon_with_the_best_model_first():
+def test_summary_has_the_best_model_first():
     rows = [exact("a", HALF, 1.0), exact("a", ONE, 3.0), exact("b", ONE, 2.0)]
     rows += [exact("c", ONE, math.nan), bought("d", ONE, 2.5, 0.1)]
     summary = SummaryTable.of(rows, {})
@@ -32,7 +32,7 @@ def test_a_summary_shows_the_largest_epsilon_with_the_best_model_first():
     assert summary.body[1][1] == "2.50 ± 0.14"
 
 
-def test_models_with_another_metric_come_after_and_more_can_be_better():
+def test_models_with_other_metrics_come_last():
     rows = [exact("table", ONE, 0.1, metric="avd_2")]
     rows += [exact(name, ONE, value, metric="f_label") for name, value in (("x", 0.2), ("y", 0.9))]
     summary = SummaryTable.of(rows, {})
@@ -52,7 +52,7 @@ def test_a_hostile_model_name_makes_no_column_and_no_tag():
     assert text.splitlines()[-1] == r"| a\|b\<script\> c | 1.00 |"
 
 
-def test_k_anonymous_methods_stand_over_k_with_their_figures_and_the_labels_that_they_tell():
+def test_summary_over_k_has_figures_of_methods():
     releases = [
         k_anonymous(figures={"auc": 0.9}),
         k_anonymous(k="5", measures=measures("aaabb", k=5)),

@@ -128,7 +128,5 @@ def test_every_temporary_name_is_known_to_who_sweeps() -> None:
     }
     # The ledger's own are swept by their age: see cli/check/homes.py.
     ledger = {"ledger/head.py", "ledger/sqlite.py"}
-    # It has no home: its file lies where the system keeps temporary ones.
-    fits = {"estimators/counted_fits.py"}
-    assert made - ledger - fits == {"files.py"}
+    assert made - ledger == {"files.py"}
     assert files.LEFT_SECONDS >= 60

@@ -84,9 +84,9 @@ def test_every_k_is_a_row_with_the_numbers_of_its_use(finished_of: FolderOf) -> 
             assert 0 <= float(row["homogeneous"]) <= float(row["largest_share"]) <= 1
         else:
             assert 0.3 < float(row["auc_class_rate"]) <= 1
-    kept = {(row["system"], float(row["kept"])) for row in rows if row["k"] == "0"}
+    remaining = {(row["system"], float(row["kept"])) for row in rows if row["k"] == "0"}
     # One a level of the quasi-identifiers; kjig leaves out the contrary of another bit.
-    assert kept == {("hamdist_forward", 10), ("no_selection", 10), ("kjig", 9)}
+    assert remaining == {("hamdist_forward", 10), ("no_selection", 10), ("kjig", 9)}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_every_k_is_a_row_with_the_numbers_of_its_use(finished_of: FolderOf) -> 
     ],
 )
 def test_a_system_that_refuses_leaves_the_others_their_cells(
-    prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, model, refusal, others
+    prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, model, refusal, alternatives
 ) -> None:
     monkeypatch.setattr(model, "fit" if kind == "clustering" else "check", refuse)
     if kind == "clustering":
@@ -105,11 +105,11 @@ def test_a_system_that_refuses_leaves_the_others_their_cells(
     else:
         text = run_text(kind, prepared_of(kind), ledger, teaches_classifiers=False)
     assert refusal in text
-    assert f"\n| {others[0]} | " in text
-    assert f"\n| {others[1]} | " not in text
+    assert f"\n| {alternatives[0]} | " in text
+    assert f"\n| {alternatives[1]} | " not in text
 
 
-def test_a_study_in_which_every_system_refuses_says_why(
+def test_study_reports_why_systems_refuse(
     prepared_of: FolderOf, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TableModel, "check", refuse)
@@ -130,8 +130,8 @@ def test_a_variant_as_published_is_compared_with_nothing(
 ) -> None:
     assert datasets.is_dir()
     text = run_text(kind, tmp_path, ledger, *systems, dataset=dataset)
-    marked = [row for row in results(tmp_path) if row["system"] == systems[1]]
-    for row in marked:
+    flagged = [row for row in results(tmp_path) if row["system"] == systems[1]]
+    for row in flagged:
         if charged is None:
             assert (row["claim"], row["epsilon_charged"]) == ("not-dp", "none")
             assert "box" in row["reason"]
@@ -202,9 +202,7 @@ def test_a_method_that_breaks_its_promise_ends_the_study(
         run_text("anonymity", prepared_of("anonymity"), ledger, system, partitions=(2,))
 
 
-def test_no_two_cells_share_their_noise_and_all_systems_their_rows(
-    datasets: Path, tmp_path: Path
-) -> None:
+def test_cells_share_rows_and_no_noise(datasets: Path, tmp_path: Path) -> None:
     assert datasets.is_dir()
     for kind, seed in (("clustering", None), ("release", "split"), ("anonymity", "seed")):
         study = small_study(kind, tmp_path, repeats=3)
@@ -224,7 +222,7 @@ def test_every_model_and_method_is_a_system() -> None:
     assert with_delta == {name for name in models if MODELS[name].accounts_in_rho}
     models = {name for name, model in MODELS.items() if issubclass(model, Clustering)}
     assert {system.algorithm for system in clustering.SYSTEMS.values()} <= models
-    published = {name for name, one in clustering.SYSTEMS.items() if one.is_published}
+    published = {name for name, item in clustering.SYSTEMS.items() if item.is_published}
     assert "idp_kmeans_published" in published
     assert {*METHODS, "kjig_2diverse", "no_selection"} == set(anonymity.SYSTEMS)
 
@@ -304,7 +302,7 @@ def test_each_repetition_of_a_sample_is_another_sample(
     assert [int(row["classes"]) for row in results(tmp_path)] == different
 
 
-def test_a_k_above_the_number_of_rows_leaves_the_others_their_numbers(
+def test_k_above_the_rows_keeps_other_numbers(
     datasets: Path, tmp_path: Path, ledger: Ledger
 ) -> None:
     assert datasets.is_dir()

@@ -39,15 +39,15 @@ def summary_of(factors: Factors, measured: Measured, values: Values) -> Summary:
     rows: list[dict[str, Any]] = []
     for (system, level), numbers in values.items():
         plannings = getattr(factors.systems[system], "plannings", ("",))
-        ways = {"planning": plannings[0], "use": measured.way or "table"}
-        way = {name: text for name, text in ways.items() if name in factors.order}
+        attribute_sets = {"planning": plannings[0], "use": measured.way or "table"}
+        attributes = {name: text for name, text in attribute_sets.items() if name in factors.order}
         for repetition, number in enumerate(numbers):
-            known = {"dataset": "points", "system": system, factors.level: level, **way}
-            known |= {"repetition": repetition, "failure": ""}
+            expected = {"dataset": "points", "system": system, factors.level: level, **attributes}
+            expected |= {"repetition": repetition, "failure": ""}
             # What is derived is made of the NICV.
             measures = ("nicv", measured.measure) if measured.way is None else (measured.measure,)
             numeric = {name: number for name in measures if name not in factors.derived}
-            rows.append({**known, **numeric})
+            rows.append({**expected, **numeric})
     return Summary.of(factors, rows)
 
 
@@ -57,20 +57,20 @@ def numbers(value: float, error: float = 0.1, *, pairs: bool = False) -> list[fl
 
 
 def verdict(factors: Factors, claim: PaperClaim, measured: Measured, values: Values) -> Verdict:
-    way = "declared" if measured.way is None else measured.way
-    return claim.verdict(summary_of(factors, measured, values), measured, way)
+    attributes = "declared" if measured.way is None else measured.way
+    return claim.verdict(summary_of(factors, measured, values), measured, attributes)
 
 
 def values_for(
-    factors: Factors, claim: PaperClaim, own: Sequence[float], others: Sequence[float]
+    factors: Factors, claim: PaperClaim, own: Sequence[float], alternatives: Sequence[float]
 ) -> Values:
     """One place where the claim is tested: the second of two levels."""
     smaller, level = LEVELS[factors.level]
     if claim.at_most is not None:
         return {(claim.system, level): own}
     if not claim.against:
-        return {(claim.system, smaller): others, (claim.system, level): own}
-    return {(claim.system, level): own, **{(other, level): others for other in claim.against}}
+        return {(claim.system, smaller): alternatives, (claim.system, level): own}
+    return {(claim.system, level): own, **{(other, level): alternatives for other in claim.against}}
 
 
 def sides(
@@ -81,96 +81,96 @@ def sides(
         return [claim.at_most] * 5, []
     # The derived measure is higher where the NICV that it is made of is lower.
     is_lower = measured.lower_is_better is not claim.falls or measured.is_difference
-    own, others = (GOOD, BAD) if is_lower else (BAD, GOOD)
-    return numbers(own, pairs=factors.is_paired), numbers(others, pairs=factors.is_paired)
+    own, alternatives = (GOOD, BAD) if is_lower else (BAD, GOOD)
+    return numbers(own, pairs=factors.is_paired), numbers(alternatives, pairs=factors.is_paired)
 
 
 @every_claim
 def test_a_claim_holds_where_the_difference_is_clear(
     factors: Factors, claim: PaperClaim, measured: Measured
 ) -> None:
-    own, others = sides(factors, claim, measured)
-    found = verdict(factors, claim, measured, values_for(factors, claim, own, others))
-    assert found.short == "held in all 1"
-    assert set(found.outcome.values()) == {"better"}
+    own, alternatives = sides(factors, claim, measured)
+    result = verdict(factors, claim, measured, values_for(factors, claim, own, alternatives))
+    assert result.short == "held in all 1"
+    assert set(result.outcome.values()) == {"better"}
 
 
 @every_claim
-def test_the_contrary_holds_where_the_difference_is_clear_the_other_way(
+def test_clear_opposite_difference_refutes_a_claim(
     factors: Factors, claim: PaperClaim, measured: Measured
 ) -> None:
-    others, own = sides(factors, claim, measured)
+    alternatives, own = sides(factors, claim, measured)
     if claim.at_most is not None:
         own = [claim.at_most] * 4 + [claim.at_most + 0.01]
-    found = verdict(factors, claim, measured, values_for(factors, claim, own, others))
-    assert found.short == "did not hold, the contrary in 1 of 1"
-    assert found.text.endswith(f"the contrary at points: every {factors.letter}")
+    result = verdict(factors, claim, measured, values_for(factors, claim, own, alternatives))
+    assert result.short == "did not hold, the contrary in 1 of 1"
+    assert result.text.endswith(f"the contrary at points: every {factors.letter}")
 
 
 @every_claim
-def test_a_difference_within_three_standard_errors_says_nothing(
+def test_small_difference_decides_nothing(
     factors: Factors, claim: PaperClaim, measured: Measured
 ) -> None:
     if claim.at_most is not None:
         return
-    own, others = numbers(GOOD, 1.0), numbers(BAD, 1.0)
+    own, alternatives = numbers(GOOD, 1.0), numbers(BAD, 1.0)
     if factors.is_paired:
         # The mean difference is 0.1 and its standard error 0.2.
         noise = (1.0, -0.2, -0.1, 0.0, -0.2)
-        own = [GOOD + shift + more for shift, more in zip(SHIFTS, noise, strict=True)]
-        others = numbers(GOOD, pairs=True)
-    found = verdict(factors, claim, measured, values_for(factors, claim, own, others))
-    assert found.short == ("held in all 1" if claim.rule == "no worse" else "undecided")
-    assert set(found.outcome.values()) == {"alike"}
+        own = [GOOD + shift + extra for shift, extra in zip(SHIFTS, noise, strict=True)]
+        alternatives = numbers(GOOD, pairs=True)
+    result = verdict(factors, claim, measured, values_for(factors, claim, own, alternatives))
+    assert result.short == ("held in all 1" if claim.rule == "no worse" else "undecided")
+    assert set(result.outcome.values()) == {"alike"}
 
 
 @every_claim
-def test_a_claim_is_not_measured_without_all_that_it_compares_or_without_errors(
+def test_claim_needs_all_systems_and_errors(
     factors: Factors, claim: PaperClaim, measured: Measured
 ) -> None:
     values = values_for(factors, claim, *sides(factors, claim, measured))
     for gone in values:
-        kept = {place: found for place, found in values.items() if place != gone}
-        assert verdict(factors, claim, measured, kept).text == "not measured"
+        remaining = {place: result for place, result in values.items() if place != gone}
+        assert verdict(factors, claim, measured, remaining).text == "not measured"
     if claim.at_most is None:
-        once = {place: found[:1] for place, found in values.items()}
+        once = {place: result[:1] for place, result in values.items()}
         assert verdict(factors, claim, measured, once).short == "not measured"
 
 
-def test_claims_name_systems_that_there_are_and_none_as_published() -> None:
+def test_claims_name_existing_systems() -> None:
     for report in REPORTS.values():
         for claim in report.claims:
             systems = [report.factors.systems[name] for name in (claim.system, *claim.against)]
             assert not any(system.is_published for system in systems)
 
 
-def clustering_claim(**wanted: object) -> PaperClaim:
+def clustering_claim(**required: object) -> PaperClaim:
     """The first with these fields."""
     return next(
         claim
         for claim in CLUSTERING.claims
-        if all(getattr(claim, name) == value for name, value in wanted.items())
+        if all(getattr(claim, name) == value for name, value in required.items())
     )
 
 
-def judged(claim: PaperClaim, values: Mapping[str, float], error: float = 0.1) -> Verdict:
+def verdict_of(claim: PaperClaim, values: Mapping[str, float], error: float = 0.1) -> Verdict:
     """Of a claim about clustering, at ε = 0.1."""
     each = {(system, "0.1"): numbers(value, error) for system, value in values.items()}
     return verdict(CLUSTERING.factors, claim, claim.measured[0], each)
 
 
-def test_one_of_several_others_is_enough_to_refute_a_claim() -> None:
+def test_one_better_system_refutes_a_claim() -> None:
     claim = clustering_claim(against=("dp_kmeans", "idp_kmeans", "dp_kmeans_pp"))
     values = {claim.system: 2.0, **dict.fromkeys(claim.against, 3.0), claim.against[1]: 1.0}
-    assert judged(claim, values).short == "did not hold, the contrary in 1 of 1"
+    assert verdict_of(claim, values).short == "did not hold, the contrary in 1 of 1"
 
 
-def test_no_worse_is_judged_against_the_best_of_the_others() -> None:
+def test_no_worse_compares_with_the_best() -> None:
     claim = clustering_claim(rule="no worse")
     best, middle, worst = claim.against
     values = {claim.system: 1.3, best: 1.0, middle: 1.2, worst: 9.0}
-    assert judged(claim, values).short == "held in all 1"
-    assert judged(claim, values, error=0.05).short.startswith("did not")
+    assert verdict_of(claim, values).short == "held in all 1"
+    assert verdict_of(claim, values, error=0.05).short.startswith("did not")
 
 
 def test_a_claim_that_holds_somewhere_names_the_places() -> None:
@@ -178,34 +178,34 @@ def test_a_claim_that_holds_somewhere_names_the_places() -> None:
     own, other = claim.system, claim.against[0]
     values = {(other, level): numbers(BAD) for level in ("0.1", "1")}
     values |= {(own, "0.1"): numbers(GOOD), (own, "1"): numbers(5.0)}
-    found = verdict(CLUSTERING.factors, claim, claim.measured[0], values)
-    assert found.text == "held only at points: 0.1 (1 of 2 places); the contrary at points: 1"
+    result = verdict(CLUSTERING.factors, claim, claim.measured[0], values)
+    assert result.text == "held only at points: 0.1 (1 of 2 places); the contrary at points: 1"
 
 
-@pytest.mark.parametrize(("others", "words"), [(1, "1 other"), (2, "2 others")])
-def test_a_verdict_counts_the_comparisons_that_ran(others: int, words: str) -> None:
+@pytest.mark.parametrize(("alternatives", "words"), [(1, "1 other"), (2, "2 others")])
+def test_a_verdict_counts_the_comparisons_that_ran(alternatives: int, words: str) -> None:
     claim = CLUSTERING.claims[0]
     own, other = claim.system, claim.against[0]
-    values = {(own, level): numbers(GOOD) for level in ("0.1", "0.5", "1")[: 1 + others]}
+    values = {(own, level): numbers(GOOD) for level in ("0.1", "0.5", "1")[: 1 + alternatives]}
     values |= {(other, "0.1"): numbers(BAD)}
-    found = verdict(CLUSTERING.factors, claim, claim.measured[0], values)
-    assert found.text == f"held (1 of 1 places); not compared at {words}"
-    assert found.short == "held in 1 of 1 that ran"
+    result = verdict(CLUSTERING.factors, claim, claim.measured[0], values)
+    assert result.text == f"held (1 of 1 places); not compared at {words}"
+    assert result.short == "held in 1 of 1 that ran"
 
 
-def test_a_claim_of_small_levels_is_not_judged_above_them() -> None:
-    (claim,) = [one for one in CLUSTERING.claims if one.up_to is not None]
+def test_claim_of_small_levels_ignores_larger_ones() -> None:
+    (claim,) = [item for item in CLUSTERING.claims if item.up_to is not None]
     values = {(name, "0.5"): numbers(GOOD) for name in (claim.system, *claim.against)}
     assert verdict(CLUSTERING.factors, claim, claim.measured[0], values).held == {}
 
 
-def test_a_factor_gives_a_claim_so_much_room() -> None:
+def test_factor_relaxes_a_claim() -> None:
     (within,) = [claim for claim in RELEASE.claims if claim.factor == 1.15]
-    found = {}
+    result = {}
     for own in (1.1, 1.2):
         values = values_for(RELEASE.factors, within, numbers(own, 1e-4), numbers(1.0, 1e-4))
-        found[own] = verdict(RELEASE.factors, within, within.measured[0], values).short
-    assert found == {1.1: "held in all 1", 1.2: "did not hold, the contrary in 1 of 1"}
+        result[own] = verdict(RELEASE.factors, within, within.measured[0], values).short
+    assert result == {1.1: "held in all 1", 1.2: "did not hold, the contrary in 1 of 1"}
 
 
 def paired(claim: PaperClaim, own: Sequence[float], other: Sequence[float]) -> Verdict:
@@ -214,15 +214,15 @@ def paired(claim: PaperClaim, own: Sequence[float], other: Sequence[float]) -> V
     return verdict(ANONYMITY.factors, claim, claim.measured[0], values)
 
 
-def test_what_rows_do_to_both_of_a_pair_does_not_hide_who_is_better() -> None:
+def test_paired_repetitions_remove_common_variance() -> None:
     (claim,) = [c for c in ANONYMITY.claims if (c.system, c.rule) == ("kjig", "no worse")]
     # Shifts of repetitions are thirty times the difference.
     for gain, outcome in ((0.01, "better"), (-0.01, "worse")):
-        found = paired(claim, numbers(GOOD + gain, pairs=True), numbers(GOOD, pairs=True))
-        assert found.outcome["points", "5"] == outcome
+        result = paired(claim, numbers(GOOD + gain, pairs=True), numbers(GOOD, pairs=True))
+        assert result.outcome["points", "5"] == outcome
 
 
-def test_repetitions_that_one_of_a_pair_lacks_are_left_aside() -> None:
+def test_unpaired_repetitions_are_ignored() -> None:
     (claim,) = [c for c in ANONYMITY.claims if (c.system, c.rule) == ("kjig", "no worse")]
     assert paired(claim, [0.9, 0.8, 0.1, 0.1], [0.8, 0.7]).outcome["points", "5"] == "better"
 
@@ -231,8 +231,8 @@ def test_where_nothing_is_promised_nothing_is_compared() -> None:
     for claim in ANONYMITY.claims:
         names = {claim.system, *claim.against}
         values = {(name, k): numbers(GOOD) for name in names for k in ("0", "1")}
-        found = verdict(ANONYMITY.factors, claim, claim.measured[0], values)
-        assert found.short == "not measured"
+        result = verdict(ANONYMITY.factors, claim, claim.measured[0], values)
+        assert result.short == "not measured"
 
 
 def test_a_planning_without_numbers_is_not_measured() -> None:
@@ -265,11 +265,11 @@ def test_rcp_has_the_error_of_a_quotient() -> None:
     (measured,) = CLUSTERING.claims[1].measured
     values = {("eug_kmeans", "1"): numbers(2.0), ("dpqt_kmeans", "1"): numbers(1.0)}
     summary = summary_of(CLUSTERING.factors, measured, values)
-    found = summary.mean(Place("points", "declared", "dpqt_kmeans", "1"), "rcp")
-    assert found is not None
-    assert found.value == 50.0
+    result = summary.mean(Place("points", "declared", "dpqt_kmeans", "1"), "rcp")
+    assert result is not None
+    assert result.value == 50.0
     # 100 · ½ · √((0.1/1)² + (0.1/2)²)
-    assert found.error == pytest.approx(5.5902, abs=1e-4)
+    assert result.error == pytest.approx(5.5902, abs=1e-4)
 
 
 def test_a_mean_has_the_standard_error_of_its_repetitions() -> None:

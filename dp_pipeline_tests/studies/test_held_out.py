@@ -20,7 +20,7 @@ TARGETS = "targets: {sex: {positive: [m]}, job: {positive: [b, c], without: [age
 MANY = {"age": [0, 14] * 10, "sex": ["f", "m"] * 10, "job": ["a", "b"] * 9 + ["a", "c"]}
 
 
-def held_out(folder: Path, columns=MANY, *, seed: int = 0) -> HeldOut:
+def split_table(folder: Path, columns=MANY, *, seed: int = 0) -> HeldOut:
     """Young people are f and a, old ones m and b or c."""
     spec = written_spec(folder, PEOPLE, more=TARGETS)
     snapshot = ingested(folder, columns)
@@ -33,48 +33,48 @@ def sexes(rows: HeldOut, part: int) -> np.ndarray:
     return rows._codes.column("sex").to_numpy()[rows._rows[part]]
 
 
-def test_a_fifth_is_held_out_and_the_engine_counts_the_others(tmp_path: Path) -> None:
-    half = held_out(tmp_path)
+def test_engine_counts_four_fifths(tmp_path: Path) -> None:
+    half = split_table(tmp_path)
     counted = half.counter().count([("age", "sex")])[0].open_at_the_gate()
-    kept, tested = half._fitted["sex"], sexes(half, 1)
-    assert counted.tolist() == [[(kept == 0).sum(), 0], [0, (kept == 1).sum()]]
-    assert (len(kept), len(tested)) == (16, 4)
-    assert kept.sum() + tested.sum() == 10
+    remaining, tested = half._fitted["sex"], sexes(half, 1)
+    assert counted.tolist() == [[(remaining == 0).sum(), 0], [0, (remaining == 1).sum()]]
+    assert (len(remaining), len(tested)) == (16, 4)
+    assert remaining.sum() + tested.sum() == 10
 
 
 def test_another_seed_holds_other_rows_out(tmp_path: Path) -> None:
-    one = held_out(tmp_path)
-    other = HeldOut(one.benchmark, 1)
-    assert one._rows[1].tolist() != other._rows[1].tolist()
-    assert sorted([*one._rows[0], *one._rows[1]]) == list(range(20))
+    item = split_table(tmp_path)
+    other = HeldOut(item.benchmark, 1)
+    assert item._rows[1].tolist() != other._rows[1].tolist()
+    assert sorted([*item._rows[0], *item._rows[1]]) == list(range(20))
 
 
-def test_what_is_easily_told_is_told_rightly_without_privacy(tmp_path: Path) -> None:
+def test_easy_target_is_learned_without_privacy(tmp_path: Path) -> None:
     names = [f"misclassified_{m}{t}" for m in ("svm", "logistic") for t in ("/sex", "/job", "")]
-    assert held_out(tmp_path).misclassified_without_privacy() == dict.fromkeys(names, 0.0)
+    assert split_table(tmp_path).misclassified_without_privacy() == dict.fromkeys(names, 0.0)
 
 
-def test_a_released_table_that_says_the_contrary_teaches_the_contrary(tmp_path: Path) -> None:
-    one = held_out(tmp_path)
+def test_opposite_table_teaches_the_opposite(tmp_path: Path) -> None:
+    item = split_table(tmp_path)
     young = np.arange(40) % 2
     released = {"age": young, "sex": 1 - young, "job": young}
-    found = one.misclassified(released)
-    assert found["misclassified_svm/sex"] == 1.0
-    assert found["misclassified_svm"] == (1.0 + found["misclassified_svm/job"]) / 2
+    result = item.misclassified(released)
+    assert result["misclassified_svm/sex"] == 1.0
+    assert result["misclassified_svm"] == (1.0 + result["misclassified_svm/job"]) / 2
 
 
 def test_the_majority_answers_alike_for_all(tmp_path: Path) -> None:
-    one = held_out(tmp_path)
-    tested = int(sexes(one, 1).sum())
-    most = int(one._fitted["sex"].sum()) > 8
-    wrong = one.misclassified_by_majority()["misclassified_svm/sex"]
+    item = split_table(tmp_path)
+    tested = int(sexes(item, 1).sum())
+    most = int(item._fitted["sex"].sum()) > 8
+    wrong = item.misclassified_by_majority()["misclassified_svm/sex"]
     assert wrong == ((4 - tested) if most else tested) / 4
 
 
 def test_without_rows_to_test_on_there_is_no_number(tmp_path: Path) -> None:
-    few = held_out(tmp_path, {"age": [1], "sex": ["f"], "job": ["a"]})
-    found = few.misclassified_without_privacy()
-    assert all(math.isnan(value) for value in found.values())
+    few = split_table(tmp_path, {"age": [1], "sex": ["f"], "job": ["a"]})
+    result = few.misclassified_without_privacy()
+    assert all(math.isnan(value) for value in result.values())
 
 
 def test_rows_that_were_not_prepared_are_not_read(tmp_path: Path) -> None:

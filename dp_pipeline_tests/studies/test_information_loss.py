@@ -29,13 +29,13 @@ def entropy_by_loops(
     original: np.ndarray, released: np.ndarray, about: Sequence[int]
 ) -> list[float]:
     totals = []
-    for at, before in enumerate(original.T.tolist()):
+    for index, before in enumerate(original.T.tolist()):
         after = [
-            tuple(code for code, place in zip(row, about, strict=True) if place == at)
+            tuple(code for code, place in zip(row, about, strict=True) if place == index)
             for row in released.tolist()
         ]
         both = list(zip(before, after, strict=True))
-        totals.append(-sum(math.log2(both.count(one) / after.count(one[1])) for one in both))
+        totals.append(-sum(math.log2(both.count(item) / after.count(item[1])) for item in both))
     return totals
 
 
@@ -50,14 +50,14 @@ def test_people_lose_as_counted_on_fingers() -> None:
     }
 
 
-def test_a_column_that_is_dropped_loses_its_entropy_and_one_that_stays_nothing() -> None:
+def test_dropped_column_loses_its_entropy() -> None:
     lost = non_uniform_entropy(PEOPLE, PEOPLE[:, [0]], about=[0])
     assert lost.tolist() == [0.0, 8.0]
     nothing_kept = non_uniform_entropy(PEOPLE, PEOPLE[:, :0], about=[])
     assert nothing_kept.tolist() == [16.0, 8.0]
 
 
-def test_several_released_columns_may_tell_of_one_original_column() -> None:
+def test_several_columns_may_describe_one_attribute() -> None:
     ages = PEOPLE[:, 0]
     bits = np.stack([ages >= 2, PEOPLE[:, 1] == 1, ages == 0], axis=1)
     assert non_uniform_entropy(PEOPLE, bits, about=[0, 1, 0]).tolist() == [4.0, 0.0]
@@ -74,14 +74,14 @@ def test_the_entropy_is_that_of_loops_and_of_any_order_of_rows(
     original = np.array(rows)
     about = rng.integers(0, original.shape[1], rng.integers(0, 4)).tolist()
     released = np.stack(
-        [np.zeros(len(rows), int), *(original[:, at] // 2 for at in about)], axis=1
+        [np.zeros(len(rows), int), *(original[:, index] // 2 for index in about)], axis=1
     )[:, 1:]
-    found = non_uniform_entropy(original, released, about=about)
-    assert found == pytest.approx(entropy_by_loops(original, released, about), abs=1e-9)
-    assert (found >= 0).all()
+    result = non_uniform_entropy(original, released, about=about)
+    assert result == pytest.approx(entropy_by_loops(original, released, about), abs=1e-9)
+    assert (result >= 0).all()
     order = rng.permutation(len(rows))
     again = non_uniform_entropy(original[order], released[order], about=about)
-    assert again == pytest.approx(found, abs=1e-9)
+    assert again == pytest.approx(result, abs=1e-9)
 
 
 @settings(deadline=None)
@@ -90,7 +90,7 @@ def test_discernibility_counts_pairs_of_rows_that_are_alike(
     rows: list[tuple[int, ...]], suppressed: int
 ) -> None:
     sizes = class_ids(np.array(rows))[1]
-    pairs = sum(one == other for one in rows for other in rows)
+    pairs = sum(row == other for row in rows for other in rows)
     expected = pairs + suppressed * (len(rows) + suppressed)
     assert discernibility(sizes, suppressed=suppressed) == expected
 

@@ -28,7 +28,7 @@ def test_what_was_appended_is_there_again(path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", range(1, 12))
-def test_a_torn_last_line_is_dropped_and_the_next_one_is_whole(path: Path, torn: int) -> None:
+def test_torn_last_line_is_dropped(path: Path, torn: int) -> None:
     path.write_bytes(path.read_bytes()[:-torn])
     with open_journal(path, HEADER) as journal:
         assert list(journal.rows) == ["a"]

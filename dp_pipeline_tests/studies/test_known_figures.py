@@ -42,12 +42,12 @@ pytestmark = [
 
 
 @dataclass(frozen=True)
-class Known:
+class PublishedFigure:
     """One measure of some systems, as text at each level.
 
     repeats   repetitions of ours, over those of the known figures, whose own standard error is not
               printed
-    room      what a figure may be worse by, and ``factors`` what that of a system may be multiplied
+    margin    what a figure may be worse by, and ``factors`` what that of a system may be multiplied
               by
     """
 
@@ -56,13 +56,13 @@ class Known:
     levels: str
     repeats: float
     figures: dict[str, dict[str, str]]
-    way: str = ""
+    attributes: str = ""
     is_higher_better: bool = False
-    room: float = 0.0
+    margin: float = 0.0
     factors: tuple[tuple[str, float], ...] = ()
 
 
-RATIOS = Known(
+RATIOS = PublishedFigure(
     "clustering",
     "nicv_ratio",
     "0.01 0.05 0.1 0.5 1",
@@ -104,7 +104,7 @@ RATIOS = Known(
     },
     way="declared",
 )
-PAIRS = Known(
+PAIRS = PublishedFigure(
     "release",
     "avd_2",
     "0.05 0.2 0.8 1.6",
@@ -155,7 +155,7 @@ WRONG = replace(
         "adult": {"one_shot": ".288 .196 .161 .158", "privbayes": ".319 .208 .169 .162"},
     },
 )
-NESTED = Known(
+NESTED = PublishedFigure(
     "anonymity",
     "auc_logistic",
     "2 5 10 20 50",
@@ -181,7 +181,7 @@ NESTED = Known(
     way="nested",
     is_higher_better=True,
 )
-PAPER = Known(
+PAPER = PublishedFigure(
     "anonymity",
     "auc_svm",
     "2 5 10 20 50",
@@ -201,16 +201,16 @@ PAPER = Known(
     room=0.02,
 )
 TABLES_OF_FIGURES = (RATIOS, PAIRS, TRIPLES, WRONG, NESTED, PAPER)
-DATASETS = {known.kind: tuple(known.figures) for known in (RATIOS, PAIRS, NESTED)}
+DATASETS = {expected.kind: tuple(expected.figures) for expected in (RATIOS, PAIRS, NESTED)}
 
 
 def studies_of(kind: str, folder: Path) -> list[Study]:
     """Return the studies of all known figures of one kind."""
     names = {
         name
-        for known in TABLES_OF_FIGURES
-        if known.kind == kind
-        for figures in known.figures.values()
+        for expected in TABLES_OF_FIGURES
+        if expected.kind == kind
+        for figures in expected.figures.values()
         for name in figures
     }
     specs, order = tuple(find_spec(name) for name in DATASETS[kind]), sorted(names)
@@ -255,27 +255,31 @@ def summary_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Summ
     ("known", "dataset", "system", "index"),
     [
         pytest.param(
-            known, dataset, system, index, id=f"{known.measure} {dataset} {system} {level}"
+            expected, dataset, system, index, id=f"{expected.measure} {dataset} {system} {level}"
         )
-        for known in TABLES_OF_FIGURES
-        for dataset, figures in known.figures.items()
+        for expected in TABLES_OF_FIGURES
+        for dataset, figures in expected.figures.items()
         for system in figures
-        for index, level in enumerate(known.levels.split())
+        for index, level in enumerate(expected.levels.split())
     ],
 )
-def test_a_figure_is_no_worse_than_the_known_one(
-    summary_of: Callable[[str], Summary], known: Known, dataset: str, system: str, index: int
+def test_figure_is_no_worse_than_published(
+    summary_of: Callable[[str], Summary],
+    expected: PublishedFigure,
+    dataset: str,
+    system: str,
+    index: int,
 ) -> None:
-    levels, figures = known.levels.split(), known.figures[dataset][system].split()
-    place = Place(dataset, known.way, system, levels[index])
-    mean = summary_of(known.kind).mean(place, known.measure)
+    levels, figures = expected.levels.split(), expected.figures[dataset][system].split()
+    place = Place(dataset, expected.way, system, levels[index])
+    mean = summary_of(expected.kind).mean(place, expected.measure)
     assert mean is not None
     assert isfinite(mean.error)
-    print(f"\n{known.measure} {place}: {mean.text} (known {figures[index]})")
+    print(f"\n{expected.measure} {place}: {mean.text} (known {figures[index]})")
     last_digit = 10.0 ** -len(figures[index].partition(".")[2]) / 2
-    room = last_digit + known.room + SURE * mean.error * sqrt(1 + known.repeats)
-    figure = dict(known.factors).get(system, 1.0) * float(figures[index])
-    assert (figure - mean.value if known.is_higher_better else mean.value - figure) <= room
+    margin = last_digit + expected.room + SURE * mean.error * sqrt(1 + expected.repeats)
+    figure = dict(expected.factors).get(system, 1.0) * float(figures[index])
+    assert (figure - mean.value if expected.is_higher_better else mean.value - figure) <= margin
 
 
 @pytest.mark.parametrize(

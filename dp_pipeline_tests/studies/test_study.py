@@ -95,19 +95,21 @@ def test_every_cell_is_stored_and_its_rows_are_in_the_results(
 def test_the_summary_has_a_mean_of_all_repetitions(
     finished_of: FolderOf, kind: str, place: int
 ) -> None:
-    known = read_csv(finished_of(kind) / "summary.csv")[place]
-    columns = [name for name in REPORTS[kind].factors.order if name in known]
+    expected = read_csv(finished_of(kind) / "summary.csv")[place]
+    columns = [name for name in REPORTS[kind].factors.order if name in expected]
     rows = [
         row
         for row in read_csv(finished_of(kind) / "results.csv")
-        if all(row[name] == known[name] for name in columns)
+        if all(row[name] == expected[name] for name in columns)
     ]
-    measured = [name for name in known if f"{name}_se" in known and known[name] and name in rows[0]]
+    measured = [
+        name for name in expected if f"{name}_se" in expected and expected[name] and name in rows[0]
+    ]
     assert measured
     for measure in measured:
         numbers = [float(row[measure]) for row in rows if row[measure]]
-        assert float(known[measure]) == pytest.approx(sum(numbers) / len(numbers))
-        repeats = known.get(f"{measure}_repeats", known.get("repeats"))
+        assert float(expected[measure]) == pytest.approx(sum(numbers) / len(numbers))
+        repeats = expected.get(f"{measure}_repeats", expected.get("repeats"))
         assert repeats == str(len(numbers)) == ("1" if measure == "peak_mb" else "2")
 
 
@@ -117,10 +119,10 @@ def test_the_report_has_every_claim_system_and_picture(finished_of: FolderOf, ki
     text = (folder / "report.md").read_text(encoding="utf-8")
     for claim in claims:
         assert f"{claim.sentence.replace('|', '&#124;')} | {claim.source} | " in text
-    ways = 2 if kind == "clustering" else 1
+    attribute_sets = 2 if kind == "clustering" else 1
     # Which of two methods is faster comes out one way or another where others run beside them.
     timed = len(re.findall(r"\| run time \| \*\*(?!not measured)", text))
-    verdicts = ways * sum(len(claim.measured) for claim in claims)
+    verdicts = attribute_sets * sum(len(claim.measured) for claim in claims)
     assert text.count("**not measured**") == verdicts - timed
     assert timed == (kind == "anonymity")
     for title in TITLES[kind]:
@@ -137,7 +139,7 @@ def test_a_picture_has_a_line_a_system_through_its_means(finished_of: FolderOf, 
     summary = Summary.of(REPORTS[kind].factors, rows)
     every = (lines_of(summary, DATASET[kind], curve) for curve in REPORTS[kind].curves(summary))
     lines = next(filter(None, every))
-    assert [line.name for line in lines] == [one for one in TITLES[kind] if one not in NO_LINE]
+    assert [line.name for line in lines] == [item for item in TITLES[kind] if item not in NO_LINE]
     for line in lines:
         levels = {"anonymity": [0, 2, 10]}.get(kind, [0.5, 2])
         assert [point.at for point in line.points] == levels
@@ -166,15 +168,15 @@ def test_more_repetitions_measure_the_new_cells_only(
     cells = cells_of(finished_of(kind))
     first = [line for line, cell in zip(lines[1:], cells, strict=True) if cell.endswith("/0")]
     path.write_text("".join([lines[0], *first]), encoding="utf-8")
-    more, measured = small_study(kind, tmp_path / "copy"), []
-    measure = type(more).measure
+    extra, measured = small_study(kind, tmp_path / "copy"), []
+    measure = type(extra).measure
 
     def count(self, cell):
         measured.append(cell.repetition)
         return measure(self, cell)
 
-    monkeypatch.setattr(type(more), "measure", count)
-    run_study(more, ledger)
+    monkeypatch.setattr(type(extra), "measure", count)
+    run_study(extra, ledger)
     assert set(measured) == {1}
     assert sorted(cells_of(tmp_path / "copy")) == sorted(cells)
     assert results(tmp_path / "copy") == results(finished_of(kind))
@@ -232,7 +234,7 @@ def test_a_study_that_was_killed_goes_on_to_the_same_results(
     assert results(folder) == results(finished)
 
 
-def test_a_study_that_is_stopped_by_hand_says_so_in_one_line(
+def test_interrupted_study_ends_in_one_line(
     prepared_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = prepared_of("clustering")
@@ -280,17 +282,15 @@ def test_all_code_that_measures_a_cell_is_in_the_header(
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        own = {f"{one.split('.')[-1]}.py" for one in modules if one and one.startswith("bench")}
+        own = {f"{item.split('.')[-1]}.py" for item in modules if item and item.startswith("bench")}
         assert own <= files | {"results.py"}, file
-        rooms = {one.split(".")[1] for one in modules if one and one.startswith("dp_pipeline.")}
-        known = {*study._ROOMS, "anonymity", "publish", "files", "ledger"}
-        assert rooms <= known, file
+        rooms = {item.split(".")[1] for item in modules if item and item.startswith("dp_pipeline.")}
+        expected = {*study._ROOMS, "anonymity", "publish", "files", "ledger"}
+        assert rooms <= expected, file
 
 
 @every_study
-def test_a_data_set_to_be_released_is_refused_and_nothing_is_made(
-    datasets: Path, tmp_path: Path, kind: str
-) -> None:
+def test_release_data_set_is_refused(datasets: Path, tmp_path: Path, kind: str) -> None:
     assert datasets.is_dir()
     out, name = tmp_path / "out", DATASET[kind]
     words = ["--dataset", name, "--dataset", f"secret_{name}", "--out", str(out)]
@@ -324,7 +324,7 @@ def test_the_command_asks_the_ledger_of_the_project(
     assert "points: opened with purpose 'release'" in refused(command("clustering", *words))
 
 
-def test_a_download_that_the_ledger_protects_by_its_hash_is_not_studied(
+def test_download_with_a_protected_hash_is_refused(
     datasets: Path, tmp_path: Path, ledger: Ledger
 ) -> None:
     assert datasets.is_dir()
@@ -399,7 +399,7 @@ def test_wrong_words_are_refused_in_one_line(
         ),
     ],
 )  # fmt: skip
-def test_the_command_runs_what_it_is_told_to(
+def test_command_runs_the_requested_study(
     prepared_of: FolderOf, kind: str, arguments: list[str], cells: list[str]
 ) -> None:
     folder = prepared_of(kind)

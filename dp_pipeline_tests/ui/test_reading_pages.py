@@ -13,7 +13,7 @@ from dp_pipeline.raw.data_docs import INDEX, write_data_docs
 from dp_pipeline.reporting.figures import line_chart
 from dp_pipeline.reporting.figures.curves import NOISE_BARS, utility_panels
 from dp_pipeline.reporting.pages import write_report
-from dp_pipeline.reporting.prices import Outlook
+from dp_pipeline.reporting.prices import BudgetForecast
 from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline_tests.raw.written import ingested, written_spec
 from dp_pipeline_tests.reporting.golden_pages import BESIDE, PEOPLE, golden_texts
@@ -47,8 +47,10 @@ def report(folder: Path) -> Path:
         releases=[release(spec=PEOPLE), release(spec=PEOPLE, **SEEDED)],
         rows=rows,
         pictures=[line_chart(panels, title="NICV over ε", footnote=NOISE_BARS)],
-        beside=BESIDE,
-        outlook=Outlook(Balance(ceiling=TEN, spent=ONE, currency=PEOPLE.currency), price=HALF),
+        non_dp_releases=BESIDE,
+        forecast=BudgetForecast(
+            Balance(ceiling=TEN, spent=ONE, currency=PEOPLE.currency), price=HALF
+        ),
         written=WRITTEN,
     )
 

@@ -11,14 +11,14 @@ from itertools import accumulate, pairwise
 from dp_pipeline.config.amounts import NANO, PURE, Currency, epsilon_text
 from dp_pipeline.config.windows import Windows
 from dp_pipeline.ledger import Entry
-from dp_pipeline.reporting.figures.curves import first_day, over_windows
+from dp_pipeline.reporting.figures.curves import first_day, window_axis
 from dp_pipeline.reporting.figures.lines import (
-    Across,
     Bar,
+    HorizontalAxis,
     Line,
     Panel,
     Point,
-    Up,
+    VerticalAxis,
     day_of,
     line_chart,
 )
@@ -49,15 +49,17 @@ class BudgetHistory:
 
     @classmethod
     def of(cls, population: str, entries: Sequence[Entry], currency: Currency) -> BudgetHistory:
-        """The history that the ledger's rows of one population tell."""
-        declared = [one for one in entries if one.event in ("account", "raise")]
-        charged = [one for one in entries if one.is_charge and one.nano_epsilon]
+        """Return the history from the ledger's rows of one population."""
+        declared = [entry for entry in entries if entry.event in ("account", "raise")]
+        charged = [entry for entry in entries if entry.is_charge and entry.nano_epsilon]
         return cls(
             population=population,
-            charges=tuple((_time(one), Fraction(one.counted, NANO)) for one in charged),
-            ceilings=tuple((_time(one), _amount(one, "limit", "ceiling")) for one in declared),
+            charges=tuple((_time(entry), Fraction(entry.counted, NANO)) for entry in charged),
+            ceilings=tuple(
+                (_time(entry), _amount(entry, "limit", "ceiling")) for entry in declared
+            ),
             limits=tuple(
-                (_time(one), _amount(one, "month_limit", "per_month")) for one in declared
+                (_time(entry), _amount(entry, "month_limit", "per_month")) for entry in declared
             ),
             currency=currency,
         )
@@ -82,9 +84,7 @@ def _time(entry: Entry) -> datetime:
 
 
 def _amount(entry: Entry, *names: str) -> Fraction | None:
-    """The first of some facts that the row has: an account in pure ε writes no limit beside its
-    ceiling.
-    """
+    """Return the first of some facts that the row has, since pure accounts write no limit."""
     text = next((entry.facts[name] for name in names if name in entry.facts), _UNLIMITED)
     return None if text == _UNLIMITED else Fraction(text)
 
@@ -115,43 +115,43 @@ def _staircase(history: BudgetHistory) -> Panel:
         for month, spent in history.months.items()
         if _has_months(history)
     ]
-    across = Across("time of the charge (UTC)", "time", span=(start, end))
-    up = Up(f"{history.currency.symbol}, sum of all charges", "linear", floor=0.0)
-    return Panel(_budget_lines(history), across, up, bars)
+    x_axis = HorizontalAxis("time of the charge (UTC)", "time", span=(start, end))
+    y_axis = VerticalAxis(f"{history.currency.symbol}, sum of all charges", "linear", floor=0.0)
+    return Panel(_budget_lines(history), x_axis, y_axis, bars)
 
 
 def _budget_lines(history: BudgetHistory) -> list[Line]:
-    """What was spent, from nothing on, and what was allowed."""
+    """Return lines of what was spent, from nothing on, and of what was allowed."""
     spent = [Point(day_of(_span(history)[0]), 0.0)]
     for (time, _), total in zip(history.charges, history.sums, strict=True):
         spent.append(Point(day_of(time), float(total)))
     lines = [Line(f"spent {epsilon_text(history.sums[-1])}", 0, spent, "steps")]
     allowed = (("ceiling", history.ceilings), ("limit of a month", history.limits))
     for place, (name, levels) in enumerate(allowed, 1):
-        points = [Point(day_of(time), float(one)) for time, one in levels if one is not None]
+        points = [
+            Point(day_of(time), float(amount)) for time, amount in levels if amount is not None
+        ]
         if points:
             lines += [Line(f"{name} {points[-1].value:.4g}", place, points, "dashed steps")]
     return lines
 
 
 def _has_months(history: BudgetHistory) -> bool:
-    """Whether a month ever had a limit."""
     return any(limit is not None for _, limit in history.limits)
 
 
 def _span(history: BudgetHistory) -> tuple[datetime, datetime]:
-    """First and last moment that is drawn, with a little room after the last step."""
+    """Return first and last moment that is drawn, with a little room after the last step."""
     times = [time for time, _ in (*history.charges, *history.ceilings)]
     first, last = min(times), max(times)
     if _has_months(history):
         first = min(first, *history.months)
         last = max(last, *(_next(month) for month in history.months))
-    room = max(last - first, _SHORTEST)
-    return first - room * 0.02, last + room * 0.08
+    margin = max(last - first, _SHORTEST)
+    return first - margin * 0.02, last + margin * 0.08
 
 
 def _next(month: datetime) -> datetime:
-    """The first moment of the month after."""
     return (month + timedelta(days=32)).replace(day=1)
 
 
@@ -169,12 +169,12 @@ def window_costs(
     places = [first_day(windows, name) for name in names]
     last = first_day(windows, windows.following(names[-1]))
     bars = [
-        Bar(at, at + 0.86 * (after - at), float(spent[name]))
-        for name, (at, after) in zip(names, pairwise([*places, last]), strict=True)
+        Bar(start, start + 0.86 * (end - start), float(spent[name]))
+        for name, (start, end) in zip(names, pairwise([*places, last]), strict=True)
     ]
     ceilings = () if ceiling is None else ((float(ceiling), "ceiling of each"),)
-    across = over_windows(windows, dict(zip(places, names, strict=True)), last=last)
-    panel = Panel((), across, Up(symbol, "linear", floor=0.0, references=ceilings), bars)
+    x_axis = window_axis(windows, dict(zip(places, names, strict=True)), last=last)
+    panel = Panel((), x_axis, VerticalAxis(symbol, "linear", floor=0.0, references=ceilings), bars)
     most = "no ceiling" if ceiling is None else f"ceiling {epsilon_text(ceiling)} each"
     fullest = epsilon_text(max(spent.values()))
     footnote = f"{len(names)} charged, the fullest {fullest}; {most}."

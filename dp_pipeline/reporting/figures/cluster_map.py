@@ -54,18 +54,18 @@ class Density:
     def of_synopsis(
         cls, columns: Sequence[str], table: Mapping[str, np.ndarray], box: Sequence[Coordinate]
     ) -> Density:
-        """Weight over area on two ``columns`` of ``Synopsis.table()``; below 0 counts as 0.
+        """Return weight over area on two ``columns`` of ``Synopsis.table()``, at least 0.
 
         Boxes that lie over each other (more than two columns) add up. One pass for any
         number of boxes: a difference array at their corners, summed along both axes.
         """
-        (left, right), (bottom, top) = (
+        (x_lower, x_upper), (y_lower, y_upper) = (
             _on_few_edges(*_shares(table, name, interval))
             for name, interval in zip(columns, box, strict=True)
         )
-        x_edges, x = np.unique(np.concatenate([left, right, [0.0, 1.0]]), return_inverse=True)
-        y_edges, y = np.unique(np.concatenate([bottom, top, [0.0, 1.0]]), return_inverse=True)
-        weights = table["weight"] / ((right - left) * (top - bottom))
+        x_edges, x = np.unique(np.concatenate([x_lower, x_upper, [0.0, 1.0]]), return_inverse=True)
+        y_edges, y = np.unique(np.concatenate([y_lower, y_upper, [0.0, 1.0]]), return_inverse=True)
+        weights = table["weight"] / ((x_upper - x_lower) * (y_upper - y_lower))
         corners = np.zeros((len(x_edges), len(y_edges)))
         low, high = slice(0, len(weights)), slice(len(weights), 2 * len(weights))
         for x_at, y_at, sign in ((low, low, 1), (high, low, -1), (low, high, -1), (high, high, 1)):
@@ -78,7 +78,7 @@ class Density:
 def _shares(
     table: Mapping[str, np.ndarray], name: str, interval: Coordinate
 ) -> tuple[FloatArray, FloatArray]:
-    """Sides of the boxes as shares of the declared interval; equal ones are made equal."""
+    """Return sides of the boxes as shares of the declared interval; equal ones are made equal."""
     lower, upper = (
         np.round((table[f"{name}_{side}"] - interval.lower) / (2 * interval.half_width), 9)
         for side in ("lower", "upper")
@@ -90,8 +90,8 @@ def _on_few_edges(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, Flo
     if len(np.unique(np.concatenate([lower, upper]))) <= MOST_EDGES:
         return lower, upper
     pixels = MOST_EDGES - 1
-    left = np.minimum(np.floor(lower * pixels), pixels - 1)
-    return left / pixels, np.maximum(np.rint(upper * pixels), left + 1) / pixels
+    left_pixel = np.minimum(np.floor(lower * pixels), pixels - 1)
+    return left_pixel / pixels, np.maximum(np.rint(upper * pixels), left_pixel + 1) / pixels
 
 
 MOST_OUTLINES = 2500
@@ -148,21 +148,21 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> Picture:
 
 
 def _view_text(view: ClusterView) -> str:
-    """How many centres there are, and where the largest one is."""
+    """Return the number of centres in words, and where the largest one is."""
     many = f"{view.name}: {len(view.centres)} centres"
     if view.sizes is None or not len(view.sizes):
         return many
-    at = int(np.argmax(view.sizes))
+    largest = int(np.argmax(view.sizes))
     columns = view.columns[:1] if view.is_strip else view.columns
     place = ", ".join(
         f"{name} = {view.dates.get(name, number_text)(float(number))}"
-        for name, number in zip(columns, view.centres[at], strict=False)
+        for name, number in zip(columns, view.centres[largest], strict=False)
     )
-    return f"{many}, the largest at {place} with {number_text(view.sizes[at])} noisy rows"
+    return f"{many}, the largest at {place} with {number_text(view.sizes[largest])} noisy rows"
 
 
 def draw_map(axes: Axes, view: ClusterView) -> None:
-    """One clustering on axes of somebody else's figure, shaded by its own density."""
+    """Draw one clustering on given axes, shaded by its own density."""
     density = Density.of_synopsis(view.columns, view.table, view.box)
     _draw(axes, view, density, highest=max(1.0, density.highest), is_small=False)
     _name_axes(axes, view, is_named=(True, True))
@@ -172,7 +172,7 @@ def draw_map(axes: Axes, view: ClusterView) -> None:
 
 
 def _height(views: Sequence[ClusterView], across: int, down: int) -> float:
-    """Inches: panels keep the shape of their box where it is drawn true to scale."""
+    """Return inches in which panels keep the shape of a box that is true to scale."""
     width = (picture.WIDTH - (1.5 if across == 1 else 0.7)) / across
     ratios = [
         0.3 if view.is_strip else view.ratio if view.is_true_to_scale else 0.75 for view in views
@@ -206,21 +206,22 @@ def _draw(
 
 
 def _norm(highest: float) -> PowerNorm:
-    """A root scale, so that sparse boxes are seen too."""
     from matplotlib.colors import PowerNorm
 
     return PowerNorm(0.45, vmin=0.0, vmax=highest)
 
 
 def _outline(axes: Axes, view: ClusterView) -> None:
-    """Thin sides of the boxes, where there are few enough and none lies over another."""
+    """Draw thin sides of the boxes, where they are few and none lies over another."""
     from matplotlib.collections import PolyCollection
 
-    if view.others or len(view.table["weight"]) > MOST_OUTLINES:
+    if view.hidden_columns or len(view.table["weight"]) > MOST_OUTLINES:
         return
-    left, bottom = (view.table[f"{name}_lower"] for name in view.columns)
-    right, top = (view.table[f"{name}_upper"] for name in view.columns)
-    corners = np.stack([left, bottom, right, bottom, right, top, left, top], axis=1)
+    x_lower, y_lower = (view.table[f"{name}_lower"] for name in view.columns)
+    x_upper, y_upper = (view.table[f"{name}_upper"] for name in view.columns)
+    corners = np.stack(
+        [x_lower, y_lower, x_upper, y_lower, x_upper, y_upper, x_lower, y_upper], axis=1
+    )
     axes.add_collection(
         PolyCollection(
             list(corners.reshape(-1, 4, 2)),
@@ -235,7 +236,7 @@ def _outline(axes: Axes, view: ClusterView) -> None:
 
 
 def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
-    """Discs of one size, or of an area that grows with the noisy number of rows."""
+    """Draw discs of one size, or of an area that grows with the noisy number of rows."""
     many = max(1, len(view.centres))
     area = min(70.0, 2800.0 / many) / (3.5 if is_small else 1)
     areas, is_hollow = np.full(len(view.centres), max(3.0, area)), np.zeros(many, dtype=bool)
@@ -257,11 +258,11 @@ def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
 
 
 def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
-    """The noisy rows of every centre beside it, or of none where they would cover each other."""
+    """Write the noisy rows of every centre, unless the numbers would cover each other."""
     if view.sizes is None or len(view.sizes) > (MOST_NUMBERS // 3 if is_small else MOST_NUMBERS):
         return
     for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
-        is_left = _has_room_left(centre, view)
+        is_left = _fits_left(centre, view)
         axes.annotate(
             rows_text(size),
             tuple(centre.tolist()),
@@ -275,36 +276,36 @@ def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
         )
 
 
-def _has_room_left(centre: np.ndarray, view: ClusterView) -> bool:
-    """Whether a number stands better at the left of a centre: away from the nearest other one, and
-    inside the box.
-    """
+def _fits_left(centre: np.ndarray, view: ClusterView) -> bool:
+    """Return whether a number fits better at the left of a centre, away from the nearest one."""
     share = (centre[0] - view.box[0].lower) / view.sides[0]
     if not _MARGIN < share < 1 - _MARGIN:
         return bool(share > _MARGIN)
-    away = (view.centres - centre) / view.sides
-    others = away[(away != 0).any(axis=1)]
-    return len(others) > 0 and bool(others[(others**2).sum(axis=1).argmin(), 0] > 0)
+    offsets = (view.centres - centre) / view.sides
+    other_offsets = offsets[(offsets != 0).any(axis=1)]
+    return len(other_offsets) > 0 and bool(
+        other_offsets[(other_offsets**2).sum(axis=1).argmin(), 0] > 0
+    )
 
 
 def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
-    """A line in the lower left corner: a round number of metres, at most a quarter of the width."""
+    """Draw a round number of metres in the lower left corner, at most a quarter of the width."""
     from matplotlib.patheffects import withStroke
 
     quarter = view.sides[0] * metres / 4
     power = 10.0 ** math.floor(math.log10(quarter))
     # With a half, because the logarithm of a number just below a power of ten is rounded up to it.
     length = power * max(step for step in (0.5, 1, 2, 5) if step * power <= quarter)
-    left, low = view.box[0].lower + 0.04 * view.sides[0], view.box[1].lower + 0.05 * view.sides[1]
+    start, low = view.box[0].lower + 0.04 * view.sides[0], view.box[1].lower + 0.05 * view.sides[1]
     white = [withStroke(linewidth=4.0, foreground="white")]
-    right = left + length / metres
+    end = start + length / metres
     axes.plot(
-        [left, right], [low, low], color=picture.INK, linewidth=1.6, path_effects=white, zorder=7
+        [start, end], [low, low], color=picture.INK, linewidth=1.6, path_effects=white, zorder=7
     )
     text = f"{length / 1000:,.0f} km" if length >= 1000 else f"{length:,.3g} m"
     axes.annotate(
         text,
-        ((left + right) / 2, low),
+        ((start + end) / 2, low),
         xytext=(0, 3),
         textcoords="offset points",
         ha="center",
@@ -316,7 +317,7 @@ def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
 
 
 def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) -> None:
-    """Ticks and names; of panels with the same axes only the outer ones are named."""
+    """Name ticks and axes; of panels with the same axes only the outer ones are named."""
     from matplotlib.ticker import EngFormatter
 
     horizontal, vertical = view.box
@@ -341,14 +342,14 @@ def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) ->
         axes.set_xlabel(across, fontsize=8.5)
 
 
-def _mark_dates(axis: Axis, shown: Callable[[float], str] | None) -> None:
-    """Few ticks, each the date of its number, where there is a function that says it."""
+def _mark_dates(axis: Axis, format_date: Callable[[float], str] | None) -> None:
+    """Write few ticks as dates, where the column holds dates."""
     from matplotlib.ticker import MaxNLocator
 
-    if shown is None:
+    if format_date is None:
         return
     axis.set_major_locator(MaxNLocator(4))
-    axis.set_major_formatter(lambda value, _: shown(value).partition("T")[0])
+    axis.set_major_formatter(lambda value, _: format_date(value).partition("T")[0])
 
 
 def _explain_shades(figure: Figure, axes: Axes, highest: float) -> None:
@@ -366,21 +367,20 @@ def _explain_shades(figure: Figure, axes: Axes, highest: float) -> None:
 
 
 def _density_ticks(highest: float) -> list[float]:
-    """0, 1, 3, 10, 30 … and the highest density, which is written instead of a close one."""
     steps = [digit * 10.0**power for power in range(9) for digit in (1, 3)]
     return [0.0, *(step for step in steps if step < 0.7 * highest), highest]
 
 
 def _footnote(views: Sequence[ClusterView]) -> str:
-    """How to read the picture, with what a single panel would not say by itself."""
+    """Return how to read the picture."""
     text = "Orange: released centres"
     if any(view.sizes is not None for view in views):
         text += " (area, number: noisy rows)"
     if any(len(view.table["weight"]) for view in views):
         text += ". Blue: noisy boxes, farther from the background where denser"
-    others = max(view.others for view in views)
-    if others:
-        text += f".\nShown are two of {others + 2} columns, summed over the others"
+    hidden_columns = max(view.hidden_columns for view in views)
+    if hidden_columns:
+        text += f".\nShown are two of {hidden_columns + 2} columns, summed over the others"
     if any(view.degrees and view.metres is not None for view in views):
         text += ".\nMetres are approximate: one length of a degree for the whole box"
     return f"{text}."

@@ -37,8 +37,8 @@ METRES = "rms_metres"
 def metre_rows(
     spec: DatasetSpec, columns: Sequence[str], rows: Iterable[QualityRow]
 ) -> list[QualityRow]:
-    """``rms_metres`` of every ``nicv``; none where ``columns`` are not a place in metres or in
-    degrees alone, or their box is too high for one length of a degree.
+    """Return ``rms_metres`` of every ``nicv``, where columns and box are a place in metres or
+    degrees.
 
     Of degrees approximate: as if errors along both axes were alike in degrees
     (``MetresPerUnit.together``).
@@ -67,7 +67,7 @@ Tables = Mapping[str, Mapping[str, np.ndarray]]
 
 
 def cluster_sizes(tables: Tables) -> FloatArray | None:
-    """Float (k,), may be negative; None where a release has neither sizes nor a synopsis.
+    """Return noisy rows of each centre (k,), which may be negative, or None without sizes.
 
     tables   ``Clusters.tables()``
 
@@ -97,7 +97,7 @@ def _synopsis(tables: Tables, columns: tuple[str, ...]) -> Synopsis:
 
 
 def rows_text(size: float) -> str:
-    """A noisy number of rows: whole, with three digits.
+    """Return a noisy number of rows as an integer with three digits.
 
     >>> rows_text(1234.5), rows_text(-3.7), rows_text(-0.2)
     ('1,230', '-4', '0')
@@ -110,32 +110,30 @@ SIZE = "noisy rows"
 """The heading of the last column."""
 
 
-Shown = Mapping[str, Callable[[float], str]]
+DateFormats = Mapping[str, Callable[[float], str]]
 """Column → how a person reads its numbers, where they are dates."""
 
 
-def dates_of(domain: Domain) -> Shown:
-    """Of a data set's attributes."""
-    return {one.name: one.shown for one in domain if one.clock is not None}
+def dates_of(domain: Domain) -> DateFormats:
+    """Return how the dates of a data set's attributes are written."""
+    return {attribute.name: attribute.shown for attribute in domain if attribute.clock is not None}
 
 
 def centre_table(
-    tables: Tables, *, most_columns: int, dates: Shown | None = None
+    tables: Tables, *, most_columns: int, dates: DateFormats | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """Head and lines of the first centres, in the order of their release; of many columns the first
-    ones, whole, and how many more there are. No line of a release without centres.
-    """
+    """Return head and lines of the first centres with their first columns and noisy rows."""
     columns = tables.get("centres", {})
     names = list(columns)
-    shown = [(dates or {}).get(name, lambda value: f"{value:.6g}") for name in names]
+    formats = [(dates or {}).get(name, lambda value: f"{value:.6g}") for name in names]
     texts = [
         list(map(show, values[:MOST_CENTRES].tolist()))
-        for show, values in zip(shown, columns.values(), strict=True)
+        for show, values in zip(formats, columns.values(), strict=True)
     ]
     lines = [list(row) for row in zip(*texts, strict=True)]
-    more = len(names) - most_columns
-    if more > 0:
-        names = [*names[:most_columns], f"+ {more} columns"]
+    hidden_count = len(names) - most_columns
+    if hidden_count > 0:
+        names = [*names[:most_columns], f"+ {hidden_count} columns"]
         lines = [[*line[:most_columns], "…"] for line in lines]
     sizes = cluster_sizes(tables) if lines else None
     if sizes is None:
@@ -163,7 +161,7 @@ class ClusterView:
     sizes      float (k,), noisy rows of each centre, or None
     table      sides of the synopsis' boxes on both columns, and their weight; no rows without one
     is_strip   whether the second axis means nothing
-    others     columns that are not shown
+    hidden_columns     columns that are not shown
     degrees    whether the axes are longitude and latitude
     metres     metres a unit, or None where names tell no unit, or it is not one for the whole box
     dates      how a person reads the numbers of those columns that are dates
@@ -176,10 +174,10 @@ class ClusterView:
     table: Mapping[str, np.ndarray]
     box: tuple[Coordinate, Coordinate]
     is_strip: bool
-    others: int
+    hidden_columns: int
     degrees: bool = False
     metres: MetresPerUnit | None = None
-    dates: Shown = field(default_factory=dict)
+    dates: DateFormats = field(default_factory=dict)
 
     @property
     def sides(self) -> tuple[float, float]:
@@ -206,7 +204,7 @@ class ClusterView:
     @property
     def axes(self) -> tuple[object, ...]:
         """What two panels with the same axes have in common."""
-        return self.columns, self.box, self.others
+        return self.columns, self.box, self.hidden_columns
 
     @classmethod
     def of(
@@ -215,9 +213,9 @@ class ClusterView:
         tables: Tables,
         box: Sequence[Coordinate],
         declared: Point | None = None,
-        dates: Shown | None = None,
+        dates: DateFormats | None = None,
     ) -> ClusterView:
-        """The view of a clustering with any number of columns, at least one.
+        """Return the view of a clustering with at least one column.
 
         tables     ``Clusters.tables()``
         box        declared interval of every column of ``centres``
@@ -238,24 +236,23 @@ class ClusterView:
             )
         point = point_of(columns, declared)
         x, y = _widest(box) if point is None else map(columns.index, point)
-        shown = (box[x], box[y])
+        intervals = (box[x], box[y])
         return cls(
             name=name,
             columns=(columns[x], columns[y]),
             centres=centres[:, [x, y]],
             sizes=sizes,
             table=table,
-            box=shown,
+            box=intervals,
             is_strip=False,
-            others=len(columns) - 2,
-            degrees=point is not None and is_degrees(point, shown),
-            metres=None if point is None else metres_per_unit(point, shown),
+            hidden_columns=len(columns) - 2,
+            degrees=point is not None and is_degrees(point, intervals),
+            metres=None if point is None else metres_per_unit(point, intervals),
             dates=dates,
         )
 
 
 def _widest(box: Sequence[Coordinate]) -> tuple[int, int]:
-    """The two columns with the widest intervals, in their order."""
     widest = sorted(range(len(box)), key=lambda axis: (-box[axis].half_width, axis))[:2]
     return min(widest), max(widest)
 
@@ -266,6 +263,6 @@ def _no_boxes(columns: tuple[str, ...]) -> dict[str, np.ndarray]:
 
 
 def _strip(table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The table with a second axis on which every box is as high as the strip."""
+    """Return the table with a second axis on which every box is as high as the strip."""
     boxes = len(table["weight"])
     return {**table, "_lower": np.zeros(boxes), "_upper": np.ones(boxes)}

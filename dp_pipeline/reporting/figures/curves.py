@@ -12,7 +12,14 @@ from typing import NamedTuple
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.windows import Windows
 from dp_pipeline.reporting.figures import picture
-from dp_pipeline.reporting.figures.lines import Across, Line, Panel, Point, Up, day_of
+from dp_pipeline.reporting.figures.lines import (
+    HorizontalAxis,
+    Line,
+    Panel,
+    Point,
+    VerticalAxis,
+    day_of,
+)
 from dp_pipeline.reporting.metrics import FIGURES, Metric, Pivot, QualityRow, pivot, sample_words
 
 NOISE_BARS = "Bars: ± one standard deviation of the noise in the number itself."
@@ -26,7 +33,7 @@ def utility_panels(rows: Sequence[QualityRow], metrics: Sequence[str]) -> list[P
     model has the same colour and marker in all panels.
     """
     finite = [row for row in rows if math.isfinite(row.value)]
-    tables = [table for table in (pivot(finite, one) for one in metrics) if table.models]
+    tables = [table for table in (pivot(finite, value) for value in metrics) if table.models]
     models = sorted({model for table in tables for model in table.models})
     return [_over_epsilon(table, models) for table in tables]
 
@@ -45,12 +52,12 @@ def _over_epsilon(table: Pivot, models: Sequence[str]) -> Panel:
         for model in table.models
     ]
     label = "ε of the release (log scale; smaller protects more)"
-    ticks = {float(one): epsilon_text(one) for one in table.epsilons}
+    ticks = {float(value): epsilon_text(value) for value in table.epsilons}
     # From 0, or from the value of a method without privacy.
     reference = table.about.reference
     references = () if reference is None else ((reference, "without privacy"),)
-    up = _up(table.about, table.unit, floor=reference or 0.0, references=references)
-    return Panel(lines, Across(label, "log", ticks, symbol="ε"), up)
+    y_axis = _up(table.about, table.unit, floor=reference or 0.0, references=references)
+    return Panel(lines, HorizontalAxis(label, "log", ticks, symbol="ε"), y_axis)
 
 
 def _up(
@@ -59,10 +66,10 @@ def _up(
     *,
     floor: float | None = None,
     references: Sequence[tuple[float, str]] = (),
-) -> Up:
+) -> VerticalAxis:
     reading = picture.plain(f"{unit}; {about.better}")
     label = picture.plain(about.short, width=26)
-    return Up(label, floor=floor, references=references, reading=reading)
+    return VerticalAxis(label, floor=floor, references=references, reading=reading)
 
 
 def utility_footnote(rows: Sequence[QualityRow]) -> str:
@@ -93,9 +100,9 @@ def k_anonymity_panel(values: OverK, *, figure: str) -> Panel:
         for place, (method, points) in enumerate(values.items())
     ]
     ticks: dict[float, str] = {k: str(k) if k else "all bits" for k in ks}
-    across = Across("K: rows of every class, at least", "apart", ticks, symbol="K")
+    x_axis = HorizontalAxis("K: rows of every class, at least", "apart", ticks, symbol="K")
     about = FIGURES[figure]
-    return Panel(lines, across, _up(about, about.unit or ""))
+    return Panel(lines, x_axis, _up(about, about.unit or ""))
 
 
 class WindowNumber(NamedTuple):
@@ -109,7 +116,9 @@ class WindowNumber(NamedTuple):
     deviation: float = 0.0
 
 
-def window_panel(values: Mapping[str, Sequence[WindowNumber]], windows: Windows, up: Up) -> Panel:
+def window_panel(
+    values: Mapping[str, Sequence[WindowNumber]], windows: Windows, y_axis: VerticalAxis
+) -> Panel:
     """Return one number over windows, each at its first day in the zone of its calendar.
 
     values   model → its numbers
@@ -124,21 +133,21 @@ def window_panel(values: Mapping[str, Sequence[WindowNumber]], windows: Windows,
         )
         for place, (model, numbers) in enumerate(values.items())
     ]
-    return Panel(lines, over_windows(windows, ticks), up)
+    return Panel(lines, window_axis(windows, ticks), y_axis)
 
 
-def over_windows(
+def window_axis(
     windows: Windows, ticks: Mapping[float, str], *, last: float | None = None
-) -> Across:
+) -> HorizontalAxis:
     """Return the axis of time.
 
     ticks   first day → window
     last    where the last one ends, if it has to be seen
     """
     first, end = min(ticks, default=0.0), max(ticks, default=0.0) if last is None else last
-    room = max(end - first, 1.0) * 0.03
+    margin = max(end - first, 1.0) * 0.03
     label = f"{windows.every}, by its first day ({windows.clock.zone})"
-    return Across(label, "time", ticks, span=(first - room, end + room))
+    return HorizontalAxis(label, "time", ticks, span=(first - margin, end + margin))
 
 
 def first_day(windows: Windows, name: str) -> float:

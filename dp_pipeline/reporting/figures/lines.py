@@ -33,7 +33,7 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def day_of(moment: datetime) -> float:
-    """What a clock shows, in any zone, as Matplotlib counts it: days since 1970.
+    """Return the time on a clock, in any zone, as days since 1970, as Matplotlib counts.
 
     >>> day_of(datetime(1970, 1, 2, 12))
     1.5
@@ -44,12 +44,12 @@ def day_of(moment: datetime) -> float:
 class Point(NamedTuple):
     """One number.
 
-    at      ε, K or time in days (``day_of``)
+    position      ε, K or time in days (``day_of``)
     value   NaN breaks the line
     bar     half of the length of its error bar; 0: none
     """
 
-    at: float
+    position: float
     value: float
     bar: float = 0.0
 
@@ -71,28 +71,28 @@ class Line:
     style: Literal["marks", "steps", "dashed steps"] = "marks"
 
     @property
-    def joined(self) -> list[tuple[float, float]]:
+    def joined_points(self) -> list[tuple[float, float]]:
         """(at, value) of what the line joins: every step, or the mean of all numbers at one place.
 
-        >>> Line("a", 0, [Point(1, 2.0), Point(1, 4.0)]).joined
+        >>> Line("a", 0, [Point(1, 2.0), Point(1, 4.0)]).joined_points
         [(1, 3.0)]
         """
         if self.style != "marks":
-            return [(point.at, point.value) for point in self.points]
+            return [(point.position, point.value) for point in self.points]
         groups: dict[float, list[float]] = {}
         for point in self.points:
-            groups.setdefault(point.at, []).append(point.value)
-        return [(at, float(np.mean(values))) for at, values in groups.items()]
+            groups.setdefault(point.position, []).append(point.value)
+        return [(position, float(np.mean(values))) for position, values in groups.items()]
 
     @property
     def end(self) -> tuple[float, float] | None:
         """Its last number that is one; None where it has none."""
-        finite = [one for one in self.joined if math.isfinite(one[1])]
+        finite = [point for point in self.joined_points if math.isfinite(point[1])]
         return finite[-1] if finite else None
 
 
 @dataclass(frozen=True)
-class Across:
+class HorizontalAxis:
     """The horizontal axis.
 
     symbol  of a number in words: ε, K; none of a time
@@ -108,26 +108,28 @@ class Across:
     span: tuple[float, float] = (0.0, 1.0)
     symbol: str = ""
 
-    def place(self, at: float) -> float:
-        """Where a number stands, in the units of the axis.
+    def place(self, position: float) -> float:
+        """Return where a number stands, in the units of the axis.
 
-        >>> Across("K", "apart", {0: "0", 50: "50"}).place(50)
+        >>> HorizontalAxis("K", "apart", {0: "0", 50: "50"}).place(50)
         1.0
         """
-        return float(list(self.ticks).index(at)) if self.kind == "apart" else float(at)
+        return float(list(self.ticks).index(position)) if self.kind == "apart" else float(position)
 
-    def text(self, at: float) -> str:
-        """A number in words.
+    def text(self, position: float) -> str:
+        """Return a number in words.
 
-        >>> Across("", "log", {0.5: "1/2"}, symbol="ε").text(0.5), Across("", "time").text(1.5)
-        ('ε = 1/2', '1970-01-02')
+        >>> HorizontalAxis("", "log", {0.5: "1/2"}, symbol="ε").text(0.5)
+        'ε = 1/2'
+        >>> HorizontalAxis("", "time").text(1.5)
+        '1970-01-02'
         """
-        tick = self.ticks.get(at, f"{EPOCH + timedelta(days=at):%Y-%m-%d}")
+        tick = self.ticks.get(position, f"{EPOCH + timedelta(days=position):%Y-%m-%d}")
         return f"{self.symbol} = {tick}" if self.symbol else tick
 
 
 @dataclass(frozen=True)
-class Up:
+class VerticalAxis:
     """The vertical axis.
 
     reading      unit, and which values are better, in words
@@ -144,7 +146,7 @@ class Up:
     reading: str = ""
 
     def is_log(self, values: Sequence[float]) -> bool:
-        """Whether the values are drawn over a log axis."""
+        """Return whether the values are drawn over a log axis."""
         is_wide = min(values) > 0 and max(values) > LOG_FROM * min(values)
         return self.kind == "log" or (self.kind == "auto" and is_wide)
 
@@ -165,8 +167,8 @@ class Panel:
     """
 
     lines: Sequence[Line]
-    across: Across
-    up: Up
+    x_axis: HorizontalAxis
+    y_axis: VerticalAxis
     bars: Sequence[Bar] = ()
 
     @property
@@ -179,35 +181,40 @@ class Panel:
     @property
     def is_log(self) -> bool:
         """Whether the vertical axis is a log axis."""
-        return self.up.is_log([point.value for point in self.points])
+        return self.y_axis.is_log([point.value for point in self.points])
 
     @property
     def heading(self) -> str:
         """The name of the vertical axis, which says so where nobody else decided on a log scale."""
         return (
-            f"{self.up.label}, log scale"
-            if self.up.kind == "auto" and self.is_log
-            else self.up.label
+            f"{self.y_axis.label}, log scale"
+            if self.y_axis.kind == "auto" and self.is_log
+            else self.y_axis.label
         )
 
     @property
     def alt_text(self) -> str:
         """What it shows in words: where every line begins and ends, or how high every bar is."""
-        reading = f" ({self.up.reading})" if self.up.reading else ""
+        reading = f" ({self.y_axis.reading})" if self.y_axis.reading else ""
         texts = [text for line in self.lines if (text := self._line_text(line))]
         texts = texts or [
-            f"{self.across.text(bar.first)}: {number_text(bar.height)}" for bar in self.bars
+            f"{self.x_axis.text(bar.first)}: {number_text(bar.height)}" for bar in self.bars
         ]
-        over = self.across.symbol or "time"
-        return f"{self.up.label} over {over}{reading}. {list_first(texts)}"
+        over = self.x_axis.symbol or "time"
+        return f"{self.y_axis.label} over {over}{reading}. {list_first(texts)}"
 
     def _line_text(self, line: Line) -> str:
-        joined = [(at, value) for at, value in line.joined if math.isfinite(value)]
-        if not joined:
+        finite_points = [
+            (position, value) for position, value in line.joined_points if math.isfinite(value)
+        ]
+        if not finite_points:
             return ""
-        texts = [f"{number_text(value)} at {self.across.text(at)}" for at, value in joined]
-        is_one = joined[0][0] == joined[-1][0]
-        return f"{line.name}: {texts[-1] if is_one else f'from {texts[0]} to {texts[-1]}'}"
+        texts = [
+            f"{number_text(value)} at {self.x_axis.text(position)}"
+            for position, value in finite_points
+        ]
+        is_single = finite_points[0][0] == finite_points[-1][0]
+        return f"{line.name}: {texts[-1] if is_single else f'from {texts[0]} to {texts[-1]}'}"
 
 
 def line_chart(
@@ -224,32 +231,30 @@ def line_chart(
     caption   the title where it is empty
     width     in inches, of one pair of axes
     """
-    shown = [panel for panel in panels if panel.points]
+    drawn_panels = [panel for panel in panels if panel.points]
     words = " ".join(panel.alt_text for panel in panels)
-    if len(shown) == 1:
-        figure = _draw_one(shown[0], title, width)
+    if len(drawn_panels) == 1:
+        figure = _draw_one(drawn_panels[0], title, width)
     else:
-        figure = _draw_several(shown, title)
-        footnote = f"Across: {shown[0].across.label}.\n{footnote}" if shown else ""
+        figure = _draw_several(drawn_panels, title)
+        footnote = f"Across: {drawn_panels[0].x_axis.label}.\n{footnote}" if drawn_panels else ""
     picture.set_footnote(figure, footnote)
     return Picture(caption or title, figure, words or list_first(()))
 
 
 def _draw_one(panel: Panel, title: str, width: float) -> Figure:
-    """As high as the names at the ends of lines need."""
     height = max(3.5, _AROUND + 1.4 * _LINE * len(panel.lines))
     figure = picture.new_figure(width, height)
     axes = figure.add_subplot()
     picture.set_title(figure, title)
     draw_panel(axes, panel)
-    axes.set_xlabel(panel.across.label)
-    axes.set_ylabel("\n".join(filter(None, (panel.heading, panel.up.reading))))
+    axes.set_xlabel(panel.x_axis.label)
+    axes.set_ylabel("\n".join(filter(None, (panel.heading, panel.y_axis.reading))))
     _name_ends(axes, panel, gap=_LINE / (height - _AROUND))
     return figure
 
 
 def _draw_several(panels: Sequence[Panel], title: str) -> Figure:
-    """Two beside each other; a line has the same look in all of them."""
     names = dict(sorted((line.place, line.name) for panel in panels for line in panel.lines))
     figure, grid = picture.new_panels(
         len(panels), inches=_PANEL, title=title, names=list(names.values())
@@ -269,36 +274,38 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
             [bar.first, bar.last], 0, bar.height, color=picture.COLOURS[4], alpha=0.35, linewidth=0
         )
     for index, line in enumerate(panel.lines):
-        _draw(axes, line, panel.across, _aside(panel, index))
-    _scale_across(axes, panel.across)
+        _draw(axes, line, panel.x_axis, _aside(panel, index))
+    _scale_across(axes, panel.x_axis)
     _scale_up(axes, panel)
-    for value, name in panel.up.references:
+    for value, name in panel.y_axis.references:
         _draw_reference(axes, value, name)
     axes.grid(axis="y", color=picture.RULE, linewidth=0.7)
     picture.quiet(axes)
 
 
 def _aside(panel: Panel, index: int) -> float:
-    """Error bars of several lines would hide each other: each steps a little to the side."""
-    if panel.across.kind != "log" or not any(point.bar for point in panel.points):
+    """Return the factor by which a line steps aside, so that error bars do not hide each other."""
+    if panel.x_axis.kind != "log" or not any(point.bar for point in panel.points):
         return 1.0
     last = len(panel.lines) - 1
     return math.exp(min(_STEP_ASIDE, _WIDEST_ASIDE / max(1, last)) * (index - last / 2))
 
 
-def _draw(axes: Axes, line: Line, across: Across, aside: float) -> None:
+def _draw(axes: Axes, line: Line, x_axis: HorizontalAxis, aside: float) -> None:
     look = picture.look_of(line.place)
     marker = look.pop("marker")
-    at = [across.place(one) * aside for one, _ in line.joined]
-    values = [value for _, value in line.joined]
+    positions = [x_axis.place(position) * aside for position, _ in line.joined_points]
+    values = [value for _, value in line.joined_points]
     if line.style != "marks":
         dashed = {"linestyle": "--", "linewidth": 1.3} if line.style == "dashed steps" else {}
         style: dict[str, Any] = {**look, "linewidth": 1.8, **dashed}
-        axes.step([*at, across.span[1]], [*values, values[-1]], where="post", zorder=3, **style)
+        axes.step(
+            [*positions, x_axis.span[1]], [*values, values[-1]], where="post", zorder=3, **style
+        )
         return
-    axes.plot(at, values, linewidth=1.8, zorder=3, **look)
+    axes.plot(positions, values, linewidth=1.8, zorder=3, **look)
     axes.errorbar(
-        [across.place(point.at) * aside for point in line.points],
+        [x_axis.place(point.position) * aside for point in line.points],
         [point.value for point in line.points],
         yerr=[point.bar or math.nan for point in line.points],
         fmt=marker,
@@ -312,49 +319,52 @@ def _draw(axes: Axes, line: Line, across: Across, aside: float) -> None:
     )
 
 
-def _scale_across(axes: Axes, across: Across) -> None:
+def _scale_across(axes: Axes, x_axis: HorizontalAxis) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-    if across.kind == "time":
+    if x_axis.kind == "time":
         locator: Any = AutoDateLocator(minticks=2, maxticks=6)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
         axes.xaxis.get_offset_text().set(color=picture.INK, size=8.5)
-        axes.set_xlim(*across.span)
+        axes.set_xlim(*x_axis.span)
         return
-    at, texts = [across.place(one) for one in across.ticks], list(across.ticks.values())
-    if across.kind == "log":
+    positions, texts = [x_axis.place(tick) for tick in x_axis.ticks], list(x_axis.ticks.values())
+    if x_axis.kind == "log":
         axes.set_xscale("log")
-        axes.set_xlim(at[0] / 1.25, at[-1] * 1.12)
-        texts = _on_two_lines(texts, at)
+        axes.set_xlim(positions[0] / 1.25, positions[-1] * 1.12)
+        texts = _on_two_lines(texts, positions)
     else:
-        axes.set_xlim(at[0] - 0.25, at[-1] + 0.15)
-    axes.xaxis.set_major_locator(FixedLocator(at))
+        axes.set_xlim(positions[0] - 0.25, positions[-1] + 0.15)
+    axes.xaxis.set_major_locator(FixedLocator(positions))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FixedFormatter(texts))
 
 
-def _on_two_lines(texts: Sequence[str], at: Sequence[float]) -> list[str]:
-    """One that stands close to its left neighbour moves to a second line."""
-    close = 0.07 * math.log(at[-1] / at[0])
+def _on_two_lines(texts: Sequence[str], positions: Sequence[float]) -> list[str]:
+    """Return tick texts, those close to their left neighbour on a second line."""
+    close = 0.07 * math.log(positions[-1] / positions[0])
     moved, is_low = [texts[0]], False
-    for text, (left, right) in zip(texts[1:], pairwise(at), strict=True):
-        is_low = math.log(right / left) < close and not is_low
+    for text, (left_tick, right_tick) in zip(texts[1:], pairwise(positions), strict=True):
+        is_low = math.log(right_tick / left_tick) < close and not is_low
         moved.append("\n" * is_low + text)
     return moved
 
 
 def _scale_up(axes: Axes, panel: Panel) -> None:
-    """From the floor to a little above the highest bar; log where a line would be flat."""
+    """Scale the vertical axis from its floor to a little above the highest bar."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-    up, points = panel.up, panel.points
-    extra = [value for value, _ in up.references]
-    low = min([*(point.value - point.bar for point in points), *extra])
-    high = max([*(point.value + point.bar for point in points), *extra])
+    y_axis, points = panel.y_axis, panel.points
+    references = [value for value, _ in y_axis.references]
+    low = min([*(point.value - point.bar for point in points), *references])
+    high = max([*(point.value + point.bar for point in points), *references])
     if panel.is_log:
-        lowest = min([point.value for point in points] + [one for one in extra if one > 0])
+        lowest = min(
+            [point.value for point in points]
+            + [reference for reference in references if reference > 0]
+        )
         axes.set_yscale("log")
         subs = (1.0,) if high > 100 * lowest else (1.0, 2.0, 5.0)
         # Within a power of ten there may be none of these.
@@ -364,17 +374,19 @@ def _scale_up(axes: Axes, panel: Panel) -> None:
         axes.yaxis.set_minor_locator(NullLocator())
         axes.set_ylim(lowest / 1.3, high * 1.3)
     else:
-        if up.kind == "signed log":
+        if y_axis.kind == "signed log":
             axes.set_yscale("symlog", linthresh=100.0, linscale=2.0)
-        base = low if up.floor is None else min(low, up.floor)
-        room = (high - base or abs(high) or 1.0) * 0.08
+        base = low if y_axis.floor is None else min(low, y_axis.floor)
+        margin = (high - base or abs(high) or 1.0) * 0.08
         # Below a floor of 0 there is nothing; other floors are lines that have to be seen.
-        axes.set_ylim(base if base == up.floor == 0 else base - room, max(high, base) + room)
+        axes.set_ylim(
+            base if base == y_axis.floor == 0 else base - margin, max(high, base) + margin
+        )
     axes.yaxis.set_major_formatter(_tick_formatter())
 
 
 def _tick_formatter() -> Any:
-    """Asked anew by each drawing: a panel that turns out smaller has other ticks."""
+    """Return a formatter that follows the ticks of each drawing."""
     from matplotlib.ticker import Formatter
 
     class TickTexts(Formatter):
@@ -388,8 +400,7 @@ def _tick_formatter() -> Any:
 
 
 def tick_texts(values: Sequence[float]) -> list[str]:
-    """Texts with the same decimals where ticks stand equally far apart; powers of ten where those
-    are many.
+    """Return tick texts with the same decimals, or powers of ten where ticks are far apart.
 
     >>> tick_texts([0.0, 0.05, 0.1]), tick_texts([0.5, 5.0, 50.0])
     (['0.00', '0.05', '0.10'], ['0.5', '5', '50'])
@@ -412,18 +423,19 @@ def _draw_reference(axes: Axes, value: float, name: str) -> None:
 
 
 def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:
-    """The names of lines beside their ends, pushed ``gap`` (a share of the height) apart where ends
-    are close.
-    """
-    across = panel.across
-    named = [(line, line.end) for line in panel.lines if line.name and line.end is not None]
-    if not named:
+    """Write the names of lines beside their ends, at least ``gap`` of the height apart."""
+    x_axis = panel.x_axis
+    named_lines = [(line, line.end) for line in panel.lines if line.name and line.end is not None]
+    if not named_lines:
         return
-    is_stepped = across.kind == "time"
-    ends = [(across.span[1] if is_stepped else across.place(at), y) for _, (at, y) in named]
-    at = (axes.transScale + axes.transLimits).transform(ends)
-    heights = picture.spread_apart(at[:, 1].tolist(), gap=gap)
-    for (line, _), (x, y), height in zip(named, at, heights, strict=True):
+    is_stepped = x_axis.kind == "time"
+    ends = [
+        (x_axis.span[1] if is_stepped else x_axis.place(anchors), y)
+        for _, (anchors, y) in named_lines
+    ]
+    anchors = (axes.transScale + axes.transLimits).transform(ends)
+    heights = picture.spread_apart(anchors[:, 1].tolist(), gap=gap)
+    for (line, _), (x, y), height in zip(named_lines, anchors, heights, strict=True):
         look = picture.look_of(line.place)
         inside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
         inside["color"] = look["color"]

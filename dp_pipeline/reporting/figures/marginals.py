@@ -32,9 +32,11 @@ Marginals = Mapping[str, np.ndarray]
 
 
 def attributes_of(tables: Mapping[str, Marginals]) -> list[str]:
-    """Every attribute of some releases, in their order."""
+    """Return every attribute of some releases, in their order."""
     return list(
-        dict.fromkeys(name for one in tables.values() for name in one["attribute"].tolist())
+        dict.fromkeys(
+            name for marginals in tables.values() for name in marginals["attribute"].tolist()
+        )
     )
 
 
@@ -48,27 +50,26 @@ def marginal_bars(tables: Mapping[str, Marginals], *, first: int = 0, title: str
     An attribute with many levels shows its largest; one with many levels that have an order shows
     all in that order, and names some.
     """
-    every = attributes_of(tables)
-    shown = every[first : first + MOST_PANELS]
+    attributes = attributes_of(tables)
+    shown_names = attributes[first : first + MOST_PANELS]
     names = list(tables) if len(tables) > 1 else []
-    figure, panels = picture.new_panels(len(shown), inches=_HEIGHT, title=title, names=names)
-    for panel, name in zip(panels, shown, strict=True):
-        _draw(panel, name, [_shares(one, name) for one in tables.values()])
-    picture.set_footnote(figure, _marginal_footnote(first, len(shown), len(every)))
-    many = f"of {len(tables)} releases" if len(tables) > 1 else "of the released rows"
-    words = list_first(_largest_share(tables, name) for name in shown)
-    return Picture(title, figure, f"Shares of levels {many}. {words}")
+    figure, panels = picture.new_panels(len(shown_names), inches=_HEIGHT, title=title, names=names)
+    for panel, name in zip(panels, shown_names, strict=True):
+        _draw(panel, name, [_shares(marginals, name) for marginals in tables.values()])
+    picture.set_footnote(figure, _marginal_footnote(first, len(shown_names), len(attributes)))
+    source = f"of {len(tables)} releases" if len(tables) > 1 else "of the released rows"
+    words = list_first(_largest_share(tables, name) for name in shown_names)
+    return Picture(title, figure, f"Shares of levels {source}. {words}")
 
 
 def _largest_share(tables: Mapping[str, Marginals], name: str) -> str:
-    """Its most frequent level in the first release that has the attribute."""
     shares = next(shares for table in tables.values() if (shares := _shares(table, name)))
     level = max(shares, key=shares.__getitem__)
     return f"{name}: most often {level}, {100 * shares[level]:.3g} %"
 
 
 def _shares(marginals: Marginals, name: str) -> dict[str, float]:
-    """Level → share; none for an attribute that is not in the release."""
+    """Return level → share, empty for an attribute that is not in the release."""
     here = marginals["attribute"] == name
     levels, shares = marginals["level"][here], marginals["probability"][here]
     return dict(zip(levels.tolist(), shares.tolist(), strict=True))
@@ -77,26 +78,44 @@ def _shares(marginals: Marginals, name: str) -> dict[str, float]:
 def _draw(axes: Axes, name: str, releases: Sequence[Mapping[str, float]]) -> None:
     levels = list(next(shares for shares in releases if shares))
     values = np.array([[shares.get(level, np.nan) for level in levels] for shares in releases])
-    kept = _kept(levels, values)
-    places = np.arange(len(kept))
-    if len(releases) == 1:
-        axes.barh(places, values[0, kept], height=0.78, color=picture.COLOURS[0])
-    else:
-        _draw_dots(axes, values[:, kept])
-    named = places[:: math.ceil(len(kept) / MOST_LEVELS)]
-    labels = [picture.plain(levels[kept[place]], width=19) for place in named]
-    axes.set_yticks(named, labels)
-    axes.set_ylim(len(kept) - 0.4, -0.6)
-    axes.set_xlim(left=0)
+    selected = _select_levels(levels, values)
     heading = picture.plain(name, width=24)
-    if len(kept) < len(levels):
-        heading = f"{picture.plain(name, width=18)}, top {len(kept)}"
-    axes.set_title(heading, loc="left", fontsize=9, color=picture.INK, pad=5)
+    if len(selected) < len(levels):
+        heading = f"{picture.plain(name, width=18)}, top {len(selected)}"
+    ticks = range(0, len(selected), math.ceil(len(selected) / MOST_LEVELS) or 1)
+    bars = values[0, selected] if len(releases) == 1 else None
+    draw_shares(axes, heading, [levels[level] for level in selected], bars=bars, ticks=ticks)
+    if bars is None:
+        _draw_dots(axes, values[:, selected])
+
+
+def draw_shares(
+    axes: Axes,
+    heading: str,
+    labels: Sequence[str],
+    *,
+    bars: FloatArray | None,
+    ticks: Sequence[int],
+) -> None:
+    """Draw axes of shares, one level below the other, with bars where there are some.
+
+    ticks   levels that are named
+    """
+    if bars is not None:
+        axes.barh(
+            range(len(labels)), bars, height=0.78, color=picture.COLOURS[0], label="synthetic"
+        )
+    axes.set_yticks(ticks, [picture.plain(labels[level], width=19) for level in ticks])
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    axes.set_title(
+        picture.plain(heading, width=30), loc="left", fontsize=9, color=picture.INK, pad=5
+    )
     _quiet_panel(axes)
 
 
-def _kept(levels: Sequence[str], values: FloatArray) -> np.ndarray:
-    """Places of the levels that are drawn: all that have an order, else the largest ones."""
+def _select_levels(levels: Sequence[str], values: FloatArray) -> np.ndarray:
+    """Return places of the levels that are drawn: all that have an order, else the largest."""
     if len(levels) <= MOST_LEVELS or has_order(levels):
         return np.arange(len(levels))
     return np.argsort(-np.nanmean(values, axis=0), kind="stable")[:MOST_LEVELS]
@@ -110,7 +129,7 @@ _IN_ORDER = re.compile(r"\[|[-+]?\d")
 
 
 def has_order(levels: Sequence[str]) -> bool:
-    """Whether levels are bins, numbers or dates, but for a missing value and ``other``.
+    """Return whether levels are bins, numbers or dates, but for a missing value and ``other``.
 
     >>> has_order(["[0, 5)", "[5, 9]", "missing"]), has_order(["1", "2"]), has_order(["red", "1"])
     (True, True, False)
@@ -120,14 +139,14 @@ def has_order(levels: Sequence[str]) -> bool:
 
 
 def _draw_dots(axes: Axes, values: FloatArray) -> None:
-    """One dot a release and level; releases step aside, for their dots would hide each other."""
+    """Draw one dot a release and level; releases step aside, so that no dot hides another."""
     steps = np.linspace(-_APART / 2, _APART / 2, len(values))
-    for at, (shares, step) in enumerate(zip(values, steps, strict=True)):
+    for release, (shares, step) in enumerate(zip(values, steps, strict=True)):
         axes.plot(
             shares,
             np.arange(len(shares)) + step,
-            picture.MARKERS[at % len(picture.MARKERS)],
-            color=picture.COLOURS[at % len(picture.COLOURS)],
+            picture.MARKERS[release % len(picture.MARKERS)],
+            color=picture.COLOURS[release % len(picture.COLOURS)],
             markersize=3.6,
             markeredgewidth=0,
             clip_on=False,
@@ -146,8 +165,8 @@ def _quiet_panel(axes: Axes) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _marginal_footnote(first: int, shown: int, every: int) -> str:
+def _marginal_footnote(first: int, shown_count: int, attribute_count: int) -> str:
     text = "Share of the released rows."
-    if shown == every:
+    if shown_count == attribute_count:
         return text
-    return f"{text} Attributes {first + 1} to {first + shown} of {every}."
+    return f"{text} Attributes {first + 1} to {first + shown_count} of {attribute_count}."

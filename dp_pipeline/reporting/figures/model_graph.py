@@ -58,7 +58,7 @@ class ModelGraph:
 
     @classmethod
     def of(cls, cliques: Mapping[str, np.ndarray], *, most: int) -> ModelGraph:
-        """The graph of ``SyntheticTable.tables()["cliques"]``."""
+        """Return the graph of ``SyntheticTable.tables()["cliques"]``."""
         names = [_names(text) for text in cliques["attributes"].tolist()]
         shared = [_names(text) for text in cliques["separator"].tolist()]
         # A link between cliques that share nothing says nothing.
@@ -66,19 +66,19 @@ class ModelGraph:
             parent if parent >= 0 and separator else None
             for parent, separator in zip(cliques["parent"].tolist(), shared, strict=True)
         ]
-        shown = _nearest(parents, most)
-        place: dict[int, int] = {}
+        visible = _nearest(parents, most)
+        node_of: dict[int, int] = {}
         nodes: list[Node] = []
-        for at, lane in _laid_out(parents, shown):
-            parent = parents[at]
-            place[at] = len(nodes)
+        for clique, lane in _laid_out(parents, visible):
+            parent = parents[clique]
+            node_of[clique] = len(nodes)
             nodes.append(
                 Node(
                     lane=lane,
-                    parent=None if parent is None else place[parent],
-                    own=tuple(name for name in names[at] if name not in shared[at]),
-                    separator=shared[at],
-                    cells=int(cliques["cells"][at]),
+                    parent=None if parent is None else node_of[parent],
+                    own=tuple(name for name in names[clique] if name not in shared[clique]),
+                    separator=shared[clique],
+                    cells=int(cliques["cells"][clique]),
                 )
             )
         return cls(tuple(nodes), len(names) - len(nodes))
@@ -94,40 +94,38 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _nearest(parents: list[int | None], most: int) -> list[int]:
-    """The ``most`` places nearest to a root, parents first."""
+    """Return the ``most`` places nearest to a root, parents first."""
     children = _children(parents, range(len(parents)))
     order = list(children[None])
-    for at in order:
-        order += children.get(at, [])
+    for clique in order:
+        order += children.get(clique, [])
     return order[:most]
 
 
-def _laid_out(parents: list[int | None], shown: list[int]) -> list[tuple[int, int]]:
-    """(place, lane) of every clique from above; below each the lighter branches come first, one
-    lane to the right, and the heaviest comes last, in the same lane.
-    """
-    children = _children(parents, shown)
-    weight = dict.fromkeys(shown, 1)
-    for at in reversed(shown):
-        parent = parents[at]
+def _laid_out(parents: list[int | None], visible: list[int]) -> list[tuple[int, int]]:
+    """Return (clique, lane) from above; the heaviest branch comes last and stays in its lane."""
+    children = _children(parents, visible)
+    weight = dict.fromkeys(visible, 1)
+    for clique in reversed(visible):
+        parent = parents[clique]
         if parent is not None:
-            weight[parent] += weight[at]
-    waiting = [(root, 0) for root in reversed(children[None])]
-    found = []
-    while waiting:
-        at, lane = waiting.pop()
-        found.append((at, lane))
-        branches = sorted(children.get(at, []), key=lambda child: weight[child])
+            weight[parent] += weight[clique]
+    stack = [(root, 0) for root in reversed(children[None])]
+    lanes = []
+    while stack:
+        clique, lane = stack.pop()
+        lanes.append((clique, lane))
+        branches = sorted(children.get(clique, []), key=lambda child: weight[child])
         # The last one put there is the first one taken.
         for child in reversed(branches):
-            waiting.append((child, lane + (child != branches[-1])))
-    return found
+            stack.append((child, lane + (child != branches[-1])))
+    return lanes
 
 
-def _children(parents: list[int | None], shown: list[int] | range) -> dict[int | None, list[int]]:
+def _children(parents: list[int | None], visible: list[int] | range) -> dict[int | None, list[int]]:
     children: dict[int | None, list[int]] = {None: []}
-    for at in shown:
-        children.setdefault(parents[at], []).append(at)
+    for clique in visible:
+        children.setdefault(parents[clique], []).append(clique)
     return children
 
 
@@ -157,45 +155,44 @@ def model_graph(cliques: Mapping[str, np.ndarray], *, title: str) -> Picture:
     axes.set_axis_off()
     axes.set_xlim(-0.08, picture.WIDTH - 0.3)
     axes.set_ylim(rows - 0.4, -0.5)
-    for at, node in enumerate(graph.nodes):
-        _draw_link(axes, graph, at)
-        _draw_node(axes, node, at)
+    for row, node in enumerate(graph.nodes):
+        _draw_link(axes, graph, row)
+        _draw_node(axes, node, row)
     picture.set_footnote(figure, _graph_footnote(graph))
     return Picture(title, figure, _alt_text(cliques))
 
 
 def _alt_text(cliques: Mapping[str, np.ndarray]) -> str:
-    """The largest tables first."""
     order = np.argsort(-cliques["cells"], kind="stable").tolist()
     names, cells = cliques["attributes"].tolist(), cliques["cells"].tolist()
-    words = list_first(f"{names[at]}: {cells[at]:,} cells" for at in order)
+    words = list_first(f"{names[row]}: {cells[row]:,} cells" for row in order)
     return f"{len(names)} cliques of attributes. {words}"
 
 
-def _draw_link(axes: Axes, graph: ModelGraph, at: int) -> None:
-    node = graph.nodes[at]
+def _draw_link(axes: Axes, graph: ModelGraph, row: int) -> None:
+    node = graph.nodes[row]
     if node.parent is None:
         return
     above, here = graph.nodes[node.parent].lane * _LANE, node.lane * _LANE
     axes.plot(
-        [above, above, here], [node.parent, at, at], color=picture.MUTED, linewidth=1.1, zorder=1
+        [above, above, here], [node.parent, row, row], color=picture.MUTED, linewidth=1.1, zorder=1
     )
 
 
-def _draw_node(axes: Axes, node: Node, at: int) -> None:
+def _draw_node(axes: Axes, node: Node, row: int) -> None:
     x = node.lane * _LANE
     axes.plot(
-        [x], [at], "o", color=picture.COLOURS[0], markersize=6, markeredgecolor="white", zorder=2
+        [x], [row], "o", color=picture.COLOURS[0], markersize=6, markeredgecolor="white", zorder=2
     )
-    room = _LETTERS - 4 * node.lane
+    letters = _LETTERS - 4 * node.lane
     texts = [(", ".join(node.own), picture.INK, "bold")]
     if node.separator:
         texts = [*texts, (f"shares {', '.join(node.separator)}", picture.MUTED, "normal")]
     for line, (text, colour, weight) in enumerate(texts):
         axes.text(
             x + 0.13,
-            at - (0.19 if node.separator else 0) + 0.4 * line,
-            picture.plain(text, width=room),
+            row - (0.19 if node.separator else 0) + 0.4 * line,
+            picture.plain(text, width=letters),
             va="center",
             fontsize=7.5,
             color=colour,
@@ -203,7 +200,7 @@ def _draw_node(axes: Axes, node: Node, at: int) -> None:
         )
     cells = f"{node.cells:,} cells"
     axes.text(
-        picture.WIDTH - 0.3, at, cells, ha="right", va="center", fontsize=7.5, color=picture.MUTED
+        picture.WIDTH - 0.3, row, cells, ha="right", va="center", fontsize=7.5, color=picture.MUTED
     )
 
 

@@ -64,13 +64,14 @@ def list_first(items: Iterable[str]) -> str:
     every = list(items)
     if not every:
         return "Nothing to show yet."
-    more = len(every) - MOST_ITEMS
-    return "; ".join(every[:MOST_ITEMS]) + (f"; and {more} more." if more > 0 else ".")
+    hidden_count = len(every) - MOST_ITEMS
+    return "; ".join(every[:MOST_ITEMS]) + (
+        f"; and {hidden_count} more." if hidden_count > 0 else "."
+    )
 
 
 def encode_png(pixels: Pixels) -> bytes:
-    """PNG of opaque ``pixels`` (height, width, 3) with a palette of at most 256 colours: one byte
-    a pixel makes small files.
+    """Return a PNG of opaque ``pixels`` (height, width, 3) with at most 256 colours.
 
     Paper stays white and a line keeps its colour; only the blends at their edges move.
     """
@@ -102,7 +103,7 @@ STYLES = ("-", "--", ":")
 
 
 def look_of(place: int) -> dict[str, Any]:
-    """Colour, marker and dashes of one of many lines: no two share a colour and a marker."""
+    """Return colour, marker and dashes of a line: no two share colour and marker."""
     turn, colour = divmod(place, len(COLOURS))
     return {
         "color": COLOURS[colour],
@@ -120,7 +121,7 @@ _IMAGES = 96
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty white figure, in inches, drawn by Agg and known to nobody else."""
+    """Return an empty white figure, in inches, without global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -132,7 +133,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plain(text: str, *, width: int = 64) -> str:
-    """One short line in which no character is a formula, or none of XML.
+    """Return one short line without formulas and characters that XML forbids.
 
     >>> plain("a  title with $x$")
     'a title with \\\\$x\\\\$'
@@ -144,7 +145,6 @@ def plain(text: str, *, width: int = 64) -> str:
 
 
 def set_title(figure: Figure, title: str) -> None:
-    """A title at the left edge."""
     text = plain(title, width=60)
     figure.suptitle(text, x=0.02, ha="left", fontsize=10.5, fontweight="bold", color=INK)
 
@@ -154,13 +154,13 @@ _FOOTNOTE = 84
 
 
 def set_footnote(figure: Figure, text: str) -> None:
-    """Lines below the axes, for how to read them."""
+    """Write lines below the axes, for how to read them."""
     wrapped = "\n".join(textwrap.fill(line, _FOOTNOTE) for line in text.splitlines())
     figure.supxlabel(wrapped, x=0.02, ha="left", fontsize=8, color=MUTED)
 
 
 def quiet(axes: Axes) -> None:
-    """Fewer lines: no box, pale ticks, text in ink."""
+    """Remove the box, and draw pale ticks and texts in ink."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -172,13 +172,13 @@ def quiet(axes: Axes) -> None:
 
 
 def say_nothing_to_show(axes: Axes, why: str) -> None:
-    """An empty picture that says why it is empty."""
+    """Write on empty axes why they are empty."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, why, ha="center", va="center", color=MUTED, transform=axes.transAxes)
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as PNG of less than ``MOST_BYTES``, as sharp as fits.
+    """Return the figure as PNG of less than ``MOST_BYTES``, as sharp as fits.
 
     The same figure gives the same bytes: no time and no version is written into it.
     """
@@ -206,7 +206,7 @@ def _lay_out(figure: Figure) -> None:
 
 
 def svg(figure: Figure) -> bytes:
-    """The figure as SVG, the same bytes for the same figure; many small parts are one image."""
+    """Return the figure as SVG, the same bytes each time; many small parts are one image."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -214,8 +214,8 @@ def svg(figure: Figure) -> bytes:
     figure.set_dpi(_IMAGES)
     encoded = io.BytesIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dp_pipeline"}):
-        unsaid = {"Date": None, "Creator": None}
-        FigureCanvasSVG(figure).print_svg(encoded, metadata=unsaid)  # type: ignore[no-untyped-call]
+        metadata = {"Date": None, "Creator": None}
+        FigureCanvasSVG(figure).print_svg(encoded, metadata=metadata)  # type: ignore[no-untyped-call]
     return encoded.getvalue()
 
 
@@ -227,32 +227,34 @@ _ACROSS = 3
 
 
 def new_panels(
-    many: int, *, inches: float, title: str, names: Sequence[str] = ()
+    count: int, *, inches: float, title: str, names: Sequence[str] = ()
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with ``many`` empty panels of some inches' height; without any it says so.
+    """Return a figure with empty panels of some inches' height; it says so without any.
 
     names   in the order of colours and markers, listed below the panels
     """
-    across, down = min(2, max(1, many)), max(1, math.ceil(many / 2))
+    across, down = min(2, max(1, count)), max(1, math.ceil(count / 2))
     below = _LINE * math.ceil(len(names) / _ACROSS)
     figure = new_figure(WIDTH, _AROUND + inches * down + below)
     set_title(figure, title)
     grid = figure.add_gridspec(
         down + bool(names), across, height_ratios=[inches] * down + [below] * bool(names)
     )
-    if not many:
+    if not count:
         say_nothing_to_show(figure.add_subplot(grid[0, 0]), "nothing to show yet")
     if names:
         _list_names(figure.add_subplot(grid[down, :]), names)
-    return figure, [figure.add_subplot(grid[at // across, at % across]) for at in range(many)]
+    return figure, [
+        figure.add_subplot(grid[index // across, index % across]) for index in range(count)
+    ]
 
 
 def _list_names(axes: Axes, names: Sequence[str]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], **{**look_of(at), "linestyle": ""}, label=plain(name, width=24))
-        for at, name in enumerate(names)
+        Line2D([], [], **{**look_of(index), "linestyle": ""}, label=plain(name, width=24))
+        for index, name in enumerate(names)
     ]
     axes.set_axis_off()
     axes.legend(
@@ -268,7 +270,7 @@ def _list_names(axes: Axes, names: Sequence[str]) -> None:
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:
-    """Heights in 0..1 moved as little as needed to stand ``gap`` apart, in their old order.
+    """Return heights in 0..1 moved as little as needed to stand ``gap`` apart, in their old order.
 
     >>> [round(height, 2) for height in spread_apart([0.5, 0.5, 0.1], gap=0.1)]
     [0.5, 0.6, 0.1]

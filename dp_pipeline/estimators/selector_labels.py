@@ -1,0 +1,126 @@
+"""The labels of a selector's rows, of any type, as codes. Labels of rows live here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators.frames import UNKNOWN, frame_kind, text_of
+
+MOST_LEVELS = 1000
+"""Levels of a column, and labels: each level is a bit of every row."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelValues:
+    """The label of every row.
+
+    codes    (n,) places in ``values``
+    values   a pandas index of the different labels, ascending
+    name     name of the series of labels, where it is a text
+    """
+
+    codes: IntArray
+    values: Any
+    name: str | None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """One text a label."""
+        return tuple(map(str, self.values))
+
+    def series(self, codes: IntArray) -> Any:
+        """Return labels of some codes, of the type that ``y`` has, without unused categories."""
+        import pandas as pd
+
+        series = pd.Series(self.values.take(codes))
+        is_category = isinstance(series.dtype, pd.CategoricalDtype)
+        return series.cat.remove_unused_categories() if is_category else series
+
+
+def labels_of(y: Any, *, rows: int) -> LabelValues:
+    """Return labels by position, one a row, whatever their index.
+
+    DeclarationError unless each is an integer, a truth value or another value that can be
+    compared, and for a missing label or an empty text. Labels that read the same, as 1 and "1" or
+    "ill" and "ill ", are refused: a reader of the release sees one label where the promise has
+    counted two.
+    """
+    import pandas as pd
+
+    series = _series(y)
+    if len(series) != rows:
+        raise DeclarationError("y: expected one label a row of X, got another number of them")
+    try:
+        codes, different = pd.factorize(series)
+        values = pd.Index(different)
+        label_texts, has_fractions = (
+            [_visible_text(label) for label in values],
+            any(map(_has_fraction, values)),
+        )
+        keys = [] if has_fractions else [_sort_key(label) for label in values]
+    except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
+        raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
+    # As a label of its own, what is not known would pass for another label beside one that is.
+    if (codes < 0).any():
+        raise DeclarationError("y: expected a label of every row, got missing ones")
+    if has_fractions:
+        raise DeclarationError("y: expected labels of classes, got numbers with fractions")
+    if len(values) > MOST_LEVELS:
+        raise DeclarationError(f"y: expected at most {MOST_LEVELS} different labels, got more")
+    if "" in label_texts:
+        raise DeclarationError("y: expected a label of every row, got empty ones")
+    if len(set(label_texts)) < len(label_texts):
+        raise DeclarationError("y: expected labels that differ as texts, got two that do not")
+    order = sorted(range(len(values)), key=keys.__getitem__)
+    ordered_codes = np.argsort(order)[codes] if order else codes
+    name = series.name if isinstance(series.name, str) else None
+    return LabelValues(ordered_codes.astype(np.int64), values.take(order), name)
+
+
+def _series(y: Any) -> Any:
+    import pandas as pd
+    from sklearn.utils import column_or_1d
+
+    if y is None:
+        raise DeclarationError(
+            "y: expected a label of every row: a fit requires y to be passed, "
+            "but the target y is None"
+        )
+    if frame_kind(y) == "pandas" and hasattr(y, "__arrow_c_stream__") and hasattr(y, "to_pandas"):
+        # A column of Arrow or polars: by itself it would be an array without its name.
+        y = y.to_pandas()
+    try:
+        series = y if isinstance(y, pd.Series) else pd.Series(column_or_1d(y, warn=True))
+    except UnicodeError:
+        raise DeclarationError("y: expected texts that can be encoded, got others") from None
+    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
+        raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
+    except ValueError as error:
+        # What it says of complex numbers goes on with the values.
+        raise DeclarationError(f"y: {str(error).splitlines()[0]}") from None
+    # In the order of bytes that pandas counts with.
+    dtype: Any = series.dtype
+    return series.astype(dtype.newbyteorder("=")) if isinstance(dtype, np.dtype) else series
+
+
+def _visible_text(label: object) -> str:
+    """Return a label as a person sees it."""
+    text = text_of(label)
+    return str(label).strip() if text is None or text == UNKNOWN else text
+
+
+def _has_fraction(label: object) -> bool:
+    is_integer = isinstance(label, Integral) or not isinstance(label, Real)
+    return not is_integer and not float(label).is_integer()  # type: ignore[arg-type]
+
+
+def _sort_key(label: object) -> tuple[bool, int, str]:
+    """Return a key that puts numbers, which are all integers, before other labels."""
+    is_number = isinstance(label, Real)
+    return not is_number, int(label) if is_number else 0, str(label)  # type: ignore[call-overload]
