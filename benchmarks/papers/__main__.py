@@ -63,9 +63,9 @@ def _run(
     **fields: Any,
 ) -> None:
     specs = tuple(find_spec(name) for name in dict.fromkeys(datasets))
-    asked = study(specs=specs, folder=folder, **fields)
+    requested = study(specs=specs, folder=folder, **fields)
     try:
-        click.echo(f"report: {shown.run_study(asked, find_home().ledger, jobs=jobs)}")
+        click.echo(f"report: {shown.run_study(requested, find_home().ledger, jobs=jobs)}")
     except KeyboardInterrupt:
         raise PipelineError(f"{folder}: stopped; the same command goes on from here") from None
 
@@ -118,7 +118,7 @@ def run_release(names: tuple[str, ...], levels: tuple[str, ...], delta: str, **f
 )
 def run_anonymity(names: tuple[str, ...], levels: tuple[str, ...], **fields: Any) -> None:
     """Compare k-anonymous tables over K."""
-    fields["systems"] = select_systems(names, anonymity.SYSTEMS, what="method")
+    fields["systems"] = select_systems(names, anonymity.SYSTEMS, noun="method")
     _run(anonymity.AnonymityStudy, partitions=tuple(sorted(map(parse_k, set(levels)))), **fields)
 
 

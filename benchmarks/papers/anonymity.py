@@ -193,10 +193,17 @@ class AnonymityStudy(Study):
         merged: dict[tuple[Any, ...], dict[str, Any]] = {}
         for cell in cells:
             for k, numbers in cell["by_k"].items():
-                known = {"dataset": "", "system": "", "use": "", "k": int(k), **cell, "failure": ""}
-                del known["by_k"]
-                key = (*(known[name] for name in ("dataset", "system", "use", "repetition")), k)
-                row = merged.setdefault(key, known)
+                cell_row = {
+                    "dataset": "",
+                    "system": "",
+                    "use": "",
+                    "k": int(k),
+                    **cell,
+                    "failure": "",
+                }
+                del cell_row["by_k"]
+                key = (*(cell_row[name] for name in ("dataset", "system", "use", "repetition")), k)
+                row = merged.setdefault(key, cell_row)
                 row |= {**numbers, **row, "failure": numbers.get("failure", "")}
         return list(merged.values())
 

@@ -26,10 +26,10 @@ def _claims(
 # fmt: off
 # Private clustering.
 
-_NICV = (Measured("", "nicv_ratio", way=None),)
-_F_LABEL = (Measured("", "f_label", lower_is_better=False, way=None),)
-_F_KMEANS = (Measured("", "f_kmeans", lower_is_better=False, way=None),)
-_RCP = (Measured("", "rcp", lower_is_better=False, way=None, is_difference=True),)
+_NICV = (Measured("", "nicv_ratio", variant=None),)
+_F_LABEL = (Measured("", "f_label", lower_is_better=False, variant=None),)
+_F_KMEANS = (Measured("", "f_kmeans", lower_is_better=False, variant=None),)
+_RCP = (Measured("", "rcp", lower_is_better=False, variant=None, is_difference=True),)
 _ROUNDS = "dp_kmeans idp_kmeans dp_kmeans_pp"
 
 CLUSTERING = (
@@ -133,8 +133,8 @@ _AUCS = (
     Measured("AUC by logistic regression (paper)", "auc_logistic", False, "paper"),
     *_NESTED,
 )
-_SECONDS = (Measured("run time", "seconds", way="release"),)
-_HOMOGENEOUS = (Measured("rows in classes with one label", "homogeneous", way="release"),)
+_SECONDS = (Measured("run time", "seconds", variant="release"),)
+_HOMOGENEOUS = (Measured("rows in classes with one label", "homogeneous", variant="release"),)
 
 ANONYMITY = (
     *_claims("Huang, Zhu (RFKA)",

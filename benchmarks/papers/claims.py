@@ -45,19 +45,19 @@ def compare(candidate: Mean, other: Mean, *, lower_is_better: bool) -> Outcome:
 
 
 def standing(
-    own: Mean | None, others: Sequence[Mean | None], *, rule: Rule, lower_is_better: bool
+    own: Mean | None, alternatives: Sequence[Mean | None], *, rule: Rule, lower_is_better: bool
 ) -> Outcome | None:
     """How a system stands against others: the least favourable of the comparisons, and with
     ``no worse`` that with the best mean. None where one of them was not measured.
     """
-    known = [other for other in others if other is not None and isfinite(other.error)]
+    comparable = [other for other in alternatives if other is not None and isfinite(other.error)]
     # Without a standard error nothing can be said, not even that there is no difference.
-    if own is None or not isfinite(own.error) or len(known) < len(others):
+    if own is None or not isfinite(own.error) or len(comparable) < len(alternatives):
         return None
     if rule == "no worse":
         best = min if lower_is_better else max
-        known = [best(known, key=lambda other: other.value)]
-    outcomes = [compare(own, other, lower_is_better=lower_is_better) for other in known]
+        comparable = [best(comparable, key=lambda other: other.value)]
+    outcomes = [compare(own, other, lower_is_better=lower_is_better) for other in comparable]
     return max(outcomes, key=("better", "alike", "worse").index)
 
 
@@ -67,7 +67,7 @@ class Measured:
 
     title           in the table of verdicts; empty: the titles of the ways
     measure         a column of the results, or one that is derived
-    way             in which it was measured; None: every way that was, each with its verdict
+    variant         in which it was measured; None: every way that was, each with its verdict
     is_difference   whether the number itself says how the system stands against the other, 0
                     where both are alike
     """
@@ -75,7 +75,7 @@ class Measured:
     title: str
     measure: str
     lower_is_better: bool = True
-    way: str | None = ""
+    variant: str | None = ""
     is_difference: bool = False
 
 
@@ -107,35 +107,35 @@ class PaperClaim:
     up_to: Fraction | None = None
     at_most: float | None = None
 
-    def verdict(self, summary: Summary, measured: Measured, way: str) -> Verdict:
+    def verdict(self, summary: Summary, measured: Measured, variant: str) -> Verdict:
         """Over every data set and level where the system and all it is compared with were
         measured.
         """
         outcome, missing = {}, 0
         for dataset in summary.datasets:
-            for own, others in self._compared(summary, dataset, way):
-                found = self._outcome(summary, measured, own, others)
-                if found is None:
+            for own, alternatives in self._compared(summary, dataset, variant):
+                result = self._outcome(summary, measured, own, alternatives)
+                if result is None:
                     missing += 1
                 else:
-                    outcome[dataset, own.level] = found
+                    outcome[dataset, own.level] = result
         return Verdict.by(self.rule, outcome, over=summary.factors.letter, missing=missing)
 
     def _compared(
-        self, summary: Summary, dataset: str, way: str
+        self, summary: Summary, dataset: str, variant: str
     ) -> Iterator[tuple[Place, list[Place]]]:
         """Every place that the claim is about, with those that it is compared with."""
         # Nothing is measured at the level before the first.
         for smaller, level in pairwise(("", *summary.levels(dataset))):
-            own = Place(dataset, way, self.system, level)
+            own = Place(dataset, variant, self.system, level)
             is_claimed = self.up_to is None or Fraction(level) <= self.up_to
             if is_claimed and Fraction(level) >= summary.factors.min_level:
-                others = [own._replace(system=other) for other in self.against]
-                if others or smaller or self.at_most is not None:
-                    yield own, others or [own._replace(level=smaller)]
+                alternatives = [own._replace(system=other) for other in self.against]
+                if alternatives or smaller or self.at_most is not None:
+                    yield own, alternatives or [own._replace(level=smaller)]
 
     def _outcome(
-        self, summary: Summary, measured: Measured, own: Place, others: Sequence[Place]
+        self, summary: Summary, measured: Measured, own: Place, alternatives: Sequence[Place]
     ) -> Outcome | None:
         measure, lower = measured.measure, measured.lower_is_better is not self.falls
         if self.at_most is not None:
@@ -143,10 +143,12 @@ class PaperClaim:
             within = max(numbers, default=0.0) <= self.at_most
             return ("better" if within else "worse") if numbers else None
         if summary.factors.is_paired:
-            (other,) = others
+            (other,) = alternatives
             gain = summary.difference(own, other, measure)
             return standing(gain, [_NOTHING], rule=self.rule, lower_is_better=lower)
-        means = [_NOTHING if measured.is_difference else summary.mean(p, measure) for p in others]
+        means = [
+            _NOTHING if measured.is_difference else summary.mean(p, measure) for p in alternatives
+        ]
         scaled = [None if mean is None else mean.times(self.factor) for mean in means]
         mean = summary.mean(own, measure)
         return standing(mean, scaled, rule=self.rule, lower_is_better=lower)
@@ -156,13 +158,13 @@ class PaperClaim:
 class Verdict:
     """What came of one claim.
 
-    held      (data set, ε or K as text) → whether the claim held there
+    is_held      (data set, ε or K as text) → whether the claim held there
     outcome   (data set, ε or K as text) → how the claim's system stood against the others
     over      ε or K
     missing   places that the claim is about and where a comparison did not run
     """
 
-    held: Mapping[tuple[str, str], bool]
+    is_held: Mapping[tuple[str, str], bool]
     outcome: Mapping[tuple[str, str], Outcome]
     over: str = "ε"
     missing: int = 0
@@ -177,11 +179,11 @@ class Verdict:
         missing: int = 0,
     ) -> Verdict:
         """What came of a claim with this rule."""
-        held = {
+        is_held = {
             place: stands == "better" if rule == "better" else stands != "worse"
             for place, stands in outcome.items()
         }
-        return cls(held, outcome, over, missing)
+        return cls(is_held, outcome, over, missing)
 
     @property
     def text(self) -> str:
@@ -193,23 +195,25 @@ class Verdict:
         >>> Verdict({("a", "1"): True}, {("a", "1"): "better"}, missing=2).text
         'held (1 of 1 places); not compared at 2 others'
         """
-        if not self.held:
+        if not self.is_held:
             return "not measured"
-        others = f"; not compared at {self.missing} others" if self.missing else ""
-        return self._text + others.replace(" 1 others", " 1 other")
+        suffix = f"; not compared at {self.missing} others" if self.missing else ""
+        return self._text + suffix.replace(" 1 others", " 1 other")
 
     @property
     def _text(self) -> str:
-        count = sum(self.held.values())
-        if count == len(self.held):
+        count = sum(self.is_held.values())
+        if count == len(self.is_held):
             every = f"{count} of {count}" if self.missing else f"all {count}"
             return f"held ({every} places)"
-        contrary = self._where(place for place, one in self.outcome.items() if one == "worse")
+        contrary = self._where(
+            place for place, direction in self.outcome.items() if direction == "worse"
+        )
         tail = f"; the contrary at {contrary}" if contrary else "; nowhere the contrary"
         if count == 0:
-            return f"{self._not_once} (0 of {len(self.held)} places){tail}"
-        where = self._where(place for place, held in self.held.items() if held)
-        return f"held only at {where} ({count} of {len(self.held)} places){tail}"
+            return f"{self._not_once} (0 of {len(self.is_held)} places){tail}"
+        where = self._where(place for place, is_held in self.is_held.items() if is_held)
+        return f"held only at {where} ({count} of {len(self.is_held)} places){tail}"
 
     @property
     def _not_once(self) -> str:
@@ -218,10 +222,10 @@ class Verdict:
 
     def _where(self, places: Iterable[tuple[str, str]]) -> str:
         """Places by data set: the words of a sentence."""
-        found, measured = _by_dataset(places), _by_dataset(self.held)
+        chosen, measured = _by_dataset(places), _by_dataset(self.is_held)
         return "; ".join(
-            f"{name}: {f'every {self.over}' if one == measured[name] else ', '.join(one)}"
-            for name, one in found.items()
+            f"{name}: {f'every {self.over}' if levels == measured[name] else ', '.join(levels)}"
+            for name, levels in chosen.items()
         )
 
     @property
@@ -231,20 +235,20 @@ class Verdict:
         >>> Verdict({("a", "1"): False}, {("a", "1"): "worse"}).short
         'did not hold, the contrary in 1 of 1'
         """
-        count = sum(self.held.values())
+        count = sum(self.is_held.values())
         contrary = collections.Counter(self.outcome.values())["worse"]
-        if not self.held:
+        if not self.is_held:
             return "not measured"
-        if count == len(self.held):
+        if count == len(self.is_held):
             every = f"{count} of {count} that ran" if self.missing else f"all {count}"
             return f"held in {every}"
-        words = f"held in {count} of {len(self.held)}" if count else self._not_once
-        return words + (f", the contrary in {contrary} of {len(self.held)}" if contrary else "")
+        words = f"held in {count} of {len(self.is_held)}" if count else self._not_once
+        return words + (f", the contrary in {contrary} of {len(self.is_held)}" if contrary else "")
 
 
 def _by_dataset(places: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Data set → its levels in the order given."""
-    found = defaultdict(list)
+    levels = defaultdict(list)
     for dataset, level in places:
-        found[dataset].append(level)
-    return found
+        levels[dataset].append(level)
+    return levels

@@ -190,5 +190,5 @@ class ClusteringStudy(Study):
         assert isinstance(fitted.released, Clusters)
         columns, centres = fitted.released.columns, fitted.released.centres
         quality = clustering_quality(benchmark.spec, benchmark.snapshot, columns, centres)
-        known = {name: quality[name] for name in METRICS if name in quality}
-        return {**row, **finite(known), "seconds": seconds}
+        known_figures = {name: quality[name] for name in METRICS if name in quality}
+        return {**row, **finite(known_figures), "seconds": seconds}

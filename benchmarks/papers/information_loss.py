@@ -85,15 +85,15 @@ def non_uniform_entropy(
     [2.755, 4.0]
     """
     fits = original.ndim == 2 and released.shape == (len(original), len(about))
-    if not fits or not all(0 <= at < original.shape[1] for at in about):
+    if not fits or not all(0 <= index < original.shape[1] for index in about):
         raise DeclarationError(
             "non-uniform entropy: expected codes (n, d) before, codes (n, m) after and m "
             "columns that they tell of, got shapes that do not fit"
         )
     places = np.asarray(about, dtype=np.int64)
     parts = (
-        (original[:, [at]], released[:, np.flatnonzero(places == at)])
-        for at in range(original.shape[1])
+        (original[:, [index]], released[:, np.flatnonzero(places == index)])
+        for index in range(original.shape[1])
     )
     return np.array([_bits_lost(*both) for both in parts], dtype=np.float64)
 

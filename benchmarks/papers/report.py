@@ -41,7 +41,7 @@ class Curve:
     title: str
     y_axis: VerticalAxis
     footnote: str = ""
-    way: str = ""
+    variant: str = ""
     references: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -51,7 +51,7 @@ class Table:
 
     measure: str
     words: str
-    way: str = ""
+    variant: str = ""
     text: Callable[[Mean], str] = lambda mean: mean.text
 
 
@@ -92,7 +92,7 @@ class Report:
     settings             how it was measured, one fact each
     once                 measures that are measured once, however many repetitions there are
     curves, tables       over ε or K, picture by picture and table by table
-    titles_of_ways       way → its name; with them the verdicts of a claim stand side by side, one
+    variant_titles       way → its name; with them the verdicts of a claim stand side by side, one
                          column a way
     costs                with the heading and the words of their table
     published            measure → its head in the table of variants as published
@@ -111,7 +111,7 @@ class Report:
     x_axis: HorizontalAxis = HorizontalAxis("ε (log scale; smaller protects more)", "log")
     curves: Callable[[Summary], Iterable[Curve]]
     tables: Callable[[Summary], Iterable[Table]]
-    titles_of_ways: Mapping[str, str] = field(default_factory=dict)
+    variant_titles: Mapping[str, str] = field(default_factory=dict)
     costs: tuple[Cost, ...] = ()
     costs_head: tuple[str, str] = ("", "")
     published: Mapping[str, str] = field(default_factory=dict)
@@ -136,8 +136,8 @@ def write_report(
     means = list(summary_rows(summary))
     _write(folder / "summary.csv", csv_text(list(means[0]), means))
     pictures = list(draw_pictures(report, summary))
-    for drawn in pictures:
-        _write(folder / drawn.file, drawn.content)
+    for chart in pictures:
+        _write(folder / chart.file, chart.content)
     path = folder / "report.md"
     _write(path, report_text(report, summary, cells, pictures, header).encode())
     return path
@@ -186,7 +186,7 @@ def lines_of(summary: Summary, dataset: str, curve: Curve) -> list[Line]:
     for number, system in enumerate(summary.factors.systems.values()):
         points = []
         for level in summary.levels(dataset):
-            mean = summary.mean(Place(dataset, curve.way, system.name, level), curve.measure)
+            mean = summary.mean(Place(dataset, curve.variant, system.name, level), curve.measure)
             if mean is not None:
                 bar = mean.error if mean.repeats > 1 else 0.0
                 points.append(Point(float(level), mean.value, bar))
@@ -200,20 +200,20 @@ def _draw_curve(
 ) -> Picture:
     references = list(curve.y_axis.references)
     for name, words in curve.references.items():
-        mean = summary.mean(Place(dataset, curve.way, name, ""), curve.measure)
+        mean = summary.mean(Place(dataset, curve.variant, name, ""), curve.measure)
         if mean is not None:
             references.append((mean.value, words))
     title = dataset + curve.title
     levels = sorted({point.position for line in lines for point in line.points})
     texts = {float(level): level for level in summary.levels(dataset)}
     x_axis = replace(report.x_axis, ticks={level: texts[level] for level in levels})
-    drawn = line_chart(
+    chart = line_chart(
         [Panel(lines, x_axis, replace(curve.y_axis, references=references))],
         title=title,
         footnote=f"Bars: ± one standard error of the mean. {curve.footnote}",
         width=_WIDTH,
     )
-    return Picture(dataset, f"{dataset}_{curve.file}.png", title, drawn.png)
+    return Picture(dataset, f"{dataset}_{curve.file}.png", title, chart.png)
 
 
 def _draw_bars(summary: Summary, dataset: str, cost: Cost) -> Iterator[Picture]:
@@ -290,14 +290,16 @@ def verdict_parts(report: Report, summary: Summary) -> Iterator[str]:
     """Return the heading, a table of all claims, and where each of them held."""
     yield f"## {report.claims_head}"
     yield report.claims_words
-    titles = report.titles_of_ways
-    head = [titles[way] for way in summary.ways] if titles else ["measured by", "verdict"]
-    judged = [(claim, dict(_judged(report, summary, claim))) for claim in report.claims]
+    titles = report.variant_titles
+    head = (
+        [titles[variant] for variant in summary.variants] if titles else ["measured by", "verdict"]
+    )
+    rows = [(claim, dict(_verdict_rows(report, summary, claim))) for claim in report.claims]
     yield markdown_table(
         ["claim", "source", *head],
         (
             line
-            for number, (claim, verdicts) in enumerate(judged, start=1)
+            for number, (claim, verdicts) in enumerate(rows, start=1)
             for line in _lines(
                 [f"{number}. {claim.sentence}", claim.source], verdicts, is_wide=bool(titles)
             )
@@ -306,18 +308,20 @@ def verdict_parts(report: Report, summary: Summary) -> Iterator[str]:
     yield f"Where, claim by claim (data set: {summary.factors.letter}):"
     yield "\n".join(
         f"{number}. {_where(verdicts, is_wide=bool(titles))}"
-        for number, (_, verdicts) in enumerate(judged, start=1)
+        for number, (_, verdicts) in enumerate(rows, start=1)
     )
 
 
-def _judged(report: Report, summary: Summary, claim: PaperClaim) -> Iterator[tuple[str, Verdict]]:
+def _verdict_rows(
+    report: Report, summary: Summary, claim: PaperClaim
+) -> Iterator[tuple[str, Verdict]]:
     """Return what a claim was measured by, and the verdict."""
     for measured in claim.measured:
-        if measured.way is not None:
-            yield measured.title, claim.verdict(summary, measured, measured.way)
+        if measured.variant is not None:
+            yield measured.title, claim.verdict(summary, measured, measured.variant)
             continue
-        for way in summary.ways:
-            yield report.titles_of_ways[way], claim.verdict(summary, measured, way)
+        for variant in summary.variants:
+            yield report.variant_titles[variant], claim.verdict(summary, measured, variant)
 
 
 def _lines(
@@ -361,12 +365,12 @@ def _means(report: Report, summary: Summary, dataset: str, table: Table) -> Iter
     comparable = [name for name in summary.systems(dataset) if not systems[name].is_published]
     titles = {**report.baseline_titles, **{name: systems[name].title for name in comparable}}
     for system, title in titles.items():
-        found = [
-            summary.mean(Place(dataset, table.way, system, level), table.measure)
+        means_of_systems = [
+            summary.mean(Place(dataset, table.variant, system, level), table.measure)
             for level in summary.levels(dataset)
         ]
-        if any(found):
-            yield [title, *("–" if mean is None else table.text(mean) for mean in found)]
+        if any(means_of_systems):
+            yield [title, *("–" if mean is None else table.text(mean) for mean in means_of_systems)]
 
 
 def _costs(report: Report, summary: Summary) -> Iterator[str]:
@@ -394,16 +398,16 @@ def _as_published(report: Report, summary: Summary) -> Iterator[str]:
     for place, means in summary.means.items():
         system = factors.systems.get(place.system)
         if system is not None and system.is_published:
-            found = [means.get(measure) for measure in report.published]
-            way = [place.way] if factors.way else []
-            texts = ["–" if mean is None else mean.text for mean in found]
+            means_of_systems = [means.get(measure) for measure in report.published]
+            variant = [place.variant] if factors.variant else []
+            texts = ["–" if mean is None else mean.text for mean in means_of_systems]
             charged = [place.level, summary.fact(place, "epsilon_charged"), *texts]
             charged.append(summary.fact(place, "reason"))
-            rows.append([place.dataset, system.title, *way, *charged])
+            rows.append([place.dataset, system.title, *variant, *charged])
     if rows:
         yield "## As published: not comparable"
         yield "These do not promise the ε that was asked for, and are in no table and claim above."
-        head = ["data set", "system", *(["N"] if factors.way else []), "ε asked", "ε it costs"]
+        head = ["data set", "system", *(["N"] if factors.variant else []), "ε asked", "ε it costs"]
         yield markdown_table([*head, *report.published.values(), "why"], rows)
 
 

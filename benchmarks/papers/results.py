@@ -48,12 +48,12 @@ class System:
 class Place(NamedTuple):
     """Where a mean stands; texts.
 
-    way     in which the system is measured; empty in a study that has one way
-    level   ε or K
+    variant   the way in which the system is measured; empty in a study that has one way
+    level     ε or K
     """
 
     dataset: str
-    way: str
+    variant: str
     system: str
     level: str
 
@@ -111,7 +111,7 @@ class Factors:
     order        column → what its values are sorted by; rows are sorted by all of these columns,
                  by the first one first
     facts        the columns alongside these that are no measures
-    way          column of the ways in which one system is measured, and ``ways`` their order;
+    variant      column of the ways in which one system is measured, and ``variants`` their order;
                  None where there is one way. What is measured in the way ``none`` stands in all
     baselines    name → the only level at which it is measured: it stands at every level
     is_paired    whether the systems of one repetition saw the same rows with the same seed
@@ -125,8 +125,8 @@ class Factors:
     letter: str
     order: Mapping[str, Callable[[Any], Any]]
     facts: Sequence[str]
-    way: str | None = None
-    ways: tuple[str, ...] = ("",)
+    variant: str | None = None
+    variants: tuple[str, ...] = ("",)
     baselines: Mapping[str, str] = field(default_factory=dict)
     is_paired: bool = False
     min_level: int = 0
@@ -135,14 +135,14 @@ class Factors:
 
     def place(self, row: Row) -> Place:
         """Return where a row belongs."""
-        way = row[self.way] if self.way else ""
-        return Place(row["dataset"], way, row["system"], str(row[self.level]))
+        variant = row[self.variant] if self.variant else ""
+        return Place(row["dataset"], variant, row["system"], str(row[self.level]))
 
     def columns_of(self, place: Place) -> dict[str, str]:
         """Return the columns of a place, in their order."""
-        known = {"dataset": place.dataset, "system": place.system, self.level: place.level}
-        known |= {self.way: place.way} if self.way else {}
-        return {name: known[name] for name in self.order if name in known}
+        labels = {"dataset": place.dataset, "system": place.system, self.level: place.level}
+        labels |= {self.variant: place.variant} if self.variant else {}
+        return {name: labels[name] for name in self.order if name in labels}
 
 
 @dataclass(frozen=True)
@@ -220,10 +220,13 @@ class Summary:
         return tuple(dict.fromkeys(place.dataset for place in self.means))
 
     @cached_property
-    def ways(self) -> tuple[str, ...]:
+    def variants(self) -> tuple[str, ...]:
         """The ways to show: ``none`` stands in each of them."""
-        measured = {place.way for place in self.means}
-        return tuple(way for way in self.factors.ways if way in measured) or self.factors.ways[:1]
+        measured = {place.variant for place in self.means}
+        return (
+            tuple(variant for variant in self.factors.variants if variant in measured)
+            or self.factors.variants[:1]
+        )
 
     def systems(self, dataset: str) -> tuple[str, ...]:
         """Return the systems with a mean on a data set, in their order."""
@@ -243,8 +246,8 @@ class Summary:
         if measure in self.factors.derived:
             return self.factors.derived[measure](self, place)
         level = self.factors.baselines.get(place.system, place.level)
-        for way in (place.way, "none"):
-            means = self.means.get(place._replace(way=way, level=level), {})
+        for variant in (place.variant, "none"):
+            means = self.means.get(place._replace(variant=variant, level=level), {})
             if measure in means:
                 return means[measure]
         return None
@@ -271,7 +274,7 @@ class Summary:
         the same rows in the same folds, so what differs is what they did. None without any.
         """
         ours, theirs = self.numbers(own, measure), self.numbers(other, measure)
-        pairs = [ours[at] - theirs[at] for at in ours if at in theirs]
+        pairs = [ours[index] - theirs[index] for index in ours if index in theirs]
         return Mean.of(pairs) if pairs else None
 
     def repeats(self, *, but: Sequence[str] = ()) -> tuple[int, int]:
@@ -294,9 +297,9 @@ def summary_rows(summary: Summary) -> Iterator[Row]:
         row: dict[str, Any] = dict(factors.columns_of(place))
         if not factors.is_counted_by_measure:
             row["repeats"] = max(mean.repeats for mean in means.values())
-        at = place._replace(way=factors.ways[0]) if place.way == "none" else place
+        first = place._replace(variant=factors.variants[0]) if place.variant == "none" else place
         for measure in (*summary.measures, *factors.derived):
-            mean = summary.mean(at, measure)
+            mean = summary.mean(first, measure)
             row[measure] = None if mean is None else mean.value
             row[f"{measure}_se"] = mean.error if mean and isfinite(mean.error) else None
             if factors.is_counted_by_measure:

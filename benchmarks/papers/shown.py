@@ -83,16 +83,18 @@ _PLANNINGS = {
 
 
 def _clustering_curves(summary: Summary) -> Iterator[Curve]:
-    for way in summary.ways:
+    for variant in summary.variants:
         for measure, (words, scale, _) in _CLUSTERING_MEASURES.items():
-            title = f", N {way}: {words}"
-            yield Curve(measure, f"{measure}_{way}", title, scale, _PLANNINGS[way][1], way)
+            title = f", N {variant}: {words}"
+            yield Curve(
+                measure, f"{measure}_{variant}", title, scale, _PLANNINGS[variant][1], variant
+            )
 
 
 def _clustering_tables(summary: Summary) -> Iterator[Table]:
     for measure, (_, _, words) in _CLUSTERING_MEASURES.items():
-        for way in summary.ways:
-            yield Table(measure, f"{words}; {_PLANNINGS[way][0]}", way)
+        for variant in summary.variants:
+            yield Table(measure, f"{words}; {_PLANNINGS[variant][0]}", variant)
 
 
 _WITHOUT_N = ", ".join(system.title for system in clustering.SOUND if system.plannings == ("none",))
@@ -102,8 +104,8 @@ CLUSTERING = Report(
         systems=clustering.SYSTEMS,
         level="epsilon",
         letter="ε",
-        way="planning",
-        ways=clustering.PLANNINGS,
+        variant="planning",
+        variants=clustering.PLANNINGS,
         order={
             "dataset": str,
             "system": list(clustering.SYSTEMS).index,
@@ -129,7 +131,7 @@ CLUSTERING = Report(
         "in both tables with the same numbers",
         _MEAN_AND_ERROR,
     ),
-    titles_of_ways={way: title for way, (title, _) in _PLANNINGS.items()},
+    variant_titles={variant: title for variant, (title, _) in _PLANNINGS.items()},
     curves=_clustering_curves,
     tables=_clustering_tables,
     costs=(_seconds("ε and plannings"),),
@@ -154,10 +156,10 @@ def measure_title(measure: str) -> str | None:
     >>> measure_title("avd_3"), measure_title("misclassified_svm/sex"), measure_title("seconds")
     ('average 3-way variation distance', 'misclassification of sex by SVM', None)
     """
-    what, _, target = measure.partition("/")
-    if what.startswith("avd_"):
-        return f"average {what.removeprefix('avd_')}-way variation distance"
-    method = _METHODS.get(what.removeprefix("misclassified_"))
+    kind, _, target = measure.partition("/")
+    if kind.startswith("avd_"):
+        return f"average {kind.removeprefix('avd_')}-way variation distance"
+    method = _METHODS.get(kind.removeprefix("misclassified_"))
     if method is None:
         return None
     if not target:
@@ -298,8 +300,8 @@ ANONYMITY = Report(
         systems=anonymity.SYSTEMS,
         level="k",
         letter="K",
-        way="use",
-        ways=anonymity.USES,
+        variant="use",
+        variants=anonymity.USES,
         order={
             "dataset": str,
             "use": anonymity.USES.index,

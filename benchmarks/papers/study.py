@@ -220,7 +220,7 @@ class Study(ABC):
     def header(self) -> dict[str, str]:
         """Return what makes the cells: other cells are not mixed with these."""
         here, package = Path(__file__).parent, Path(dp_pipeline.__file__).parent
-        paths = [package / room for room in _ROOMS] + [Path(__file__)]
+        paths = [package / name for name in _ROOMS] + [Path(__file__)]
         paths += [package / name if "/" in name else here / name for name in self.measured_by]
         digest = hashlib.sha256()
         for path in paths:
@@ -310,8 +310,8 @@ def _show_progress(total: int, started: float, finished: int, name: str) -> None
     """Write a line on stderr every twentieth of the cells."""
     if finished * 20 // total > (finished - 1) * 20 // total:
         seconds = int((time.monotonic() - started) / finished * (total - finished))
-        left = f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d} left"
-        sys.stderr.write(f"{finished} of {total} cells, {left}: {name}\n")
+        time_text = f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d} left"
+        sys.stderr.write(f"{finished} of {total} cells, {time_text}: {name}\n")
         sys.stderr.flush()
 
 
@@ -357,8 +357,8 @@ def open_journal(path: Path, header: Mapping[str, str]) -> Iterator[Journal]:
             _append(file, header)
         elif lines[0] != header:
             expected, got = (
-                "; ".join(f"{name} {known.get(name)}" for name in header)
-                for known in (header, lines[0])
+                "; ".join(f"{name} {line.get(name)}" for name in header)
+                for line in (header, lines[0])
             )
             raise DeclarationError(
                 f"{path}: expected cells of {expected}, got cells of {got}; name another folder "
@@ -370,15 +370,15 @@ def open_journal(path: Path, header: Mapping[str, str]) -> Iterator[Journal]:
 def _read_lines(path: Path, file: BinaryIO) -> list[dict[str, Any]]:
     """Read every whole line, and cut off a torn last one."""
     text = file.read()
-    whole = text[: text.rfind(b"\n") + 1]
+    complete = text[: text.rfind(b"\n") + 1]
     lines = []
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for number, line in enumerate(complete.splitlines(), start=1):
         try:
             lines.append(json.loads(line))
         except ValueError:
             raise Damaged(f"{path}: expected line {number} whole, got a broken one") from None
-    file.truncate(len(whole))
-    file.seek(len(whole))
+    file.truncate(len(complete))
+    file.seek(len(complete))
     return lines
 
 
@@ -389,12 +389,12 @@ def _append(file: BinaryIO, line: Mapping[str, Any]) -> None:
 
 
 def select_systems(
-    names: Sequence[str], known: Mapping[str, System], *, what: str = "system"
+    names: Sequence[str], allowed: Mapping[str, System], *, noun: str = "system"
 ) -> tuple[Any, ...]:
     """Return the systems with these names, all for no name, in their own order; DeclarationError
     for an unknown one.
     """
     for name in names:
-        if name not in known:
-            raise DeclarationError(f"{what}: expected {one_of(known, name)}")
-    return tuple(system for name, system in known.items() if not names or name in names)
+        if name not in allowed:
+            raise DeclarationError(f"{noun}: expected {one_of(allowed, name)}")
+    return tuple(system for name, system in allowed.items() if not names or name in names)

@@ -198,13 +198,13 @@ class ReleaseStudy(Study):
         """Return the cell, what it claims and costs, and the numbers of its use.
 
         ``table``: ``seconds`` of the fit, and ``avd_k`` and ``dcr`` of
-        ``raw.evaluate.table_quality``; ``classifier``: those of ``HeldOut``; ``memory``:
+        ``raw.evaluate.table_quality``; ``classifier``: those of ``SplitTable``; ``memory``:
         ``peak_mb``, the most megabytes that Python and NumPy held for the fit.
         """
         benchmark = self.benchmark(cell.dataset)
         facts = dict.fromkeys(("claim", "epsilon_charged", "reason", "failure"), "")
         row = {**cell._asdict(), "declared": self.declared(benchmark.spec), **facts}
-        held_out_rows = HeldOut(benchmark, cell.split) if cell.use == "classifier" else None
+        held_out_rows = SplitTable(benchmark, cell.split) if cell.use == "classifier" else None
         if cell.system == NO_PRIVACY:
             assert held_out_rows is not None
             return {**row, **finite(held_out_rows.misclassified_without_privacy())}
@@ -214,7 +214,7 @@ class ReleaseStudy(Study):
         return {**row, **self._measure_fit(benchmark, cell, held_out_rows)}
 
     def _measure_fit(
-        self, benchmark: Benchmark, cell: TableCell, held_out_rows: HeldOut | None
+        self, benchmark: Benchmark, cell: TableCell, held_out_rows: SplitTable | None
     ) -> Row:
         """Return what the row of a system has beside the cell."""
         spec, system, key = benchmark.spec, SYSTEMS[cell.system], key_of(cell)
@@ -244,12 +244,12 @@ class ReleaseStudy(Study):
             return {**facts, **finite(held_out_rows.misclassified(codes))}
         quality = table_quality(spec, benchmark.snapshot, codes, classify=False)
         # A study states the error over its repetitions.
-        known = {name: x for name, x in quality.items() if not name.startswith(SAMPLING_ERROR)}
-        return {**facts, "seconds": seconds, **finite(known)}
+        reference = {name: x for name, x in quality.items() if not name.startswith(SAMPLING_ERROR)}
+        return {**facts, "seconds": seconds, **finite(reference)}
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class SplitTable:
     """Four fifths of the prepared rows to fit on, and a fifth to test on: the papers' protocol.
 
     seed   decides by chance which rows are tested on

@@ -29,9 +29,9 @@ def open_box(**parameters: Any) -> PrivateKMeans:
 
 def test_centres_lie_in_discovered_bounds():
     fitted = open_box().fit(villages())
-    (lower, right), (low, high) = fitted.bounds_.tolist()
-    assert lower <= 20
-    assert 100 <= right <= 140
+    (x_lower, x_upper), (low, high) = fitted.bounds_.tolist()
+    assert x_lower <= 20
+    assert 100 <= x_upper <= 140
     assert low <= 3 <= high <= 9
     assert sorted(fitted.cluster_centers_[:, 0].round(-1).tolist()) == [20, 100]
 

@@ -30,7 +30,7 @@ def reference_classes(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
         monkeypatch.setattr(equivalence_classes, "_MOST_KEYS", 1)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("reference_classes")
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.uint64])
 def test_classes_are_the_different_rows_in_their_order(dtype: type) -> None:
     @settings(deadline=None)
@@ -44,7 +44,7 @@ def test_classes_are_the_different_rows_in_their_order(dtype: type) -> None:
     check()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("reference_classes")
 def test_the_entries_are_the_labels_that_occur_in_each_class() -> None:
     @settings(deadline=None)
     @given(rows=tables, seed=st.integers(0, 99))

@@ -9,7 +9,7 @@ from dp_pipeline.reporting.figures import Picture, line_chart
 from dp_pipeline.reporting.figures.curves import k_anonymity_panel
 from dp_pipeline.reporting.releases import figure_over_k
 from dp_pipeline_tests.reporting.samples import k_anonymous, measures
-from dp_pipeline_tests.reporting.test_charts import looks, pixels
+from dp_pipeline_tests.reporting.test_charts import line_styles, pixels
 
 pytestmark = pytest.mark.chain
 
@@ -27,24 +27,29 @@ def auc(**values: dict[int, float]) -> Picture:
 def test_a_plot_shows_its_numbers():
     flat, steep = {2: 0.9, 50: 0.9}, {2: 0.9, 50: 0.8}
     synthetic = [auc(a=flat, b=steep), auc(a=steep, b=steep), auc(b=flat, a=steep)]
-    assert looks(*synthetic) == 3
-    assert looks(synthetic[0], auc(a=flat, b=steep)) == 1
+    assert line_styles(*synthetic) == 3
+    assert line_styles(synthetic[0], auc(a=flat, b=steep)) == 1
 
 
 def test_k_of_zero_has_a_place_of_its_own():
-    assert looks(auc(a={0: 0.9, 2: 0.8}), auc(a={1: 0.9, 2: 0.8})) == 2
-    assert looks(auc(a={0: 0.9, 2: 0.8}), auc(a={2: 0.8})) == 2
+    assert line_styles(auc(a={0: 0.9, 2: 0.8}), auc(a={1: 0.9, 2: 0.8})) == 2
+    assert line_styles(auc(a={0: 0.9, 2: 0.8}), auc(a={2: 0.8})) == 2
 
 
 def test_a_k_without_a_number_breaks_the_line():
     total = {0: 0.9, 2: 0.85, 5: 0.8}
-    assert looks(auc(a=total, b={0: 0.9, 2: NAN, 5: 0.8}), auc(a=total, b={0: 0.9, 5: 0.8})) == 1
-    assert looks(auc(a=total, b={0: 0.9, 2: 0.85, 5: 0.8}), auc(a=total, b={0: 0.9, 5: 0.8})) == 2
+    assert (
+        line_styles(auc(a=total, b={0: 0.9, 2: NAN, 5: 0.8}), auc(a=total, b={0: 0.9, 5: 0.8})) == 1
+    )
+    assert (
+        line_styles(auc(a=total, b={0: 0.9, 2: 0.85, 5: 0.8}), auc(a=total, b={0: 0.9, 5: 0.8}))
+        == 2
+    )
 
 
 def test_a_method_keeps_its_look_when_another_one_has_no_numbers():
     lines = {"b": {2: 0.9, 5: 0.8}}
-    assert looks(auc(a={2: NAN}, **lines), auc(**lines)) == 2
+    assert line_styles(auc(a={2: NAN}, **lines), auc(**lines)) == 2
 
 
 @pytest.mark.parametrize("figure", ["auc", "seconds", "kept"])

@@ -26,11 +26,11 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     declare_points(folder)
     declare_points(folder, "secret_points", **secret)
     declare_answers(folder)
-    declare_answers(folder, "secret_answers", more=METHODS.replace("[0, ", "["), **secret)
+    declare_answers(folder, "secret_answers", methods=METHODS.replace("[0, ", "["), **secret)
     declare_answers(folder, "replaced", extra="relation: replace_one\n")
     declare_answers(folder, "some", sample=", sample: {rows: 60, by: c1, seed: 7}")
     declare_answers(folder, "few", rows=30)
-    declare_answers(folder, "silent", more="")
+    declare_answers(folder, "silent", methods="")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DP_PIPELINE_DATASETS", str(folder))
         patch.setenv("DP_PIPELINE_HOME", str(folder / "home"))

@@ -71,8 +71,8 @@ CLOCKED = ("seconds", "peak_mb")
 
 def declare_points(folder: Path, name: str = "points", *, rows: int = 325, **head: str) -> None:
     """Write a data set file with two coordinates; ``rows`` is the declared number."""
-    extra = f"nominal_rows: {rows}\n"
-    _declare(folder, name, _POINTS + extra, **head)
+    rows_text = f"nominal_rows: {rows}\n"
+    _declare(folder, name, _POINTS + rows_text, **head)
 
 
 def declare_answers(
@@ -81,12 +81,12 @@ def declare_answers(
     *,
     rows: int = 300,
     sample: str = "",
-    extra: str = METHODS,
+    methods: str = METHODS,
     **head: str,
 ) -> None:
     """Write a data set file with four nominal columns."""
     body = _ANSWERS.replace("ROWS", str(rows)).replace("SAMPLE", sample)
-    _declare(folder, name, body + extra, **head)
+    _declare(folder, name, body + methods, **head)
 
 
 def _declare(

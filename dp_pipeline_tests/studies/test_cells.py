@@ -90,7 +90,7 @@ def test_every_k_is_a_row_with_the_numbers_of_its_use(finished_of: FolderOf) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "model", "refusal", "others"),
+    ("kind", "model", "refusal", "alternatives"),
     [
         ("clustering", EugKMeans, "* points eug_kmeans paid 2: expected", ("DPk-means", "EUGkM")),
         ("release", PrivBayes, "* answers privbayes 2: expected", ("independent", "PrivBayes")),

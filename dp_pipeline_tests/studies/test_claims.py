@@ -39,13 +39,15 @@ def summary_of(factors: Factors, measured: Measured, values: Values) -> Summary:
     rows: list[dict[str, Any]] = []
     for (system, level), numbers in values.items():
         plannings = getattr(factors.systems[system], "plannings", ("",))
-        attribute_sets = {"planning": plannings[0], "use": measured.way or "table"}
+        attribute_sets = {"planning": plannings[0], "use": measured.variant or "table"}
         attributes = {name: text for name, text in attribute_sets.items() if name in factors.order}
         for repetition, number in enumerate(numbers):
             expected = {"dataset": "points", "system": system, factors.level: level, **attributes}
             expected |= {"repetition": repetition, "failure": ""}
             # What is derived is made of the NICV.
-            measures = ("nicv", measured.measure) if measured.way is None else (measured.measure,)
+            measures = (
+                ("nicv", measured.measure) if measured.variant is None else (measured.measure,)
+            )
             numeric = {name: number for name in measures if name not in factors.derived}
             rows.append({**expected, **numeric})
     return Summary.of(factors, rows)
@@ -57,7 +59,7 @@ def numbers(value: float, error: float = 0.1, *, pairs: bool = False) -> list[fl
 
 
 def verdict(factors: Factors, claim: PaperClaim, measured: Measured, values: Values) -> Verdict:
-    attributes = "declared" if measured.way is None else measured.way
+    attributes = "declared" if measured.variant is None else measured.variant
     return claim.verdict(summary_of(factors, measured, values), measured, attributes)
 
 
@@ -117,7 +119,7 @@ def test_small_difference_decides_nothing(
     if factors.is_paired:
         # The mean difference is 0.1 and its standard error 0.2.
         noise = (1.0, -0.2, -0.1, 0.0, -0.2)
-        own = [GOOD + shift + extra for shift, extra in zip(SHIFTS, noise, strict=True)]
+        own = [GOOD + shift + error for shift, error in zip(SHIFTS, noise, strict=True)]
         alternatives = numbers(GOOD, pairs=True)
     result = verdict(factors, claim, measured, values_for(factors, claim, own, alternatives))
     assert result.short == ("held in all 1" if claim.rule == "no worse" else "undecided")
@@ -196,7 +198,7 @@ def test_a_verdict_counts_the_comparisons_that_ran(alternatives: int, words: str
 def test_claim_of_small_levels_ignores_larger_ones() -> None:
     (claim,) = [item for item in CLUSTERING.claims if item.up_to is not None]
     values = {(name, "0.5"): numbers(GOOD) for name in (claim.system, *claim.against)}
-    assert verdict(CLUSTERING.factors, claim, claim.measured[0], values).held == {}
+    assert verdict(CLUSTERING.factors, claim, claim.measured[0], values).is_held == {}
 
 
 def test_factor_relaxes_a_claim() -> None:
@@ -239,7 +241,7 @@ def test_a_planning_without_numbers_is_not_measured() -> None:
     claim = CLUSTERING.claims[0]
     values = values_for(CLUSTERING.factors, claim, numbers(GOOD), numbers(BAD))
     summary = summary_of(CLUSTERING.factors, claim.measured[0], values)
-    assert claim.verdict(summary, claim.measured[0], "paid").held == {}
+    assert claim.verdict(summary, claim.measured[0], "paid").is_held == {}
 
 
 def test_a_system_without_n_stands_in_both_plannings() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.study import Benchmark
-from benchmarks.papers.tables import HeldOut
+from benchmarks.papers.tables import SplitTable
 from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import mark_validated
@@ -20,16 +20,16 @@ TARGETS = "targets: {sex: {positive: [m]}, job: {positive: [b, c], without: [age
 MANY = {"age": [0, 14] * 10, "sex": ["f", "m"] * 10, "job": ["a", "b"] * 9 + ["a", "c"]}
 
 
-def split_table(folder: Path, columns=MANY, *, seed: int = 0) -> HeldOut:
+def split_table(folder: Path, columns=MANY, *, seed: int = 0) -> SplitTable:
     """Young people are f and a, old ones m and b or c."""
     spec = written_spec(folder, PEOPLE, more=TARGETS)
     snapshot = ingested(folder, columns)
     mark_validated(spec, snapshot, structural=True, refused=False)
     prepare(spec, snapshot)
-    return HeldOut(Benchmark(spec, snapshot), seed)
+    return SplitTable(Benchmark(spec, snapshot), seed)
 
 
-def sexes(rows: HeldOut, part: int) -> np.ndarray:
+def sexes(rows: SplitTable, part: int) -> np.ndarray:
     return rows._codes.column("sex").to_numpy()[rows._rows[part]]
 
 
@@ -44,7 +44,7 @@ def test_engine_counts_four_fifths(tmp_path: Path) -> None:
 
 def test_another_seed_holds_other_rows_out(tmp_path: Path) -> None:
     item = split_table(tmp_path)
-    other = HeldOut(item.benchmark, 1)
+    other = SplitTable(item.benchmark, 1)
     assert item._rows[1].tolist() != other._rows[1].tolist()
     assert sorted([*item._rows[0], *item._rows[1]]) == list(range(20))
 
@@ -80,4 +80,4 @@ def test_without_rows_to_test_on_there_is_no_number(tmp_path: Path) -> None:
 def test_rows_that_were_not_prepared_are_not_read(tmp_path: Path) -> None:
     spec = written_spec(tmp_path, PEOPLE, more=TARGETS)
     with pytest.raises(NotPrepared):
-        HeldOut(Benchmark(spec, ingested(tmp_path, MANY)), 0).counter()
+        SplitTable(Benchmark(spec, ingested(tmp_path, MANY)), 0).counter()

@@ -142,7 +142,7 @@ def test_a_picture_has_a_line_a_system_through_its_means(finished_of: FolderOf, 
     assert [line.name for line in lines] == [item for item in TITLES[kind] if item not in NO_LINE]
     for line in lines:
         levels = {"anonymity": [0, 2, 10]}.get(kind, [0.5, 2])
-        assert [point.at for point in line.points] == levels
+        assert [point.position for point in line.points] == levels
         assert all(point.bar >= 0 for point in line.points)
 
 
@@ -168,15 +168,15 @@ def test_more_repetitions_measure_the_new_cells_only(
     cells = cells_of(finished_of(kind))
     first = [line for line, cell in zip(lines[1:], cells, strict=True) if cell.endswith("/0")]
     path.write_text("".join([lines[0], *first]), encoding="utf-8")
-    extra, measured = small_study(kind, tmp_path / "copy"), []
-    measure = type(extra).measure
+    copied_study, measured = small_study(kind, tmp_path / "copy"), []
+    measure = type(copied_study).measure
 
     def count(self, cell):
         measured.append(cell.repetition)
         return measure(self, cell)
 
-    monkeypatch.setattr(type(extra), "measure", count)
-    run_study(extra, ledger)
+    monkeypatch.setattr(type(copied_study), "measure", count)
+    run_study(copied_study, ledger)
     assert set(measured) == {1}
     assert sorted(cells_of(tmp_path / "copy")) == sorted(cells)
     assert results(tmp_path / "copy") == results(finished_of(kind))
@@ -285,7 +285,7 @@ def test_all_code_that_measures_a_cell_is_in_the_header(
         own = {f"{item.split('.')[-1]}.py" for item in modules if item and item.startswith("bench")}
         assert own <= files | {"results.py"}, file
         rooms = {item.split(".")[1] for item in modules if item and item.startswith("dp_pipeline.")}
-        expected = {*study._ROOMS, "anonymity", "publish", "files", "ledger"}
+        expected = {*study._ROOMS, "anonymity", "releases", "files", "ledger"}
         assert rooms <= expected, file
 
 
