@@ -41,7 +41,7 @@ _PLACES = {
     "KAnonymousSelector": "estimators",
     "PrivateKMeans": "estimators",
     "PrivateSynthesizer": "estimators",
-    "load_dataset": "config.discovery",
+    "load_dataset": "config.catalogue",
     "plan": "commands",
     "plot_map": "estimators",
     "plot_marginals": "estimators",

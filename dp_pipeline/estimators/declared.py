@@ -55,7 +55,7 @@ class DeclaredColumn:
 
     @property
     def name(self) -> Any:
-        """What ``X`` and synthetic frames call it."""
+        """The name of the column in ``X`` and synthetic frames."""
         return self.attribute.name if self.label is None else self.label
 
 

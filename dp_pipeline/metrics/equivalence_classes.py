@@ -110,7 +110,7 @@ class EquivalenceClasses:
 
     @property
     def rows(self) -> int:
-        """Rows of all classes."""
+        """Number of rows in all classes."""
         return int(self.sizes.sum())
 
     @property

@@ -153,7 +153,7 @@ class QualityRow:
 
     @property
     def about(self) -> Metric:
-        """What the number is."""
+        """The metric of the number."""
         return find_metric(self.metric)
 
     @property
@@ -231,12 +231,12 @@ class Pivot:
 
     @property
     def about(self) -> Metric:
-        """What the numbers are."""
+        """The metric of the numbers."""
         return find_metric(self.metric)
 
     @property
     def rows(self) -> list[QualityRow]:
-        """Every row of the table."""
+        """All quality rows of the table."""
         return [row for cell in self.cells.values() for row in cell]
 
     def head(self, prices: Mapping[Fraction, str]) -> list[str]:
@@ -252,7 +252,7 @@ class Pivot:
 
     @property
     def only_text(self) -> str:
-        """The text of all cells where several have the same one; else empty."""
+        """The text that several cells share, if all have it; else empty."""
         texts = {text for model in self.models for text in self.texts(model)}
         return texts.pop() if len(texts) == 1 < len(self.cells) else ""
 

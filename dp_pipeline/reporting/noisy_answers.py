@@ -65,7 +65,7 @@ class MeasuredTable:
 
     @property
     def most(self) -> float:
-        """How far they are from the truth at most, on average."""
+        """The largest distance from the truth, on average."""
         return min(1.0, self.distance + self.noise)
 
     @property

@@ -79,22 +79,22 @@ class NoisyTotal:
 
     @property
     def most(self) -> float:
-        """The number of rows where noise took as much as it is granted."""
+        """The largest number of rows that the noise allows."""
         return self.rows + DEVIATIONS * self.deviation
 
     @property
     def is_noise(self) -> bool:
-        """Whether it is not above its noise, as that of an empty table."""
+        """Whether the total is within its noise, as that of an empty table."""
         return self.rows < DEVIATIONS * self.deviation
 
     @property
     def is_signal(self) -> bool:
-        """Whether it is so far above its noise that another draw would hardly be noise alone."""
+        """Whether the total is so far above its noise that another draw would be too."""
         return self.rows >= 2 * DEVIATIONS * self.deviation
 
     @property
     def text(self) -> str:
-        """With the noise that it has."""
+        """The total and its deviation in words."""
         return noisy_text(self.rows, self.deviation)
 
     @classmethod

@@ -100,5 +100,5 @@ class BudgetForecast:
 
     @property
     def fullest(self) -> tuple[str, Fraction] | None:
-        """The window that has cost most; None where rows are not cut, or nothing was drawn."""
+        """The window with the largest cost, and that cost; None without windows."""
         return max(self.windows.items(), key=lambda pair: pair[1], default=None)

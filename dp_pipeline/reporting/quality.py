@@ -45,13 +45,13 @@ class ComparedTable:
 
     @property
     def distance_text(self) -> str:
-        """With its error, where it has one."""
+        """The distance in words, with its error where there is one."""
         error = self.error
         return number_text(self.distance) if error is None else noisy_text(self.distance, error)
 
     @property
     def correlation_text(self) -> str:
-        """With its sign; empty where there is none."""
+        """The difference of correlations with its sign, or an empty text."""
         return "" if self.correlation is None else signed(self.correlation)
 
 
@@ -82,7 +82,7 @@ class LearnedLabel:
 
     @property
     def figures(self) -> tuple[float, ...]:
-        """In the order of a table."""
+        """All figures in the order of a table."""
         return (self.accuracy, self.real_accuracy, self.majority, self.auc, self.real_auc)
 
 
@@ -135,18 +135,18 @@ class QualityReport:
 
     @property
     def is_exact(self) -> bool:
-        """Whether anything in it was computed from real rows."""
+        """Whether any figure was computed from real rows."""
         return self.real is not None or bool(self.compared)
 
     @property
     def title(self) -> str:
-        """What it is of."""
+        """The heading of the report."""
         against = "" if self.real is None else f" against {self.real:,} real ones"
         return f"Quality of {self.rows:,} synthetic rows{against}"
 
     @property
     def note(self) -> str:
-        """What a reader has to know first; empty where nothing was computed from real rows."""
+        """The warning for readers; empty where no real rows were used."""
         if not self.left_out:
             return NOT_FOR_PUBLICATION if self.is_exact else ""
         return f"{NOT_FOR_PUBLICATION} {_excluded_line(self.left_out)}"
@@ -178,7 +178,7 @@ class QualityReport:
 
     @property
     def pair_cells(self) -> list[list[str]]:
-        """Its lines."""
+        """Lines of the table of pairs."""
         return [
             [table.name, table.distance_text, table.correlation_text][: len(self.pair_head)]
             for table in self.pairs
@@ -198,12 +198,12 @@ class QualityReport:
 
     @property
     def measured_cells(self) -> list[list[str]]:
-        """Lines of the table of measured ones."""
+        """Lines of the table of measured tables."""
         return [table.cells for table in self.measured]
 
     @property
     def cost(self) -> Cost:
-        """Means over all measured tables, of which at least one is needed."""
+        """Mean distance and noise over the measured tables, at least one."""
         tables = self.measured
         return Cost(
             float(np.mean([table.distance for table in tables])),
@@ -213,7 +213,7 @@ class QualityReport:
 
     @property
     def cost_words(self) -> str:
-        """One sentence."""
+        """The cost of noise in one sentence."""
         table_count, cost = len(self.measured), self.cost
         return (
             f"synthetic rows are {number_text(cost.distance)} away from the noisy answers, mean "
@@ -332,7 +332,7 @@ class ClusteringQuality:
 
     @property
     def ratio(self) -> float:
-        """How many times the cost without privacy; NaN where that is 0."""
+        """The released cost over the cost without privacy; NaN where that is 0."""
         return self.nicv / self.floor if self.floor > 0 else float("nan")
 
     def to_frame(self) -> Any:
@@ -344,7 +344,7 @@ class ClusteringQuality:
 
     @property
     def title(self) -> str:
-        """What it is of."""
+        """The heading of the report."""
         return f"Quality of released centres on {self.rows:,} real rows"
 
     def __repr__(self) -> str:

@@ -62,16 +62,16 @@ class ReportedRelease(ABC):
     @property
     @abstractmethod
     def standing(self) -> Standing:
-        """What is said of it first."""
+        """What a reader has to see first."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its noisy counts say against it; of exact tables nothing."""
+        """Warnings of its noisy counts; none of exact tables."""
         return bundle_warnings(self.spec, self.bundle)
 
     @abstractmethod
     def require_showable(self) -> None:
-        """BoundaryViolation where a card or report of it would say too much, or something wrong."""
+        """Raise BoundaryViolation where a card or report would show too much or something wrong."""
 
 
 class Step(NamedTuple):
@@ -161,23 +161,23 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def name(self) -> str:
-        """Model, its window where rows are cut, and its ε."""
+        """Model, window if there is one, and ε."""
         window = f" of {self.windows}" if self.windows else ""
         return f"{self.bundle.model}{window} at ε = {self.bundle.facts['epsilon']}"
 
     @property
     def windows(self) -> str:
-        """The window that it is of, or the first and the last; empty where rows are not cut."""
+        """Its window, or the first and the last; empty without windows."""
         return self.bundle.facts.get(WINDOW, "")
 
     @property
     def span(self) -> int:
-        """How many windows it is of together."""
+        """Number of windows that it covers."""
         return len(self.spec.cut.parse_range(self.windows)) if self.windows else 1
 
     @property
     def standing(self) -> Standing:
-        """Whether the ε that was asked holds."""
+        """Whether the requested ε holds."""
         return standing_of(self.bundle)
 
     @property
@@ -192,7 +192,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def is_unfit_by_noise(self) -> bool:
-        """Whether its noise is what makes it unfit."""
+        """Whether only its noise makes it unreleasable."""
         bundle = self.bundle
         is_seeded = bundle.facts["noise"].startswith("seeded")
         return not bundle.is_releasable and (not bundle.caveat or is_seeded)
@@ -204,7 +204,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def charges(self) -> list[tuple[Any, Fraction]]:
-        """Every charge, in order, with what it cost the population."""
+        """Every spend in order, with its cost for the population."""
         return list(zip(self.bundle.spends, self.bundle.costs, strict=True))
 
     @property
@@ -214,13 +214,13 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The charges of a table by what they were for, where that is more than one thing."""
+        """The charges of a table by purpose, where there are several."""
         steps = steps_of(self.bundle)
         return steps if len(steps) > 1 else ()
 
     @property
     def contents(self) -> dict[str, int]:
-        """Name of every released table → its lines."""
+        """Name of every released table → number of lines."""
         return {
             name: max((len(values) for values in table.values()), default=0)
             for name, table in self.bundle.tables.items()
@@ -241,7 +241,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def denied_claims(self) -> list[str]:
-        """What a class table says that it does not guarantee."""
+        """Guarantees that a class table denies."""
         if "claims" not in self.bundle.tables:
             return []
         claims = self.bundle.tables["claims"]
@@ -254,7 +254,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def sample_words(self) -> str:
-        """What "of a sample" means beside one of them."""
+        """Explanation of "of a sample"; empty where no number is of one."""
         return sample_words(self.quality_rows)
 
     @cached_property
@@ -280,9 +280,7 @@ class ReportedPrivateRelease(ReportedRelease):
         )
 
     def require_showable(self) -> None:
-        """BoundaryViolation where exact comparisons of sensitive rows would be shown; noisy numbers
-        may be shown to everybody.
-        """
+        """Raise BoundaryViolation for exact comparisons of sensitive rows."""
         if self.spec.is_release and self.compared:
             raise BoundaryViolation(
                 f"report of {self.spec.name}/{self.name}: expected no exact comparison with "
@@ -325,7 +323,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def method(self) -> str:
-        """Its name."""
+        """Name of the method."""
         return self.bundle.facts["model"]
 
     @property
@@ -340,7 +338,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def standing(self) -> Standing:
-        """No K is an ε."""
+        """Always not differentially private, as no K is an ε."""
         return Standing.NOT_DP
 
     @property
@@ -355,7 +353,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def suppress(self) -> Fraction:
-        """Most rows that could be left out to keep the guarantee: a share."""
+        """Largest share of rows that could be suppressed."""
         return Fraction(self.bundle.facts["suppress"])
 
     @property
@@ -365,7 +363,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def guarantees_rows(self) -> bool:
-        """Whether K says anything: every class has one row anyway."""
+        """Whether K promises more than the one row that every class has."""
         return self.k > 1
 
     @property
@@ -380,12 +378,12 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def columns_of(self) -> Mapping[str, int]:
-        """Attribute → how many columns tell of it."""
+        """Attribute → number of columns that describe it."""
         return Counter(column.source for column in self.columns)
 
     @property
     def only_rule(self) -> str:
-        """The rule of all columns, where several have the same one."""
+        """The rule that several columns share, if all have it; else empty."""
         rules = {column.rule for column in self.columns}
         return rules.pop() if len(rules) == 1 < len(self.columns) else ""
 
@@ -402,17 +400,17 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def rows(self) -> int:
-        """Released rows."""
+        """Number of released rows."""
         return int(self.measures["rows"])
 
     @property
     def suppressed(self) -> int:
-        """Rows that were left out."""
+        """Number of suppressed rows."""
         return int(self.bundle.tables["suppressed"]["rows"].sum())
 
     @property
     def suppressed_by_label(self) -> list[SuppressedRows]:
-        """The same, label by label; of public rows only."""
+        """Suppressed rows of every label, of public data only."""
         if "label" not in self.bundle.tables["suppressed"]:
             return []
         return [SuppressedRows(*line) for line in self._lines("suppressed")]
@@ -422,8 +420,8 @@ class ReportedKAnonymousRelease(ReportedRelease):
         return list(zip(*columns, strict=True))
 
     def require_showable(self) -> None:
-        """BoundaryViolation where a measure contradicts the guarantee, or where figures of
-        sensitive rows, or labels of those that were left out, would be shown.
+        """Raise BoundaryViolation for measures that contradict the guarantee, and for figures or
+        labels of sensitive rows.
         """
         of = f"card of {self.spec.name}/{self.name}: expected"
         small = self.guarantees_rows and 0 < self.measures["k"] < self.k

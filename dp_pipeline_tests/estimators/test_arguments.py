@@ -19,18 +19,22 @@ from dp_pipeline.results.clusters import Clusters
 from dp_pipeline_tests.estimators.people import METHODS, VILLAGES, private, quiet_fit
 from dp_pipeline_tests.instruments import RecordingNoise
 
-TENTHS = ["0.1", "1e-1", " .10 ", 0.1, np.float64(0.1), Fraction(1, 10)]
-WHOLE = [2, "2", 2.0, np.int64(2), Fraction(2)]
+EPSILONS = [
+    *((value, Fraction(1, 10)) for value in ("0.1", "1e-1", " .10 ", 0.1, np.float64(0.1))),
+    *((value, 2) for value in (2, "2", 2.0, np.int64(2), Fraction(2))),
+    (Fraction(1, 10), Fraction(1, 10)),
+    # A float is rounded down to nine decimals.
+    (1 / 3, Fraction(333_333_333, 10**9)),
+    (0.9999999999, Fraction(999_999_999, 10**9)),
+    (np.float32(0.1), Fraction(100_000_001, 10**9)),
+    (1e-6, Fraction(1, 10**6)),
+    (1e6, 10**6),
+]
 
 
-@pytest.mark.parametrize("value", TENTHS)
-def test_a_tenth_is_a_tenth_however_it_is_written(value: object):
-    assert exact_epsilon(value) == Fraction(1, 10)
-
-
-@pytest.mark.parametrize("value", WHOLE)
-def test_integer_epsilon_is_exact(value: object):
-    assert exact_epsilon(value) == 2
+@pytest.mark.parametrize(("value", "epsilon"), EPSILONS, ids=repr)
+def test_epsilon_is_read_exactly(value: object, epsilon: Fraction):
+    assert exact_epsilon(value) == epsilon
 
 
 NO_EPSILON = [None, True, "", "one", 0, -1, float("nan"), float("inf"), 1j, [1], Fraction(1, 3)]
@@ -42,29 +46,16 @@ def test_what_is_no_decimal_epsilon_is_refused(value: object):
         exact_epsilon(value)
 
 
-ROUNDED_DOWN = [(1 / 3, 333_333_333), (0.9999999999, 999_999_999), (np.float32(0.1), 100_000_001)]
+DELTAS = [
+    *((value, Fraction(1, 10**9)) for value in ("1e-9", "0.000000001", 1e-9, np.float64(1e-9))),
+    (Fraction(1, 10**9), Fraction(1, 10**9)),
+    *((value, None) for value in (0, 0.0, "0", " 0.0 ", Fraction(0), np.int64(0))),
+]
 
 
-@pytest.mark.parametrize(("value", "nano"), ROUNDED_DOWN)
-def test_a_float_is_rounded_down_to_nine_decimals(value: float, nano: int):
-    assert exact_epsilon(value) == Fraction(nano, 10**9)
-
-
-def test_the_ends_of_what_is_allowed_are_allowed_as_floats():
-    assert (exact_epsilon(1e-6), exact_epsilon(1e6)) == (Fraction(1, 10**6), 10**6)
-
-
-BILLIONTHS = ["1e-9", "0.000000001", 1e-9, np.float64(1e-9), Fraction(1, 10**9)]
-
-
-@pytest.mark.parametrize("value", BILLIONTHS)
-def test_a_billionth_is_a_billionth_however_it_is_written(value: object):
-    assert exact_delta(value) == Fraction(1, 10**9)
-
-
-@pytest.mark.parametrize("value", [0, 0.0, "0", " 0.0 ", Fraction(0), np.int64(0)])
-def test_a_delta_of_0_is_none(value: object):
-    assert exact_delta(value) is None
+@pytest.mark.parametrize(("value", "delta"), DELTAS, ids=repr)
+def test_delta_is_read_exactly_and_0_is_none(value: object, delta: Fraction | None):
+    assert exact_delta(value) == delta
 
 
 NO_DELTA = [None, False, "", "none", -1, 1, 0.5, float("nan"), [0], np.zeros(2), Fraction(1, 3000)]

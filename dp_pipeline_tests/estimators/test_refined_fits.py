@@ -162,17 +162,11 @@ def test_failed_dry_run_leaves_the_refinement(
     synthesizer("2").fit(PEOPLE, refines=first)
 
 
-COPIES = {
-    "a pickle": lambda fit: pickle.loads(pickle.dumps(fit)),
-    "a deep copy": copy.deepcopy,
-}
-
-
-@pytest.mark.parametrize("how", COPIES)
-def test_copy_is_not_refined(how: str) -> None:
+@pytest.mark.parametrize("copy_of", [lambda fit: pickle.loads(pickle.dumps(fit)), copy.deepcopy])
+def test_copy_is_not_refined(copy_of: Any) -> None:
     first = synthesizer().fit(PEOPLE)
     with pytest.raises(InvalidParameter, match="expected the very object that was fitted"):
-        synthesizer("2").fit(PEOPLE, refines=COPIES[how](first))
+        synthesizer("2").fit(PEOPLE, refines=copy_of(first))
     synthesizer("2").fit(PEOPLE, refines=first)
 
 

@@ -66,7 +66,7 @@ class BudgetHistory:
 
     @property
     def sums(self) -> tuple[Fraction, ...]:
-        """What had been spent after every charge."""
+        """The sum of all charges up to each one."""
         return tuple(accumulate(amount for _, amount in self.charges))
 
     @property

@@ -193,7 +193,7 @@ class ClusterView:
 
     @property
     def ratio(self) -> float:
-        """Height of the box beside its width, as it is."""
+        """Height of the box in widths."""
         return self.sides[1] * self.aspect / self.sides[0]
 
     @property
@@ -203,7 +203,7 @@ class ClusterView:
 
     @property
     def axes(self) -> tuple[object, ...]:
-        """What two panels with the same axes have in common."""
+        """Columns, box and number of hidden columns, equal in panels with the same axes."""
         return self.columns, self.box, self.hidden_columns
 
     @classmethod

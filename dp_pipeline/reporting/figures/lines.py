@@ -86,7 +86,7 @@ class Line:
 
     @property
     def end(self) -> tuple[float, float] | None:
-        """Its last number that is one; None where it has none."""
+        """The last finite point of the line, or None."""
         finite = [point for point in self.joined_points if math.isfinite(point[1])]
         return finite[-1] if finite else None
 
@@ -173,7 +173,7 @@ class Panel:
 
     @property
     def points(self) -> list[Point]:
-        """Every number that is drawn; the heights of bars among them."""
+        """Every finite point of lines and bars."""
         points = [point for line in self.lines for point in line.points]
         points += [Point(bar.first, bar.height) for bar in self.bars]
         return [point for point in points if math.isfinite(point.value)]

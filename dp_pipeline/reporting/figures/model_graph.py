@@ -85,7 +85,7 @@ class ModelGraph:
 
     @property
     def links(self) -> int:
-        """How many cliques hang on another one."""
+        """Number of cliques with a parent."""
         return sum(node.parent is not None for node in self.nodes)
 
 

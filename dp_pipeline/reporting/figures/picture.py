@@ -40,12 +40,12 @@ class Picture:
 
     @property
     def png(self) -> bytes:
-        """Its PNG of less than ``MOST_BYTES``."""
+        """The figure as PNG of less than ``MOST_BYTES``."""
         return png(self.figure)
 
     @property
     def svg(self) -> bytes:
-        """Its SVG; texts are texts, drawn in the reader's fonts."""
+        """The figure as SVG, with texts in the reader's fonts."""
         return svg(self.figure)
 
     @property
