@@ -1,4 +1,4 @@
-"""Dependence: how far pairs of attributes are from independence, and what measured pairs tell of
+"""Dependence: how far pairs of attributes are from independence, and what measured pairs predict of
 the others.
 
 Post-processing: everything here is public or was released.
@@ -6,20 +6,16 @@ Post-processing: everything here is public or was released.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from dp_pipeline.config.encoding import FloatArray, IntArray, Names
-
-Gaps = Mapping[tuple[str, str], float]
+from dp_pipeline.config.encoding import FloatArray, Names
 
 FEWEST_OTHERS = 3
-"""Pairs outside a tree from which it can be seen what the tree tells."""
-UNSEEN = 0.5
-"""What is taken for it where there are fewer."""
+"""Pairs outside a tree from which it can be seen how well the tree predicts."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +23,14 @@ class Dependence:
     """Symmetric arrays over d attributes.
 
     names   of the attributes
-    gaps    (d, d): rows by which a pair is off from independence, ‖c_ij − c_i c_jᵀ/n‖₁, about
-    most    (d, d): rows by which they would be if they told each other; 0 where that is not known,
-            and no path tells such a pair anything
+    scores  (d, d): rows by which a pair is off from independence, ‖c_ij − c_i c_jᵀ/n‖₁, about
+    most    (d, d): rows by which they would be if each decided the other; 0 where that is not
+            known, and no path predicts such a pair
 
     Along a chain a – b – c of binary attributes where a and c depend on each other through b
     alone, strengths are the |correlations|, and that of (a, c) is their product. So a pair that no
-    table has is told by the best product along measured pairs, as far as the table at hand is made
-    of chains: ``told``.
+    table has is predicted by the best product along measured pairs, as far as the table at hand is
+    made of chains: ``explained``.
 
     >>> chain = Dependence.of(("a", "b", "c"), {("a", "b"): 80.0, ("b", "c"): 80.0},
     ...     spread=dict.fromkeys("abc", 0.5), rows=100.0)
@@ -43,96 +39,101 @@ class Dependence:
     """
 
     names: Names
-    gaps: FloatArray
+    scores: FloatArray
     most: FloatArray
 
     @classmethod
     def of(
         cls,
         names: Iterable[str],
-        gaps: Gaps,
+        scores: Mapping[tuple[str, str], float],
         *,
-        spread: Mapping[str, float] | None = None,
-        rows: float = 1.0,
+        spread: Mapping[str, float],
+        rows: float,
     ) -> Dependence:
         """From pairs of names.
 
-        spread   attribute → 1 − Σ p², of its shares; None where no strength is known
+        spread   attribute → 1 − Σ p², of its shares
         rows     number of rows, at least 1
         """
         names = tuple(names)
-        place = {name: at for at, name in enumerate(names)}
+        place = {name: place for place, name in enumerate(names)}
         of_pairs, most = np.zeros((2, len(names), len(names)))
-        for (a, b), gap in gaps.items():
+        for (a, b), score in scores.items():
             i, j = place[a], place[b]
-            of_pairs[i, j] = of_pairs[j, i] = gap
-            if spread is not None:
-                most[i, j] = most[j, i] = 2 * rows * max(1e-9, spread[a] * spread[b]) ** 0.5
+            of_pairs[i, j] = of_pairs[j, i] = score
+            most[i, j] = most[j, i] = 2 * rows * max(1e-9, spread[a] * spread[b]) ** 0.5
         return cls(names, of_pairs, most)
 
     @cached_property
-    def place(self) -> dict[str, int]:
-        """Attribute → its place in the arrays."""
-        return {name: at for at, name in enumerate(self.names)}
-
-    @cached_property
     def strengths(self) -> FloatArray:
-        """(d, d): gaps as shares of what they are of attributes that tell each other, 0 to 1; 0
+        """(d, d): scores as shares of what they are of attributes that decide each other, 0 to 1; 0
         where that is not known.
         """
-        shares = self.gaps / np.where(self.most > 0, self.most, np.inf)
+        shares = self.scores / np.where(self.most > 0, self.most, np.inf)
         return np.asarray(np.clip(shares, 0.0, 1.0))
 
     def paths(self, pairs: Iterable[tuple[str, str]]) -> FloatArray:
         """(d, d): the best product of strengths along these pairs; 1 on the diagonal."""
+        place = {name: place for place, name in enumerate(self.names)}
         best = np.eye(len(self.names))
         for a, b in pairs:
-            i, j = self.place[a], self.place[b]
+            i, j = place[a], place[b]
             best[i, j] = best[j, i] = self.strengths[i, j]
-        for via in range(len(best)):
-            best = np.maximum(best, best[:, via, None] * best[None, via, :])
+        return _closure(best)
+
+    def with_table(self, paths: FloatArray, places: Sequence[int]) -> FloatArray:
+        """(d, d): the same with all pairs of one table more."""
+        inside = _closure(np.maximum(self.strengths, paths)[np.ix_(places, places)])
+        to_table = paths[:, places]
+        through = (to_table[:, :, None] * inside[None]).max(axis=1)
+        best = paths
+        for place in range(len(places)):
+            best = np.maximum(best, through[:, place, None] * to_table[None, :, place])
         return best
 
-    def with_pairs(self, paths: FloatArray, first: IntArray, second: IntArray) -> FloatArray:
-        """(pairs, d, d): the same with one pair more, each by itself."""
-        strength = self.strengths[first, second][:, None, None]
-        through = paths[first][:, :, None] * strength * paths[second][:, None, :]
-        return np.maximum(paths, np.maximum(through, through.transpose(0, 2, 1)))
-
-    def untold(self, paths: FloatArray) -> FloatArray:
-        """Rows of every gap that paths do not tell; of the same shape as ``paths``."""
+    def unexplained(self, paths: FloatArray) -> FloatArray:
+        """Rows of every score that paths do not predict; of the same shape as ``paths``."""
         known = np.where(self.strengths > 0, self.strengths, 1.0)
-        part = np.where(self.strengths > 0, self.told * paths / known, 0.0)
-        return np.asarray(self.gaps * np.maximum(0.0, 1 - part))
+        part = np.where(self.strengths > 0, self.explained * paths / known, 0.0)
+        return np.asarray(self.scores * np.maximum(0.0, 1 - part))
 
     @cached_property
     def by_tree(self) -> dict[tuple[str, str], float]:
-        """Pair outside the tree of the strongest pairs → rows of its gap by the product of
+        """Pair outside the tree of the strongest pairs → rows of its score by the product of
         strengths along that tree; pairs without a strength left out.
         """
         import networkx as nx
 
         graph = nx.from_numpy_array(self.strengths)
         tree = nx.maximum_spanning_tree(graph)
-        said = self.most * self.paths((self.names[i], self.names[j]) for i, j in tree.edges)
+        predicted = self.most * self.paths((self.names[i], self.names[j]) for i, j in tree.edges)
         return {
-            (self.names[i], self.names[j]): float(said[i, j])
+            (self.names[i], self.names[j]): float(predicted[i, j])
             for i, j in graph.edges
             if not tree.has_edge(i, j)
         }
 
     @cached_property
-    def told(self) -> float:
-        """How much of a path's product is taken for told, 0 to 1.
+    def explained(self) -> float:
+        """How much of a path's product explains a pair, 0 to 1; half where too few pairs say so.
 
-        By regression of the gaps outside the tree of the strongest pairs on what that tree says of
-        them, its slope times their correlation: in a table of chains 1, and little where
+        By regression of the scores outside the tree of the strongest pairs on what that tree
+        predicts, its slope times their correlation: in a table of chains 1, and little where
         attributes depend on each other otherwise or noise hides how.
         """
         if len(self.by_tree) < FEWEST_OTHERS:
-            return UNSEEN
-        gaps = [self.gaps[self.place[a], self.place[b]] for a, b in self.by_tree]
-        (of_said, both), (_, of_gaps) = np.cov(list(self.by_tree.values()), gaps)
-        if min(of_said, of_gaps, both) <= 0:
+            return 0.5
+        place = {name: place for place, name in enumerate(self.names)}
+        scores = [self.scores[place[a], place[b]] for a, b in self.by_tree]
+        (of_predicted, both), (_, of_scores) = np.cov(list(self.by_tree.values()), scores)
+        if min(of_predicted, of_scores, both) <= 0:
             return 0.0
-        return float(min(1.0, both**2 / (of_said**1.5 * of_gaps**0.5)))
+        return float(min(1.0, both**2 / (of_predicted**1.5 * of_scores**0.5)))
+
+
+def _closure(best: FloatArray) -> FloatArray:
+    """The best products along paths of any length."""
+    for via in range(len(best)):
+        best = np.maximum(best, best[:, via, None] * best[None, via, :])
+    return best

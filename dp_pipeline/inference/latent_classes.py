@@ -33,14 +33,10 @@ STEPS = 20
 SURE = 0.9
 """How far a row belongs to the class that it begins in."""
 
-MOST_DENSE = 500
-"""Levels of all attributes together, up to which all components are computed: that takes less than
-a fifth of a second, and its result is stored in releases. Time grows with the third power."""
-
 LANCZOS_STEPS = 60
 SMALLEST_STEP = 1e-10
-"""With more levels: steps, far more than a component needs that says something of the classes, and
-the length of a step below which no direction is left; eigenvalues are about 1."""
+"""Steps, far more than a component needs that says something of the classes, and the length of a
+step below which no direction is left; eigenvalues are about 1."""
 
 OF_ALL = 1e-3
 """Rows that have the shares of all rows are added to every class, so that none is empty."""
@@ -115,8 +111,7 @@ def _begun(has: Any, shares: FloatArray, classes: int) -> FloatArray:
     """How far every row belongs to every class at first, (rows, classes)."""
     rows = has.shape[0]
     scale = 1 / np.sqrt(np.maximum(shares, 1 / rows))
-    component = _dense_component if len(shares) <= MOST_DENSE else _sparse_component
-    along = component(has, shares, scale)
+    along = _first_component(has, shares, scale)
     # Its sign is the library's choice, and rows that are alike are parted by their order.
     large = np.flatnonzero(np.abs(along) >= np.abs(along).max() / 2)
     score = has @ (along * np.sign(along[large[0]]) * scale)
@@ -127,15 +122,9 @@ def _begun(has: Any, shares: FloatArray, classes: int) -> FloatArray:
     return belongs
 
 
-def _dense_component(has: Any, shares: FloatArray, scale: FloatArray) -> FloatArray:
-    """Return the first principal component of scaled indicators, (levels,), from all of them."""
-    together = (has.T @ has).toarray() / has.shape[0] - np.outer(shares, shares)
-    return np.asarray(np.linalg.eigh(together * np.outer(scale, scale))[1][:, -1])
-
-
-def _sparse_component(has: Any, shares: FloatArray, scale: FloatArray) -> FloatArray:
-    """Return nearly the same without a matrix of all pairs of levels: the best direction among
-    those that Lanczos steps reach from a fixed start. Source: Lanczos, 1950.
+def _first_component(has: Any, shares: FloatArray, scale: FloatArray) -> FloatArray:
+    """Return the first principal component of scaled indicators, (levels,), nearly: the best
+    direction among those that Lanczos steps reach from a fixed start. Source: Lanczos, 1950.
     """
 
     def covariance(direction: FloatArray) -> FloatArray:
@@ -145,9 +134,10 @@ def _sparse_component(has: Any, shares: FloatArray, scale: FloatArray) -> FloatA
         )
 
     direction = np.random.default_rng(0).standard_normal(len(shares))
-    basis = np.empty((LANCZOS_STEPS, len(shares)))
+    steps = min(LANCZOS_STEPS, len(shares))
+    basis = np.empty((steps, len(shares)))
     images = np.empty_like(basis)
-    for step in range(LANCZOS_STEPS):
+    for step in range(steps):
         basis[step] = direction / np.linalg.norm(direction)
         images[step] = direction = covariance(basis[step])
         # Twice, as one subtraction loses digits where little is left.

@@ -1,212 +1,241 @@
-"""TableGrowth: tables put together while the error of all pairs falls, where few gaps are known.
+"""TableGrowth: tables put together while the expected error of all pairs of attributes falls.
 
 Post-processing: everything here is public or was released.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
+from math import prod
 
 import numpy as np
 
 from dp_pipeline.config.constraints import Mask
 from dp_pipeline.config.encoding import FloatArray, Names
-from dp_pipeline.inference.shared_noise import SharedNoise, Telling
-from dp_pipeline.inference.table_sets import TableSearch
+from dp_pipeline.inference.expected_error import STEPS, ExpectedError, TableInformation
+from dp_pipeline.inference.junction_tree import triangulated_cliques
 
-MAX_CELLS = 256
-"""Of a table."""
+MAX_TABLE_CELLS = 1024
+FIRST_PAIRS = 512
+"""Pairs that a search begins with: those of the largest dependence beside their cells."""
 
-MOST_PAIRS = 512
-"""That a search begins with: those of the largest gaps beside their cells."""
-
-AT_ONCE = 48
+BATCH = 24
 """Candidates whose errors are computed together, and of the best of which gains are computed again
 after each choice."""
 
-STEPS, FIRST_STEPS = 5, 12
-"""Steps on the shares of the amount: from what tables had without a candidate, and of what is
-chosen."""
+TRIAL_STEPS = 5
+"""Gradient steps on the shares of a candidate, from what tables had without it."""
 
-OF_A_NEW_TABLE, MOVED = 0.5, 0.75
-"""The share of a candidate before the first step: in average shares, and of what its one-way
-marginals have."""
+NEW_SHARE, MOVED_SHARE = 0.5, 0.75
+"""A candidate's share before the first step: in average shares, and of what its one-way marginals
+have."""
 
 HOPELESS = 1e-3
 """A candidate that would add so much to the error, as a part of it, is not tried again."""
 
-DIGITS = 9
+GAIN_DIGITS = 9
 """Of a gain, as a part of the error: gains that are alike but for rounding are equal, so that
 another computer, which replays a release, chooses the same tables."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Known:
-    """What some tables and all one-way marginals tell, of several candidates c at once.
-
-    ways     (c, tables, d): as in ``Telling``
-    pairs    (c, tables, pairs): squared noise of a table in a pair beside its margins, in squares
-             of the noise of a cell; without end where it has not both attributes
-    shares   (c, tables + d) of the amount, what is added to one-way marginals last
-    """
-
-    ways: FloatArray
-    pairs: FloatArray
-    shares: FloatArray
-
-    @cached_property
-    def telling(self) -> Telling:
-        """Of each pair by the table that tells most of it."""
-        if not self.pairs.shape[1]:
-            none = (len(self.pairs), self.pairs.shape[2])
-            return Telling(self.ways, np.zeros(none, dtype=np.int64), np.full(none, np.inf))
-        holder = np.asarray(self.pairs.argmin(axis=1))
-        noise = np.take_along_axis(self.pairs, holder[:, None], axis=1)[:, 0]
-        return Telling(self.ways, holder, noise)
-
-    def one(self, at: int, kept: Mask) -> _Known:
-        """One candidate by itself, with these of its tables."""
-        shares = np.append(kept, np.ones(self.ways.shape[2], dtype=bool))
-        some = slice(at, at + 1)
-        return _Known(self.ways[some, kept], self.pairs[some, kept], self.shares[some, shares])
 
 
 @dataclass(frozen=True, eq=False)
 class TableGrowth:
     """A search for tables that begins with one-way marginals alone.
 
-    search   sizes and gaps, and what fits a tree
-    noise    the error of all pairs as far as amounts decide it; its ``untold`` is that of no table
+    error    what it minimises
     amount   for all tables and for better one-way marginals
+    cap      most cells of a clique of the tree that holds all tables; all cliques together, and
+             all tables, may have twice as many
+    edges    pairs that are in a clique of that tree whatever is measured
 
-    Two tables, a table and an attribute, or two attributes become one table, that first with which
-    the error falls most, as long as it falls. A table of several attributes that do not depend on
-    each other may be worth it too: their one-way marginals have less noise in it than apart. What
-    pairs tell of others along paths is not counted: that needs the gaps of all of them.
+    Two tables, a table and an attribute, or two attributes become one table, always those with
+    which the error falls most, as long as it falls. A table of several attributes that do not
+    depend on each other may pay too: their one-way marginals have less noise in it than apart.
     """
 
-    search: TableSearch
-    noise: SharedNoise
+    error: ExpectedError
     amount: float
+    cap: int
+    edges: tuple[tuple[str, str], ...] = ()
 
     def run(self) -> tuple[Names, ...]:
         """Tables of several attributes, none inside another, in the order of their attributes."""
-        tables, known, error = list[Names](), self._alone, self._error(self._alone)
-        gains = self._gains(tables, known, error, self._pairs)
+        choice = self._grow(self._empty, self._first_pairs, joins=False)
+        tables = choice.tables
+        unions = {one for place in range(len(tables)) for one in self._unions(tables, place)}
+        pairs = [pair for pair in self._first_pairs if not choice.holds(pair)]
+        choice = self._grow(choice, sorted({*unions, *pairs}), joins=True)
+        place = self.error.place
+        return tuple(sorted(choice.tables, key=lambda table: [place[name] for name in table]))
+
+    def _grow(self, choice: _Choice, candidates: Sequence[Names], *, joins: bool) -> _Choice:
+        """Take candidates while the error falls; with ``joins`` also unions of what was taken."""
+        gains = self._gains(choice, candidates)
+        current = set(gains)
         while gains:
-            best = sorted(gains, key=lambda table: (-gains[table], table))[:AT_ONCE]
-            gains |= self._gains(tables, known, error, best)
+            best = sorted(gains, key=lambda table: (-gains[table], table))[:BATCH]
+            # What was computed before the last choice is only about what it is now.
+            gains |= self._gains(choice, [table for table in best if table not in current])
+            current.update(best)
             table = min(best, key=lambda one: (-gains[one], one))
             if gains.pop(table) <= 0:
                 break
-            after = self._with(tables, table)
-            if not self.search.fits(after):
+            if not self.fits(choice.with_table(table)):
                 continue
-            known, error = self._chosen(tables, known, table)
-            tables = after
-            new = [one for one in self._joined(tables) if one not in gains]
-            gains |= self._gains(tables, known, error, new)
+            choice, current = self._choose(choice, table), set()
+            if joins:
+                unions = self._unions(choice.tables, len(choice.tables) - 1)
+                gains |= self._gains(choice, [one for one in unions if one not in gains])
+                current.update(unions)
             gains = {
                 one: gain
                 for one, gain in gains.items()
-                if gain > -HOPELESS and not self._is_inside(one, tables)
+                if gain > -HOPELESS and not set(one) <= set(table)
             }
-        place = self.search.place
-        return tuple(sorted(tables, key=lambda table: [place[name] for name in table]))
+        return choice
+
+    def fits(self, tables: Sequence[Names]) -> bool:
+        """Whether there is a tree for these tables, small enough."""
+        # Takes a fifth of a second, and a plan draws no graph.
+        import networkx as nx
+
+        graph = nx.Graph()
+        graph.add_nodes_from(self.error.grouped)
+        graph.add_edges_from(pair for table in tables for pair in combinations(table, 2))
+        graph.add_edges_from(self.edges)
+        cells = [self._cells(clique) for clique in triangulated_cliques(graph, self.error.grouped)]
+        measured = sum(self._cells(table) for table in tables)
+        return max(cells) <= self.cap and max(sum(cells), measured) <= 2 * self.cap
+
+    def _cells(self, table: Sequence[str]) -> int:
+        return prod(self.error.grouped[name] for name in table)
 
     @property
-    def _names(self) -> Names:
-        return tuple(self.search.sizes)
-
-    @property
-    def _pairs(self) -> list[Names]:
-        """To begin with."""
-        place, gaps = self.search.place, self.noise.untold
+    def _first_pairs(self) -> list[Names]:
+        place, dependence = self.error.place, self.error.dependence.scores
 
         def worth(pair: Names) -> tuple[float, int]:
-            one, other = (place[name] for name in pair)
-            cells = self.search.cells(pair)
-            return -float(gaps[one, other]) / cells**0.5, cells
+            cells = self._cells(pair)
+            return -float(dependence[place[pair[0]], place[pair[1]]]) / cells**0.5, cells
 
-        pairs: Iterable[Names] = combinations(self._names, 2)
-        return sorted(filter(self._is_small, pairs), key=worth)[:MOST_PAIRS]
+        pairs: list[Names] = [
+            pair
+            for pair in combinations(self.error.sizes, 2)
+            if self._cells(pair) <= MAX_TABLE_CELLS
+        ]
+        return sorted(pairs, key=worth)[:FIRST_PAIRS]
 
-    def _is_small(self, table: Names) -> bool:
-        return self.search.cells(table) <= MAX_CELLS
+    def _unions(self, tables: Sequence[Names], place: int) -> list[Names]:
+        """A table with each one that overlaps it, and with each attribute."""
+        table = tables[place]
+        others = (*tables, *((name,) for name in self.error.sizes))
+        unions = {
+            tuple(name for name in self.error.sizes if name in {*one, *table})
+            for one in others
+            if len(one) == 1 or set(one) & set(table)
+        }
+        return sorted(t for t in unions if self._cells(t) <= MAX_TABLE_CELLS and t != table)
 
-    def _is_inside(self, table: Names, tables: Sequence[Names]) -> bool:
-        return any(set(table) <= set(one) for one in tables)
-
-    def _with(self, tables: Sequence[Names], table: Names) -> list[Names]:
-        """What is chosen when ``table`` takes the place of what is inside it."""
-        return [*(one for one in tables if not set(one) <= set(table)), table]
-
-    def _joined(self, tables: Sequence[Names]) -> list[Names]:
-        """The last table with each other one, and with each attribute."""
-        others = (*tables[:-1], *((name,) for name in self._names))
-        joined = {self.search.ordered({*one, *tables[-1]}) for one in others}
-        fresh = (one for one in joined if self._is_small(one) and one != tables[-1])
-        return sorted(fresh)
-
-    def _gains(
-        self, tables: Sequence[Names], known: _Known, error: float, candidates: Sequence[Names]
-    ) -> dict[Names, float]:
+    def _gains(self, choice: _Choice, candidates: Sequence[Names]) -> dict[Names, float]:
         """By how much the error would fall with each candidate, as a part of it."""
-        found: dict[Names, float] = {}
-        for start in range(0, len(candidates), AT_ONCE):
-            some = candidates[start : start + AT_ONCE]
-            tried, _ = self._tried(tables, known, some)
-            errors, _ = self._settled(tried, STEPS)
-            gains = np.round(1 - errors / error, DIGITS)
-            found |= dict(zip(some, gains.tolist(), strict=True))
-        return found
+        gains: dict[Names, float] = {}
+        for start in range(0, len(candidates), BATCH):
+            batch = candidates[start : start + BATCH]
+            trial = self._try(choice, batch)
+            errors, _ = self.error.minimise(
+                trial.information, trial.shares, self.amount, TRIAL_STEPS
+            )
+            parts = np.round(1 - errors / choice.error, GAIN_DIGITS)
+            gains |= dict(zip(batch, parts.tolist(), strict=True))
+        return gains
 
-    def _chosen(self, tables: Sequence[Names], known: _Known, table: Names) -> tuple[_Known, float]:
-        """What is known with a table more, and the error."""
-        tried, gone = self._tried(tables, known, [table])
-        errors, shares = self._settled(tried, FIRST_STEPS)
-        after = _Known(tried.ways, tried.pairs, shares).one(0, np.append(~gone[0], True))
-        return after, float(errors[0])
-
-    def _tried(
-        self, tables: Sequence[Names], known: _Known, candidates: Sequence[Names]
-    ) -> tuple[_Known, Mask]:
-        """What would be known with each candidate, as the last of its tables, and which of the
-        others are inside it (c, tables).
-        """
-        many, most = len(candidates), len(tables)
-        gone = np.array([[set(one) <= set(new) for one in tables] for new in candidates])
-        gone = gone.reshape(many, most).astype(bool)
-        ways, pairs = zip(*map(self.noise.of_table, candidates), strict=True)
-        of_tables = np.broadcast_to(known.shares[0, :most], (many, most))
-        # What a table tells of one-way marginals need not be paid for them.
-        singles, moved = known.shares[0, most:], MOVED * (np.array(ways) > 0)
-        of_new = (gone * of_tables).sum(axis=1) + (moved * singles).sum(axis=1)
-        of_new += OF_A_NEW_TABLE * float(known.shares[0].mean())
-        of_singles = singles * (1 - moved)
-        shares = np.hstack([np.where(gone, 0.0, of_tables), of_new[:, None], of_singles])
-        left = gone[:, :, None]
-        tried = _Known(
-            np.concatenate([np.where(left, 0.0, known.ways), np.array(ways)[:, None]], axis=1),
-            np.concatenate([np.where(left, np.inf, known.pairs), np.array(pairs)[:, None]], axis=1),
-            shares / shares.sum(axis=1, keepdims=True),
+    def _choose(self, choice: _Choice, table: Names) -> _Choice:
+        trial = self._try(choice, [table])
+        errors, shares = self.error.minimise(trial.information, trial.shares, self.amount, STEPS)
+        retained = np.append(~trial.inside[0], True)
+        return _Choice(
+            choice.with_table(table),
+            trial.information.precision[0, retained],
+            trial.noise[0, retained],
+            shares[0, np.append(retained, np.ones(len(self.error.sizes), dtype=bool))],
+            trial.paths[0],
+            float(errors[0]),
         )
-        return tried, gone
 
-    @cached_property
-    def _alone(self) -> _Known:
-        """No table."""
-        of_none = np.zeros((1, 0, len(self._names))), np.zeros((1, 0, len(self.noise.first)))
-        shares = np.sqrt(self.noise.levels)[None]
-        known = _Known(*of_none, shares / shares.sum())
-        return _Known(*of_none, self._settled(known, FIRST_STEPS)[1])
+    def _try(self, choice: _Choice, candidates: Sequence[Names]) -> _Trial:
+        """What would be known with each candidate, as the last of its tables."""
+        count, most = len(candidates), len(choice.tables)
+        inside = np.array(
+            [[set(one) <= set(new) for one in choice.tables] for new in candidates], dtype=bool
+        ).reshape(count, most)
+        new = [self.error.table_information(table) for table in candidates]
+        precision, noise = (np.array(arrays) for arrays in zip(*new, strict=True))
+        of_tables = np.broadcast_to(choice.shares[:most], (count, most))
+        # What a table says of one-way marginals need not be paid for them.
+        singles, moved = choice.shares[most:], MOVED_SHARE * (precision > 0)
+        of_new = (inside * of_tables).sum(axis=1) + (moved * singles).sum(axis=1)
+        of_new += NEW_SHARE * float(choice.shares.mean())
+        shares = np.hstack(
+            [np.where(inside, 0.0, of_tables), of_new[:, None], singles * (1 - moved)]
+        )
+        left = inside[:, :, None]
+        noises = np.concatenate([np.where(left, np.inf, choice.noise), noise[:, None]], axis=1)
+        precisions = [np.where(left, 0.0, choice.precision), precision[:, None]]
+        place, dependence = self.error.place, self.error.dependence
+        paths = np.stack(
+            [dependence.with_table(choice.paths, [place[n] for n in table]) for table in candidates]
+        )
+        information = TableInformation.of(
+            np.concatenate(precisions, axis=1), noises, self.error.unexplained(paths)
+        )
+        return _Trial(
+            information, noises, shares / shares.sum(axis=1, keepdims=True), inside, paths
+        )
 
-    def _error(self, known: _Known) -> float:
-        return float(self._settled(known, 0)[0][0])
+    @property
+    def _empty(self) -> _Choice:
+        d, start = len(self.error.sizes), self.error.start(())
+        information = self.error.information(())
+        errors, shares = self.error.minimise(information, start, self.amount, STEPS)
+        none = np.zeros((0, d)), np.zeros((0, len(self.error.first)))
+        return _Choice([], *none, shares[0], np.eye(d), float(errors[0]))
 
-    def _settled(self, known: _Known, steps: int) -> tuple[FloatArray, FloatArray]:
-        """The error of all pairs (c,) and shares, after so many gradient steps on them."""
-        return self.noise.settled(known.telling, known.shares, self.amount, steps)
+
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """Tables that were chosen.
+
+    precision   (tables, d): see ``TableInformation``
+    noise       (tables, pairs): of each of them
+    shares      (tables + d,) of the amount with which their error is least
+    paths       (d, d): what they predict along paths
+    error       of all pairs, in rows
+    """
+
+    tables: list[Names]
+    precision: FloatArray
+    noise: FloatArray
+    shares: FloatArray
+    paths: FloatArray
+    error: float
+
+    def with_table(self, table: Names) -> list[Names]:
+        """The tables when ``table`` takes the place of what is inside it."""
+        return [*(one for one in self.tables if not set(one) <= set(table)), table]
+
+    def holds(self, table: Names) -> bool:
+        """Whether the table is inside another one."""
+        return any(set(table) <= set(one) for one in self.tables)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """The choice with each of c candidates; ``inside`` says which tables it takes the place of."""
+
+    information: TableInformation
+    noise: FloatArray
+    shares: FloatArray
+    inside: Mask
+    paths: FloatArray

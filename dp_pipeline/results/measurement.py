@@ -260,34 +260,16 @@ class NoiseRate:
         moved = self.distance * moves
         return moved / (sqrt(2 * amount) if self.concentrated else amount)
 
-    def for_scale(self, moves: float, scale: float) -> float:
-        """The amount for which such a number has noise of that scale.
-
-        >>> NoiseRate(concentrated=False, distance=1).for_scale(2.0, 40.0)
-        0.05
-        """
-        moved = self.distance * moves / scale
-        return moved**2 / 2 if self.concentrated else moved
-
-    def for_choice(self, distance: float) -> float:
-        """What a choice costs whose noise has a scale of 1 where a unit moves scores by
-        ``distance``: noisy max, scale 2·distance/ε; exponential mechanism, scale distance/√(2ρ).
-        """
-        return distance**2 / 2 if self.concentrated else 2 * distance
-
     def share(self, weight: float) -> float:
         """What a table's share of the amount is proportional to."""
         return weight ** (2 / 3) if self.concentrated else sqrt(weight)
 
-    def of_shares(self, total: float, amount: float) -> float:
-        """Least Σ weight · deviation, from the sum of the shares: (Σs)²/a, or (Σs)^(3/2)/√(πa)."""
+    def least(self, weights: Sequence[float], amount: float) -> float:
+        """Least Σ weight · deviation: (Σ share)²/a, or (Σ share)^(3/2)/√(πa)."""
+        total = sum(map(self.share, weights))
         return self.distance * (
             total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
         )
-
-    def least(self, weights: Sequence[float], amount: float) -> float:
-        """Least Σ weight · deviation."""
-        return self.of_shares(sum(map(self.share, weights)), amount)
 
     def integer_shares(self, weights: Sequence[float]) -> list[Fraction]:
         """The shares in whole thousandths and at least one, as exact weights for a split."""

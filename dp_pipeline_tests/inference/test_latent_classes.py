@@ -117,21 +117,13 @@ def test_classes_begin_along_what_attributes_have_in_common(
     assert min(apart) > 0.4
 
 
-@pytest.mark.parametrize("most_dense", [500, 0])
 def test_the_sign_of_the_first_component_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, most_dense: int
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     eigh = np.linalg.eigh
-    monkeypatch.setattr(latent_classes, "MOST_DENSE", most_dense)
     found = LatentClasses.of(CODES, SIZES).table(NAMES)
     monkeypatch.setattr(np.linalg, "eigh", lambda matrix: (eigh(matrix)[0], -eigh(matrix)[1]))
     assert (LatentClasses.of(CODES, SIZES).table(NAMES) == found).all()
-
-
-def test_few_steps_find_the_component_of_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = LatentClasses.of(CODES, SIZES).table(NAMES)
-    monkeypatch.setattr(latent_classes, "MOST_DENSE", 0)
-    assert np.allclose(LatentClasses.of(CODES, SIZES).table(NAMES), every, atol=1e-9)
 
 
 @pytest.mark.parametrize("column", ["varied", "constant"])
@@ -141,7 +133,7 @@ def test_thousands_of_levels_take_no_matrix_of_their_pairs(
     levels, eigh = 5000, np.linalg.eigh
 
     def of_few(matrix: FloatArray) -> Any:
-        assert len(matrix) <= latent_classes.MOST_DENSE
+        assert len(matrix) <= latent_classes.LANCZOS_STEPS
         return eigh(matrix)
 
     monkeypatch.setattr(np.linalg, "eigh", of_few)

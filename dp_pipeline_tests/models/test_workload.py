@@ -13,10 +13,11 @@ from dp_pipeline.config.parameters import from_text, texts_of
 from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.one_shot import OneShot
-from dp_pipeline.models.tables.one_shot.plan import Workload
+from dp_pipeline.models.tables.one_shot.workload import Workload
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import run
-from dp_pipeline_tests.models.discrete import counter_of, domain_of
+from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.models.tables import table_of
 
 SIZES = (6,) * 10
 
@@ -87,6 +88,23 @@ def test_pairs_that_count_more_are_nearer(delta: Fraction | None) -> None:
     counted = distance_of_last(OneShot(workload="x9 20"), epsilon, delta)
     alike = distance_of_last(OneShot(), epsilon, delta)
     assert counted < 0.9 * alike
+
+
+@pytest.mark.parametrize("rows", [300, 3_000, 60_000])
+def test_every_plan_obeys_a_workload(rows: int) -> None:
+    """Packed tables, a covering design and tables by scores: shares or tables are others."""
+    for sizes in ((2,) * 12, SIZES):
+        domain, codes = domain_of(sizes), dependent_rows(sizes, rows)
+        plans = [
+            [
+                (one.attributes, one.scale)
+                for one in table_of(
+                    run(model, counter_of(domain, codes), epsilon=Fraction(1, 5), domain=domain)
+                ).measured[1:]
+            ]
+            for model in (OneShot(), OneShot(workload="x1 30"))
+        ]
+        assert plans[0] != plans[1]
 
 
 def test_the_estimator_takes_it_as_a_parameter_of_its_method() -> None:

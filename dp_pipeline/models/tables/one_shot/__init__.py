@@ -1,7 +1,5 @@
-"""one_shot: the default release of a table. Each cell is measured once; what pays is measured.
-
-The model asks for noisy gaps of pairs, searches a plan of tables that pays for its noise
-(``plan``), measures its tables (``round``), and fits a tree.
+"""one_shot: the default release of a table. All tables are chosen at once, by one objective: the
+expected error of all pairs of attributes (``plan``, ``inference.expected_error``).
 """
 
 from __future__ import annotations
@@ -25,18 +23,10 @@ from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.models.base import Released, plan_from, prior, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.models.tables.one_shot.plan import (
-    MOST_PACKED,
-    Planning,
-    Workload,
-    workload,
-)
+from dp_pipeline.models.tables.one_shot.plan import PACKED_CELLS, ROWS_SHARE, Planning
 from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
-from dp_pipeline.models.tables.one_shot.round import (
-    MOST_TREE,
-    Round,
-    amounts_of,
-)
+from dp_pipeline.models.tables.one_shot.round import FEWEST_ROWS, Round, amounts_of
+from dp_pipeline.models.tables.one_shot.workload import Workload, workload
 from dp_pipeline.results.accountant import split
 from dp_pipeline.results.clusters import Tables
 from dp_pipeline.results.measurement import NoiseRate, NoisyMarginal
@@ -61,13 +51,10 @@ BETTER_PURE = 0.95
 """Pure ε is taken where its noise at ε = 1 is at most this part of Gaussian noise: at ε = 0.05,
 where ρ buys more, it is then about as much."""
 
-ROWS = Fraction(1, 100)
-FEWEST_ROWS = 50.0
-
 
 @dataclass(frozen=True)
 class OneShot(TableModel):
-    """One round of noisy tables, chosen by what they tell for their noise, and a tree fitted.
+    """One round of noisy tables, those that leave the least expected error, and a tree fitted.
 
     attributes       discrete attributes, d of them; all when empty
     synthetic_rows   rows to draw; None: the number that all tables estimate
@@ -77,59 +64,45 @@ class OneShot(TableModel):
     smooth           whether those tables are combined with the ones of before
     quality          ``best_plus``: with a declared δ, where not every pair can be measured, the
                      rounds of ``aim_like`` instead: many times slower, better at small ε alone
-
     workload         what counts more: entries of one to three attributes and a weight, such as
                      ``income 4, age sex 2``: every pair with ``income`` four times, that of
-                     ``age`` and ``sex`` twice. Tables that have to be found and shares of the
-                     amount follow it; views hold every pair anyway
-
+                     ``age`` and ``sex`` twice. Every plan follows it
     prior            a data set with ``purpose: benchmark`` over the same attributes: its rows say
                      which tables to measure, and all that is not measured (``PriorRound``)
 
-    A noisy number of rows first (1 % of the amount). Then, by public sizes and that number:
+    The error of a plan is Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over all pairs, in rows: noise of
+    the one-way marginals, of the table that holds the pair, and dependence that no table explains;
+    w is the workload.
 
-    * *views*: a covering design that holds every pair, where one clique may hold all attributes
-      or all are binary, and a pair's noise is small beside the rows, or beside the noisy mean of
-      U_ij = ½‖c_ij − r cᵀ/n‖₁ over all pairs (2 to 10 %);
-    * *large*: one-way marginals (8 to 30 %, by how many rows their noise is), the gaps
-      G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all pairs of grouped levels, measured together (3 to 12 %, in
-      pure ε by the L∞ mechanism; where the tree of the strongest pairs tells those of the others,
-      they are taken to be near to that, ``inference.noisy_gaps``), then the tables of several
-      attributes whose gaps, and what they tell of others along paths, are most beside the noise in
-      their pairs (``inference.table_sets``). Tables and one-way marginals, which are refined beside
-      them or with Gaussian noise measured once more, share what is left so that the error of all
-      pairs falls alike with each (``inference.dependence``); the search is made twice, the second
-      time with what the tables of the first would get, and of its tables those are kept with which
-      the error of all pairs is least;
-    * *some*, where the gaps of all pairs would drown in noise, of at most fifty attributes: the
-      mean of all gaps (.5 to 6 %), and where that is large beside the noise of one-way marginals
-      pairs drawn by their gaps, and the gaps of these (16 %); the others are taken for what is left
-      of the mean. Tables are then put together while the error of all pairs falls
-      (``inference.table_growth``). Of more attributes pairs are drawn without that mean;
-    * *few*, with more noise in one-way marginals and at most thirty attributes: a few pairs and
-      their gaps (5 %) without that mean; the rest as in *large*;
-    * nothing pays: every attribute once, in tables packed so that all one-way marginals have
-      the least noise.
-
-    The tables share all that is left, each by the weight of its noise. One distribution is
-    fitted to all noisy tables and rows are drawn from it: near to a few latent classes where noise
-    is much of what they tell, and classes most of the rest (``inference.latent_classes``); where
-    views are of more attributes than a clique may hold, attribute after attribute, so that all
-    pairs fit (``inference.paired_rows``).
+    1. A noisy number of rows N, for 1 % of the amount.
+    2. The plan with the least error, from sizes and N: the mean dependence of all pairs may be .05,
+       .15 or .4 of the rows. Its noisy value is bought where knowing it gains more than it costs.
+    3. Tables come from one of three generators. *Packed*: every attribute once, with the least
+       noise in one-way marginals. *A covering design* (PriView) holds every pair, where one clique
+       may hold all attributes or all are binary. *Growth*: one-way marginals, the scores
+       G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all pairs over groups of levels, then pairs and unions of
+       tables as long as the error falls (``inference.table_growth``).
+    4. These tables, and one-way marginals refined alongside, share what is left with the least
+       error. One distribution is fitted to all and rows are drawn from it: near to a few latent
+       classes where noise is much of what tables say (``inference.latent_classes``); where a
+       covering design is of more attributes than a clique may hold, attribute after attribute, so
+       that all pairs fit (``inference.paired_rows``).
 
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
     Δ2 = 1 under add/remove, times the distance; a refined marginal costs what is added to it
-    (``gate.mechanisms.refine``). U moves by less than 2, a sum of p of them by 2p; against
-    released N̂ and p̂ a gap moves by 1, a sum of p of them by p, and all of p together by 1 in L∞
-    and by √p in L2. Sizes, groups, views, sets and shares are functions of public and released
-    values, and the tables get all that is left, so the total is the amount, exactly. Fit and
-    sampling are post-processing. ∎
+    (``gate.mechanisms.refine``). The mean dependence is that of U_ij = ½‖c_ij − r cᵀ/n‖₁, which
+    moves by less than 2, so a sum of p of them moves by less than 2p. Against released N̂ and p̂ a
+    score moves by 1, and all p of them by 1 in L∞ and by √p in L2. Plans, groups, tables and shares
+    are functions of public and released values, and the tables get all that is left, so the total
+    is the amount, exactly. Fit and sampling are post-processing. ∎
 
-    Source: this project; its parts are of PriView (covering designs), Private-PGM (fit by a
-    graphical model) and AIM (gain beside noise).
+    Source: this project (docs/one_shot.md says what each part brings); its parts are of PriView
+    (covering designs), Private-PGM (fit by a graphical model) and AIM (gain against noise).
     """
 
-    summary: ClassVar[str] = "the tables that tell most for their noise, and a tree fitted to them"
+    summary: ClassVar[str] = (
+        "the tables that leave the least expected error, and a tree fitted to them"
+    )
     accounts_in_rho: ClassVar[bool] = True
     keeps_constraints: ClassVar[bool] = True
     refines: ClassVar[bool] = True
@@ -168,7 +141,7 @@ class OneShot(TableModel):
                 currency.amount_of(Fraction(1)),
                 NoiseRate(currency != PURE, 1),
                 self.clique_cells,
-            ).total_noise
+            ).noise_alone
             for currency in (PURE, Currency(delta))
         )
         both = zip(pure, concentrated, strict=True)
@@ -177,8 +150,8 @@ class OneShot(TableModel):
     def most_cells(self, domain: Domain) -> int:
         """Of all measured tables together, or of all cliques."""
         sizes = self.sizes(domain)
-        packed_cells = len(sizes) // 2 * min(MOST_PACKED, self.clique_cells)
-        searched = MOST_TREE * max(4, self.clique_cells)
+        packed_cells = len(sizes) // 2 * min(PACKED_CELLS, self.clique_cells)
+        searched = 2 * max(4, self.clique_cells)
         rounds = self._rounds.most_cells(domain) if self.quality == "best_plus" else 0
         most = max(self._most_viewed(sizes), packed_cells, searched, rounds)
         return 1 + 2 * sum(sizes.values()) + most
@@ -191,7 +164,7 @@ class OneShot(TableModel):
         ]
         if not planned[0].pairs or not planned[0].is_coverable:
             return 0
-        viewed = [sum(prod(sizes[n] for n in view) for view in one.views) for one in planned]
+        viewed = [sum(prod(sizes[n] for n in view) for view in one.covering) for one in planned]
         return max(*viewed, prod(sizes.values()) if planned[0].is_small else 0)
 
     @property
@@ -234,7 +207,7 @@ class OneShot(TableModel):
         sizes = self.sizes(curator.domain)
         if self._takes_rounds(curator, sizes):
             return self._rounds.fit(curator, epsilon=epsilon, rng=rng)
-        return self._drawn(self._begun(curator).fitted(), curator.domain, rng)
+        return self._drawn(self._start(curator).fitted(), curator.domain, rng)
 
     def fit_after(
         self,
@@ -258,7 +231,7 @@ class OneShot(TableModel):
             or self._takes_rounds(curator, sizes)
         ):
             return self.fit(curator, epsilon=epsilon, rng=rng)
-        again = self._begun(curator).again(known, smooths=self.smooth == "true")
+        again = self._start(curator).again(known, smooths=self.smooth == "true")
         return self._drawn(again, domain, rng)
 
     def fit_with_public_rows(
@@ -277,21 +250,21 @@ class OneShot(TableModel):
         domain, sizes = curator.domain, self.sizes(curator.domain)
         if not sizes:
             return self.fit(curator, epsilon=epsilon, rng=rng)
-        round_ = self._begun(curator)
-        if round_.planning.knows_all_pairs:
+        round_ = self._start(curator)
+        if round_.planning.measures_all_pairs:
             return self._drawn(round_.fitted(), domain, rng)
         known = PublicTable({name: public.codes[name] for name in sizes}, sizes)
         return self._drawn(PriorRound(round_, known).fitted(), domain, rng)
 
-    def _begun(self, curator: Curator) -> Round:
+    def _start(self, curator: Curator) -> Round:
         """A noisy number of rows, and what is planned with it."""
         sizes, amount = self.sizes(curator.domain), curator.accountant.remaining
-        counted = curator.tabulate({(): amount * ROWS if sizes else amount})[0]
+        counted = curator.tabulate({(): amount * ROWS_SHARE if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.distance)
         rows = max(FEWEST_ROWS, float(counted.table))
-        planning = Planning(sizes, rows, amount, rate, self.clique_cells)
-        zeros, weights = self.zeros(curator.domain), self._workload.weights(sizes)
-        return Round(curator, planning, counted, zeros, weights)
+        weights = self._workload.weights(sizes)
+        planning = Planning(sizes, rows, amount, rate, self.clique_cells, weights)
+        return Round(curator, planning, counted, self.zeros(curator.domain))
 
     def refine(
         self,

@@ -12,10 +12,10 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.earlier import PublicTable, believed, smoothed
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
-from dp_pipeline.inference.table_sets import TableSearch
-from dp_pipeline.models.tables.one_shot.gaps import Begun
-from dp_pipeline.models.tables.one_shot.plan import Pair
-from dp_pipeline.models.tables.one_shot.round import OF_TABLES, Round
+from dp_pipeline.inference.table_growth import TableGrowth
+from dp_pipeline.models.tables.one_shot.plan import ONE_WAY_SHARES, Pair
+from dp_pipeline.models.tables.one_shot.round import Round
+from dp_pipeline.models.tables.one_shot.scores import OneWayStage
 from dp_pipeline.results.measurement import NoisyMarginal
 
 SURE = 50.0
@@ -42,7 +42,7 @@ class PriorRound:
 
     y the noisy marginals, p the public ones and σ² the variance of the noise; at least what two
     samples of one population differ by, and less its own standard error, so that noise is not taken
-    for a difference. Of the tables whose gaps pay for their noise, by public rows, those are
+    for a difference. Of the tables whose scores pay for their noise, by public rows, those are
     measured whose noise is less than that; the others are as public rows have them. What is
     measured is combined with the public table by the method of moments
     (``inference.earlier.smoothed``).
@@ -52,75 +52,69 @@ class PriorRound:
     public: PublicTable
 
     def fitted(self) -> FittedRows:
-        """Everything measured, and what rows are drawn from."""
+        """Measure everything, and return what rows are drawn from."""
         round_ = self.round
-        begun = round_.begun(round_.planning.amount * round_.planning.early)
-        public = replace(self.public, groupings=begun.groupings)
-        rows, phi = begun.ways.rows, self._apart(begun)
-        begun = replace(begun, ways=self._with_public(begun.first, public, rows))
-        gaps = {pair: _gap(public, pair, rows) for pair in round_.planning.pairs}
-        search = round_.search(begun, gaps)
-        tables = [names for names in search.run(round_.planning.pairs) if len(names) > 1]
-        tables = self._worth(tables, search.sizes, public, phi * rows)
-        measured, ways = round_.measured(begun, search, tables)
-        shares = begun.shares
+        stage = round_.one_way_stage(round_.planning.amount * ONE_WAY_SHARES[1])
+        public = replace(self.public, groupings=stage.groupings)
+        rows, phi = stage.marginals.rows, self._difference(stage)
+        stage = replace(stage, marginals=self._with_public(stage.measured, public, rows))
+        scores = {pair: _score(public, pair, rows) for pair in round_.planning.pairs}
+        growth = round_.growth(stage, scores)
+        tables = self._better_measured(growth, public, phi * rows)
+        measured, marginals = round_.measured(stage, scores, tables)
+        shares = stage.shares
         known = [
-            self._beside(one, public.with_margins(one.attributes, shares), rows) for one in measured
+            self._combined(one, public.with_margins(one.attributes, shares), rows)
+            for one in measured
         ]
-        known += self._unmeasured(search, tables, public, shares, phi * rows)
+        known += self._unmeasured(growth, tables, public, shares, phi * rows, rows)
         return FittedRows(
             (round_.counted, *known),
             round_.sizes,
-            self._with_public(ways.measured, public, rows),
-            begun.groupings,
+            self._with_public(marginals.measured, public, rows),
+            stage.groupings,
             round_.planning.cap,
             round_.zeros,
-            paid=(round_.counted, *ways.measured, *measured),
+            paid=(round_.counted, *marginals.measured, *measured),
         )
 
-    def _worth(
-        self,
-        tables: Sequence[Names],
-        sizes: Mapping[str, int],
-        public: PublicTable,
-        squares: float,
+    def _better_measured(
+        self, growth: TableGrowth, public: PublicTable, squares: float
     ) -> list[Names]:
-        """Those of the tables that are known better by being measured than by public rows."""
-        rate, amount = self.round.planning.rate, float(self.round.left) * OF_TABLES
-        cells = {names: prod(sizes[name] for name in names) for names in tables}
-        off = {names: _off(public, names, squares) for names in tables}
-        kept = list(tables)
-        while kept:
-            parts = [rate.share(float(cells[names])) for names in kept]
-            amounts = [amount * part / sum(parts) for part in parts]
+        """Return the tables that are known better by being measured than by public rows."""
+        rate, tables = growth.error.rate, list(growth.run())
+        errors = {names: _public_error(public, names, squares) for names in tables}
+        while tables:
+            amounts = growth.error.divide(tables, growth.amount)[0].tolist()
             noise = [
-                cells[names] * rate.deviation(one) / off[names]
-                for names, one in zip(kept, amounts, strict=True)
+                prod(growth.error.grouped[name] for name in names) * rate.deviation(amount)
+                for names, amount in zip(tables, amounts, strict=True)
             ]
-            if max(noise) <= 1:
+            ratios = [one / errors[names] for one, names in zip(noise, tables, strict=True)]
+            if max(ratios) <= 1:
                 break
-            kept.pop(int(np.argmax(noise)))
-        return kept
+            tables.pop(int(np.argmax(ratios)))
+        return tables
 
-    def _apart(self, begun: Begun) -> float:
+    def _difference(self, stage: OneWayStage) -> float:
         """φ, at least 1 and what the number of public rows adds."""
-        rows = begun.ways.rows
+        rows = stage.marginals.rows
         squares, unsure = 0.0, 0.0
-        for one in begun.first:
+        for one in stage.measured:
             off = one.table - rows * self.public.shares(one.attributes)
             squares += float((off**2).sum()) - one.table.size * one.variance
             unsure += 5 * one.table.size * one.variance**2
-        found = (squares - sqrt(unsure)) / (rows * len(begun.first))
-        return max(1 + rows / max(1, self.public.rows), found)
+        phi = (squares - sqrt(unsure)) / (rows * len(stage.measured))
+        return max(1 + rows / max(1, self.public.rows), phi)
 
     def _with_public(
         self, measured: tuple[NoisyMarginal, ...], public: PublicTable, rows: float
     ) -> OneWays:
         """One-way marginals, each combined with the public one."""
-        found = [self._beside(one, public.shares(one.attributes), rows) for one in measured]
-        return OneWays.of(found, self.round.counted)
+        combined = [self._combined(one, public.shares(one.attributes), rows) for one in measured]
+        return OneWays.of(combined, self.round.counted)
 
-    def _beside(self, one: NoisyMarginal, shares: FloatArray, rows: float) -> NoisyMarginal:
+    def _combined(self, one: NoisyMarginal, shares: FloatArray, rows: float) -> NoisyMarginal:
         """A noisy table combined with public shares of its cells."""
         table = one.table.astype(np.float64)
         # Two samples of one population differ by this in a cell.
@@ -130,35 +124,34 @@ class PriorRound:
 
     def _unmeasured(
         self,
-        search: TableSearch,
+        growth: TableGrowth,
         tables: Sequence[Names],
         public: PublicTable,
         shares: Mapping[str, FloatArray],
         squares: float,
+        rows: float,
     ) -> list[NoisyMarginal]:
-        """Tables that fit the tree beside the measured ones, as public rows have them."""
-        pairs, rows = self.round.planning.pairs, search.rows
+        """Tables that fit the tree alongside the measured ones, as public rows have them."""
         held = {pair for names in tables for pair in combinations(names, 2)}
-        edges = tuple({*search.edges, *held})
-        search = replace(search, edges=edges, amount=SURE * search.amount)
-        found = []
-        for names in search.run(pairs):
-            if len(names) > 1 and not set(combinations(names, 2)) <= held:
+        edges = tuple({*growth.edges, *held})
+        added = []
+        for names in replace(growth, edges=edges, amount=SURE * growth.amount).run():
+            if not set(combinations(names, 2)) <= held:
                 table = rows * public.with_margins(names, shares)
                 variance = max(1.0, squares / table.size)
-                found.append(believed(names, np.rint(table).astype(np.int64), variance))
-        return found
+                added.append(believed(names, np.rint(table).astype(np.int64), variance))
+        return added
 
 
-def _off(public: PublicTable, names: Names, squares: float) -> float:
-    """What a public table is off by beside its one-way marginals, in rows in L1."""
+def _public_error(public: PublicTable, names: Names, squares: float) -> float:
+    """What a public table is off by given its one-way marginals, in rows in L1."""
     shares = public.shares(names)
-    told = 1 + sum(size - 1 for size in shares.shape)
-    freedom = max(0.0, shares.size - told) / shares.size
+    known = 1 + sum(size - 1 for size in shares.shape)
+    freedom = max(0.0, shares.size - known) / shares.size
     return float(np.sqrt(shares).sum()) * sqrt(2 / pi * squares * freedom)
 
 
-def _gap(public: PublicTable, pair: Pair, rows: float) -> float:
+def _score(public: PublicTable, pair: Pair, rows: float) -> float:
     """How far a pair is from independence in public rows, in rows."""
     shares = public.shares(pair)
     alone = np.outer(shares.sum(axis=1), shares.sum(axis=0))

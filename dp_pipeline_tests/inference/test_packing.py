@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import combinations
 from math import prod, sqrt
 
-import pytest
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.table_sets import one_way_noise, packed
+from dp_pipeline.inference.packing import packed_tables
 from dp_pipeline.results.measurement import NoiseRate
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=50)
@@ -31,13 +31,18 @@ def problems(draw: st.DrawFn) -> dict:
 
 def error(tables: Tables, problem: dict) -> float:
     """Noise of all one-way marginals, for an amount of 1."""
-    return problem["rate"].least([one_way_noise(one, problem["sizes"]) for one in tables], 1.0)
+    sizes = problem["sizes"]
+    noise = [
+        sum(sqrt(prod(sizes[name] for name in table) * sizes[one]) for one in table)
+        for table in tables
+    ]
+    return problem["rate"].least(noise, 1.0)
 
 
 @fuzz
 @given(problem=problems())
 def test_every_attribute_is_in_one_table_in_declared_order(problem: dict) -> None:
-    tables, order = packed(**problem), list(problem["sizes"])
+    tables, order = packed_tables(**problem), list(problem["sizes"])
     assert sorted(name for table in tables for name in table) == sorted(order)
     assert all(list(table) == sorted(table, key=order.index) for table in tables)
 
@@ -45,7 +50,7 @@ def test_every_attribute_is_in_one_table_in_declared_order(problem: dict) -> Non
 @fuzz
 @given(problem=problems())
 def test_tables_of_several_attributes_keep_to_the_cap(problem: dict) -> None:
-    for table in packed(**problem):
+    for table in packed_tables(**problem):
         cells = prod(problem["sizes"][name] for name in table)
         assert len(table) == 1 or cells <= problem["most_cells"]
 
@@ -55,7 +60,7 @@ def test_tables_of_several_attributes_keep_to_the_cap(problem: dict) -> None:
 def test_packing_has_the_least_error_of_its_steps(
     problem: dict,
 ) -> None:
-    tables = packed(**problem)
+    tables = packed_tables(**problem)
     found = error(tables, problem)
     rounding = 1e-9 * abs(found) + 1e-6
     assert found <= error(tuple((name,) for name in problem["sizes"]), problem) + rounding
@@ -68,11 +73,14 @@ def test_packing_has_the_least_error_of_its_steps(
 
 def test_attributes_of_two_levels_share_tables() -> None:
     sizes = {"a": 2, "b": 2, "c": 30, "d": 40}
-    tables = packed(sizes, rate=LAPLACE, most_cells=10**4)
+    tables = packed_tables(sizes, rate=LAPLACE, most_cells=10**4)
     assert tables == (("a", "b"), ("c",), ("d",))
-    assert packed(sizes, rate=LAPLACE, most_cells=3) == (("a",), ("b",), ("c",), ("d",))
+    assert packed_tables(sizes, rate=LAPLACE, most_cells=3) == (("a",), ("b",), ("c",), ("d",))
 
 
-def test_the_noise_of_one_ways_is_that_of_summed_cells() -> None:
-    # Six cells: the marginal of a sums three of them in each of two cells, that of b two in three.
-    assert one_way_noise(("a", "b"), {"a": 2, "b": 3}) == pytest.approx(2 * sqrt(3) + 3 * sqrt(2))
+def test_an_attribute_that_counts_more_is_in_a_smaller_table() -> None:
+    sizes, weights = dict.fromkeys("abcde", 2), np.ones((5, 5))
+    assert packed_tables(sizes, rate=LAPLACE, most_cells=256) == (("a", "b", "e"), ("c", "d"))
+    weights[0] = weights[:, 0] = 1000.0
+    weighed = packed_tables(sizes, rate=LAPLACE, most_cells=256, weights=weights)
+    assert weighed == (("a", "b"), ("c", "d", "e"))

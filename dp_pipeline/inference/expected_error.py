@@ -1,0 +1,298 @@
+"""ExpectedError: the error of all pairs of attributes that noisy tables are expected to leave, and
+the shares of an amount with which it is least.
+
+Post-processing: everything here is public or was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import pi, prod
+
+import numpy as np
+
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.inference.dependence import Dependence
+from dp_pipeline.results.measurement import NoiseRate
+
+FIRST_SHARE = 0.15
+"""One-way marginals' part of the amount before the first gradient step."""
+
+TINY = 1e-12
+"""Far below every amount, fall and error that occurs: nothing is divided by 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableInformation:
+    """What c candidate sets of tables say about one-way marginals and pairs.
+
+    precision    (c, tables, d): what a table adds to the precision of a one-way marginal, in
+                 precisions of one of its cells; 0 where it has not all its levels
+    best_table   (c, pairs): the table with the least noise in a pair; 0 where none holds it
+    noise        (c, pairs): squared noise of that table in the pair beside its margins, in squares
+                 of the noise of one cell; infinite where no table holds the pair
+    unexplained  (c, pairs): rows of a pair's dependence that other tables do not explain
+    """
+
+    precision: FloatArray
+    best_table: IntArray
+    noise: FloatArray
+    unexplained: FloatArray
+
+    @classmethod
+    def of(
+        cls, precision: FloatArray, noise: FloatArray, unexplained: FloatArray
+    ) -> TableInformation:
+        """From the noise of every table in every pair (c, tables, pairs)."""
+        best = np.zeros(unexplained.shape, dtype=np.int64)
+        least = np.full(unexplained.shape, np.inf)
+        if noise.shape[1]:
+            best = np.asarray(noise.argmin(axis=1))
+            least = np.take_along_axis(noise, best[:, None], axis=1)[:, 0]
+        return cls(precision, best, least, unexplained)
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedError:
+    """Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over all pairs of attributes, in rows in L1.
+
+    sizes        levels of every attribute, d of them, as one-way marginals have them
+    grouped      the same, as tables have them
+    paid         attribute → amount that its one-way marginal was measured for already
+    dependence   of all pairs, and what measured pairs explain of the others
+    rate         what noise an amount buys
+    weights      w (d, d); None where all pairs count alike
+
+    o is the noise of a one-way marginal, by itself and in all tables that have it; q that of the
+    table which holds the pair; b the dependence of a pair that no table holds. Shares are of an
+    amount: those of tables, then what is added to each one-way marginal.
+    """
+
+    sizes: Mapping[str, int]
+    grouped: Mapping[str, int]
+    paid: Mapping[str, float]
+    dependence: Dependence
+    rate: NoiseRate
+    weights: FloatArray | None = None
+
+    def divide(
+        self, tables: Sequence[Names], amount: float, *, singles: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what each table gets, and what is added for each one-way marginal.
+
+        singles   whether one-way marginals are measured at all
+        """
+        start = self.start(tables, singles=singles)
+        shares = self.minimise(self.information(tables), start, amount, STEPS)[1][0]
+        return amount * shares[: len(tables)], amount * shares[len(tables) :]
+
+    def of(self, tables: Sequence[Names], amount: float) -> float:
+        """Return the error of tables and one-way marginals, by the best division of the amount."""
+        information, start = self.information(tables), self.start(tables)
+        return float(self.minimise(information, start, amount, STEPS)[0][0])
+
+    def of_tables(self, tables: Sequence[Names], amount: float) -> float:
+        """Return the error of tables alone, by the best division of the amount."""
+        start = self.start(tables, singles=False)
+        return float(self.minimise(self.information(tables), start, amount, STEPS)[0][0])
+
+    def of_pairs(self, order: IntArray, counts: Sequence[int], amount: float) -> float:
+        """Return the least error over several numbers of tables of one pair each.
+
+        order    places of pairs, those first that are measured first
+        counts   numbers of pairs that are tried
+        """
+        chosen = order[: max(counts)]
+        many, tables = len(counts), len(chosen)
+        is_chosen = np.arange(tables) < np.array(counts)[:, None]
+        grouped = np.array(list(self.grouped.values()), dtype=np.float64)
+        first, second = self.first[chosen], self.second[chosen]
+        cells = grouped[first] * grouped[second]
+        precision = np.zeros((many, tables, self._d))
+        for places in (first, second):
+            is_whole = (grouped == self.levels)[places]
+            values = np.where(is_chosen & is_whole, 1 / (cells * self.levels[places]), 0.0)
+            precision[:, np.arange(tables), places] = values
+        best = np.zeros((many, len(self.first)), dtype=np.int64)
+        noise = np.full(best.shape, np.inf)
+        best[:, chosen] = np.arange(tables)
+        free = np.maximum(1, (grouped[first] - 1) * (grouped[second] - 1))
+        noise[:, chosen] = np.where(is_chosen, cells * free, np.inf)
+        unexplained = np.broadcast_to(self.dependence.scores[self.first, self.second], best.shape)
+        shares = np.hstack(
+            [
+                np.where(is_chosen, np.sqrt(np.sqrt(cells * free)), 0.0),
+                np.broadcast_to(FIRST_SHARE * np.sqrt(self.levels), (many, self._d)),
+            ]
+        )
+        information = TableInformation(precision, best, noise, unexplained)
+        shares = shares / shares.sum(axis=1, keepdims=True)
+        return float(self.minimise(information, shares, amount, STEPS // 2)[0].min())
+
+    def information(self, tables: Sequence[Names]) -> TableInformation:
+        """Return what one set of tables says (c = 1)."""
+        known = [self.table_information(table) for table in tables]
+        precision = np.array([one for one, _ in known]).reshape(1, len(known), len(self.sizes))
+        noise = np.array([one for _, one in known]).reshape(1, len(known), len(self.first))
+        held = {pair for table in tables for pair in combinations(table, 2)}
+        return TableInformation.of(precision, noise, self.unexplained(self.dependence.paths(held)))
+
+    def table_information(self, table: Names) -> tuple[FloatArray, FloatArray]:
+        """Return a table's precision (d,) and noise (pairs,): see ``TableInformation``."""
+        cells = prod(self.grouped[name] for name in table)
+        precision, noise = np.zeros(len(self.sizes)), np.full(len(self.first), np.inf)
+        levels = {self.place[name]: self.grouped[name] for name in table}
+        for name in table:
+            if self.grouped[name] == self.sizes[name]:
+                precision[self.place[name]] = 1 / (cells * self.sizes[name])
+        for one, other in combinations(sorted(levels), 2):
+            pair = self._pair_place[one, other]
+            noise[pair] = cells * max(1, (levels[one] - 1) * (levels[other] - 1))
+        return precision, noise
+
+    def unexplained(self, paths: FloatArray) -> FloatArray:
+        """Return the rows of every pair's dependence that paths leave (c, pairs)."""
+        left = self.dependence.unexplained(paths.reshape(-1, *paths.shape[-2:]))
+        return np.asarray(left[:, self.first, self.second])
+
+    def minimise(
+        self, information: TableInformation, shares: FloatArray, amount: float, steps: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the error (c,) and shares (c, tables + d) after so many gradient steps.
+
+        Where the error falls alike for every next bit of a share, moving some gains nothing.
+        """
+        # Alone, noise of weight w has its least sum at shares ∝ √w, Gaussian noise at w^(2/3).
+        power = 2 / 3 if self.rate.concentrated else 1 / 2
+        for _ in range(steps):
+            falls = self.falls(information, shares, amount)
+            shares = shares * np.where(shares > 0, falls + TINY, 0.0) ** power
+            shares = shares / shares.sum(axis=1, keepdims=True)
+        # No product of matrices: what a library adds up in which order depends on the processor.
+        remaining = self._remaining(information, shares, amount)
+        return (remaining.errors * self._weights).sum(axis=1), shares
+
+    def falls(self, information: TableInformation, shares: FloatArray, amount: float) -> FloatArray:
+        """Return how fast the error falls with each share, up to a common factor."""
+        left, count = self._remaining(information, shares, amount), shares.shape[1] - self._d
+        slopes = self._weights / np.maximum(left.errors, TINY)
+        # Of what is known of an attribute, the error falls by the square of what that leaves.
+        of_attribute = slopes[:, self._pairs_of].sum(axis=2) / left.precision**2
+        of_singles = of_attribute * left.by_itself / left.paid
+        if not count:
+            return np.asarray(of_singles)
+        places = information.best_table + count * np.arange(len(shares))[:, None]
+        size = count * len(shares)
+        of_pairs = np.bincount(places.ravel(), (left.noise * slopes).ravel(), minlength=size)
+        of_tables = of_pairs.reshape(-1, count)
+        of_tables = of_tables + (left.by_table * of_attribute[:, None]).sum(axis=2)
+        return np.hstack([of_tables / left.amounts, of_singles])
+
+    def start(self, tables: Sequence[Names], *, singles: bool = True) -> FloatArray:
+        """Return shares to begin with (1, tables + d)."""
+        alone = np.sqrt(self.levels)
+        if not tables:
+            return np.asarray(alone / alone.sum())[None]
+        noise = np.array([self.table_information(table)[1] for table in tables])
+        of_tables = np.sqrt(1 + np.sqrt(np.where(np.isfinite(noise), noise, 0.0)).sum(axis=1))
+        part = FIRST_SHARE if singles else 0.0
+        parts = (1 - part) * of_tables / of_tables.sum(), part * alone / alone.sum()
+        return np.concatenate(parts)[None]
+
+    def _squares(self, amounts: FloatArray) -> FloatArray:
+        """Squared mean deviations of one cell of tables for these amounts."""
+        square = self.rate.distance**2
+        return square / (pi * amounts) if self.rate.concentrated else square / amounts**2
+
+    def _remaining(
+        self, information: TableInformation, shares: FloatArray, amount: float
+    ) -> _Remaining:
+        count = shares.shape[1] - self._d
+        amounts = np.maximum(shares * amount, TINY)
+        squares, paid = self._squares(amounts[:, :count]), self._paid + amounts[:, count:]
+        by_itself = 1 / (self.levels**2 * self._squares(paid))
+        by_table = information.precision / squares[:, :, None]
+        precision = by_itself + by_table.sum(axis=1)
+        is_held = np.isfinite(information.noise)
+        of_cells = np.take_along_axis(squares, information.best_table, axis=1) if count else 0.0
+        noise = np.where(is_held, information.noise, 0.0) * of_cells
+        missed = np.where(is_held, 0.0, information.unexplained**2)
+        both = 1 / precision[:, self.first] + 1 / precision[:, self.second]
+        errors = np.sqrt(both + noise + missed)
+        return _Remaining(amounts[:, :count], paid, by_itself, by_table, precision, noise, errors)
+
+    @cached_property
+    def levels(self) -> FloatArray:
+        """(d,): the sizes."""
+        return np.array(list(self.sizes.values()), dtype=np.float64)
+
+    @cached_property
+    def first(self) -> IntArray:
+        """(pairs,): the place of the first attribute of each pair."""
+        return np.array([one for one, _ in self._pair_place], dtype=np.int64)
+
+    @cached_property
+    def second(self) -> IntArray:
+        """(pairs,): that of the second one."""
+        return np.array([other for _, other in self._pair_place], dtype=np.int64)
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Attribute → its place in all arrays."""
+        return {name: place for place, name in enumerate(self.sizes)}
+
+    @property
+    def _d(self) -> int:
+        return len(self.sizes)
+
+    @cached_property
+    def _pair_place(self) -> dict[tuple[int, int], int]:
+        """Two places of attributes → that of their pair."""
+        return {pair: place for place, pair in enumerate(combinations(range(self._d), 2))}
+
+    @cached_property
+    def _pairs_of(self) -> IntArray:
+        """(d, d − 1): places of the pairs that an attribute is in."""
+        every = range(self._d)
+        places = [[self._pair_place[min(i, j), max(i, j)] for j in every if j != i] for i in every]
+        return np.array(places, dtype=np.int64).reshape(self._d, -1)
+
+    @cached_property
+    def _paid(self) -> FloatArray:
+        return np.array([self.paid.get(name, 0.0) for name in self.sizes], dtype=np.float64)
+
+    @cached_property
+    def _weights(self) -> FloatArray:
+        """(pairs,): what the error of each pair counts."""
+        if self.weights is None:
+            return np.ones(len(self.first))
+        return np.asarray(self.weights[self.first, self.second])
+
+
+STEPS = 12
+"""Gradient steps on the shares of an amount."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Remaining:
+    """What amounts let be known, and the errors that they leave, for c sets of tables.
+
+    amounts     (c, tables)
+    paid        (c, d): for each one-way marginal, with what was paid before
+    by_itself   (c, d): precision of each one-way marginal that it has by itself
+    by_table    (c, tables, d): precision that a table adds to one
+    precision   (c, d): of each
+    noise       (c, pairs): squares of what its table adds to a pair's error
+    errors      (c, pairs): of every pair, in rows in L1
+    """
+
+    amounts: FloatArray
+    paid: FloatArray
+    by_itself: FloatArray
+    by_table: FloatArray
+    precision: FloatArray
+    noise: FloatArray
+    errors: FloatArray

@@ -1,0 +1,162 @@
+"""Noisy scores: what the dependence of pairs of attributes is expected to be, by what was measured.
+
+Post-processing: everything here is public or was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Protocol
+
+import numpy as np
+
+from dp_pipeline.config.encoding import FloatArray, IntArray
+
+STEPS = 128
+"""Values of a score over which its mean is computed."""
+
+
+IMPOSSIBLE = -700.0
+"""The logarithm of what no float is small enough for."""
+
+
+class ScoreNoise(Protocol):
+    """The noise in one of several scores.
+
+    reach     rows beyond which there is next to none
+    variance  in rows²
+    """
+
+    @property
+    def reach(self) -> float: ...
+
+    @property
+    def variance(self) -> float: ...
+
+    def density(self, off: FloatArray) -> FloatArray:
+        """How likely it is to be so many rows, up to a factor."""
+        ...
+
+
+@dataclass(frozen=True)
+class NormalNoise:
+    """Gaussian noise."""
+
+    deviation: float
+
+    @property
+    def reach(self) -> float:
+        """Five standard deviations."""
+        return 5 * self.deviation
+
+    @property
+    def variance(self) -> float:
+        return self.deviation**2
+
+    def density(self, off: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(-((off / self.deviation) ** 2) / 2))
+
+
+@dataclass(frozen=True)
+class CubeNoise:
+    """The noise of the L∞ mechanism in one of ``many`` numbers by itself: uniform in ± R, where R
+    has a Gamma distribution of shape many + 1 and that scale.
+    """
+
+    many: int
+    scale: float
+
+    @property
+    def reach(self) -> float:
+        """Four standard deviations above the mean of R."""
+        return self.scale * (self.many + 1 + 4 * sqrt(self.many + 1))
+
+    @property
+    def variance(self) -> float:
+        """A third of the mean of R²."""
+        return self.scale**2 * (self.many + 1) * (self.many + 2) / 3
+
+    def density(self, off: FloatArray) -> FloatArray:
+        """The mean of 1/R over all R beyond."""
+        from scipy.special import gammaincc
+
+        return np.asarray(gammaincc(self.many, np.abs(off) / self.scale))
+
+
+@dataclass(frozen=True)
+class NoisyScores:
+    """Of each pair √(g² + b²) and noise, for a dependence of g rows.
+
+    noisy    (pairs,): as they were measured
+    beside   (pairs,): b, the rows that the noise of one-way marginals puts there
+    noise    of one pair
+    """
+
+    noisy: FloatArray
+    beside: FloatArray
+    noise: ScoreNoise
+
+    def of(self, places: IntArray) -> NoisyScores:
+        """Those of some pairs alone."""
+        return replace(self, noisy=self.noisy[places], beside=self.beside[places])
+
+    def expected(self, means: Sequence[float]) -> tuple[FloatArray, float]:
+        """(pairs,): the mean of g given its noisy value, where g is exponential with one of these
+        means, each as likely as the others; and how likely the noisy values are, see below.
+        """
+        results = [self.integrate(self.exponential(mean)) for mean in means]
+        evidence = np.array([one.sum() for _, one in results])
+        chances = np.exp(evidence - evidence.max())
+        likely = sum(c * one for c, (one, _) in zip(chances.tolist(), results, strict=True))
+        total = float(chances.sum())
+        return np.asarray(likely / total), float(evidence.max() + np.log(total / len(means)))
+
+    def expected_near(self, prediction: FloatArray) -> tuple[FloatArray, float]:
+        """The same where g is Laplace distributed around a prediction (pairs,) in rows, with one
+        of several widths.
+        """
+        widths = (np.sqrt(self.noise.variance) * WIDTHS).tolist()
+        results = [self.integrate(self._laplace(prediction, width)) for width in widths]
+        likely, evidence = max(results, key=lambda result: float(result[1].sum()))
+        return likely, float(evidence.sum() - np.log(len(widths)))
+
+    @staticmethod
+    def exponential(mean: float) -> Callable[[FloatArray], FloatArray]:
+        return lambda scores: -scores / mean - np.log(mean)
+
+    @staticmethod
+    def _laplace(middle: FloatArray, width: float) -> Callable[[FloatArray], FloatArray]:
+        # The part of the distribution that is above 0.
+        above = np.log(width * (2 - np.exp(-middle / width)))[:, None]
+        return lambda scores: -np.abs(scores - middle[:, None]) / width - above
+
+    def integrate(
+        self, log_prior: Callable[[FloatArray], FloatArray]
+    ) -> tuple[FloatArray, FloatArray]:
+        """(pairs,): the mean of g given its noisy value; and the logarithm of how likely all
+        noisy values are, up to a factor that the density of the noise leaves open.
+        """
+        noisy, reach, beside = self.noisy, self.noise.reach, self.beside
+        low = np.sqrt(np.maximum(0.0, np.maximum(0.0, noisy - reach) ** 2 - beside**2))
+        width = np.maximum(0.0, noisy + reach - low)
+        steps = (np.arange(STEPS) + 0.5) / STEPS
+        # Squares of steps: denser where an exponential distribution has its mass.
+        scores = low[:, None] + width[:, None] * steps**2
+        before = log_prior(scores)
+        largest = before.max(axis=1, keepdims=True)
+        weights = np.exp(before - largest) * steps
+        weights *= self.noise.density(noisy[:, None] - np.hypot(scores, beside[:, None]))
+        total = weights.sum(axis=1)
+        # None where even a score of 0 is far above what was measured.
+        is_seen = total > 0
+        # A weight stands for as many rows as there are between two steps.
+        spacing = 2 * np.maximum(width, np.finfo(float).tiny) / STEPS
+        evidence = np.log(np.where(is_seen, total, 1.0)) + np.log(spacing) + largest[:, 0]
+        evidence = np.where(is_seen, evidence, IMPOSSIBLE)
+        return (weights * scores).sum(axis=1) / np.where(is_seen, total, 1.0), evidence
+
+
+WIDTHS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
+"""Of a prediction's error, in standard deviations of the noise: those that are tried."""

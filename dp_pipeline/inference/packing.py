@@ -1,0 +1,65 @@
+"""Packed tables: attributes put together where that says more about each.
+
+Post-processing: everything here is public or was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import combinations
+from math import prod, sqrt
+
+from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.results.measurement import NoiseRate
+
+
+def packed_tables(
+    sizes: Mapping[str, int],
+    *,
+    rate: NoiseRate,
+    most_cells: int,
+    weights: FloatArray | None = None,
+) -> tuple[Names, ...]:
+    """Return tables that hold every attribute once, names in the order of ``sizes``.
+
+    rate         what noise an amount buys
+    most_cells   of a table of several attributes
+    weights      (d, d): what each pair's error counts; an attribute counts as all its pairs do
+
+    Begins with one table an attribute. Two tables are put together, those that save most first,
+    while that leaves less noise in the one-way marginals: one of a table of |C| cells has
+    √(|C|·|i|) deviations of one cell, and tables share an amount.
+
+    >>> rate = NoiseRate(concentrated=False, distance=1)
+    >>> packed_tables({"a": 2, "b": 2, "c": 9}, rate=rate, most_cells=99)
+    (('a', 'b'), ('c',))
+    """
+    place = {name: place for place, name in enumerate(sizes)}
+    counts = [1.0] * len(place) if weights is None else weights.mean(axis=0).tolist()
+
+    @cache
+    def share(table: Names) -> float:
+        cells = prod(sizes[name] for name in table)
+        return rate.share(sum(counts[place[name]] * sqrt(cells * sizes[name]) for name in table))
+
+    def union(one: Names, other: Names) -> Names:
+        return tuple(sorted((*one, *other), key=place.__getitem__))
+
+    def saving(pair: tuple[Names, Names]) -> float:
+        return share(pair[0]) + share(pair[1]) - share(union(*pair))
+
+    tables: list[Names] = [(name,) for name in sizes]
+    while True:
+        fitting = [
+            pair
+            for pair in combinations(tables, 2)
+            if prod(sizes[name] for name in (*pair[0], *pair[1])) <= most_cells
+        ]
+        best = max(fitting, key=saving, default=None)
+        if best is None or saving(best) <= 0:
+            return tuple(tables)
+        union_table = union(*best)
+        tables = [
+            union_table if table == best[0] else table for table in tables if table != best[1]
+        ]

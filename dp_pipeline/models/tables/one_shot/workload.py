@@ -1,0 +1,94 @@
+"""Workload: which pairs of attributes count for more, as a data set file declares it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.config.errors import DeclarationError
+
+MOST = 1000
+"""Of a weight; the least is a thousandth."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Entries of attribute names and a weight, in their order.
+
+    >>> str(Workload.of("income 4,  age sex  0.5"))
+    'income 4, age sex 0.5'
+    """
+
+    entries: tuple[tuple[Names, Fraction], ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> Workload | None:
+        """From entries between commas, each of one to three names and a weight; None for another
+        text.
+        """
+        entries = []
+        for entry in filter(None, map(str.strip, text.split(","))):
+            *names, weight = entry.split()
+            is_weight = re.fullmatch(r"\d{1,4}(\.\d{1,3})?", weight)
+            if not is_weight or not 1 <= len(set(names)) == len(names) <= 3:
+                return None
+            if not 0 < Fraction(weight) <= MOST:
+                return None
+            entries.append((tuple(names), Fraction(weight)))
+        return cls(tuple(entries))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{' '.join(names)} {float(weight):g}" for names, weight in self.entries)
+
+    def require_known(self, names: Iterable[str], *, of: str) -> None:
+        """DeclarationError for a name that is none of the attributes that are modelled."""
+        known = set(names)
+        for entry, _ in self.entries:
+            for name in entry:
+                if name not in known:
+                    raise DeclarationError(
+                        f"{of}: workload: expected names of modelled attributes, got {name[:60]!r}"
+                    )
+
+    def weights(self, names: Iterable[str]) -> FloatArray | None:
+        """(d, d), symmetric: what each pair's error counts; None where all count alike.
+
+        An entry of one name is of every pair with it, one of two or three of their pairs; of
+        several entries a pair has the product.
+
+        >>> Workload.of("a 2, b c 3").weights("abc").tolist()
+        [[1.0, 2.0, 2.0], [2.0, 1.0, 3.0], [2.0, 3.0, 1.0]]
+        """
+        if not self.entries:
+            return None
+        place = {name: at for at, name in enumerate(names)}
+        found = np.ones((len(place), len(place)))
+        for entry, weight in self.entries:
+            inside = [place[name] for name in entry if name in place]
+            if len(entry) == 1 and inside:
+                others = [at for at in place.values() if at != inside[0]]
+                found[inside[0], others] *= float(weight)
+                found[others, inside[0]] *= float(weight)
+            for one, other in combinations(inside, 2):
+                found[one, other] *= float(weight)
+                found[other, one] *= float(weight)
+        return found
+
+
+def workload() -> Any:
+    """Of a model: which pairs count for more; nothing where all count alike."""
+    expected = "entries of one to three attributes and a weight, such as income 4, age sex 2"
+
+    def parse(text: str) -> str | None:
+        found = Workload.of(text)
+        return None if found is None else str(found)
+
+    metadata = {"parse": parse, "expected": expected, "measuring": True}
+    return field(default="", metadata=metadata)
