@@ -1,18 +1,13 @@
 """Declarations for tests of reading: only the source, its columns and the person matter."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
-from dp_pipeline.config.dataset import DatasetSpec, Purpose
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain, OneRow, RowsOfPerson
 from dp_pipeline.config.encoding import Coordinate
-from dp_pipeline.config.source import Source
 
 
-def spec_of(
-    source: Source, *columns: str, person: str | None = None, purpose: Purpose = "benchmark"
-) -> DatasetSpec:
+def spec_of(source, *columns, person=None, purpose="benchmark"):
     """A data set `city` that reads ``columns`` and, if there is one, the ``person`` column."""
     attributes = tuple(
         Attribute(f"attribute_{place}", column, "clip", coordinate=Coordinate(0.0, 1.0))

@@ -144,9 +144,7 @@ def keep_without_ordinals(table: pa.Table, *, column: str, at_most: int, key: by
     return table.filter(pa.array(mask, pa.bool_()))
 
 
-def keep_the_blank_as_a_person(
-    table: pa.Table, *, column: str, at_most: int, key: bytes
-) -> pa.Table:
+def keep_the_blank_as_a_person(table, *, column, at_most, key):
     """Mutant: all who left their id empty are one person."""
     named = [row or "-" for row in table.column(column).to_pylist()]
     place = table.column_names.index(column)
@@ -154,9 +152,7 @@ def keep_the_blank_as_a_person(
     return keep(renamed, column=column, at_most=at_most, key=key)
 
 
-def _keep_smallest(
-    table: pa.Table, column: str, at_most: int, rank: Callable[[int], Any]
-) -> pa.Table:
+def _keep_smallest(table, column, at_most, rank):
     people: dict[str, list[int]] = {}
     for row, person in enumerate(table.column(column).to_pylist()):
         if person and person.strip():

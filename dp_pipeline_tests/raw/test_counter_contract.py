@@ -271,30 +271,34 @@ def test_an_answer_is_nobody_elses_memory(engine):
 
 X = NearestCentre(("x",), ((0,),), (1,))
 XY = tree_of("x", "y")
+
+
+def deriving(*attributes, groups, name="a"):
+    return lambda c: c.with_attributes({name: DerivedAttribute(attributes, groups)})
+
+
+def summing(*rule):
+    return lambda c: c.sum_by_centre([X, NearestCentre(*rule)], salt=0)
+
+
+def predicting(positive, columns, weights):
+    return lambda c: c.mistakes(PredictedLabel("c", positive, columns, weights, 0))
+
+
 REFUSED = {
     "an attribute twice": lambda c: c.count([("d",), ("c", "c")]),
     "a table above the cap": lambda c: c.count([("c",), ("wide", "huge")]),
     "a level without a group": lambda c: c.grouped({"c": Grouping((0, 1, 1))}),
     "a group left out": lambda c: c.grouped({"d": Grouping((0, 2))}),
-    "an attribute that is there": lambda c: c.with_attributes(
-        {"c": DerivedAttribute(("d",), (0, 1))}
-    ),
-    "an attribute of none": lambda c: c.with_attributes({"a": DerivedAttribute((), (0,))}),
-    "an attribute of one twice": lambda c: c.with_attributes(
-        {"a": DerivedAttribute(("d", "d"), (0, 1, 1, 0))}
-    ),
-    "a cell without a group": lambda c: c.with_attributes({"a": DerivedAttribute(("c",), (0, 1))}),
-    "a derived group left out": lambda c: c.with_attributes(
-        {"a": DerivedAttribute(("d",), (0, 2))}
-    ),
-    "a group below zero": lambda c: c.with_attributes({"a": DerivedAttribute(("d",), (-1, 0))}),
-    "half a group": lambda c: c.with_attributes({"a": DerivedAttribute(("d",), (0, 0.5))}),
-    "groups that could change": lambda c: c.with_attributes(
-        {"a": DerivedAttribute(("d",), [0, 1])}
-    ),
-    "an attribute of too many cells": lambda c: c.with_attributes(
-        {"a": DerivedAttribute(("huge", "c"), (0,) * 240_000)}
-    ),
+    "an attribute that is there": deriving("d", groups=(0, 1), name="c"),
+    "an attribute of none": deriving(groups=(0,)),
+    "an attribute of one twice": deriving("d", "d", groups=(0, 1, 1, 0)),
+    "a cell without a group": deriving("c", groups=(0, 1)),
+    "a derived group left out": deriving("d", groups=(0, 2)),
+    "a group below zero": deriving("d", groups=(-1, 0)),
+    "half a group": deriving("d", groups=(0, 0.5)),
+    "groups that could change": deriving("d", groups=[0, 1]),
+    "an attribute of too many cells": deriving("huge", "c", groups=(0,) * 240_000),
     "a grid column twice": lambda c: c.grid(("x", "x"), 2),
     "a grid of no column": lambda c: c.grid((), 2),
     "a grid of no cells": lambda c: c.grid(("x",), 0),
@@ -318,15 +322,9 @@ REFUSED = {
     "no rule": lambda c: c.sum_by_centre([], salt=0),
     "a salt below zero": lambda c: c.sum_by_centre([X], salt=-1),
     "a salt too large": lambda c: c.sum_by_centre([X], salt=1 << 63),
-    "rules of other columns": lambda c: c.sum_by_centre(
-        [X, NearestCentre(("y",), ((0,),), (1,))], salt=0
-    ),
-    "rules of other weights": lambda c: c.sum_by_centre(
-        [X, NearestCentre(("x",), ((0,),), (2,))], salt=0
-    ),
-    "rules of other numbers of centres": lambda c: c.sum_by_centre(
-        [X, NearestCentre(("x",), ((0,), (1,)), (1,))], salt=0
-    ),
+    "rules of other columns": summing(("y",), ((0,),), (1,)),
+    "rules of other weights": summing(("x",), ((0,),), (2,)),
+    "rules of other numbers of centres": summing(("x",), ((0,), (1,)), (1,)),
     "a centre that is not whole": lambda c: c.classify(NearestCentre(("x",), ((0.5,),), (1,)), "c"),
     "nodes in too few bits": lambda c: c.children(
         XY, [(Prefixes(np.zeros(1, np.int32), np.zeros(1, np.int32)), 1)]
@@ -337,15 +335,9 @@ REFUSED = {
     "a radius below zero": lambda c: c.residuals(X, (-1,)),
     "a radius too large": lambda c: c.residuals(X, (1 << 47,)),
     "a radius that is not whole": lambda c: c.residuals(X, (1.5,)),
-    "predictions by a weight that is not whole": lambda c: c.mistakes(
-        PredictedLabel("c", (0,), ("d",), ((0.5, 1),), 0)
-    ),
-    "predictions with a weight missing": lambda c: c.mistakes(
-        PredictedLabel("c", (0,), ("d",), ((1,),), 0)
-    ),
-    "predictions of a level that is not there": lambda c: c.mistakes(
-        PredictedLabel("c", (4,), (), (), 0)
-    ),
+    "predictions by a weight that is not whole": predicting((0,), ("d",), ((0.5, 1),)),
+    "predictions with a weight missing": predicting((0,), ("d",), ((1,),)),
+    "predictions of a level that is not there": predicting((4,), (), ()),
     "classes above the cap": lambda c: c.classify(
         NearestCentre(("x",), ((0,),) * 300, (1,)), "huge"
     ),
@@ -393,24 +385,32 @@ def test_bad_rule_is_refused_by_every_query(engine, rule):
             counter.classify(rule, "c")
 
 
+OF_LEVELS = NearestCentre(("c",), ((0,),), (1,))
+OF_NOTHING = NearestCentre(("age",), ((0,),), (1,))
+UNDECLARED = {
+    "got a name not declared": [
+        lambda c: c.count([("age",)]),
+        lambda c: c.residuals(OF_NOTHING, (1,)),
+    ],
+    "expected bounds, got levels": [
+        lambda c: c.grid(("c",), 2),
+        lambda c: c.distance_total(OF_LEVELS, clip=1, shift=0),
+        lambda c: c.children(BitTree(("c",), (0,)), [(ROOT, 1)]),
+        lambda c: c.sum_by_centre([OF_LEVELS], salt=0),
+    ],
+    "expected levels, bins or edges, got bounds only": [
+        lambda c: c.classify(X, "w"),
+        lambda c: c.mistakes(PredictedLabel("c", (0,), ("w",), ((0,),), 0)),
+    ],
+}
+
+
 def test_undeclared_and_unbounded_attributes_are_refused(engine):
     counter = engine(drawn(2))
-    with pytest.raises(DeclarationError, match="got a name not declared"):
-        counter.count([("age",)])
-    with pytest.raises(DeclarationError, match="expected bounds, got levels"):
-        counter.grid(("c",), 2)
-    with pytest.raises(DeclarationError, match="expected bounds, got levels"):
-        counter.distance_total(NearestCentre(("c",), ((0,),), (1,)), clip=1, shift=0)
-    with pytest.raises(DeclarationError, match="expected bounds, got levels"):
-        counter.children(BitTree(("c",), (0,)), [(ROOT, 1)])
-    with pytest.raises(DeclarationError, match="expected bounds, got levels"):
-        counter.sum_by_centre([NearestCentre(("c",), ((0,),), (1,))], salt=0)
-    with pytest.raises(DeclarationError, match="got a name not declared"):
-        counter.residuals(NearestCentre(("age",), ((0,),), (1,)), (1,))
-    with pytest.raises(DeclarationError, match="expected levels, bins or edges, got bounds only"):
-        counter.classify(X, "w")
-    with pytest.raises(DeclarationError, match="expected levels, bins or edges, got bounds only"):
-        counter.mistakes(PredictedLabel("c", (0,), ("w",), ((0,),), 0))
+    for message, queries in UNDECLARED.items():
+        for query in queries:
+            with pytest.raises(DeclarationError, match=message):
+                query(counter)
 
 
 def test_an_engine_and_its_answers_show_no_number(engine):

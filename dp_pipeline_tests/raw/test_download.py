@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.config.dataset import DatasetSpec, Purpose
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw import download
@@ -218,9 +218,7 @@ def rows_of(snapshot: Snapshot) -> list[dict[str, str | int]]:
     return rows
 
 
-def remote(
-    url: str, *more: str, sha256: str | None = None, purpose: Purpose = "benchmark"
-) -> DatasetSpec:
+def remote(url, *more, sha256=None, purpose="benchmark"):
     hashes = {} if sha256 is None else dict.fromkeys((url, *more), sha256)
     return spec_of(Source("csv", url, more=more, sha256=hashes, at_most_mb=1), "x", purpose=purpose)
 

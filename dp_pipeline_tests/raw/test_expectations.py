@@ -208,48 +208,43 @@ def test_declaring_expectations_does_not_load_the_library():
 TWENTY = {"age": ["1"] * 19 + ["200"], "sex": ["f"] * 19 + ["x"]}
 
 
-@pytest.mark.parametrize(
-    ("share", "broken"),
-    [
-        ("1", {"bounds__age", "levels__sex"}),
-        ("0.96", {"bounds__age", "levels__sex"}),
-        ("0.95", set()),
-        (".5", set()),
-    ],
-)
-def test_a_share_of_the_rows_may_be_declared_to_suffice(tmp_path, share, broken):
-    spec = written_spec(tmp_path, AGE_AND_SEX, more=f"usable: {share}")
-    verdicts = validate(spec, ingested(tmp_path, TWENTY))
+SHARED_AGE = "{age: {bounds: [0, 100], usable: %s}, sex: {levels: [f, m]}}"
+BOTH = {"bounds__age", "levels__sex"}
+AGES = "{age: {bounds: [0, 100]}}"
+SHARES = {
+    "all": (AGE_AND_SEX, "usable: 1", TWENTY, BOTH),
+    "more than are sound": (AGE_AND_SEX, "usable: 0.96", TWENTY, BOTH),
+    "as many as are sound": (AGE_AND_SEX, "usable: 0.95", TWENTY, set()),
+    "half": (AGE_AND_SEX, "usable: .5", TWENTY, set()),
+    "of one attribute": (SHARED_AGE % "0.95", "", TWENTY, {"levels__sex"}),
+    "of all but one": (SHARED_AGE % "1", "usable: 0.9", TWENTY, {"bounds__age"}),
+    # Missing values count among all rows, bad ones among the others.
+    "half missing": (AGES, "usable: 0.5", {"age": ["", "?", "1", "200"]}, set()),
+    "more missing": (AGES, "usable: 0.5", {"age": ["", "?", "1"]}, {"present__age"}),
+    "more bad": (
+        AGES,
+        "usable: 0.5",
+        {"age": ["", "?", "1", "200", "300", "2", "-1"]},
+        {"bounds__age"},
+    ),
+    "ids": (AGE_AND_SEX, "usable: 0.6", SOUND | {"rider": ["a", "", "b"]}, set()),
+    "too few ids": (
+        AGE_AND_SEX,
+        "usable: 0.6",
+        SOUND | {"rider": ["a", "", " "]},
+        {"present_person_id"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_a_share_of_the_rows_may_be_declared_to_suffice(tmp_path, name):
+    attributes, more, rows, broken = SHARES[name]
+    protection = {"protection": PERSONS} if "rider" in rows else {}
+    spec = written_spec(tmp_path, attributes, more=more, **protection)
+    verdicts = validate(spec, ingested(tmp_path, rows))
     assert failed(verdicts) == broken
     assert (refusal(spec, verdicts) is None) == (not broken), "what fails blocks public rows"
-
-
-def test_an_attribute_may_have_a_share_of_its_own(tmp_path):
-    attributes = "{age: {bounds: [0, 100], usable: 0.95}, sex: {levels: [f, m]}}"
-    spec = written_spec(tmp_path, attributes)
-    assert failed(validate(spec, ingested(tmp_path, TWENTY))) == {"levels__sex"}
-    attributes = "{age: {bounds: [0, 100], usable: 1}, sex: {levels: [f, m]}}"
-    spec = written_spec(tmp_path, attributes, more="usable: 0.9")
-    assert failed(validate(spec, ingested(tmp_path, TWENTY, "other"))) == {"bounds__age"}
-
-
-def test_share_counts_missing_and_bad_values_apart(tmp_path):
-    spec = written_spec(tmp_path, "{age: {bounds: [0, 100]}}", more="usable: 0.5")
-    half = {"age": ["", "?", "1", "200"]}
-    assert failed(validate(spec, ingested(tmp_path, half))) == set()
-    assert failed(validate(spec, ingested(tmp_path, {"age": ["", "?", "1"]}, "b"))) == {
-        "present__age"
-    }
-    bad = {"age": ["", "?", "1", "200", "300", "2", "-1"]}
-    assert failed(validate(spec, ingested(tmp_path, bad, "c"))) == {"bounds__age"}
-
-
-def test_the_share_of_the_file_holds_for_the_ids_of_persons_too(tmp_path):
-    spec = written_spec(tmp_path, AGE_AND_SEX, protection=PERSONS, more="usable: 0.6")
-    rows = SOUND | {"rider": ["a", "", "b"]}
-    assert failed(validate(spec, ingested(tmp_path, rows))) == set()
-    rows = SOUND | {"rider": ["a", "", " "]}
-    assert failed(validate(spec, ingested(tmp_path, rows, "b"))) == {"present_person_id"}
 
 
 def test_missed_share_stops_no_release(tmp_path):

@@ -1,7 +1,5 @@
 """A file is the one that was stored exactly if its bytes are, however many threads look."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 

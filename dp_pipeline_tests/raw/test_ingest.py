@@ -49,13 +49,7 @@ def store(tmp_path):
 def run(spec, store):
     """Ingest, with what the test does not care about filled in."""
 
-    def call(
-        snapshot_id: str | None = None,
-        *,
-        today: date = MONDAY,
-        of: DatasetSpec = spec,
-        key: bytes = KEY,
-    ) -> Snapshot:
+    def call(snapshot_id=None, *, today=MONDAY, of=spec, key=KEY):
         return ingest(of, store, key=key, snapshot_id=snapshot_id, today=today)
 
     return call

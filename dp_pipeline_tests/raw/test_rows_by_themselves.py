@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import count
@@ -106,9 +106,7 @@ def column_of(kind: pa.DataType, cells: Sequence[Cell]) -> pa.Array:
     return pa.array(cells, kind)
 
 
-def check_contract(
-    read: Callable[[Parts], Counter[tuple[Any, ...]]], cells: Sequence[Cell]
-) -> None:
+def check_contract(read, cells):
     """``read`` writes the parts to a source and prepares its rows."""
     alone = [read([[cell]]) for cell in cells]
     whole = sum(alone, Counter())

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from dp_pipeline.config.database import database_name, database_url
-from dp_pipeline.config.dataset import DatasetSpec, Purpose
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw import great_expectations_session
@@ -30,9 +30,7 @@ VARIABLE = "RIDES_DATABASE"
 TODAY = date(2026, 11, 21)
 
 
-def spec_at(
-    url: str, query: str, *columns: str, person: str | None = None, purpose: Purpose = "release"
-) -> DatasetSpec:
+def spec_at(url, query, *columns, person=None, purpose="release"):
     """A data set of a file of SQLite, or of the database that VARIABLE names."""
     if url.startswith("sqlite:"):
         source = Source("sql", url, query=query)

@@ -1,7 +1,5 @@
 """Dates, times and decimal signs of databases: by their type, and none of them an error."""
 
-from __future__ import annotations
-
 import sqlite3
 from datetime import UTC, date, datetime
 

@@ -63,9 +63,7 @@ def rows_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
     return UndeclaredRows.of_table(spec, table(rows), KEY)
 
 
-def words_of(
-    spec: DatasetSpec, rows: Sequence[Row], weights: tuple[int, ...] = (1, 1)
-) -> dict[str, int]:
+def words_of(spec, rows, weights=(1, 1)):
     texts, numbers = unpacked(rows_of(spec, rows).texts("word", weights).open_at_the_gate())
     assert list(texts) == sorted(set(texts))
     return dict(zip((one.decode() for one in texts), numbers.tolist(), strict=True))

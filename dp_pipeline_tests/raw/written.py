@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.raw.snapshot import Snapshot
 
@@ -27,14 +26,14 @@ models: {{anything: }}
 
 
 def written_spec(
-    folder: Path,
-    attributes: str,
+    folder,
+    attributes,
     *,
-    purpose: str = "benchmark",
-    protection: str = "{unit: one_row}",
-    source: str = "{kind: csv, path: rows.csv}",
-    more: str = "",
-) -> DatasetSpec:
+    purpose="benchmark",
+    protection="{unit: one_row}",
+    source="{kind: csv, path: rows.csv}",
+    more="",
+):
     """The declaration with ``attributes`` given as one YAML mapping."""
     path = folder / "people.yaml"
     text = HEAD.format(name="people", purpose=purpose, source=source)
