@@ -261,12 +261,7 @@ def test_spaces_around_an_id_do_not_make_another_person():
 def test_row_with_a_gap_changes_no_other_sample():
     """One missing number makes a reader store whole numbers as floats."""
     whole = pa.table({"x": list(range(50)), "user": [7] * 50})
-    gap = pa.table(
-        {
-            "x": pa.array([*range(50), None], pa.float64()),
-            "user": [7] * 50 + [8],
-        }
-    )
+    gap = pa.table({"x": pa.array([*range(50), None], pa.float64()), "user": [7] * 50 + [8]})
     before = keep(whole, column="user", at_most=5, key=KEY)
     after = keep(gap, column="user", at_most=5, key=KEY)
     assert after.column("x").to_pylist()[:-1] == before.column("x").to_pylist()

@@ -176,11 +176,7 @@ def test_any_list_of_marginals_is_answered_like_a_loop(engine, population, margi
 
 
 @settings(max_examples=15, deadline=None)
-@given(
-    population=populations(),
-    columns=column_lists,
-    cells=st.integers(1, 17),
-)
+@given(population=populations(), columns=column_lists, cells=st.integers(1, 17))
 def test_any_grid_is_answered_like_a_loop(engine, population, columns, cells):
     assert_answer(engine(population).grid(columns, cells), population.gridded(columns, cells))
 

@@ -41,10 +41,7 @@ from dp_pipeline_tests.raw.questions import CHECKS, memory
 
 pytestmark = pytest.mark.chain
 
-MADE: dict[str, Callable[..., Fold]] = {
-    "dask": engines.dask_fold,
-    "spark": engines.spark_fold,
-}
+MADE: dict[str, Callable[..., Fold]] = {"dask": engines.dask_fold, "spark": engines.spark_fold}
 MODELS_TRIED = ("one_shot", "privhd", "independent", "htree_kmeans", "dplloyd")
 
 

@@ -36,12 +36,7 @@ def test_sound_rows_fulfil_everything_in_the_order_declared(spec, tmp_path):
     assert failed(verdicts) == set()
     assert refusal(spec, verdicts) is None
     validated = snapshot.manifest["validated"]
-    assert validated == {
-        "structural": True,
-        "refused": False,
-        "digest": spec.digest,
-        "checks": "",
-    }
+    assert validated == {"structural": True, "refused": False, "digest": spec.digest, "checks": ""}
 
 
 @pytest.mark.parametrize(

@@ -167,11 +167,7 @@ def test_id_of_any_size_is_one_person(tmp_path):
     ]
     table = persons(tmp_path, *parts)
     kept = keep(table, column="rider", at_most=2, key=b"k" * 32)
-    assert Counter(map(int, kept.column("rider").to_pylist())) == {
-        7: 2,
-        2**60 + 1: 2,
-        2**64 - 1: 1,
-    }
+    assert Counter(map(int, kept.column("rider").to_pylist())) == {7: 2, 2**60 + 1: 2, 2**64 - 1: 1}
 
 
 def test_files_of_one_type_keep_it(tmp_path):

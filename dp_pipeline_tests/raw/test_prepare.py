@@ -16,17 +16,8 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.prepare import (
-    mark_prepared,
-    prepare,
-    prepare_stage,
-    stages_of,
-)
-from dp_pipeline.raw.snapshot import (
-    Snapshot,
-    mark_validated,
-    require_prepared,
-)
+from dp_pipeline.raw.prepare import mark_prepared, prepare, prepare_stage, stages_of
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated, require_prepared
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.values import numbers, texts
 from dp_pipeline_tests.raw.written import ingested, written_spec

@@ -72,10 +72,7 @@ def assert_no_row_is_lost(declared: Attribute, column: pa.ChunkedArray) -> None:
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
-@given(
-    least=st.floats(-1e9, 1e9, allow_subnormal=False),
-    width=st.floats(1e-6, 1e9),
-)
+@given(least=st.floats(-1e9, 1e9, allow_subnormal=False), width=st.floats(1e-6, 1e9))
 def test_neat_bounds_hold_both_numbers_and_little_more(least, width):
     most = least + width
     if not most > least:

@@ -19,10 +19,7 @@ from dp_pipeline.raw.counters.tables import (
 )
 
 
-@given(
-    sizes=st.lists(st.integers(1, 70), max_size=40),
-    cap=st.sampled_from(CAPS),
-)
+@given(sizes=st.lists(st.integers(1, 70), max_size=40), cap=st.sampled_from(CAPS))
 def test_every_column_is_in_one_super_column(sizes, cap):
     named = {f"a{at}": size for at, size in enumerate(sizes)}
     columns = fuse(named, cap=cap)

@@ -246,13 +246,7 @@ def test_undiscovered_attributes_are_expected_present(tmp_path):
     text = "{x: {bounds: discover}, word: {levels: discover}, sex: {levels: [f, m]}}"
     spec = written_spec(tmp_path, text, more=COST)
     names = [one.name for one in expectations_of(spec) if not one.structural]
-    assert names == [
-        "has_rows",
-        "present__x",
-        "present__word",
-        "present__sex",
-        "levels__sex",
-    ]
+    assert names == ["has_rows", "present__x", "present__word", "present__sex", "levels__sex"]
 
 
 def test_file_goes_from_validation_to_preparation(tmp_path):
