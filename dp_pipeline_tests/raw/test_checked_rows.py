@@ -43,28 +43,25 @@ def damage(snapshot: Snapshot, stage: str) -> bytes:
     return whole
 
 
-def asked_for_codes(counter: FoldCounter) -> None:
+def count_codes(counter):
     counter.count([("sex", "x")])
 
 
-def asked_for_coordinates(counter: FoldCounter) -> None:
+def count_coordinates(counter):
     counter.grid(("x",), 3)
 
 
-def asked_for_the_number_of_rows(counter: FoldCounter) -> None:
+def count_rows(counter):
     counter.count([()])
 
 
-ASKED = {
-    "discretized": [asked_for_codes, asked_for_the_number_of_rows],
-    "normalized": [asked_for_coordinates],
-}
+QUERIES = {"discretized": [count_codes, count_rows], "normalized": [count_coordinates]}
 
 
-@pytest.mark.parametrize("stage", ASKED)
+@pytest.mark.parametrize("stage", QUERIES)
 def test_a_file_is_checked_when_it_is_first_read_and_only_then(stage, spec, snapshot):
     damage(snapshot, stage)
-    for other, questions in ASKED.items():
+    for other, questions in QUERIES.items():
         for ask in questions:
             counter = open_counter(spec, snapshot, "stream")
             if other != stage:
@@ -74,7 +71,7 @@ def test_a_file_is_checked_when_it_is_first_read_and_only_then(stage, spec, snap
                 ask(counter)
 
 
-@pytest.mark.parametrize("stage", ASKED)
+@pytest.mark.parametrize("stage", QUERIES)
 @pytest.mark.parametrize("engine", ["", "memory"])
 def test_rows_in_memory_are_of_files_that_were_all_checked(engine, stage, spec, snapshot):
     assert MAX_BYTES_IN_MEMORY > 1000
@@ -100,14 +97,14 @@ def test_workers_answers_are_not_given_either(engine, spec, snapshot):
     counter = open_counter(spec, snapshot, engine)
     for _ in range(2):
         with pytest.raises(Damaged, match="the table 'discretized' as it was stored"):
-            asked_for_codes(counter)
-    asked_for_coordinates(counter)
+            count_codes(counter)
+    count_coordinates(counter)
     snapshot.table_path("discretized").write_bytes(whole)
     counter = open_counter(spec, snapshot, engine)
-    asked_for_codes(counter)
+    count_codes(counter)
     snapshot.table_path("discretized").write_bytes(whole)
     with pytest.raises(Damaged, match="rows as they were stored, got others"):
-        asked_for_codes(counter)
+        count_codes(counter)
 
 
 def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
@@ -132,10 +129,10 @@ def test_what_counting_another_file_fails_at_is_not_told(spec, snapshot):
 
     counter = FoldCounter(spec.domain, rows.checked_fold(fails))
     with pytest.raises(Damaged, match="the table 'discretized' as it was stored"):
-        asked_for_codes(counter)
+        count_codes(counter)
     snapshot.table_path("discretized").write_bytes(whole)
     with pytest.raises(Damaged, match="rows as they were stored, got others"):
-        asked_for_codes(counter)
+        count_codes(counter)
 
 
 def test_a_file_is_read_for_its_fingerprint_once(spec, snapshot, monkeypatch):
@@ -146,7 +143,7 @@ def test_a_file_is_read_for_its_fingerprint_once(spec, snapshot, monkeypatch):
     )
     counter = open_counter(spec, snapshot, "stream")
     assert looked == []
-    for ask in (asked_for_codes, asked_for_codes, asked_for_coordinates, asked_for_codes):
+    for ask in (count_codes, count_codes, count_coordinates, count_codes):
         ask(counter)
     assert looked == ["discretized", "normalized"]
 
@@ -154,10 +151,10 @@ def test_a_file_is_read_for_its_fingerprint_once(spec, snapshot, monkeypatch):
 def test_rehearsed_stages_are_checked_before_any_query(spec, snapshot):
     damage(snapshot, "normalized")
     counter, nobody = open_counter(spec, snapshot, "stream"), EmptyCounter(spec.domain)
-    asked_for_codes(nobody)
+    count_codes(nobody)
     assert nobody.stages == {"discretized"}
     counter.require_stored(nobody)
-    asked_for_coordinates(nobody)
+    count_coordinates(nobody)
     for rehearsed in (nobody, None):
         with pytest.raises(Damaged, match="the table 'normalized' as it was stored"):
             counter.require_stored(rehearsed)

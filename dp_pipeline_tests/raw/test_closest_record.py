@@ -25,6 +25,9 @@ def test_the_distance_is_that_of_a_loop_over_all_pairs_of_rows(real, released):
     got = distance_to_closest_record(table(real), table(released))
     assert got == pytest.approx(np.mean(nearest) / 3)
     assert distance_to_closest_record(table(real), table(real)) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(closest_record, "_ROWS_A_BLOCK", 2)
+        assert distance_to_closest_record(table(real), table(released)) == got
 
 
 def by_loop(table, places):
@@ -54,14 +57,6 @@ def test_rows_that_are_found_in_buckets_are_the_nearest_of_all(look, row, spread
         patch.setattr(closest_record, "_SPREAD", np.uint16(spread))
         patch.setattr(closest_record, "_ROWS_A_LOOK", 3)
         assert nearest_rows(table, places, far(places)).tolist() == by_loop(table, places)
-
-
-@given(real=rows, released=rows)
-def test_blocks_of_rows_change_nothing(real, released):
-    whole = distance_to_closest_record(table(real), table(released))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(closest_record, "_ROWS_A_BLOCK", 2)
-        assert distance_to_closest_record(table(real), table(released)) == whole
 
 
 def test_what_is_known_of_other_rows_is_only_ever_bettered():

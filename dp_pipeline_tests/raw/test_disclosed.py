@@ -5,7 +5,6 @@ they lie.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -82,48 +81,12 @@ def test_columns_are_refused_whatever_the_rows(engine):
                 counter.records(columns, 1, 0)
 
 
-class ShowsTheFirstRows(MemoryCounter):
-    def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:  # noqa: ARG002
-        found = np.zeros((many, len(columns)), dtype=np.int64)
-        rows = min(many, self._batch.rows)
-        found[:rows] = np.stack(self._batch._columns(columns), axis=1)[:rows]
-        return Sealed(found)
-
-
-class ForgetsTheSalt(MemoryCounter):
-    def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:  # noqa: ARG002
-        return super().records(columns, many, 0)
-
-
-class ShowsNobodyAtTheMiddle(MemoryCounter):
-    def bounds(self, columns: tuple[str, ...]) -> Sealed:
-        if self._batch.rows:
-            return super().bounds(columns)
-        return Sealed(np.zeros((2, len(columns)), dtype=np.int64))
-
-
-@pytest.mark.parametrize("mutant", [ShowsTheFirstRows, ForgetsTheSalt, ShowsNobodyAtTheMiddle])
-def test_an_engine_with_one_fault_is_caught(mutant):
-    def caught(people: str) -> bool:
-        return _fails(lambda: assert_as_the_loop(lambda rows: memory(rows, mutant), people))
-
-    assert any(caught(people) for people in AWKWARD)
-
-
-def _fails(check: Callable[[], None]) -> bool:
-    try:
-        check()
-    except AssertionError:
-        return True
-    return False
-
-
 ASKED = [("c",), ("d", "c"), ("c", "d"), ("huge", "x", "d"), ("y", "z", "c", "wide")]
 
 every_engine = pytest.mark.parametrize("engine", engines)
 
 
-def check(engine: Engine) -> None:
+def assert_occupied(engine: Engine) -> None:
     for population in POPULATIONS.values():
         for names in ASKED:
             table = population.counted(names).ravel()
@@ -134,7 +97,7 @@ def check(engine: Engine) -> None:
 
 @every_engine
 def test_an_engine_agrees_with_the_whole_table(engine):
-    check(engine)
+    assert_occupied(engine)
 
 
 @every_engine
@@ -146,6 +109,26 @@ def test_an_engine_agrees_with_a_loop_over_people(engine, people_in):
         assert_answer(engine(of_people(rows)).occupied(names), expected)
 
 
+class ShowsTheFirstRows(MemoryCounter):
+    def records(self, columns, limit, salt):  # noqa: ARG002
+        found = np.zeros((limit, len(columns)), dtype=np.int64)
+        rows = min(limit, self._batch.rows)
+        found[:rows] = np.stack(self._batch._columns(columns), axis=1)[:rows]
+        return Sealed(found)
+
+
+class ForgetsTheSalt(MemoryCounter):
+    def records(self, columns, limit, salt):  # noqa: ARG002
+        return super().records(columns, limit, 0)
+
+
+class ShowsTheMiddleOfNoRows(MemoryCounter):
+    def bounds(self, columns):
+        if self._batch.rows:
+            return super().bounds(columns)
+        return Sealed(np.zeros((2, len(columns)), dtype=np.int64))
+
+
 class ForgetsTheOrderOfAxes(MemoryCounter):
     def occupied(self, attributes):
         return super().occupied(tuple(sorted(attributes)))
@@ -153,8 +136,7 @@ class ForgetsTheOrderOfAxes(MemoryCounter):
 
 class InTheOrderOfTheRows(MemoryCounter):
     def occupied(self, attributes):
-        found = super().occupied(attributes).open_at_the_gate()
-        return Sealed(found[::-1].copy())
+        return Sealed(super().occupied(attributes).open_at_the_gate()[::-1].copy())
 
 
 class ShowsEmptyCells(MemoryCounter):
@@ -163,10 +145,25 @@ class ShowsEmptyCells(MemoryCounter):
         return Sealed(np.stack([np.arange(len(table)), table], axis=1))
 
 
-@pytest.mark.parametrize("mutant", [ForgetsTheOrderOfAxes, InTheOrderOfTheRows, ShowsEmptyCells])
-def test_an_engine_with_a_fault_is_caught(mutant):
+def assert_disclosed(engine):
+    for people in AWKWARD:
+        assert_as_the_loop(engine, people)
+
+
+MUTANTS = {
+    ShowsTheFirstRows: assert_disclosed,
+    ForgetsTheSalt: assert_disclosed,
+    ShowsTheMiddleOfNoRows: assert_disclosed,
+    ForgetsTheOrderOfAxes: assert_occupied,
+    InTheOrderOfTheRows: assert_occupied,
+    ShowsEmptyCells: assert_occupied,
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_an_engine_with_one_fault_is_caught(mutant):
     with pytest.raises(AssertionError):
-        check(lambda population: memory(population, mutant))
+        MUTANTS[mutant](lambda population: memory(population, mutant))
 
 
 def test_keys_reach_2_to_the_62_and_no_further():
