@@ -58,8 +58,10 @@ def test_of_nobody_the_box_and_its_middle_are_shown(engine):
 @given(order=st.permutations(range(10)), many=st.integers(1, 12), salt=st.integers(0, 2**63 - 1))
 def test_the_order_of_the_rows_changes_nothing(engine, order, many, salt):
     population = of_people(AWKWARD["ten people"])
-    asked = engine(population).records(("x", "y"), many, salt).open_at_the_gate()
-    assert_answer(engine(population.at(order)).records(("x", "y"), many, salt), asked)
+    counter, moved, columns = engine(population), engine(population.at(order)), ("x", "y")
+    asked = counter.records(columns, many, salt).open_at_the_gate()
+    assert_answer(moved.records(columns, many, salt), asked)
+    assert_answer(moved.bounds(columns), counter.bounds(columns).open_at_the_gate())
 
 
 def test_rows_of_one_hash_lie_by_their_coordinates(monkeypatch):
