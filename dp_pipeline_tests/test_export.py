@@ -17,11 +17,11 @@ from dp_pipeline.export.folder import files_of
 from dp_pipeline_tests.orchestration.patients import HEAD, PATIENTS
 from dp_pipeline_tests.orchestration.patients import ROWS as SICK
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
-from dp_pipeline_tests.orchestration.test_discovered_domain import SHOPS
-from dp_pipeline_tests.orchestration.test_discovered_domain import rows as shops_rows
-from dp_pipeline_tests.orchestration.test_windows import HEAD as STREAM_HEAD
-from dp_pipeline_tests.orchestration.test_windows import STREAM
-from dp_pipeline_tests.orchestration.test_windows import rides as rides_of_week
+from dp_pipeline_tests.orchestration.shops import SHOPS
+from dp_pipeline_tests.orchestration.shops import rows as shops_rows
+from dp_pipeline_tests.orchestration.streams import HEAD as STREAM_HEAD
+from dp_pipeline_tests.orchestration.streams import STREAM
+from dp_pipeline_tests.orchestration.streams import rides as rides_of_week
 from dp_pipeline_tests.orchestration.warm import Result
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]

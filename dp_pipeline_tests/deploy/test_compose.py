@@ -36,13 +36,13 @@ def test_only_the_pages_are_published_and_only_on_this_computer():
     }
 
 
-def test_the_server_of_the_databases_and_the_daemon_cannot_reach_the_outside():
+def test_server_of_databases_and_daemon_cannot_reach_outside():
     assert FILE["networks"]["inside"] == {"internal": True}
     reached = {name: one["networks"] for name, one in SERVICES.items()}
     assert reached["postgres"] == reached["history"] == reached["daemon"] == ["inside"]
 
 
-def test_rows_the_ledger_and_its_keys_are_seen_by_the_code_server_alone():
+def test_rows_ledger_and_its_keys_are_seen_by_code_server_alone():
     for what in ("data", "head", "<DATASETS>"):
         assert [name for name in SERVICES if what in mounts(name).values()] == ["code"]
     for name in ("history", "webserver", "daemon"):
@@ -74,7 +74,7 @@ def test_the_head_is_on_a_volume_of_its_own():
     assert set(FILE["volumes"]) == {"postgres", "data", "head", "history"}
 
 
-def test_no_password_stands_in_a_file_and_the_example_names_all_that_are_needed():
+def test_no_password_stands_in_file_and_example_names_all_needed():
     example = (FOLDER / "env.example").read_text(encoding="utf-8")
     assert set(re.findall(r"^(\w+)=$", example, re.MULTILINE)) == variables() == set(NAMES)
     said = re.compile(r"_PASSWORD *[:=] *['\"]?\w|://\w+:[^$@\s]+@")
@@ -83,14 +83,14 @@ def test_no_password_stands_in_a_file_and_the_example_names_all_that_are_needed(
     assert text().count("_PASSWORD:?") == len(re.findall(r"\$\{\w+_PASSWORD", text()))
 
 
-def test_the_settings_are_those_of_the_project_with_the_history_on_the_server():
+def test_settings_are_those_of_project_with_history_on_server():
     ours = yaml.safe_load((FOLDER.parent / "dagster.yaml").read_text(encoding="utf-8"))
     deployed = yaml.safe_load((FOLDER / "dagster.yaml").read_text(encoding="utf-8"))
     assert deployed.pop("storage") == {"postgres": {"postgres_url": {"env": "DP_PIPELINE_DAGSTER"}}}
     assert deployed == ours
 
 
-def test_one_part_alone_makes_the_history_before_the_others_start():
+def test_one_part_alone_makes_history_before_others_start():
     awaited = {name: SERVICES[name]["depends_on"] for name in OURS}
     completed = {"condition": "service_completed_successfully"}
     assert awaited["history"] == {"postgres": {"condition": "service_healthy"}}
@@ -175,7 +175,7 @@ def test_every_command_is_a_program_that_the_image_installs(service: str):
     assert SERVICES[service]["command"][0] in scripts
 
 
-def test_the_image_is_made_of_what_the_project_ships_and_of_nothing_else():
+def test_image_is_made_of_what_project_ships_and_of_nothing_else():
     ignored = (FOLDER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     kept = {line[1:] for line in ignored if line.startswith("!")}
     assert "*" in ignored

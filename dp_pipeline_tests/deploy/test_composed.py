@@ -126,7 +126,7 @@ def stack(tmp_path: Path, databases: PostgresServer) -> Iterator[ComposedStack]:
         stack.stop()
 
 
-def test_a_release_of_the_composed_stack_is_in_both_databases_and_in_no_file(stack: ComposedStack):
+def test_release_of_the_composed_stack_is_in_both_databases(stack: ComposedStack):
     stack.command("run", "rides", "--epsilon", "0.1")
     assert stack.home.ledger.balance("riders").spent == Fraction("0.15")
     backfill = stack.client.launch_backfill([["rides", "dpqt_kmeans"]], ["0.5"])

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from dp_pipeline.raw import ingest
+from dp_pipeline_tests.orchestration.kinds import KINDS, Case
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import start_server
 
@@ -18,6 +23,15 @@ def warm_server() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def quick_chains(forgotten_disk: None, blank_pictures: None) -> None:
     """Every test here runs a chain or a part of one."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def november() -> Iterator[None]:
+    """All weeks of the tests are over."""
+    moment = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ingest, "now", lambda: moment)
+        yield
 
 
 @pytest.fixture
@@ -58,3 +72,48 @@ def released_rides(ran_rides: Project, tmp_path: Path) -> Project:
 def copied(project: Project, folder: Path) -> Project:
     shutil.copytree(project.folder, folder)
     return Project(folder)
+
+
+@pytest.fixture(scope="session")
+def prepared_kinds(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+    """A project with the rows of one kind of release; to be copied, not used."""
+
+    @cache
+    def prepared(name: str) -> Project:
+        project = Project(tmp_path_factory.mktemp(name.replace(" ", "_")))
+        KINDS[name].prepare(project)
+        return project
+
+    return prepared
+
+
+@pytest.fixture(params=KINDS)
+def case(
+    request: pytest.FixtureRequest, prepared_kinds: Callable[[str], Project], tmp_path: Path
+) -> Case:
+    """Each kind of release, with its rows prepared and nothing of it released."""
+    return Case(request.param, copied(prepared_kinds(request.param), tmp_path / "case"))
+
+
+@pytest.fixture(scope="session")
+def settled_kinds(
+    prepared_kinds: Callable[[str], Project], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Project]:
+    """The same with one release of it settled; to be copied, not used."""
+
+    @cache
+    def settled(name: str) -> Project:
+        folder = tmp_path_factory.mktemp("settled") / name.replace(" ", "_")
+        project = copied(prepared_kinds(name), folder)
+        Case(name, project).publish()
+        return project
+
+    return settled
+
+
+@pytest.fixture(params=KINDS)
+def settled(
+    request: pytest.FixtureRequest, settled_kinds: Callable[[str], Project], tmp_path: Path
+) -> Case:
+    """Each kind of release, of which one is settled."""
+    return Case(request.param, copied(settled_kinds(request.param), tmp_path / "case"))

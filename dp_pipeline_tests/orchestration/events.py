@@ -35,6 +35,19 @@ def materializations(
     return found
 
 
+def metadata_of(
+    project: Project, spec: DatasetSpec, name: str, partition: str | None = None
+) -> Mapping[str, Any]:
+    """Of the newest materialization of an asset, named below its data set."""
+    key = dg.AssetKey([spec.name, *name.split("/")])
+    return materializations(project, spec)[key][partition][0]
+
+
+def records(metadata: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """The lines of a table."""
+    return [record.data for record in metadata[name].records]
+
+
 def charged(project: Project, spec: DatasetSpec) -> Fraction:
     """Σ of the ε that all materializations of all models say that they charged."""
     amounts = (

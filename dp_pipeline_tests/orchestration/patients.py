@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 from typing import Any
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.snapshot import mark_validated
-from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
@@ -49,29 +44,12 @@ WARD: Declaration = {**PATIENTS, "purpose": "benchmark", "ceiling": None, "allow
 
 
 def declare(
-    project: Project,
-    base: Declaration = PATIENTS,
-    rows: Iterable[str] = ROWS,
-    **changes: Any,
+    project: Project, base: Declaration = PATIENTS, rows: Iterable[str] = ROWS, **changes: Any
 ) -> DatasetSpec:
     """Rows and data set file, nothing run."""
     project.datasets.mkdir(parents=True, exist_ok=True)
     project.write_rows("patients.csv", [HEAD, *rows])
     return project.declare("patients", base, **changes)
-
-
-def prepared(project: Project, spec: DatasetSpec, name: str | None = None) -> None:
-    """Rows read and prepared, without Dagster; validated as if they had been."""
-    ledger = open_population(spec, project.home)
-    snapshot = ingest(
-        spec,
-        project.home.raw,
-        key=ledger.key(spec.population),
-        snapshot_id=name,
-        today=date(2026, 1, 1),
-    )
-    mark_validated(spec, snapshot, structural=True, refused=False)
-    prepare(spec, snapshot)
 
 
 def release_of(
@@ -83,3 +61,12 @@ def release_of(
 def anonymized(project: Project, spec: DatasetSpec, **what: Any) -> PublishedBundle:
     """One k-anonymous release, without Dagster."""
     return publish(release_of(project, spec, **what))
+
+
+def ready(
+    project: Project, *words: Any, snapshot: str | None = None, **changes: Any
+) -> DatasetSpec:
+    """Declared, and the rows prepared without Dagster."""
+    spec = declare(project, *words, **changes)
+    project.prepare(spec, snapshot)
+    return spec

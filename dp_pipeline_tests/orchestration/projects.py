@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import date
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -20,13 +21,16 @@ from click.testing import CliRunner
 from dp_pipeline.cli import main
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.parser import load_spec
-from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger import Charge, Ledger
 from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.instance import dagster_instance
 from dp_pipeline.orchestration.runner import execute
-from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
+from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, mark_validated
+from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.publish import PublishedBundle, publish
@@ -35,6 +39,9 @@ from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline_tests.orchestration.warm import OURS, Result, command, ended, start
 
 Declaration = Mapping[str, Any]
+
+TODAY = date(2026, 11, 22)
+"""The day that names the first snapshot."""
 
 PLANTS: Declaration = {
     "description": "Plants of one garden: public.",
@@ -115,6 +122,9 @@ ROWS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
 @cache
 def _instance(_: Path) -> dg.DagsterInstance:
     return dg.DagsterInstance.ephemeral()
@@ -189,10 +199,24 @@ class Project:
 
     def run(self, spec: DatasetSpec, **options: Any) -> list[ReleaseResult]:
         """What ``dp-pipeline run`` does, in this process."""
-        request = self.request(spec, **options)
+        return self.execute(self.request(spec, **options))
+
+    def execute(self, options: RunOptions) -> list[ReleaseResult]:
+        """A run in this process, with Dagster's storage in memory."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(instance, "dagster_instance", lambda _: nullcontext(self.instance))
-            return list(execute(request, lambda _: None))
+            return list(execute(options, lambda _: None))
+
+    def prepare(self, spec: DatasetSpec, snapshot: str | None = None) -> Snapshot:
+        """Rows read and prepared, without Dagster; validated as if they had been. Where levels are
+        left to be discovered, they are not prepared yet.
+        """
+        key = open_population(spec, self.home).key(spec.population)
+        read = ingest(spec, self.home.raw, key=key, snapshot_id=snapshot, today=TODAY)
+        mark_validated(spec, read, structural=True, refused=False)
+        if not spec.to_discover:
+            prepare(spec, read)
+        return read
 
     def launch(
         self,
@@ -206,13 +230,12 @@ class Project:
         """Assets started by themselves through Dagster, as by a click; failures are returned."""
         definitions = definitions_of(spec, self.home, noise)
         ops = {f"{spec.name}__{name}": {"config": dict(config)} for name in names if config}
-        quiet = {"console": {"config": {"log_level": "CRITICAL"}}}
         return definitions.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=self.instance,
             asset_selection=[dg.AssetKey([spec.name, *name.split("/")]) for name in names],
             partition_key=partition,
             tags=dict(tags or {}),
-            run_config={"loggers": quiet, "ops": ops},
+            run_config={**QUIET, "ops": ops},
             raise_on_error=False,
         )
 
@@ -242,6 +265,27 @@ class Project:
     def publish(self, spec: DatasetSpec, *, new_draw: bool = False, **what: str) -> PublishedBundle:
         """One release, without Dagster."""
         return publish(self.release(spec, **what), new_draw=new_draw)
+
+    def run_job(
+        self, spec: DatasetSpec, job: str, partition: str | None = None, **options: Any
+    ) -> dg.ExecuteInProcessResult:
+        """A job of the data set, as a backfill or a schedule starts it; failures are returned."""
+        config = {**options.pop("run_config", {}), **QUIET}
+        definition = definitions_of(spec, self.home).resolve_job_def(job)
+        return definition.execute_in_process(
+            instance=self.instance,
+            partition_key=partition,
+            run_config=config,
+            raise_on_error=False,
+            **options,
+        )
+
+    def spend(self, epsilon: str, population: str = "riders") -> None:
+        """Leave so much less of what a population may spend."""
+        nano = int(Fraction(epsilon) * 10**9)
+        charge = Charge("e" * 64, population, "dp", nano, "earlier releases", {})
+        with self.ledger.reserve(charge):
+            pass
 
     def snapshot(self, spec: DatasetSpec) -> Snapshot:
         found = current_snapshot(self.home.raw, spec.name, self.ledger.key(spec.population))

@@ -50,10 +50,10 @@ def test_public_rows_are_released_by_the_first_method_at_every_k(project: Projec
     assert "This is no differential privacy" in first.out
     assert [path.name for path in cards_of(first)] == ["card.md", "card.md"]
     assert all("NOT DIFFERENTIALLY PRIVATE" in path.read_text() for path in cards_of(first))
-    stored = project.files("data/released")
+    stored = project.files("released")
     again = project.cli_here("anonymize", "patients")
     assert [row[-1] for row in lines_of(again)] == ["replayed, not-dp"] * 2
-    assert project.files("data/released") == stored
+    assert project.files("released") == stored
     (account,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
     assert (account["releases"], account["not_dp"], account["spent"]) == ("2", "2", "0")
     assert len(project.instance.get_runs()) == 1 + 3, "rows, two K and a comparison; nothing again"
@@ -83,7 +83,7 @@ def test_of_sensitive_rows_the_k_has_to_be_named(project: Project):
     assert project.cli_here("anonymize", "patients").code == 0, "there is one K alone"
 
 
-def test_of_sensitive_rows_that_are_left_out_only_their_number_is_printed(project: Project):
+def test_of_sensitive_rows_left_out_only_their_number_is_printed(project: Project):
     declare(
         project,
         rows=[*LONELY, "50,m,zebra"],
@@ -152,7 +152,7 @@ def test_too_few_rows_end_in_one_line_and_exit_code_1(project: Project):
     failed = project.cli_here("anonymize", "patients", "--k", "5")
     assert_refused(failed, 1, "k-anonymity: expected at least K=5 rows, got fewer")
     assert not list(project.home.released.rglob("bundle.json"))
-    assert [one.what for one in project.ledger.not_dp_releases("ward")] == [
+    assert [entry.what for entry in project.ledger.not_dp_releases("ward")] == [
         "patients/k_anonymous/kjig at K=5"
     ]
     assert SECRET not in failed.err

@@ -11,7 +11,7 @@ from dp_pipeline.releases import k_anonymous_release
 from dp_pipeline.releases.release import OTHER_NON_DP, other_non_dp_releases
 from dp_pipeline.releases.report import compare
 from dp_pipeline_tests.orchestration.events import materializations
-from dp_pipeline_tests.orchestration.patients import PATIENTS, WARD, anonymized, declare, prepared
+from dp_pipeline_tests.orchestration.patients import PATIENTS, WARD, anonymized, ready
 from dp_pipeline_tests.orchestration.projects import Project
 
 pytestmark = pytest.mark.chain
@@ -21,9 +21,7 @@ TOLD = "patients/k_anonymous/kjig at K=2, snapshot 2026-01-01"
 
 @pytest.fixture
 def spec(project: Project) -> DatasetSpec:
-    spec = declare(project)
-    prepared(project, spec)
-    return spec
+    return ready(project)
 
 
 def page_of(project: Project, spec: DatasetSpec) -> str:
@@ -31,9 +29,7 @@ def page_of(project: Project, spec: DatasetSpec) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_a_private_release_says_which_releases_without_epsilon_were_before_it(
-    project: Project, spec: DatasetSpec
-):
+def test_private_release_names_earlier_non_dp_releases(project: Project, spec: DatasetSpec):
     before = project.publish(spec, model="independent", epsilon="0.5").bundle
     assert OTHER_NON_DP not in before.facts
     anonymized(project, spec)
@@ -57,9 +53,7 @@ def test_a_bundle_that_is_made_again_says_what_it_said(project: Project, spec: D
     assert project.publish(spec, model="independent", epsilon="0.5").bundle.to_json() == stored
 
 
-def test_a_later_card_names_every_earlier_release_and_none_that_follows(
-    project: Project, spec: DatasetSpec
-):
+def test_card_names_earlier_releases_and_no_later_one(project: Project, spec: DatasetSpec):
     first = anonymized(project, spec)
     second = anonymized(project, spec, k=5)
     assert OTHER_NON_DP not in first.bundle.facts
@@ -96,7 +90,7 @@ def test_dagster_says_it_of_private_releases_replayed_ones_too(project: Project,
 def test_another_data_set_of_the_same_persons_says_it_too(project: Project, spec: DatasetSpec):
     anonymized(project, spec)
     other = project.declare("visits", PATIENTS, k_anonymity=None, allow_not_dp=None)
-    prepared(project, other)
+    project.prepare(other)
     made = project.publish(other, model="independent", epsilon="1").bundle
     assert made.facts[OTHER_NON_DP] == TOLD
 
@@ -114,8 +108,7 @@ def test_what_was_begun_and_never_finished_is_told_as_well(
 
 
 def test_on_public_rows_nothing_is_said(project: Project):
-    spec = declare(project, WARD)
-    prepared(project, spec)
+    spec = ready(project, WARD)
     anonymized(project, spec)
     assert project.ledger.balance("ward").not_dp == 1
     assert other_non_dp_releases(spec, project.ledger) == []

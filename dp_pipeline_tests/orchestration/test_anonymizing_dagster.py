@@ -13,13 +13,10 @@ import numpy as np
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.orchestration import release_assets
 from dp_pipeline.orchestration.checks import KEEPS_K, k_anonymity_check
 from dp_pipeline.orchestration.dataset import dataset_assets
-from dp_pipeline.orchestration.jobs import raw_stages
 from dp_pipeline.releases.evaluate import evaluate
-from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.replay import settled_bundle
 from dp_pipeline.releases.store import BundleStore
@@ -28,9 +25,7 @@ from dp_pipeline.results.bundle import Bundle
 from dp_pipeline_tests.orchestration.events import (
     check_results,
     entries,
-    failures,
-    materializations,
-    refusal,
+    metadata_of,
 )
 from dp_pipeline_tests.orchestration.patients import (
     LONELY,
@@ -39,7 +34,7 @@ from dp_pipeline_tests.orchestration.patients import (
     WARD,
     anonymized,
     declare,
-    prepared,
+    ready,
 )
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
@@ -48,30 +43,18 @@ pytestmark = pytest.mark.chain
 SECRET = "90210777"
 KJIG = "k_anonymous/kjig"
 EVALUATION = "k_anonymous/evaluation"
-ALL = {"partitions": ["0", "2", "5", "10", "20", "50"], "methods": {"kjig": {}}}
 
 
 @pytest.fixture
 def spec(project: Project) -> DatasetSpec:
     """PATIENTS with their rows prepared."""
-    spec = declare(project)
-    prepared(project, spec)
-    return spec
+    return ready(project)
 
 
 @pytest.fixture
 def ward(project: Project) -> DatasetSpec:
     """The same rows, public, prepared."""
-    spec = declare(project, WARD, rows=ROWS * 3)
-    prepared(project, spec)
-    return spec
-
-
-def metadata_of(
-    project: Project, spec: DatasetSpec, name: str, partition: str | None
-) -> Mapping[str, Any]:
-    """Of the newest materialization."""
-    return materializations(project, spec)[dg.AssetKey([spec.name, *name.split("/")])][partition][0]
+    return ready(project, WARD, rows=ROWS * 3)
 
 
 def k_anonymous_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
@@ -99,25 +82,7 @@ def tampered(bundle: Bundle) -> Bundle:
     return replace(bundle, tables={**bundle.tables, "released": other})
 
 
-def test_k_are_the_partitions_ascending_as_declared(project: Project):
-    spec = declare(project, WARD, k_anonymity=ALL)
-    definitions = definitions_of(spec, project.home)
-    for name in (KJIG, EVALUATION):
-        key = dg.AssetKey(["patients", *name.split("/")])
-        partitions = definitions.resolve_asset_graph().get(key).partitions_def
-        assert partitions is not None
-        assert list(partitions.get_partition_keys()) == ALL["partitions"]
-    job = definitions.resolve_job_def("patients_k_backfill")
-    assert job.partitions_def is not None
-    assert list(job.partitions_def.get_partition_keys()) == ALL["partitions"]
-    selected = {key.to_user_string() for key in job.asset_layer.executable_asset_keys}
-    made = (*raw_stages(spec), KJIG, EVALUATION)
-    assert selected == {f"patients/{name}" for name in made}
-
-
-def test_the_chain_goes_from_the_last_stage_over_methods_and_evaluation_to_the_comparison(
-    project: Project,
-):
+def test_chain_goes_from_rows_to_methods_to_comparison(project: Project):
     graph = definitions_of(declare(project), project.home).resolve_asset_graph()
 
     def upstream(name: str) -> set[str]:
@@ -132,20 +97,7 @@ def test_the_chain_goes_from_the_last_stage_over_methods_and_evaluation_to_the_c
     assert upstream("independent") == {"discretized"}
 
 
-def test_only_the_comparison_starts_by_itself_and_nothing_is_retried(project: Project):
-    for asset in k_anonymous_assets(declare(project)):
-        (one,) = asset.specs
-        is_free = one.key.path[-1] == "comparison"
-        assert (one.automation_condition is not None) == is_free, one.key
-        assert asset.node_def.retry_policy is None
-        assert asset.backfill_policy is None
-        assert one.description
-        assert one.group_name == "patients_4_k_anonymous"
-
-
-def test_the_free_reports_are_asked_for_when_one_k_was_released_and_others_were_not(
-    project: Project, spec: DatasetSpec
-):
+def test_free_reports_are_requested_once_one_k_was_released(project: Project, spec: DatasetSpec):
     definitions = definitions_of(spec, project.home)
     free = {"k_anonymous/comparison", "budget"}
 
@@ -162,7 +114,7 @@ def test_the_free_reports_are_asked_for_when_one_k_was_released_and_others_were_
     assert asked_for(cursor)[0] == free
 
 
-def test_every_method_says_that_it_is_not_private_before_it_was_run(project: Project):
+def test_every_method_says_before_any_run_that_it_is_not_dp(project: Project):
     for asset in k_anonymous_assets(declare(project))[:2]:
         (one,) = asset.specs
         assert one.metadata["privacy/kind"] == "not-dp"
@@ -170,26 +122,11 @@ def test_every_method_says_that_it_is_not_private_before_it_was_run(project: Pro
         assert "Not differentially private" in (one.description or "")
 
 
-def test_a_data_set_without_the_section_has_no_such_assets_and_needs_no_label(project: Project):
+def test_data_set_without_section_has_no_k_anonymous_assets(project: Project):
     spec = project.declare("rides", RIDES)
     assert spec.label is None
     assert k_anonymous_assets(spec) == []
     assert "rides_k_backfill" not in {job.name for job in dataset_assets(spec).jobs or []}
-
-
-@pytest.mark.parametrize(
-    ("methods", "words"),
-    [
-        ({"kjigg": {}}, "method: expected one of .*kjig.*, got 'kjigg'"),
-        ({"kjig": {"trees": "5"}}, "kjig: expected parameters shape, got 'trees'"),
-    ],
-)
-def test_a_wrong_method_is_refused_when_the_chain_is_declared(
-    methods: dict[str, Any], words: str, project: Project
-):
-    spec = declare(project, k_anonymity={"methods": methods})
-    with pytest.raises(DeclarationError, match=words):
-        dataset_assets(spec)
 
 
 def test_a_release_shows_kind_card_measures_and_a_green_check(project: Project, spec: DatasetSpec):
@@ -202,7 +139,7 @@ def test_a_release_shows_kind_card_measures_and_a_green_check(project: Project, 
     assert isinstance(shown["release card"], dg.MarkdownMetadataValue)
     assert "NOT DIFFERENTIALLY PRIVATE" in shown["release card"].value
     assert "privacy/other non-DP releases" not in shown, "it is not beside itself"
-    (check,) = [one for one in check_results(project, spec) if one.check_name == KEEPS_K]
+    (check,) = [result for result in check_results(project, spec) if result.check_name == KEEPS_K]
     assert check.passed
     assert check.metadata["smallest class"].value >= 2
 
@@ -229,7 +166,7 @@ def test_a_table_that_breaks_its_promise_fails_the_check(
         lambda *_, **__: PublishedBundle(broken, "replayed", 0, made.folder),
     )
     assert project.launch(spec, KJIG, partition="2").success
-    (check,) = [one for one in check_results(project, spec) if one.check_name == KEEPS_K]
+    (check,) = [result for result in check_results(project, spec) if result.check_name == KEEPS_K]
     assert not check.passed
     assert check.metadata["smallest class"].value == 1
 
@@ -239,25 +176,6 @@ def one_label(bundle: Bundle) -> Bundle:
     released = dict(bundle.tables["released"])
     released["ill"] = np.full_like(released["ill"], "yes")
     return replace(bundle, tables={**bundle.tables, "released": released})
-
-
-def test_a_run_over_a_range_of_k_is_refused(project: Project, spec: DatasetSpec):
-    tags = {"dagster/asset_partition_range_start": "2", "dagster/asset_partition_range_end": "5"}
-    refused = project.launch(spec, KJIG, tags=tags)
-    told = "patients: expected one K partition a run, of 2, 5, got '2' and '5'"
-    assert refusal(refused).startswith(told)
-    assert project.ledger.not_dp_releases("ward") == ()
-
-
-def test_too_few_rows_are_one_red_line_without_a_number_of_rows(project: Project):
-    spec = declare(project, rows=ROWS[:4])
-    prepared(project, spec)
-    refused = project.launch(spec, KJIG, partition="5")
-    words = "k-anonymity: expected at least K=5 rows, got fewer"
-    assert refusal(refused) == f"patients/k_anonymous/kjig at K=5: {words}"
-    (failed,) = failures(refused)
-    assert failed.user_failure_data.metadata["exit_code"].value == 1
-    assert len(project.ledger.not_dp_releases("ward")) == 1
 
 
 def test_of_public_rows_auc_and_run_time_are_shown_over_k(project: Project, ward: DatasetSpec):
@@ -276,9 +194,7 @@ def test_of_public_rows_auc_and_run_time_are_shown_over_k(project: Project, ward
     assert "NOT DIFFERENTIALLY PRIVATE" in page.read_text(encoding="utf-8")
 
 
-def test_of_sensitive_rows_exact_figures_lie_in_a_private_file_and_nowhere_else(
-    project: Project, spec: DatasetSpec
-):
+def test_exact_figures_of_sensitive_rows_are_in_a_private_file(project: Project, spec: DatasetSpec):
     assert project.launch(spec, KJIG, EVALUATION, partition="2").success
     assert project.launch(spec, "k_anonymous/comparison").success
     (file,) = (project.snapshot(spec).folder / "custodian").glob("k-anonymous-*.json")
@@ -295,15 +211,14 @@ def test_of_sensitive_rows_exact_figures_lie_in_a_private_file_and_nowhere_else(
 
 
 @pytest.mark.parametrize("base", [PATIENTS, WARD], ids=["sensitive", "public"])
-def test_the_label_of_a_sensitive_row_that_was_left_out_is_nowhere(
+def test_label_of_sensitive_row_that_was_left_out_is_nowhere(
     base: Mapping[str, Any], project: Project
 ):
     lonely = "mutual_information"
     attributes = {**PATIENTS["attributes"], "ill": {"levels": ["no", "yes", "zebra"]}}
     known = {"methods": {lonely: {}}, "partitions": ["5"], "suppress": "0.05"}
     rows = [*LONELY, "50,m,zebra"]
-    spec = declare(project, base, rows=rows, attributes=attributes, k_anonymity=known)
-    prepared(project, spec)
+    spec = ready(project, base, rows=rows, attributes=attributes, k_anonymity=known)
     assert project.launch(spec, f"k_anonymous/{lonely}", EVALUATION, partition="5").success
     assert project.launch(spec, "k_anonymous/comparison").success
     shown = metadata_of(project, spec, f"k_anonymous/{lonely}", "5")
@@ -347,13 +262,12 @@ def test_a_release_of_an_older_declaration_is_not_evaluated(project: Project, wa
 
 
 def test_where_a_fold_has_too_few_rows_there_is_no_number(project: Project):
-    spec = declare(project, WARD, rows=ROWS[2:9])
-    prepared(project, spec)
+    spec = ready(project, WARD, rows=ROWS[2:9])
     bundle = anonymized(project, spec, k=5, method="mutual_information").bundle
     figures = aucs(evaluate(spec, project.home, {"mutual_information": bundle}))
     assert np.isfinite(figures["mutual_information"])
     few = declare(project, WARD, rows=ROWS[4:9])
-    prepared(project, few, "few")
+    project.prepare(few, "few")
     bundle = anonymized(project, few, k=5, method="mutual_information").bundle
     figures = aucs(evaluate(few, project.home, {"mutual_information": bundle}))
     assert np.isnan(figures["mutual_information"])
@@ -372,18 +286,6 @@ def test_no_value_of_a_row_is_in_a_message_an_event_or_a_release(project: Projec
         assert SECRET.encode() not in content, name
     raw = [metadata_of(project, spec, stage, None) for stage in stages]
     assert {name for one in raw for name in one} <= {"snapshot", "source", "stage"}
-
-
-def test_an_unexpected_error_on_release_data_keeps_its_words_to_itself(
-    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
-):
-    def broken(_: KAnonymousRelease, **__: object) -> None:
-        raise ValueError(f"could not place {SECRET}")
-
-    monkeypatch.setattr(release_assets, "publish", broken)
-    refused = project.launch(spec, KJIG, partition="2")
-    assert "its words are left out" in refusal(refused)
-    assert SECRET not in logged(project)
 
 
 def test_without_any_release_the_comparison_says_so(project: Project, spec: DatasetSpec):

@@ -9,7 +9,6 @@ import pytest
 
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.base import Clustering
-from dp_pipeline_tests.orchestration.patients import prepared
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
 pytestmark = pytest.mark.chain
@@ -27,9 +26,7 @@ ROWS: Mapping[str, list[str]] = {
 
 
 @pytest.mark.parametrize("rows", ROWS)
-def test_every_clustering_model_releases_centres_in_the_box_for_its_full_price(
-    rows: str, project: Project
-):
+def test_every_clustering_releases_centres_in_the_box(rows: str, project: Project):
     spec = project.declare(
         "homes",
         HOMES,
@@ -39,7 +36,7 @@ def test_every_clustering_model_releases_centres_in_the_box_for_its_full_price(
         ceiling={"total": "20"},
     )
     project.write_rows("homes.csv", ["rooms,rent,tenure", *ROWS[rows]])
-    prepared(project, spec)
+    project.prepare(spec)
     for model in CLUSTERINGS:
         one = project.publish(spec, model=model, epsilon="1")
         assert one.state == "charged"

@@ -42,7 +42,9 @@ def sources(page: dg.AssetSpec) -> dict[str, set[str]]:
     lineage = page.metadata[LINEAGE]
     lineage = getattr(lineage, "value", lineage)
     return {
-        name: {f"{one.asset_key.path[-1]}.{one.column_name}" for one in made_from}
+        name: {
+            f"{dependency.asset_key.path[-1]}.{dependency.column_name}" for dependency in made_from
+        }
         for name, made_from in lineage.deps_by_column.items()
     }
 
@@ -108,7 +110,7 @@ def test_columns_are_shown_with_what_was_declared_of_them(homes: DatasetSpec):
         "rooms": "int32", "rooms.clipped": "float64",
         "rent": "int32", "rent.clipped": "float64", "tenure": "text",
     }  # fmt: skip
-    assert {one.type for one in columns(found["discretized"]).values()} == {"uint8"}
+    assert {column.type for column in columns(found["discretized"]).values()} == {"uint8"}
 
 
 def test_a_constraint_is_that_of_what_the_stage_stores(project: Project):
@@ -194,9 +196,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     return {name for name in before if before[name] != after[name]}
 
 
-def test_a_parameter_that_is_measured_changes_the_code_of_its_model_alone(
-    project: Project, homes: DatasetSpec
-):
+def test_parameter_measured_changes_code_of_its_model_alone(project: Project, homes: DatasetSpec):
     other = project.declare("homes", HOMES, models={**MODELS, "eug_kmeans": {"k": "4"}})
     assert changed(versions(homes), versions(other)) == {"eug_kmeans"}
 
@@ -208,7 +208,7 @@ def test_a_default_that_is_spelled_out_changes_no_code(project: Project, homes: 
     )
 
 
-def test_a_declaration_that_is_measured_changes_all_code_that_reads_rows(
+def test_declaration_measured_changes_all_code_that_reads_rows(
     project: Project, homes: DatasetSpec
 ):
     wider = {**HOMES["attributes"], "rooms": {"bounds": ["0", "9"], "bins": "4"}}

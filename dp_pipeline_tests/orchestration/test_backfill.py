@@ -11,17 +11,12 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import PipelineError
-from dp_pipeline.ledger import Charge
 from dp_pipeline.orchestration import jobs
-from dp_pipeline.orchestration.jobs import (
-    MAX_SILENCE,
-    backfill_job_name,
-    require_daemon,
-)
+from dp_pipeline.orchestration.jobs import MAX_SILENCE, backfill_job_name, require_daemon
 from dp_pipeline.raw import prepare
 from dp_pipeline.raw.snapshot import forget_preparation
 from dp_pipeline.releases.noisy_drawing import NoisyDrawing
-from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 pytestmark = pytest.mark.chain
 
@@ -35,14 +30,8 @@ PRICE = 2 * (Fraction("1.0") + 4 * Fraction("0.05"))
 
 def swept(project: Project, spec: DatasetSpec) -> list[bool]:
     """One run of the job a partition, as a backfill makes them: which ended well."""
-    job = definitions_of(spec, project.home).resolve_job_def(backfill_job_name(spec))
-    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    return [
-        job.execute_in_process(
-            instance=project.instance, partition_key=one, run_config=quiet, raise_on_error=False
-        ).success
-        for one in EPSILONS
-    ]
+    job = backfill_job_name(spec)
+    return [project.run_job(spec, job, epsilon).success for epsilon in EPSILONS]
 
 
 def reserved(project: Project) -> Counter[str]:
@@ -73,7 +62,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *, draws: tuple[int, ...], after: b
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the noise", "after the noise"])
-def test_a_half_failed_backfill_that_is_launched_again_pays_only_what_is_missing(
+def test_half_failed_backfill_pays_only_what_is_missing(
     after: bool, rides: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as patch:
@@ -90,10 +79,9 @@ def test_a_half_failed_backfill_that_is_launched_again_pays_only_what_is_missing
     assert rides.spent(spec) == PRICE, "the third launch replays"
 
 
-def test_a_backfill_that_ends_at_the_ceiling_goes_on_where_it_stopped(rides: Project):
+def test_backfill_that_ends_at_ceiling_goes_on_where_it_stopped(rides: Project):
     tight = rides.declare("rides", RIDES, **SWEPT)
-    with rides.ledger.reserve(_elsewhere("1.5")):
-        pass
+    rides.spend("1.5")
     # 0.3, 0.5, 0.7 and 0.9 into 1.5 that is left: the fourth fits with neither of its models.
     assert swept(rides, tight) == [True, True, True, False]
     assert rides.spent(tight) == 3
@@ -102,17 +90,6 @@ def test_a_backfill_that_ends_at_the_ceiling_goes_on_where_it_stopped(rides: Pro
     assert swept(rides, raised) == [True] * 4
     assert rides.spent(raised) == Fraction("1.5") + PRICE
     assert set(reserved(rides).values()) == {1}
-
-
-def _elsewhere(epsilon: str) -> Charge:
-    return Charge(
-        key="e" * 64,
-        population="riders",
-        kind="dp",
-        nano_epsilon=int(Fraction(epsilon) * 10**9),
-        what="elsewhere",
-        facts={},
-    )
 
 
 @dataclass(frozen=True)
@@ -171,7 +148,7 @@ def test_runs_that_prepare_the_same_rows_at_once_store_them_once(
     prepare.mark_prepared(spec, rides.snapshot(spec))
 
 
-def test_the_command_shows_the_plan_and_says_that_no_daemon_answers(rides: Project):
+def test_command_shows_plan_and_says_that_no_daemon_answers(rides: Project):
     rides.declare("rides", RIDES)
     told = rides.cli("backfill", "rides", "--epsilon", "0.5")
     assert told.code == 1
@@ -180,10 +157,9 @@ def test_the_command_shows_the_plan_and_says_that_no_daemon_answers(rides: Proje
     assert rides.ledger.balance("riders").spent == 0
 
 
-def test_the_command_refuses_what_does_not_fit_before_it_asks_for_a_daemon(rides: Project):
+def test_command_refuses_what_does_not_fit_without_a_daemon(rides: Project):
     rides.declare("rides", RIDES)
-    with rides.ledger.reserve(_elsewhere("2.5")):
-        pass
+    rides.spend("2.5")
     told = rides.cli("backfill", "rides", "--epsilon", "0.5")
     assert told.code == 3
     assert "requested ε=0.55, spent 2.5, left 0.5, ceiling 3" in told.err

@@ -5,11 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from hashlib import sha256
 
-import dagster as dg
 import pytest
 
 from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
-from dp_pipeline.orchestration.common import one_line_failures
 from dp_pipeline.releases.account import open_population, require_snapshot
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline_tests.orchestration.events import failures, refusal
@@ -22,7 +20,7 @@ TIGHT = {"partitions": ["0.1", "0.5"], "ceiling": {"total": "0.7"}}
 """A ceiling that everything fits into once."""
 
 
-def test_more_than_is_left_is_refused_in_one_line_with_exit_code_3(project: Project):
+def test_more_than_is_left_is_refused_with_exit_code_3(project: Project):
     spec = project.declare("rides", RIDES, **TIGHT)
     project.run(spec)
     before = project.files("released", "raw", "internal", "reports")
@@ -53,7 +51,7 @@ def test_exactly_what_is_left_is_granted(rides: Project):
     assert rides.ledger.balance("riders").remaining == 0
 
 
-def test_in_dagster_the_refusal_is_one_red_line_a_small_table_and_no_retry(rides: Project):
+def test_dagster_shows_a_refusal_as_one_line_and_a_table(rides: Project):
     spec = rides.declare("rides", RIDES)
     for _ in range(5):
         rides.publish(spec, new_draw=True)
@@ -71,17 +69,6 @@ def test_in_dagster_the_refusal_is_one_red_line_a_small_table_and_no_retry(rides
     assert rides.spent(spec) == Fraction("2.75")
 
 
-def test_a_refused_step_is_never_retried(project: Project):
-    spec = project.declare("rides", RIDES)
-    error = BudgetExceeded(
-        "rides", requested=Fraction(2), spent=Fraction(0), ceiling=Fraction(1), where="riders"
-    )
-    with pytest.raises(dg.Failure) as refused, one_line_failures(spec):
-        raise error
-    assert refused.value.allow_retries is False
-    assert refused.value.__suppress_context__
-
-
 def test_two_data_sets_on_one_population_share_its_account(released_rides: Project):
     project = released_rides
     rides = project.declare("rides", RIDES)
@@ -95,7 +82,7 @@ def test_two_data_sets_on_one_population_share_its_account(released_rides: Proje
     assert (planned.spent, planned.remaining) == (Fraction("1.1"), Fraction("1.9"))
 
 
-def test_a_second_population_that_claims_the_same_source_is_refused(project: Project):
+def test_second_population_that_claims_same_source_is_refused(project: Project):
     project.run(project.declare("rides", RIDES), epsilons=["0.1"])
     project.declare("copies", RIDES, population="other_riders")
     refused = project.cli_here("run", "copies")
@@ -105,7 +92,7 @@ def test_a_second_population_that_claims_the_same_source_is_refused(project: Pro
     assert not (project.home.raw / "copies").exists()
 
 
-def test_a_benchmark_over_a_source_to_be_released_is_refused_even_with_a_reason(project: Project):
+def test_benchmark_over_a_protected_source_is_refused(project: Project):
     project.run(project.declare("rides", RIDES), epsilons=["0.1"])
     exposing = {
         "population": "shown",
@@ -120,7 +107,7 @@ def test_a_benchmark_over_a_source_to_be_released_is_refused_even_with_a_reason(
 MIRRORED = {"population": "shown", "purpose": "benchmark", "ceiling": None, "evaluation": None}
 
 
-def test_a_benchmark_that_downloads_a_file_to_be_released_is_refused_by_its_hash(project: Project):
+def test_benchmark_download_of_protected_bytes_is_refused(project: Project):
     rows = b"rider,x,y\nann,1,1\n"
     with file_server() as server:
         server.files["/copy.csv"] = rows
@@ -134,7 +121,7 @@ def test_a_benchmark_that_downloads_a_file_to_be_released_is_refused_by_its_hash
     assert rows not in project.files("raw").values()
 
 
-def test_a_download_that_is_to_be_released_since_it_was_read_is_read_no_more(project: Project):
+def test_download_protected_since_is_read_no_more(project: Project):
     rows = b"rider,x,y\nann,1,1\n"
     with file_server() as server:
         server.files["/copy.csv"] = rows
@@ -161,9 +148,7 @@ def test_a_download_that_is_to_be_released_since_it_was_read_is_read_no_more(pro
     ],
     ids=["a higher ceiling", "fewer rows a person", "another relation", "benchmark"],
 )
-def test_an_account_declared_otherwise_than_it_was_opened_is_refused(
-    change: dict[str, object], rides: Project
-):
+def test_account_declared_otherwise_is_refused(change: dict[str, object], rides: Project):
     rides.publish(rides.declare("rides", RIDES))
     other = rides.declare("rides", RIDES, **change)
     with pytest.raises(DeclarationError, match=r"population riders: (opened with|its account has)"):
@@ -171,11 +156,11 @@ def test_an_account_declared_otherwise_than_it_was_opened_is_refused(
     assert rides.ledger.balance("riders").spent == Fraction("0.55")
 
 
-def test_the_plan_of_settled_releases_costs_nothing_and_of_new_draws_everything(rides: Project):
+def test_plan_prices_settled_releases_and_new_draws(rides: Project):
     spec = rides.declare("rides", RIDES)
     rides.publish(spec)
     planned = plan_run(rides.request(spec))
-    assert [(one.state, one.cost) for one in planned.releases] == [
+    assert [(release.state, release.cost) for release in planned.releases] == [
         ("new", Fraction("0.15")),
         ("settled", Fraction(0)),
     ]

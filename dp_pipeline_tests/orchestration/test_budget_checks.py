@@ -77,7 +77,7 @@ def test_a_limit_of_a_month_is_told_with_what_is_left_of_it():
     assert {type(one) for one in shown.values()} == {float}
 
 
-def test_an_amount_of_many_digits_is_told_exactly_beside_its_number():
+def test_amount_of_many_digits_is_told_exactly_beside_its_number():
     metadata = balance_metadata(Balance(ceiling=None, spent=Fraction(11, 60)))
     shown = {name: one.value for name, one in metadata.items()}
     assert shown["privacy/spent"] == 0.1833
@@ -85,7 +85,7 @@ def test_an_amount_of_many_digits_is_told_exactly_beside_its_number():
     assert shown["privacy/ceiling"] == "none"
 
 
-def test_the_budget_report_draws_the_charges_and_counts_the_verified_rows(project: Project):
+def test_budget_report_draws_charges_and_counts_verified_rows(project: Project):
     ledger = project.ledger
     ledger.open_account(Account("riders", "one row", "add_remove", "release", Fraction(3)))
     with ledger.reserve(Charge("ab" * 32, "riders", "dp", 10**9, "rides/grid at ε=1", {})):
@@ -104,9 +104,9 @@ def test_at_80_percent_the_report_is_yellow_in_dagster(rides: Project):
         rides.publish(spec, new_draw=True)
     assert rides.launch(spec, "budget").success
     shown = {
-        one.check_name: one
-        for one in check_results(rides, spec)
-        if one.asset_key.path[1] == "budget"
+        result.check_name: result
+        for result in check_results(rides, spec)
+        if result.asset_key.path[1] == "budget"
     }
     assert shown[WITHIN].passed
     assert not shown[NOT_NEAR].passed

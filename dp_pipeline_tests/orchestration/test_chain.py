@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -15,11 +14,10 @@ import pytest
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.checks import PLAUSIBLE
-from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.replay import read_document
 from dp_pipeline_tests.orchestration.events import charged, check_results, materializations
-from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
+from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
 
 pytestmark = pytest.mark.chain
 
@@ -32,12 +30,12 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """A data set whose whole chain was run once."""
     project = Project(tmp_path_factory.mktemp(request.param))
     spec = project.declare(request.param, DECLARED[request.param])
-    states = {one.state for one in project.run(spec)}
+    states = {outcome.state for outcome in project.run(spec)}
     assert states == {"charged"}
     return project, spec
 
 
-def test_every_asset_of_the_chain_is_materialized_but_what_readers_are_given(ran: Ran):
+def test_every_asset_but_the_published_copy_is_materialized(ran: Ran):
     project, spec = ran
     found = {key.path[1]: made for key, made in materializations(project, spec).items()}
     # A run on the command line puts nothing where others look: `export` does, and Dagster.
@@ -48,27 +46,25 @@ def test_every_asset_of_the_chain_is_materialized_but_what_readers_are_given(ran
     assert {"ingested", "validated", "normalized", "comparison", "budget"} <= set(found)
 
 
-def test_every_blocking_check_and_every_check_of_a_release_passes(ran: Ran):
+def test_every_blocking_check_and_every_check_of_release_passes(ran: Ran):
     project, spec = ran
     results = check_results(project, spec)
     assert len(results) > 2 * len(spec.models) * len(spec.partitions)
-    failed = [one for one in results if not one.passed]
+    failed = [result for result in results if not result.passed]
     assert [one for one in failed if one.severity is dg.AssetCheckSeverity.ERROR] == []
     if not spec.is_release:
         # So few rows are a weak signal, which is a warning.
         assert {one.check_name for one in failed} <= {PLAUSIBLE}
 
 
-def test_the_ledger_holds_the_cost_of_everything_and_dagster_agrees_to_the_last_nano(ran: Ran):
+def test_ledger_and_dagster_agree_to_the_last_nano(ran: Ran):
     project, spec = ran
     assert project.spent(spec) == spec.cost_of_everything
     assert charged(project, spec) == project.spent(spec)
     project.ledger.verify()
 
 
-def test_the_evaluation_holds_exact_numbers_of_public_rows_and_bought_ones_of_sensitive_rows(
-    ran: Ran,
-):
+def test_evaluation_is_exact_of_public_and_bought_of_sensitive(ran: Ran):
     project, spec = ran
     for text in spec.partition_keys:
         path = project.home.internal / spec.name / "evaluation" / f"{text}.json"
@@ -92,7 +88,7 @@ def test_the_report_is_written_and_names_every_model(ran: Ran):
     assert all(model in page for model in spec.models)
 
 
-def test_the_comparison_shows_a_small_table_then_pictures_then_the_report(ran: Ran):
+def test_comparison_shows_small_table_then_pictures_then_report(ran: Ran):
     project, spec = ran
     (metadata, *_) = materializations(project, spec)[dg.AssetKey([spec.name, "comparison"])][None]
     first, *pictures, last = metadata
@@ -108,15 +104,15 @@ def test_the_comparison_shows_a_small_table_then_pictures_then_the_report(ran: R
     assert max(line.count("|") - 1 for line in lines) <= 5
     assert len(pictures) >= 1
     assert all(
-        metadata[one].value.startswith("![") and "](data:image/png" in metadata[one].value
-        for one in pictures
+        metadata[picture].value.startswith("![") and "](data:image/png" in metadata[picture].value
+        for picture in pictures
     )
 
 
 def test_agreement_with_a_label_is_bought_with_the_same_epsilon(project: Project):
     changes = {"label": "tenure", "evaluation": {"epsilon": "0.1"}, "partitions": ["1"]}
     spec = project.declare("homes", HOMES, **changes)
-    found = {one.release.name: one for one in project.run(spec)}
+    found = {outcome.release.name: outcome for outcome in project.run(spec)}
     for name in ("dpqt_kmeans", "eug_kmeans"):
         bundle = found[name].bundle
         assert set(bundle.quality) == {"nicv", "f_label", "ari_label"}
@@ -126,7 +122,7 @@ def test_agreement_with_a_label_is_bought_with_the_same_epsilon(project: Project
     assert project.spent(spec) == Fraction("3.3")
 
 
-def test_mistakes_of_classifiers_are_bought_for_every_declared_target(project: Project):
+def test_classifier_errors_are_bought_for_every_target(project: Project):
     spec = project.declare(
         "homes",
         HOMES,
@@ -167,27 +163,3 @@ def test_a_run_shows_at_most_three_metrics(project: Project):
     assert names == [
         "model", "ε", "NICV ratio", "NICV", "F (label)", "ε spent", "charged now", "state",
     ]  # fmt: skip
-
-
-def test_a_tick_of_the_schedule_charges_the_published_release_alone(project: Project):
-    publish = {"model": "independent", "epsilon": "1"}
-    spec = project.declare("homes", HOMES, publish=publish)
-    assert project.launch(spec, "ingested", "validated", "normalized", "discretized").success
-    definitions = definitions_of(spec, project.home)
-    repository = definitions.get_repository_def()
-    context = dg.build_schedule_context(
-        repository_def=repository,
-        scheduled_execution_time=datetime(2027, 1, 4, 6, tzinfo=UTC),
-        resources={RESOURCE: Pipeline(project.home)},
-    )
-    weekly = definitions.resolve_schedule_def("homes_weekly")
-    (asked,) = weekly.evaluate_tick(context).run_requests or []
-    job = definitions.resolve_job_def("homes_epsilon_backfill")
-    for _ in range(2):
-        result = job.execute_in_process(
-            instance=project.instance,
-            partition_key=asked.partition_key,
-            asset_selection=list(asked.asset_selection or []),
-        )
-        assert result.success
-        assert project.spent(spec) == 1

@@ -25,7 +25,7 @@ from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.release import code_version
 from dp_pipeline.results.transcript import AnswerRecord, Transcript
-from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
+from dp_pipeline_tests.orchestration.patients import anonymized, ready
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 pytestmark = pytest.mark.chain
@@ -156,11 +156,11 @@ def test_an_unknown_format_is_named_and_ends_nothing_else(rides: Project):
     fields = json.loads(bundle.read_text(encoding="utf-8"))
     bundle.write_text(json.dumps({**fields, "format": 99}), encoding="utf-8")
     rides.write_declaration("later", RIDES, format="2")
-    told = [one.text for one in faults(rides)]
+    told = [finding.text for finding in faults(rides)]
     assert any(text.startswith(f"{bundle}: expected format 1, got 99") for text in told)
     assert any("later.yaml:" in text and "format: expected 1" in text for text in told)
     assert len(told) == 2
-    assert "1 replayed at no cost" in [one.text for one in about(rides, "releases")]
+    assert "1 replayed at no cost" in [finding.text for finding in about(rides, "releases")]
 
 
 # The ledger.
@@ -168,14 +168,14 @@ def test_an_unknown_format_is_named_and_ends_nothing_else(rides: Project):
 
 @pytest.mark.usefixtures("released")
 def test_a_head_on_the_disk_of_the_ledger_is_a_note(rides: Project):
-    notes = [one for one in about(rides, "ledger") if one.state == "note"]
-    assert ["DP_PIPELINE_LEDGER_HEAD" in one.remedy for one in notes] == [True]
+    notes = [finding for finding in about(rides, "ledger") if finding.state == "note"]
+    assert ["DP_PIPELINE_LEDGER_HEAD" in finding.remedy for finding in notes] == [True]
 
 
 @pytest.mark.usefixtures("released")
 def test_a_lost_head_is_a_fault_and_the_rest_is_looked_at(rides: Project):
     (rides.home.root / "ledger.head").unlink()
-    assert {one.topic for one in faults(rides)} >= {"ledger", "releases"}
+    assert {finding.topic for finding in faults(rides)} >= {"ledger", "releases"}
     assert about(rides, "permissions")
 
 
@@ -183,7 +183,7 @@ def test_a_lost_head_is_a_fault_and_the_rest_is_looked_at(rides: Project):
 
 
 @pytest.mark.parametrize("place", ["", "ledger", "ledger/keys", "raw", "raw/rides"])
-def test_what_others_may_read_is_named_with_the_command_that_mends_it(place: str, rides: Project):
+def test_open_permissions_are_named_with_their_command(place: str, rides: Project):
     path = rides.home.root / place
     path.chmod(0o755)
     (fault,) = faults(rides)
@@ -207,7 +207,7 @@ def test_a_home_as_git_makes_it_is_closed_at_its_first_use(
     assert (root.stat().st_mode & 0o777, faults(project)) == (0o700, [])
     root.chmod(0o755)
     open_population(spec, project.home)
-    assert [one.topic for one in faults(project)] == ["permissions"]
+    assert [finding.topic for finding in faults(project)] == ["permissions"]
 
 
 # Leftovers.
@@ -227,11 +227,13 @@ def test_leftovers_of_killed_runs_are_named_and_swept(rides: Project, released: 
         path.write_bytes(b"half")
         path.chmod(0o600)
     kept = {path: content for path, content in rides.files().items() if ".tmp" not in path}
-    assert not [one for one in faults(rides) if one.topic == "leftovers"], "young: perhaps in use"
+    assert not [finding for finding in faults(rides) if finding.topic == "leftovers"], (
+        "young: perhaps in use"
+    )
     before = time.time() - 2 * 24 * 3600
     for path in (*left, *left[0].iterdir()):
         os.utime(path, (before, before))
-    told = [one for one in faults(rides) if one.topic == "leftovers"]
+    told = [finding for finding in faults(rides) if finding.topic == "leftovers"]
     assert {one.text.partition(":")[0] for one in told} == set(map(str, left))
     assert {one.remedy for one in told} == {"dp-pipeline check --sweep"}
     assert check().exit_code == 1
@@ -256,7 +258,7 @@ def test_a_run_sweeps_what_a_killed_one_left_of_the_same_release(
 def test_a_snapshot_that_was_never_read_to_the_end_is_named(rides: Project):
     half = rides.home.raw / "rides" / "half"
     half.mkdir(mode=0o700)
-    (note,) = [one for one in about(rides, "leftovers") if one.state == "note"]
+    (note,) = [finding for finding in about(rides, "leftovers") if finding.state == "note"]
     assert note.text.startswith("snapshot rides/half: ")
     assert note.remedy == "dp-pipeline run rides --snapshot half"
 
@@ -264,7 +266,7 @@ def test_a_snapshot_that_was_never_read_to_the_end_is_named(rides: Project):
 # Releases.
 
 
-def test_an_unfinished_release_is_named_with_the_command_that_finishes_it(
+def test_unfinished_release_is_named_with_its_command(
     rides: Project, spec: DatasetSpec, begun: Path
 ):
     torn = begun.read_bytes() + b'{"chain'
@@ -280,18 +282,18 @@ def test_an_unfinished_release_is_named_with_the_command_that_finishes_it(
 
 @pytest.mark.usefixtures("spec", "begun")
 def test_somebody_who_is_at_work_is_left_alone(rides: Project):
-    key = next(str(one.key) for one in rides.ledger.entries() if one.key)
+    key = next(str(entry.key) for entry in rides.ledger.entries() if entry.key)
     with rides.ledger._book.holding(key):
-        (note,) = [one for one in about(rides, "releases") if one.state == "note"]
+        (note,) = [finding for finding in about(rides, "releases") if finding.state == "note"]
     assert note.text.endswith("a process is at work on it")
 
 
 def obstacles(project: Project) -> list[str]:
-    return [one.text for one in faults(project)]
+    return [finding.text for finding in faults(project)]
 
 
 @pytest.mark.usefixtures("begun")
-def test_an_unfinished_release_of_other_questions_cannot_be_finished_and_says_so(
+def test_unfinished_release_of_other_questions_is_named(
     rides: Project, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(charge, "VERSION", charge.VERSION + 1)
@@ -301,7 +303,7 @@ def test_an_unfinished_release_of_other_questions_cannot_be_finished_and_says_so
 
 
 @pytest.mark.usefixtures("begun")
-def test_an_unfinished_release_that_is_declared_otherwise_cannot_be_finished(rides: Project):
+def test_unfinished_release_needs_its_own_declaration(rides: Project):
     model = {"k": "3", "nominal_rows": "50"}
     rides.declare("rides", RIDES, models={"dpqt_kmeans": model})
     (text,) = obstacles(rides)
@@ -311,9 +313,7 @@ def test_an_unfinished_release_that_is_declared_otherwise_cannot_be_finished(rid
     assert "was begun with" in text
 
 
-def test_lost_answers_of_an_unfinished_release_are_told_before_the_next_run(
-    rides: Project, begun: Path
-):
+def test_lost_answers_are_reported_before_the_next_run(rides: Project, begun: Path):
     begun.unlink()
     (text,) = obstacles(rides)
     assert "its answers are lost" in text
@@ -330,7 +330,7 @@ def version_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 
 
 @pytest.mark.usefixtures("released")
-def test_what_other_code_would_charge_anew_is_said_before_it_does(rides: Project, version_with):
+def test_new_charges_by_other_code_are_announced(rides: Project, version_with):
     assert about(rides, "releases")[0].text == "1 replayed at no cost"
     version_with(MoreParameters)
     told = about(rides, "releases")
@@ -363,13 +363,12 @@ def test_each_kind_of_release_is_compared_with_its_own_code(
 ):
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
-    patients = declare(project)
-    prepared(project, patients)
+    patients = ready(project)
     anonymized(project, patients)
     code = KAnonymousRelease.version()
     assert code != code_version()
-    assert f"1 made by {code}" in [one.text for one in about(project, "releases")]
+    assert f"1 made by {code}" in [finding.text for finding in about(project, "releases")]
     monkeypatch.setattr(KAnonymousRelease, "version", lambda: "other code")
     assert f"1 made by {code}; this is other code" in [
-        one.text for one in about(project, "releases")
+        finding.text for finding in about(project, "releases")
     ]

@@ -33,17 +33,6 @@ FORKED = {
 EXECUTION = {"execution": {"config": {"multiprocess": FORKED}}}
 
 
-EARLIER = Charge(
-    key="a" * 64,
-    population="city_riders",
-    kind="dp",
-    nano_epsilon=1_400_000_000,
-    what="earlier releases",
-    facts={},
-)
-"""Leaves 0.6 of the ceiling: room for one release at 0.5."""
-
-
 @pytest.fixture
 def city(tmp_path: Path) -> Path:
     """A copy of the example, with a Dagster home of its own."""
@@ -95,7 +84,7 @@ def test_the_example_loads_and_a_release_of_it_is_charged(city: Path):
     assert ledger.balance("city_riders").spent == Fraction("0.5")
     ledger.verify()
     written = [city / "data", *(city / "data").rglob("*")]
-    assert [one for one in written if stat.S_IMODE(one.stat().st_mode) & 0o077] == []
+    assert [path for path in written if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
 
 
 DG = "DP_PIPELINE_DG"
@@ -179,7 +168,7 @@ def test_a_component_of_the_page_is_loaded_and_launched_by_dg(city: Path, dg_com
 
 
 @pytest.mark.stack
-def test_the_jobs_of_the_page_are_executed_by_name_with_epsilon_in_a_tag(city: Path):
+def test_jobs_of_page_are_executed_by_name_with_epsilon_in_tag(city: Path):
     page = (ROOT / "docs/existing_dagster_project.md").read_text(encoding="utf-8")
     (city / "in_process.yaml").write_text(json.dumps(IN_PROCESS), encoding="utf-8")
     file, tags = "definitions.py", '{"dagster/partition": "0.5"}'
@@ -193,12 +182,14 @@ def test_the_jobs_of_the_page_are_executed_by_name_with_epsilon_in_a_tag(city: P
 
 
 @pytest.mark.stack
-def test_of_two_models_that_are_drawn_at_once_the_ledger_lets_through_what_fits(city: Path):
+def test_ledger_lets_through_what_fits_of_two_models(city: Path):
     file, home = city / "src/city/data_sets/rides.yaml", Home(city / "data")
     text = file.read_text(encoding="utf-8").replace("[0.5, 1]", "[0.5]")
     file.write_text(text.replace("models:", "models:\n  eug_kmeans: {k: 2}"), encoding="utf-8")
     open_population(load_spec(file), home)
-    with home.ledger.reserve(EARLIER):
+    charge = Charge("a" * 64, "city_riders", "dp", 1_400_000_000, "earlier releases", {})
+    # Leaves 0.6 of the ceiling: room for one release at 0.5.
+    with home.ledger.reserve(charge):
         pass
     done = released(city, "dpqt_kmeans", "eug_kmeans")
     assert done.returncode != 0

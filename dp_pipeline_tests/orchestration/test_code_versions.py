@@ -53,9 +53,7 @@ def test_a_release_has_the_code_version_of_its_asset(drawn):
     assert newest_tags(project)["dagster/code_version"] == defined(project, spec)
 
 
-def test_a_replay_under_newer_code_keeps_the_version_that_it_was_drawn_with(
-    drawn, request: pytest.FixtureRequest
-):
+def test_replay_under_newer_code_keeps_its_version(drawn, request: pytest.FixtureRequest):
     project, spec = drawn
     before = newest_tags(project)
     request.getfixturevalue("newer_code")
@@ -83,7 +81,7 @@ def stale(project: Project, spec: DatasetSpec, name: str, partition: str | None)
     return [cause.reason for cause in resolver.get_stale_causes(key, partition)]
 
 
-def test_an_edit_that_changes_a_release_is_shown_at_its_partition(drawn):
+def test_edit_that_changes_release_is_shown_at_its_partition(drawn):
     project, spec = drawn
     assert stale(project, spec, "dpqt_kmeans", "0.5") == []
     words = project.declare("rides", RIDES, description="Where rides end, in other words.")

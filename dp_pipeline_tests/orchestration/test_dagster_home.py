@@ -41,13 +41,13 @@ def settings(folder: Path) -> dict[str, object]:
     return yaml.safe_load((folder / "dagster.yaml").read_text(encoding="utf-8"))
 
 
-def test_without_a_word_the_history_is_a_folder_beside_the_home_and_nobody_is_told(home: Home):
+def test_default_history_is_a_quiet_folder_beside_the_home(home: Home):
     folder = make_dagster_home(home)
     assert folder == home.root.parent / ".dagster_home"
     assert settings(folder) == {"telemetry": {"enabled": False}, "nux": {"enabled": False}}
 
 
-def test_the_settings_of_the_project_are_taken_once_and_then_left_alone(home: Home):
+def test_settings_of_project_are_taken_once_and_then_left_alone(home: Home):
     declared = home.root.parent / "dagster.yaml"
     declared.write_text("telemetry: {enabled: false}\nretention: {}\n", encoding="utf-8")
     folder = make_dagster_home(home)
@@ -57,7 +57,7 @@ def test_the_settings_of_the_project_are_taken_once_and_then_left_alone(home: Ho
     assert settings(folder) == {"nux": {"enabled": False}}
 
 
-def test_a_server_is_named_by_its_variable_so_that_no_password_stands_in_a_file(
+def test_server_is_named_by_its_variable_without_a_password(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ):
     declared = home.root.parent / "dagster.yaml"
@@ -69,7 +69,7 @@ def test_a_server_is_named_by_its_variable_so_that_no_password_stands_in_a_file(
     make_dagster_home(home)
 
 
-def test_a_home_that_began_in_files_is_not_carried_on_by_a_server(
+def test_home_that_began_in_files_is_not_carried_on_by_server(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ):
     make_dagster_home(home)
@@ -80,7 +80,7 @@ def test_a_home_that_began_in_files_is_not_carried_on_by_a_server(
     assert "secret" not in str(refusal.value)
 
 
-def test_a_home_that_began_on_a_server_is_not_carried_on_in_files(
+def test_home_that_began_on_server_is_not_carried_on_in_files(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
@@ -98,7 +98,7 @@ def test_a_storage_of_the_stewards_own_is_kept(home: Home):
 
 
 @pytest.mark.parametrize("text", ["", "# Nothing is to be another one.\n"])
-def test_settings_of_ones_own_that_say_nothing_are_left_as_they_are(home: Home, text: str):
+def test_empty_settings_are_left_as_they_are(home: Home, text: str):
     own = home.root.parent / ".dagster_home" / "dagster.yaml"
     own.parent.mkdir()
     own.write_text(text, encoding="utf-8")
@@ -116,7 +116,7 @@ def test_what_is_no_settings_is_refused_in_one_line(home: Home, text: str):
     assert "\n" not in str(refusal.value)
 
 
-def test_a_server_that_does_not_answer_is_one_line_without_its_password(
+def test_silent_server_is_one_line_without_its_password(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
@@ -126,7 +126,7 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password(
     assert "\n" not in str(refusal.value)
 
 
-def test_the_history_of_a_run_is_on_the_server_and_not_in_the_folder(
+def test_history_of_run_is_on_server_and_not_in_folder(
     home: Home, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", postgres_url)
@@ -167,9 +167,9 @@ def make_history_without_a_lock(folder: Path) -> None:
 def codes_of_three(folder: Path, work: Callable[[Path], None]) -> list[int]:
     """How three commands end that start at the same moment, in a project without a history."""
     words = [folder / str(number) for number in range(3)]
-    for one in words:
-        one.mkdir()
-    children = [start(one, work, folder) for one in words]
+    for text in words:
+        text.mkdir()
+    children = [start(text, work, folder) for text in words]
     return [ended(child, one).code for child, one in zip(children, words, strict=True)]
 
 
@@ -183,7 +183,7 @@ def test_without_a_lock_they_make_it_all_at_once(tmp_path: Path):
     assert any(codes_of_three(tmp_path, make_history_without_a_lock))
 
 
-def test_a_run_that_is_said_to_go_on_for_more_than_a_day_is_ended(
+def test_run_that_is_said_to_go_on_for_more_than_day_is_ended(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ):
     ours = (Path(__file__).parents[2] / "dagster.yaml").read_text(encoding="utf-8")

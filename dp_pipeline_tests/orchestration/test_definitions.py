@@ -33,7 +33,7 @@ NEEDS_DATA = {
     *("checkin", "checkin_events", "nltcs", "nltcs_replace", "unbalance"),
 }
 DOWNLOADED = {
-    *("adult_2000", "adult_raw", "birch3", "breast_cancer_wisconsin", "checkin", "checkin_events"),
+    *("adult_2000", "adult_raw", "birch3", "breast_cancer_wisconsin", "checkin", "checkin_events")
 }
 BUILT_IN = NEEDS_DATA | WITHOUT_DATA
 
@@ -73,7 +73,7 @@ def names_of(spec: DatasetSpec) -> set[str]:
     return {"/".join(key.path[1:]) for key in assets}
 
 
-def test_every_built_in_data_set_is_there_where_a_data_folder_is_named(specs):
+def test_every_built_in_data_set_is_there_with_a_data_folder(specs):
     assert {spec.name for spec in specs} == BUILT_IN | {"plants", "rides", "homes"}
 
 
@@ -87,7 +87,7 @@ def test_a_data_set_without_cells_has_no_stages_of_cells(specs):
     assert names_of(of(specs, "plants")) == bits | internal | shelf | set(PLANTS["models"])
 
 
-def test_the_chain_goes_from_rows_over_the_last_stage_to_models_evaluation_and_report(specs):
+def test_chain_goes_from_rows_to_models_to_report(specs):
     graph = defined(of(specs, "plants")).resolve_asset_graph()
 
     def upstream(name: str) -> set[str]:
@@ -108,10 +108,10 @@ def test_every_asset_check_job_and_schedule_says_what_it_is(definitions: dg.Defi
     described: dict[str, str | None] = {}
     for asset in definitions.assets or []:
         assert isinstance(asset, dg.AssetsDefinition)
-        described |= {str(one.key): one.description for one in asset.specs}
+        described |= {str(spec.key): spec.description for spec in asset.specs}
         described |= {str(check.key): check.description for check in asset.check_specs}
     described |= {job.name: job.description for job in definitions.jobs or []}
-    described |= {one.name: one.description for one in definitions.schedules or []}
+    described |= {schedule.name: schedule.description for schedule in definitions.schedules or []}
     assert len(described) > 200
     assert [name for name, text in described.items() if not (text or "").strip()] == []
 
@@ -146,7 +146,7 @@ def test_only_the_free_reports_start_by_themselves(definitions: dg.Definitions):
     assert automatic == {"comparison", "budget", "published", "k_anonymous/comparison"}
 
 
-def test_models_have_the_listed_epsilons_and_methods_the_listed_k_ascending_as_partitions(
+def test_partitions_are_the_listed_levels_ascending(
     definitions: dg.Definitions, specs: tuple[DatasetSpec, ...]
 ):
     graph = definitions.resolve_asset_graph()
@@ -180,7 +180,7 @@ def test_partition_keys_are_canonical_texts(project: Project):
         ("wdbc_k_backfill", {f"k_anonymous/{one}" for one in ("kjig", "rfka", "evaluation")}),
     ],
 )
-def test_a_backfill_job_selects_rows_and_all_that_is_made_of_them(
+def test_backfill_job_selects_rows_and_all_that_is_made_of_them(
     name: str, released: set[str], definitions: dg.Definitions
 ):
     job = definitions.resolve_job_def(name)
@@ -233,7 +233,7 @@ def test_a_wrong_parameter_is_refused_when_the_chain_is_declared(project: Projec
         dataset_assets(spec)
 
 
-def test_dagster_reads_the_definitions_that_the_environment_names(
+def test_dagster_reads_definitions_that_environment_names(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ):
     project.declare("rides", RIDES)
@@ -248,9 +248,7 @@ def test_dagster_reads_the_definitions_that_the_environment_names(
     dg.Definitions.validate_loadable(defs)
 
 
-def test_without_a_home_the_definitions_refuse_rather_than_start_an_empty_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_definitions_without_a_home_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("DP_PIPELINE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DeclarationError, match=r"home: expected .*workspace\.yaml"):

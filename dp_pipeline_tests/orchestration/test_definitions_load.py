@@ -68,7 +68,7 @@ def _load(project: Project, paths: list[Path]) -> dg.Definitions:
 
 
 @pytest.mark.stack
-def test_fifty_files_of_six_models_load_in_a_quarter_of_the_time_of_two_hundred(project: Project):
+def test_fifty_files_load_in_a_quarter_of_the_time(project: Project):
     assert seconds_to_load(project, 50) < SLACK * BOUND / 4
 
 
@@ -97,7 +97,7 @@ def test_jobs_that_are_looked_up_among_all_assets_are_caught(
         test_a_job_knows_the_assets_of_its_own_data_set_alone(project)
 
 
-def test_every_job_schedule_and_sensor_says_what_it_does_and_costs(project: Project):
+def test_every_job_schedule_and_sensor_says_what_it_costs(project: Project):
     specs = [
         project.declare("rides", RIDES, updates="public"),
         project.declare("walks", RIDES, refresh="weekly"),
@@ -114,7 +114,7 @@ def test_every_job_schedule_and_sensor_says_what_it_does_and_costs(project: Proj
         assert "pends nothing" in text or "0.55" in text or "ε=" in text, (name, text)
 
 
-def test_the_backfill_says_its_limits_and_where_to_see_what_is_left(project: Project):
+def test_backfill_says_its_limits_and_where_to_see_what_is_left(project: Project):
     limited = project.declare("rides", RIDES, ceiling={"total": "3", "per_month": "1"})
     jobs = {job.name: job.description or "" for job in dataset_assets(limited).jobs or []}
     told = jobs["rides_epsilon_backfill"]

@@ -93,20 +93,23 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Dat
         patch.setattr(models, "MODELS", {**models.MODELS, "counted": Counted})
         project = Project(tmp_path_factory.mktemp("paid"))
         spec = project.declare("rides", RIDES, **PAID)
-        found = {(one.release.name, one.release.epsilon): one for one in project.run(spec)}
+        found = {
+            (outcome.release.name, outcome.release.epsilon): outcome
+            for outcome in project.run(spec)
+        }
         yield project, spec, found
 
 
 Ran = tuple[Project, DatasetSpec, Mapping[tuple[str, Fraction], ReleaseResult]]
 
 
-def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran) -> None:
+def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran):
     project, spec, _ = ran
     entries = project.ledger.entries(spec.population)
     reserved = {
-        (one.facts["model"], one.facts["epsilon"]): one.nano_epsilon
-        for one in entries
-        if one.event == "reserve"
+        (entry.facts["model"], entry.facts["epsilon"]): entry.nano_epsilon
+        for entry in entries
+        if entry.event == "reserve"
     }
     assert reserved == {
         ("counted", "0.1"): nano_epsilon(rho_of(Fraction("0.1"), BILLIONTH) + BOUGHT),
@@ -119,7 +122,7 @@ def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran) -> None:
     project.ledger.verify()
 
 
-def test_the_draws_of_a_settled_release_add_up_to_its_charge(ran: Ran) -> None:
+def test_the_draws_of_a_settled_release_add_up_to_its_charge(ran: Ran):
     project, spec, found = ran
     settled = {
         (one.facts["model"], one.facts["epsilon"]): entry.spends
@@ -140,7 +143,7 @@ def test_the_draws_of_a_settled_release_add_up_to_its_charge(ran: Ran) -> None:
     assert found["eug_kmeans", Fraction(1, 2)].bundle.budget == PURE
 
 
-def test_what_was_spent_says_which_epsilon_holds_at_which_delta(ran: Ran) -> None:
+def test_what_was_spent_says_which_epsilon_holds_at_which_delta(ran: Ran):
     *_, found = ran
     concentrated = found["counted", Fraction(1, 2)].bundle
     assert concentrated.charged == HALF + BOUGHT
@@ -154,7 +157,7 @@ def test_what_was_spent_says_which_epsilon_holds_at_which_delta(ran: Ran) -> Non
     assert pure.facts["currency"] == "pure"
 
 
-def test_dagster_shows_rho_and_what_it_means_and_its_checks_are_green(ran: Ran) -> None:
+def test_dagster_shows_rho_and_its_checks_are_green(ran: Ran):
     project, spec, _ = ran
     made = materializations(project, spec)
     (metadata,) = made[dg.AssetKey(["rides", "counted"])]["0.5"]
@@ -171,12 +174,12 @@ def test_dagster_shows_rho_and_what_it_means_and_its_checks_are_green(ran: Ran) 
     assert budget["privacy/exact ceiling"].value == RHO.text(LIMIT)
     last = budget["privacy/releases"].records[-1]
     assert last.data["sum"] == epsilon_text(project.spent(spec))
-    failed = {one.check_name for one in check_results(project, spec) if not one.passed}
+    failed = {result.check_name for result in check_results(project, spec) if not result.passed}
     # Eight rows are a weak signal, which is a warning.
     assert failed <= {PLAUSIBLE}
 
 
-def test_the_report_promises_epsilon_at_delta(ran: Ran) -> None:
+def test_the_report_promises_epsilon_at_delta(ran: Ran):
     project, spec, _ = ran
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
     assert f"ε = 5 at δ = 1e-9 (ρ = {epsilon_text(LIMIT)}) for everything" in page
@@ -185,7 +188,7 @@ def test_the_report_promises_epsilon_at_delta(ran: Ran) -> None:
     assert f"at δ = 1e-9 (ρ = {epsilon_text(total)}) at most" in page
 
 
-def test_a_second_run_replays_at_no_cost_the_same_bytes(ran: Ran) -> None:
+def test_a_second_run_replays_at_no_cost_the_same_bytes(ran: Ran):
     project, spec, found = ran
     spent, files = project.spent(spec), project.files("released")
     for (name, epsilon), outcome in found.items():
@@ -195,7 +198,7 @@ def test_a_second_run_replays_at_no_cost_the_same_bytes(ran: Ran) -> None:
     assert (project.spent(spec), project.files("released")) == (spent, files)
 
 
-def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran) -> None:
+def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran):
     project, spec, _ = ran
     planned = plan_run(project.request(spec, new_draw=True))
     assert planned.total_cost == planned.spent == project.spent(spec)
@@ -207,7 +210,7 @@ def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran) -> None:
             planned.require_budget()
 
 
-def test_with_other_centres_the_paid_evaluation_stays_paid(project: Project) -> None:
+def test_with_other_centres_the_paid_evaluation_stays_paid(project: Project):
     spec = project.declare("rides", RIDES, **PURE_ALONE)
     project.run(spec, epsilons=["0.1"])
     three = {"eug_kmeans": {"k": "3", "nominal_rows": "40"}}
@@ -222,7 +225,7 @@ def test_with_other_centres_the_paid_evaluation_stays_paid(project: Project) -> 
     assert again.bundle.epsilon == Fraction("0.15")
 
 
-def test_in_dagster_a_refusal_says_rho(project: Project) -> None:
+def test_in_dagster_a_refusal_says_rho(project: Project):
     spec = project.declare("rides", RIDES, **PURE_ALONE)
     project.run(spec, epsilons=["0.5"])
     while project.ledger.balance("riders").remaining > Fraction("0.12625"):
@@ -233,7 +236,7 @@ def test_in_dagster_a_refusal_says_rho(project: Project) -> None:
     )
 
 
-def test_a_command_shows_rho_and_what_it_means(project: Project) -> None:
+def test_a_command_shows_rho_and_what_it_means(project: Project):
     spec = project.declare("rides", RIDES, **PURE_ALONE)
     checked = project.cli_here("data", "check", str(project.datasets / "rides.yaml"))
     assert checked.out.strip().endswith(f"cost {RHO.text(Fraction('0.1325'))}")
@@ -262,7 +265,7 @@ def test_a_command_shows_rho_and_what_it_means(project: Project) -> None:
     assert "ρ=0.12625" in project.cli_here("budget", "rides").out
 
 
-def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project) -> None:
+def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project):
     """``rides`` was opened in pure ε."""
     spec = rides.declare("rides", RIDES, **PURE_ALONE)
     line = "opened with delta 'none', now declared with delta '1e-9'"
@@ -277,7 +280,7 @@ def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project) -
 
 def test_a_release_charged_before_a_crash_is_resumed_in_rho(
     project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     spec = project.declare("rides", RIDES, **PAID)
     assert project.launch(spec, "ingested", "validated", "normalized").success
     whole = Curator.tabulate
@@ -350,13 +353,13 @@ class ClaimsLess(Counted):
         (ClaimsLess, BudgetExceeded, "requested ρ="),
     ],
 )
-def test_a_release_that_does_not_spend_its_rho_is_refused_before_the_charge(
+def test_release_that_misspends_rho_is_refused_before_charge(
     mutant: type,
     error: type[Exception],
     line: str,
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     monkeypatch.setattr(models, "MODELS", {**models.MODELS, "counted": mutant})
     spec = project.declare("rides", RIDES, **{**PAID, "models": {"counted": {}}})
     assert project.launch(spec, "ingested", "validated", "normalized").success

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from fractions import Fraction
 from typing import Any
 
@@ -30,50 +29,18 @@ from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.release import OTHER_NON_DP
-from dp_pipeline.releases.replay import document, require_intact, require_reproducible
+from dp_pipeline.releases.replay import document
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.store import store_file
-from dp_pipeline.results.transcript import AnswerRecord, Transcript
 from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.events import failures, refusal
-from dp_pipeline_tests.orchestration.projects import Declaration, Project
+from dp_pipeline_tests.orchestration.projects import Project
+from dp_pipeline_tests.orchestration.shops import SECRET, SHOPS, shops
 
 pytestmark = pytest.mark.chain
 
 DELTA = Fraction(1, 10**6)
-SHOPS: Declaration = {
-    "description": "What members bought: sensitive.",
-    "population": "members",
-    "purpose": "release",
-    "protection": {"unit": "rows_of_person", "column": "member", "at_most": "2"},
-    "ceiling": {"total": "9"},
-    "source": {"kind": "csv", "path": "shops.csv"},
-    "attributes": {
-        "zone": {"levels": "discover", "at_most": "20"},
-        "fare": {"bounds": "discover", "unit": "1", "bins": {"quantiles": "4"}},
-        "age": {"bounds": ["0", "80"], "bins": "4"},
-    },
-    "discover": {"epsilon": "2", "delta": "0.000001"},
-    "partitions": ["0.5", "1"],
-    "models": {"independent": {}},
-    "publish": {"model": "independent", "epsilon": "0.5"},
-}
 COST = Fraction(2)
-SECRET = "hapaxlegomenon"
-"""A zone of one person."""
-
-
-def rows() -> list[str]:
-    """600 members with two purchases each, in three zones, and one secret."""
-    lines = ["member,zone,fare,age"]
-    lines += [f"m{n // 2},{'abc'[n % 3]},{1 + n % 30},{n % 80}" for n in range(1200)]
-    return [*lines, f"m9999,{SECRET},7,40"]
-
-
-def shops(project: Project, **changes: Any) -> DatasetSpec:
-    project.datasets.mkdir(parents=True, exist_ok=True)
-    project.write_rows("shops.csv", rows())
-    return project.declare("shops", SHOPS, **changes)
 
 
 @pytest.fixture
@@ -93,31 +60,13 @@ def of(project: Project, spec: DatasetSpec, noise: str = "opendp") -> DomainRele
     return DomainRelease(spec, project.home, noise)
 
 
-def test_the_first_run_charges_epsilon_and_delta_and_the_second_one_nothing(
-    project: Project, spec: DatasetSpec
-):
-    first = publish_domain(of(project, spec))
-    assert (first.state, first.nano) == ("charged", 2_000_000_000)
-    balance = project.ledger.balance("members")
-    assert (balance.spent, balance.delta_spent, balance.delta_ceiling) == (COST, DELTA, DELTA)
-    again = publish_domain(of(project, spec))
-    assert (again.state, again.nano) == ("replayed", 0)
-    assert again.bundle.to_json() == first.bundle.to_json()
-    assert project.ledger.balance("members") == balance
-    project.ledger.verify()
-
-
-def test_its_charges_add_up_to_what_was_paid_in_epsilon_and_in_delta(
-    project: Project, spec: DatasetSpec
-):
+def test_charges_add_up_to_epsilon_and_delta(project: Project, spec: DatasetSpec):
     bundle = publish_domain(of(project, spec)).bundle
-    assert sum(one.epsilon for one in bundle.spends) == COST
-    assert sum(one.delta for one in bundle.spends) == DELTA == bundle.own_delta
+    assert sum(spend.epsilon for spend in bundle.spends) == COST
+    assert sum(spend.delta for spend in bundle.spends) == DELTA == bundle.own_delta
 
 
-def test_what_one_person_alone_has_is_in_nothing_that_is_released(
-    project: Project, spec: DatasetSpec
-):
+def test_what_one_person_alone_has_is_in_nothing_released(project: Project, spec: DatasetSpec):
     publish_domain(of(project, spec))
     for path, content in project.files("released").items():
         assert SECRET.encode() not in content, path
@@ -127,12 +76,10 @@ def test_what_one_person_alone_has_is_in_nothing_that_is_released(
 
 
 @pytest.mark.chain
-def test_a_run_discovers_prepares_and_releases_and_the_next_run_pays_nothing(
-    project: Project, spec: DatasetSpec
-):
+def test_run_discovers_and_releases_and_the_next_pays_nothing(project: Project, spec: DatasetSpec):
     released = project.run(spec)
     assert project.spent(spec) == spec.cost_of_everything == COST + Fraction("1.5")
-    assert {one.state for one in project.run(spec)} == {"replayed"}
+    assert {outcome.state for outcome in project.run(spec)} == {"replayed"}
     assert project.spent(spec) == spec.cost_of_everything
     made = with_discovered(spec, project.home)
     assert {one.bundle.facts["declaration"] for one in released} == {made.digest}
@@ -146,18 +93,16 @@ def test_a_run_discovers_prepares_and_releases_and_the_next_run_pays_nothing(
 
 
 @pytest.mark.chain
-def test_partitions_alone_replay_the_domain_and_charge_their_own_epsilon(
-    project: Project, spec: DatasetSpec
-):
+def test_partitions_replay_the_domain_and_charge_their_own(project: Project, spec: DatasetSpec):
     project.run(spec, epsilons=["0.5"])
     project.run(spec, epsilons=["1"])
     assert project.spent(spec) == spec.cost_of_everything
-    keys = [one.key for one in project.ledger.entries("members") if one.event == "reserve"]
+    keys = [entry.key for entry in project.ledger.entries("members") if entry.event == "reserve"]
     assert len(keys) == 3
 
 
 @pytest.mark.chain
-def test_a_new_snapshot_is_another_discovery_and_needs_room_for_its_delta(project: Project):
+def test_new_snapshot_is_another_discovery_and_needs_delta(project: Project):
     spec = project.declare("shops", SHOPS)
     project.run(spec, epsilons=["0.5"])
     with pytest.raises(BudgetExceeded, match="requested δ=1e-06, spent 1e-06, left 0"):
@@ -177,18 +122,16 @@ def test_a_file_may_declare_delta_for_several_discoveries(project: Project):
         publish_domain(of(project, spec))
 
 
-def test_the_plan_prices_the_domain_before_and_after_it_is_discovered(
-    project: Project, spec: DatasetSpec
-):
+def test_plan_prices_domain_before_and_after_it_is_discovered(project: Project, spec: DatasetSpec):
     before = plan_run(project.request(spec))
-    assert [one.model for one in before.releases] == [NAME, "independent", "independent"]
+    assert [release.model for release in before.releases] == [NAME, "independent", "independent"]
     assert before.requested == spec.cost_of_everything
     publish_domain(of(project, spec))
     after = plan_run(project.request(spec))
     assert (after.releases[0].state, after.requested) == ("settled", Fraction("1.5"))
 
 
-def test_nothing_is_prepared_or_released_before_the_domain_is_there(
+def test_nothing_is_prepared_or_released_before_domain_is_there(
     project: Project, spec: DatasetSpec
 ):
     with pytest.raises(NotPrepared, match="domain of its snapshot"):
@@ -198,32 +141,7 @@ def test_nothing_is_prepared_or_released_before_the_domain_is_there(
     assert project.ledger.balance("members").spent == 0
 
 
-@pytest.mark.parametrize("new_draw", [False, True])
-def test_a_killed_discovery_goes_on_under_its_charge_from_the_answers_that_it_had(
-    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch, *, new_draw: bool
-):
-    real = Transcript.store
-
-    def killed(self: Transcript, *arguments: Any, **named: Any) -> AnswerRecord:
-        record = real(self, *arguments, **named)
-        # The dry run keeps its answers in memory alone, and charges nothing.
-        if project.ledger.balance("members").spent:
-            raise KeyboardInterrupt
-        return record
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Transcript, "store", killed)
-        with pytest.raises(KeyboardInterrupt):
-            publish_domain(of(project, spec))
-    assert project.ledger.balance("members").spent == COST
-    # Under the same charge whoever asks: what was paid is drawn before anything new is.
-    assert publish_domain(of(project, spec), new_draw=new_draw).state == "resumed"
-    assert project.ledger.balance("members").spent == COST
-
-
-def test_a_new_draw_is_another_domain_at_the_full_price_and_releases_follow_it(
-    project: Project, spec: DatasetSpec
-):
+def test_refused_new_draw_leaves_the_domain_in_place(project: Project, spec: DatasetSpec):
     project.declare("shops", SHOPS)
     publish_domain(of(project, spec))
     found = with_discovered(spec, project.home)
@@ -232,7 +150,7 @@ def test_a_new_draw_is_another_domain_at_the_full_price_and_releases_follow_it(
     assert with_discovered(spec, project.home) == found, "what is refused has taken its place"
 
 
-def test_where_noise_says_too_little_it_is_paid_for_and_says_so_for_ever(
+def test_discovery_of_too_little_is_paid_and_says_so_for_ever(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     real = discovery.discover
@@ -251,16 +169,6 @@ def test_where_noise_says_too_little_it_is_paid_for_and_says_so_for_ever(
         with_discovered(spec, project.home)
     assert project.ledger.balance("members").spent == COST
     assert project.ledger.unfinished() == ()
-
-
-@pytest.mark.chain
-def test_its_stored_answers_give_it_again_and_it_is_whole(project: Project, spec: DatasetSpec):
-    release = of(project, spec)
-    published = publish_domain(release)
-    require_reproducible(release, require_intact(release, published.folder))
-    shutil.rmtree(published.folder)
-    again = publish_domain(release)
-    assert (again.state, again.bundle.to_json()) == ("replayed", published.bundle.to_json())
 
 
 def point_elsewhere(project: Project, spec: DatasetSpec) -> None:
@@ -288,13 +196,11 @@ def test_a_file_that_asks_otherwise_needs_another_discovery(project: Project, sp
         with_discovered(other, project.home)
 
 
-def test_a_run_of_the_asset_is_checked_and_shows_nothing_of_the_rows(
-    project: Project, spec: DatasetSpec
-):
+def test_run_of_asset_is_checked_and_shows_nothing_of_rows(project: Project, spec: DatasetSpec):
     result = project.launch(spec, NAME)
     assert result.success
     checks = result.get_asset_check_evaluations()
-    told = {one.check_name for one in checks if one.passed}
+    told = {check.check_name for check in checks if check.passed}
     assert told >= {"bundle_is_intact", "rebuilt_bundle_is_equal", "spent_equals_claim"}
     for event in result.all_events:
         assert SECRET not in str(event)
@@ -326,14 +232,14 @@ def test_a_charge_that_its_scale_does_not_prove_is_seen(project: Project, spec: 
     thin = dataclasses.replace(first, scale=first.scale / 2)
     cheat = dataclasses.replace(published.bundle, spends=(thin, *rest))
     verdicts = {
-        one.check_name: one.passed
-        for one in domain_checks(release, dataclasses.replace(published, bundle=cheat))
+        check.check_name: check.passed
+        for check in domain_checks(release, dataclasses.replace(published, bundle=cheat))
     }
     assert not verdicts["spent_equals_claim"]
 
 
 @pytest.mark.chain
-def test_a_k_anonymous_table_over_discovered_bins_says_so_on_its_card(tmp_path: Any):
+def test_k_anonymous_card_names_discovered_bins(tmp_path: Any):
     project = Project(tmp_path)
     spec = shops(
         project,
@@ -352,24 +258,22 @@ def test_a_k_anonymous_table_over_discovered_bins_says_so_on_its_card(tmp_path: 
     assert published.bundle.facts["declaration"] == made.digest
 
 
-def test_a_sample_of_what_is_to_be_discovered_counts_what_can_be_read(spec: DatasetSpec):
+def test_sample_of_undeclared_attributes_counts_readable_cells(spec: DatasetSpec):
     """Of levels and bounds that nobody knows yet, no text and no number is outside."""
-    found = {one.attribute: one for one in parse_first_rows(spec, 50).columns}
+    found = {column.attribute: column for column in parse_first_rows(spec, 50).columns}
     assert {name for name, one in found.items() if one.good} == set(found)
     assert found["zone"].outside == found["fare"].outside == 0
 
 
-def test_a_second_draw_has_a_key_of_its_own_that_check_finds(
-    project: Project, spec: DatasetSpec
-) -> None:
+def test_a_second_draw_has_a_key_of_its_own_that_check_finds(project: Project, spec: DatasetSpec):
     first, second = (of(project, spec).draw_key("2026-01-01", draw) for draw in (0, 1))
     assert second == first.with_replicate(1)
     assert second.digest != first.digest
 
 
-def test_a_discovery_that_leaves_a_rest_unspent_is_refused_before_it_is_charged(
+def test_discovery_that_leaves_a_rest_unspent_is_refused(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     def nothing(*_: object) -> None:
         raise NotDiscovered("nothing was asked")
 
@@ -379,9 +283,7 @@ def test_a_discovery_that_leaves_a_rest_unspent_is_refused_before_it_is_charged(
     assert project.ledger.balance("members").spent == 0
 
 
-def test_a_pointer_to_the_domain_of_another_snapshot_is_no_domain(
-    project: Project, spec: DatasetSpec
-) -> None:
+def test_pointer_to_domain_of_another_snapshot_is_no_domain(project: Project, spec: DatasetSpec):
     publish_domain(of(project, spec))
     (pointer,) = (project.home.released / "shops" / NAME).glob("snapshot-*.json")
     other = Snapshot(project.home.raw / "shops" / "2031-01-01", b"key")
@@ -391,7 +293,7 @@ def test_a_pointer_to_the_domain_of_another_snapshot_is_no_domain(
         domain_release.domain_bundle(spec, project.home, snapshot=other)
 
 
-def test_a_pointer_out_of_the_store_is_no_domain(project: Project, spec: DatasetSpec) -> None:
+def test_a_pointer_out_of_the_store_is_no_domain(project: Project, spec: DatasetSpec):
     publish_domain(of(project, spec))
     (pointer,) = (project.home.released / "shops" / NAME).glob("snapshot-*.json")
     pointer.write_bytes(document({"folder": str(project.datasets)}))
@@ -401,7 +303,7 @@ def test_a_pointer_out_of_the_store_is_no_domain(project: Project, spec: Dataset
 
 def test_a_bundle_that_was_not_settled_is_no_domain(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -417,18 +319,14 @@ def test_a_bundle_that_was_not_settled_is_no_domain(
         with_discovered(spec, project.home)
 
 
-def test_a_run_has_charged_for_a_domain_what_it_paid_itself(
-    project: Project, spec: DatasetSpec
-) -> None:
+def test_a_run_has_charged_for_a_domain_what_it_paid_itself(project: Project, spec: DatasetSpec):
     result = project.launch(spec, NAME)
     own = domain_release.domain_charge(spec, project.home, run=result.run_id)
     other = domain_release.domain_charge(spec, project.home, run="another")
     assert (own > 0, other) == (True, 0)
 
 
-def test_a_discovery_tells_of_releases_without_an_epsilon_that_were_made_before_it(
-    project: Project, spec: DatasetSpec
-) -> None:
+def test_discovery_names_earlier_non_dp_releases(project: Project, spec: DatasetSpec):
     earlier = charge("recoded", epsilon="0", population="members")
     with project.ledger.reserve(earlier) as reservation:
         reservation.settle([])

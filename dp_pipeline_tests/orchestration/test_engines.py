@@ -80,7 +80,7 @@ def released(begun: Project, folder: Path, engine: str) -> dict[str, bytes]:
     return {path: text for path, text in project.files().items() if path.endswith(kept)}
 
 
-def test_a_home_on_any_engine_holds_the_same_bytes(ingested_walks: Project, tmp_path: Path) -> None:
+def test_a_home_on_any_engine_holds_the_same_bytes(ingested_walks: Project, tmp_path: Path):
     here = released(ingested_walks, tmp_path, "memory")
     assert sum(path.endswith("bundle.json") for path in here) == len(WALKS["models"])
     for engine in ("stream", "dask", "spark"):

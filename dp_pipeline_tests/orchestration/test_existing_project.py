@@ -19,28 +19,16 @@ from dagster.components.testing.utils import create_defs_folder_sandbox
 
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.dagster import RESOURCE, DataSets, dataset_definitions, pipeline_resource
-from dp_pipeline.ledger import Charge
 from dp_pipeline.orchestration.common import one_line_failures
 from dp_pipeline.releases.home import HOME_VARIABLE
 from dp_pipeline_tests.orchestration.events import failures, refusal
-from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
+from dp_pipeline_tests.orchestration.projects import PLANTS, QUIET, RIDES, Project
 
 FREE = {"comparison", "published", "budget"}
 """Reports, which spend nothing."""
 
 RELEASED = Fraction("0.55")
 """RIDES at ε = 0.5, evaluated."""
-
-NEARLY_ALL = Charge(
-    key="a" * 64,
-    population="riders",
-    kind="dp",
-    nano_epsilon=2_900_000_000,
-    what="earlier releases",
-    facts={},
-)
-
-QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 class Unused(dg.IOManager):
@@ -85,7 +73,7 @@ def merged(project: Project, file: Path, *beside: dg.Definitions) -> dg.Definiti
     return definitions
 
 
-def test_a_project_keeps_what_it_has_and_our_jobs_run_in_one_process(project: Project, file: Path):
+def test_project_keeps_its_own_and_our_jobs_run_in_one_process(project: Project, file: Path):
     job = dg.define_asset_job("theirs", [rain])
     theirs = dg.Definitions(executor=dg.multiprocess_executor, jobs=[job])
     definitions = merged(project, file, own(), theirs)
@@ -104,7 +92,7 @@ def test_a_job_of_a_data_set_selects_none_of_the_projects_assets(project: Projec
     assert selected == {"ingested", "validated", "normalized"}
 
 
-def test_a_data_set_comes_with_checks_jobs_and_a_schedule_that_is_off(project: Project, file: Path):
+def test_data_set_comes_with_checks_jobs_and_schedule_off(project: Project, file: Path):
     definitions = merged(project, file)
     jobs = {job.name for job in definitions.resolve_all_job_defs()}
     assert {"rides_prepare", "rides_epsilon_backfill", "rides_report"} <= jobs
@@ -126,7 +114,7 @@ def test_two_data_sets_of_two_calls_share_one_resource(project: Project, file: P
     )
     assert in_one_call.resources == {RESOURCE: (plants.resources or {})[RESOURCE]}
     assert len(in_one_call.assets or []) == len(definitions.assets or []) - 1
-    names = {one.name for one in definitions.sensors or []}
+    names = {sensor.name for sensor in definitions.sensors or []}
     assert {"rides_renewed_reports", "plants_renewed_reports"} <= names
 
 
@@ -141,7 +129,7 @@ def test_a_resource_of_the_project_called_as_ours_is_refused(project: Project, f
         merged(project, file, own(**{RESOURCE: 40}))
 
 
-def test_an_asset_or_job_of_the_project_called_as_ours_is_refused(project: Project, file: Path):
+def test_asset_or_job_of_project_called_as_ours_is_refused(project: Project, file: Path):
     asset = dg.Definitions(assets=[dg.AssetSpec(["rides", "ingested"])])
     with pytest.raises(dg.DagsterInvalidDefinitionError, match="rides"):
         merged(project, file, asset)
@@ -157,16 +145,6 @@ def test_a_project_hands_in_the_resource_itself(project: Project, file: Path):
         dg.Definitions.validate_loadable(bare)
     handed = {RESOURCE: pipeline_resource(home=project.home.root, noise="exact")}
     dg.Definitions.validate_loadable(dg.Definitions.merge(own(**handed), bare))
-
-
-def test_only_free_reports_have_an_automation_condition_and_nothing_is_retried(
-    project: Project, file: Path
-):
-    for asset in merged(project, file).assets or []:
-        assert isinstance(asset, dg.AssetsDefinition)
-        automated = {spec.key.path[-1] for spec in asset.specs if spec.automation_condition}
-        assert automated <= FREE
-        assert asset.node_def.retry_policy is None
 
 
 @pytest.mark.parametrize(
@@ -191,7 +169,7 @@ def test_a_call_without_a_data_set_is_refused(project: Project):
         dataset_definitions(home=project.home.root)
 
 
-def test_a_home_beside_the_one_that_the_variable_names_is_refused(
+def test_home_beside_one_that_variable_names_is_refused(
     project: Project, file: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv(HOME_VARIABLE, str(project.home.root))
@@ -209,7 +187,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, "not YAML", "no file", "no name", "no variable"])
-def test_a_data_set_that_is_refused_is_shown_and_takes_nothing_away(
+def test_data_set_refused_is_shown_and_takes_nothing_away(
     wrong: str, project: Project, file: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
@@ -246,9 +224,7 @@ def test_a_second_file_of_the_same_name_is_refused_alone(project: Project, file:
     assert {dg.AssetKey(["rides", name]) for name in ("budget", "refused")} <= keys
 
 
-def test_files_of_an_asset_are_private_and_those_of_the_project_as_before(
-    project: Project, tmp_path: Path
-):
+def test_asset_files_are_private_and_the_projects_as_before(project: Project, tmp_path: Path):
     spec = project.declare("rides", RIDES)
     before = os.umask(0o022)
     try:
@@ -347,10 +323,9 @@ def test_the_projects_io_manager_is_never_asked(project: Project, file: Path):
 
 
 @pytest.mark.chain
-def test_a_refusal_is_not_tried_again_by_a_job_of_the_project_that_retries(rides: Project):
+def test_refusal_is_not_retried_by_a_job_that_retries(rides: Project):
     spec = rides.declare("rides", RIDES)
-    with rides.ledger.reserve(NEARLY_ALL):
-        pass
+    rides.spend("2.9")
     definitions = merged(rides, rides.datasets / "rides.yaml", own(), theirs("dpqt_kmeans"))
     assert "refused by" in refusal(job_of(definitions, rides))
     assert rides.spent(spec) == Fraction("2.9")

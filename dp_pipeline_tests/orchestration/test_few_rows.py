@@ -40,12 +40,10 @@ def assert_valid_table(spec: DatasetSpec, tables: Mapping[str, Mapping[str, np.n
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
-def test_every_model_answers_on_release_data_with_fewer_rows_than_centres(
-    rows: int, project: Project
-):
+def test_every_model_answers_with_fewer_rows_than_centres(rows: int, project: Project):
     spec = project.declare("homes", HOMES, evaluation={"epsilon": "0.5"})
     project.write_rows("homes.csv", [HEADER, *HOMES_ROWS[:rows]])
-    outcomes = {one.release.name: one for one in project.run(spec)}
+    outcomes = {outcome.release.name: outcome for outcome in project.run(spec)}
     assert set(outcomes) == {"dpqt_kmeans", "eug_kmeans", "independent"}
     for name, one in outcomes.items():
         assert one.state == "charged"
@@ -63,9 +61,9 @@ def test_every_model_answers_on_release_data_with_fewer_rows_than_centres(
 def test_persons_without_a_row_are_a_population_too(project: Project):
     spec = project.declare("rides", RIDES)
     project.write_rows("rides.csv", ["rider,x,y"])
-    for one in project.run(spec):
-        assert one.state == "charged"
-        assert_valid_clusters(spec, one)
+    for outcome in project.run(spec):
+        assert outcome.state == "charged"
+        assert_valid_clusters(spec, outcome)
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -108,13 +106,13 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Broken:
     return project, spec
 
 
-def test_a_release_of_rows_that_are_all_invalid_says_so_to_the_steward(broken: Broken):
+def test_release_of_rows_that_are_all_invalid_says_so_to_steward(broken: Broken):
     project, spec = broken
-    results = [one for one in check_results(project, spec) if one.check_name == PLAUSIBLE]
-    assert [one.passed for one in results] == [False, False]
-    assert {one.severity for one in results} == {dg.AssetCheckSeverity.WARN}
-    for one in results:
-        assert "Few rows: their noisy number is" in one.metadata["What speaks against it"].value
+    results = [result for result in check_results(project, spec) if result.check_name == PLAUSIBLE]
+    assert [result.passed for result in results] == [False, False]
+    assert {result.severity for result in results} == {dg.AssetCheckSeverity.WARN}
+    for result in results:
+        assert "Few rows: their noisy number is" in result.metadata["What speaks against it"].value
     for name in spec.models:
         path = project.home.reports / f"{spec.name}.cards" / f"{name}.1.md"
         card = path.read_text("utf-8")
@@ -129,7 +127,7 @@ def test_the_command_that_released_them_says_so_too(
     project, spec = broken
     print_result(RunResult.of(project.request(spec), [()]))
     # By chance, so few rows may be a weak signal too.
-    lines = [one for one in capsys.readouterr().out.splitlines() if ": Few rows: " in one]
+    lines = [line for line in capsys.readouterr().out.splitlines() if ": Few rows: " in line]
     assert [line.partition(": Few rows: ")[0] for line in lines] == [
         "warning: eug_kmeans at ε=1", "warning: independent at ε=1",
     ]  # fmt: skip

@@ -17,10 +17,9 @@ from dp_pipeline.raw.retirement import retire
 from dp_pipeline.releases import account
 from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.published_copy import publish_copies
-from dp_pipeline_tests.orchestration.interrupting import DAY, interrupted
-from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
-from dp_pipeline_tests.orchestration.patients import ROWS, anonymized, declare, prepared
-from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
+from dp_pipeline_tests.orchestration.faults import stopped
+from dp_pipeline_tests.orchestration.patients import ROWS, anonymized, ready
+from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, TODAY, Project
 
 OTHER = {"source": {"kind": "csv", "path": "other.csv"}}
 """Another data set, of other files: of the same population, or of nobody that is known."""
@@ -42,7 +41,7 @@ def another(project: Project, **changes: object) -> DatasetSpec:
 def spec(project: Project) -> DatasetSpec:
     """RIDES, prepared and nothing released."""
     spec = project.declare("rides", RIDES)
-    prepared_rides(project, spec)
+    project.prepare(spec)
     return spec
 
 
@@ -59,9 +58,9 @@ def only_rows(project: Project) -> None:
 
 
 def retired_rows(project: Project) -> None:
-    (path,) = (one for one in (project.home.raw / "rides").iterdir() if one.is_dir())
+    (path,) = (path for path in (project.home.raw / "rides").iterdir() if path.is_dir())
     snapshot = project.snapshot(project.declare("rides", RIDES))
-    retire(snapshot, population="riders", on=DAY)
+    retire(snapshot, population="riders", on=TODAY)
     assert [one.name for one in path.iterdir()] == ["manifest.json"]
 
 
@@ -95,11 +94,8 @@ OF_RIDERS = "tours: expected the ledger that knows population riders, .* release
 @pytest.mark.parametrize("population", ["riders", "others"])
 @pytest.mark.parametrize("source", [OTHER["source"], RIDES["source"]], ids=["other", "same"])
 def test_a_ledger_that_was_lost_brings_no_budget_back(
-    left: Callable[[Project], None],
-    population: str,
-    source: dict[str, str],
-    project: Project,
-) -> None:
+    left: Callable[[Project], None], population: str, source: dict[str, str], project: Project
+):
     left(project)
     forget_the_ledger(project)
     spec = another(project, population=population, source=source)
@@ -107,7 +103,7 @@ def test_a_ledger_that_was_lost_brings_no_budget_back(
 
 
 @pytest.mark.usefixtures("spec")
-def test_a_ledger_begun_anew_elsewhere_does_not_know_what_lies_here(project: Project) -> None:
+def test_new_ledger_does_not_know_old_releases(project: Project):
     forget_the_ledger(project)
     aside = project.home.raw.rename(project.folder / "aside")
     open_population(another(project, population="others"), project.home)
@@ -117,18 +113,16 @@ def test_a_ledger_begun_anew_elsewhere_does_not_know_what_lies_here(project: Pro
     refused(project, third, words=words)
 
 
-def test_what_an_interrupted_release_leaves_is_a_release_of_its_population(
-    project: Project, spec: DatasetSpec
-) -> None:
-    interrupted(project, spec, answers=2)
+def test_interrupted_release_is_a_history(project: Project, spec: DatasetSpec):
+    with stopped(2):
+        project.publish(spec)
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
     refused(project, another(project), words=f"{OF_RIDERS}.*/dpqt_kmeans/")
 
 
-def test_k_anonymous_releases_are_releases_of_their_population(project: Project) -> None:
-    spec = declare(project)
-    prepared(project, spec)
+def test_k_anonymous_releases_are_releases_of_their_population(project: Project):
+    spec = ready(project)
     anonymized(project, spec)
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
@@ -136,11 +130,8 @@ def test_k_anonymous_releases_are_releases_of_their_population(project: Project)
     refused(project, tours, words="beside rows or releases of it in .*/k_anonymous/kjig/")
 
 
-def test_a_k_anonymous_release_that_came_to_nothing_was_a_look_at_its_population(
-    project: Project,
-) -> None:
-    spec = declare(project, rows=ROWS[:4])
-    prepared(project, spec)
+def test_failed_k_anonymous_release_is_a_history(project: Project):
+    spec = ready(project, rows=ROWS[:4])
     with pytest.raises(TooFewRows):
         anonymized(project, spec, k=5)
     shutil.rmtree(project.home.raw)
@@ -150,9 +141,7 @@ def test_a_k_anonymous_release_that_came_to_nothing_was_a_look_at_its_population
 
 
 @pytest.mark.parametrize("folder", ["internal/tours/evaluation", "reports/tours.cards"])
-def test_evaluations_and_reports_of_the_same_data_set_are_a_history(
-    folder: str, project: Project
-) -> None:
+def test_evaluations_and_reports_of_same_data_set_are_history(folder: str, project: Project):
     path = project.home.root / folder
     path.mkdir(parents=True)
     (path / "0.5.json").write_text("{}")
@@ -201,9 +190,9 @@ def release_of_nobody(project: Project) -> Path:
         *(file_among_snapshots, release_of_nobody),
     ],
 )
-def test_rows_and_releases_whose_population_cannot_be_read_are_named_and_refused(
+def test_releases_of_an_unreadable_population_are_refused(
     spoil: Callable[[Project], Path], project: Project
-) -> None:
+):
     path = spoil(project)
     forget_the_ledger(project)
     words = f"whose rows or releases lie in {path}, got some that name no population"
@@ -212,7 +201,7 @@ def test_rows_and_releases_whose_population_cannot_be_read_are_named_and_refused
 
 def test_a_population_that_the_ledger_knows_is_not_looked_for(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     def looked(*_: object) -> None:
         raise AssertionError("the home was searched")
 
@@ -221,7 +210,7 @@ def test_a_population_that_the_ledger_knows_is_not_looked_for(
     open_population(another(project), project.home)
 
 
-def test_populations_side_by_side_open_their_accounts(project: Project, spec: DatasetSpec) -> None:
+def test_populations_side_by_side_open_their_accounts(project: Project, spec: DatasetSpec):
     project.publish(spec)
     homes = project.declare("homes", HOMES)
     open_population(homes, project.home)
@@ -235,9 +224,9 @@ MOVED = {"population": "others", "source": OTHER["source"]}
 
 @pytest.mark.usefixtures("spec")
 @pytest.mark.parametrize("has_account", [True, False])
-def test_a_data_set_does_not_change_its_population_without_a_reason(
+def test_data_set_does_not_change_its_population_without_reason(
     has_account: bool, project: Project
-) -> None:
+):
     project.write_rows("other.csv", ["rider,x,y", "ann,1,1"])
     if has_account:
         rows = {"kind": "csv", "path": "third.csv"}
@@ -255,7 +244,7 @@ def test_a_data_set_does_not_change_its_population_without_a_reason(
 
 
 @pytest.mark.usefixtures("spec")
-def test_a_data_set_of_releases_does_not_become_a_benchmark(project: Project) -> None:
+def test_a_data_set_of_releases_does_not_become_a_benchmark(project: Project):
     project.write_rows("other.csv", ["rider,x,y", "ann,1,1"])
     public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
     spec = project.declare("rides", RIDES, **MOVED, **public, distinct_population="public rows")
@@ -263,9 +252,9 @@ def test_a_data_set_of_releases_does_not_become_a_benchmark(project: Project) ->
         open_population(spec, project.home)
 
 
-def test_rows_name_their_population_before_the_first_of_them_is_stored(
+def test_rows_name_their_population_before_they_are_stored(
     project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     class Crash(BaseException):
         pass
 
@@ -275,14 +264,13 @@ def test_rows_name_their_population_before_the_first_of_them_is_stored(
     spec = project.declare("rides", RIDES)
     with monkeypatch.context() as patch, pytest.raises(Crash):
         patch.setattr("dp_pipeline.raw.snapshot.Snapshot.store_table", store)
-        prepared_rides(project, spec)
+        project.prepare(spec)
     (manifest,) = project.home.raw.rglob("manifest.json")
     assert json.loads(manifest.read_text())["population"] == "riders"
-    prepared_rides(project, spec)
+    project.prepare(spec)
 
 
-def test_every_bundle_names_its_population(project: Project, spec: DatasetSpec) -> None:
+def test_every_bundle_names_its_population(project: Project, spec: DatasetSpec):
     assert project.publish(spec).bundle.facts["population"] == "riders"
-    patients = declare(project)
-    prepared(project, patients)
+    patients = ready(project)
     assert anonymized(project, patients).bundle.facts["population"] == "ward"

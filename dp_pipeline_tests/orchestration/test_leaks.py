@@ -92,7 +92,7 @@ def log_texts(instance: dg.DagsterInstance) -> list[str]:
 
 def numbers_in(metadata: Mapping[str, Any]) -> set[float]:
     """Every number that metadata holds or spells."""
-    text = " ".join(str(one.value) for one in metadata.values())
+    text = " ".join(str(value.value) for value in metadata.values())
     return {float(word) for word in re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w.-])", text)}
 
 
@@ -107,11 +107,13 @@ def test_the_exact_numbers_lie_in_private_files_of_the_raw_store(ran):
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     stored = [json.loads(path.read_text())["facts"] for path in files]
     kept = sorted(facts.get("nicv", facts.get("avd_2")) for facts in stored)
-    computed = [value for one in project.run(spec) for value in exact_numbers(project, spec, one)]
+    computed = [
+        value for outcome in project.run(spec) for value in exact_numbers(project, spec, outcome)
+    ]
     assert kept == pytest.approx(sorted(computed), rel=1e-9)
 
 
-def test_no_exact_number_is_in_the_event_log_the_evaluation_the_report_or_the_releases(ran):
+def test_no_exact_number_leaves_the_raw_store(ran):
     project, spec = ran
     exact = {
         value
@@ -120,7 +122,7 @@ def test_no_exact_number_is_in_the_event_log_the_evaluation_the_report_or_the_re
         # Nothing, a distance to the closest record, has no digits of its own.
         if np.isfinite(value) and value != 0
     }
-    exact |= {v for one in project.run(spec) for v in exact_numbers(project, spec, one)}
+    exact |= {v for outcome in project.run(spec) for v in exact_numbers(project, spec, outcome)}
     assert len(exact) >= 11
     texts = log_texts(project.instance)
     texts += [path.read_text() for path in project.home.internal.rglob("*.json")]
@@ -137,18 +139,18 @@ def test_the_search_for_exact_numbers_finds_a_planted_one():
     assert shown(["13.1415926", "3.1416", "3.14"], [3.1415926]) == []
 
 
-def test_evaluation_metadata_holds_the_bought_numbers_and_nothing_else(ran):
+def test_evaluation_metadata_holds_bought_numbers_alone(ran):
     project, spec = ran
     made = materializations(project, spec)[dg.AssetKey(["rides", "evaluation"])]
-    for one in project.run(spec):
-        (metadata, *_) = made[str(one.bundle.facts["epsilon"])]
-        ((metric, bought),) = one.bundle.quality.items()
-        shown_value = metadata[f"{one.release.name}/{metric}"].value
+    for result in project.run(spec):
+        (metadata, *_) = made[str(result.bundle.facts["epsilon"])]
+        ((metric, bought),) = result.bundle.quality.items()
+        shown_value = metadata[f"{result.release.name}/{metric}"].value
         assert shown_value == float(f"{bought.value:.4g}")
         assert len(metadata) == len(spec.models)
 
 
-def test_metadata_of_the_raw_side_has_allowed_keys_only_and_no_count(ran):
+def test_metadata_of_raw_side_has_allowed_keys_only_and_no_count(ran):
     project, spec = ran
     made = materializations(project, spec)
     for name in ("ingested", "validated", "normalized", "discretized"):
@@ -195,7 +197,7 @@ def test_the_raw_store_of_a_benchmark_is_closed_too(project: Project):
     assert modes(project.home.raw) == {("folder", 0o700), ("file", 0o600)}
 
 
-def test_an_exact_number_that_reached_the_report_is_refused_there(
+def test_exact_number_that_reached_report_is_refused_there(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ):
     spec = project.declare("rides", RIDES)
@@ -213,7 +215,7 @@ WORDS = f"could not convert string to float: '{SECRET}'"
 
 
 @pytest.mark.parametrize("stage", ["normalized", "validated", "evaluation"])
-def test_an_unexpected_error_on_release_data_is_told_without_its_words(
+def test_unexpected_error_on_release_data_is_redacted(
     stage: str, project: Project, monkeypatch: pytest.MonkeyPatch
 ):
     def fail(*_: object, **__: object) -> None:
@@ -237,7 +239,7 @@ def test_an_unexpected_error_on_release_data_is_told_without_its_words(
     assert SECRET not in "".join(log_texts(project.instance))
 
 
-def test_an_unexpected_error_on_a_benchmark_is_told_with_its_words(
+def test_unexpected_error_on_benchmark_is_told_with_its_words(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ):
     def fail(*_: object, **__: object) -> None:
@@ -317,15 +319,13 @@ def sixty_one(tmp_path_factory: pytest.TempPathFactory) -> RawLog:
 
 
 @pytest.mark.parametrize("last", ["7.5,999,owner", ""], ids=["another row", "a row less"])
-def test_the_raw_side_of_two_populations_that_differ_in_one_row_says_the_same(
+def test_raw_log_is_the_same_with_another_row_or_one_less(
     last: str, sixty_one: RawLog, project: Project
 ):
     assert raw_log_of(project, last) == sixty_one
 
 
-def test_of_a_row_that_breaks_the_declaration_the_steward_sees_verdicts_and_nothing_else(
-    sixty_one: RawLog, project: Project
-):
+def test_broken_row_changes_verdicts_and_nothing_else(sixty_one: RawLog, project: Project):
     """A verdict is a boolean for the steward: it stops nothing, and tells no row and no count."""
     broken = raw_log_of(project, f"{SECRET},word,{SECRET}")
     differing = [(a, b) for a, b in zip(sixty_one, broken, strict=True) if a != b]

@@ -16,8 +16,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import ingest as ingest_module
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.releases.account import claiming, open_population, require_snapshot
-from dp_pipeline_tests.orchestration.interrupting import DAY
-from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.projects import RIDES, TODAY, Project
 
 WEEK = "2026-W01"
 WEEKLY: dict[str, Any] = {
@@ -91,13 +90,13 @@ def direct(project: Project, linked: DatasetSpec, **changes: Any) -> DatasetSpec
 def read(project: Project, spec: DatasetSpec) -> None:
     ledger = open_population(spec, project.home)
     key, claim = ledger.key(spec.population), claiming(spec, ledger)
-    ingest(spec, project.home.raw, key=key, snapshot_id=None, today=DAY, claim=claim)
+    ingest(spec, project.home.raw, key=key, snapshot_id=None, today=TODAY, claim=claim)
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_rows_that_were_read_through_a_link_are_held_where_they_are(
+def test_rows_read_through_link_are_held_where_they_are(
     stays: bool, project: Project, linked: DatasetSpec
-) -> None:
+):
     read(project, linked)
     if not stays:
         shutil.rmtree(project.datasets / "w")
@@ -109,9 +108,7 @@ def test_rows_that_were_read_through_a_link_are_held_where_they_are(
     assert project.ledger.populations() == ("riders",)
 
 
-def test_a_link_to_rows_that_were_shown_is_not_released(
-    project: Project, linked: DatasetSpec
-) -> None:
+def test_a_link_to_rows_that_were_shown_is_not_released(project: Project, linked: DatasetSpec):
     shown = direct(project, linked, **PUBLIC)
     read(project, shown)
     with pytest.raises(DeclarationError, match="belongs to population shown"):
@@ -141,7 +138,7 @@ def protect(project: Project, **changes: Any) -> None:
 
 def test_rows_that_were_shown_through_a_link_are_shown_no_more(
     project: Project, shown: DatasetSpec, week: Path
-) -> None:
+):
     read(project, shown)
     require_snapshot(shown, project.home)
     protect(project, distinct_population="they moved in since")
@@ -152,13 +149,9 @@ def test_rows_that_were_shown_through_a_link_are_shown_no_more(
             use(project, shown)
 
 
-def test_a_link_that_is_led_elsewhere_while_it_is_read_is_claimed_anew(
-    project: Project,
-    target: Path,
-    shown: DatasetSpec,
-    week: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_link_led_elsewhere_while_it_is_read_is_claimed_anew(
+    project: Project, target: Path, shown: DatasetSpec, week: Path, monkeypatch: pytest.MonkeyPatch
+):
     protect(project)
     project.write_rows("public.csv", ["rider,ended,x,y", "zoe,2026-01-01,1,1"])
     week.unlink()

@@ -12,14 +12,11 @@ from typing import Any
 import pytest
 
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError, PipelineError
-from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.releases.account import traces
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline_tests.orchestration.events import refusal
-from dp_pipeline_tests.orchestration.killers import publish_and_die
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
-from dp_pipeline_tests.orchestration.warm import ended, start
 
 pytestmark = pytest.mark.chain
 
@@ -27,9 +24,7 @@ PUBLIC = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
 
 
 @pytest.mark.parametrize("asset", ["evaluation", "validated", "normalized", "comparison"])
-def test_one_word_in_the_file_does_not_show_exact_numbers_of_protected_rows(
-    asset: str, released_rides: Project
-):
+def test_declaring_rows_public_shows_no_exact_number(asset: str, released_rides: Project):
     public = released_rides.declare("rides", RIDES, **PUBLIC)
     partition = "0.5" if asset == "evaluation" else None
     before = released_rides.files("reports", "internal")
@@ -37,14 +32,14 @@ def test_one_word_in_the_file_does_not_show_exact_numbers_of_protected_rows(
     assert released_rides.files("reports", "internal") == before
 
 
-def test_a_renamed_population_does_not_get_a_new_budget_for_the_same_rows(released_rides: Project):
+def test_renamed_population_gets_no_new_budget(released_rides: Project):
     renamed = released_rides.declare("rides", RIDES, population="somebody_else")
     with pytest.raises(DeclarationError, match="data set rides belongs to population riders"):
         released_rides.publish(renamed)
     assert released_rides.ledger.account("somebody_else") is None
 
 
-def test_a_ledger_that_is_gone_does_not_come_back_with_a_full_budget(released_rides: Project):
+def test_ledger_that_is_gone_does_not_come_back_with_full_budget(released_rides: Project):
     spec = released_rides.declare("rides", RIDES)
     shutil.rmtree(released_rides.home.root / "ledger")
     with pytest.raises(Damaged, match=r"expected 6 rows as head .* says, got no ledger"):
@@ -74,26 +69,6 @@ def test_releases_that_cannot_be_listed_are_not_taken_for_none(
         list(traces(home))
 
 
-def killed_before_it_was_settled(project: Project) -> Path:
-    words = project.folder / "words"
-    words.mkdir()
-    ended(start(words, publish_and_die, project.folder, "bundle not settled"), words)
-    (transcript,) = project.home.released.rglob("transcript.jsonl")
-    return transcript
-
-
-def test_an_older_copy_of_a_transcript_does_not_give_a_second_answer(rides: Project):
-    spec = rides.declare("rides", RIDES)
-    transcript = killed_before_it_was_settled(rides)
-    lines = transcript.read_bytes().splitlines(keepends=True)
-    transcript.write_bytes(b"".join(lines[:3]))
-    with pytest.raises(Damaged, match="expected the 4 answers that were counted"):
-        rides.publish(spec)
-    assert transcript.read_bytes() == b"".join(lines[:3]), "nothing was drawn again"
-    with pytest.raises(DeadRelease):
-        rides.publish(spec)
-
-
 def test_a_copied_transcript_does_not_stand_for_a_settled_one(rides: Project):
     spec = rides.declare("rides", RIDES)
     first = rides.publish(spec)
@@ -102,18 +77,6 @@ def test_a_copied_transcript_does_not_stand_for_a_settled_one(rides: Project):
     other = rides.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}})
     with pytest.raises(Damaged, match=r"expected that of rides/dpqt_kmeans at .* as settled"):
         rides.publish(other)
-
-
-def test_two_runs_that_begin_with_other_parameters_finish_with_those_of_the_charge(
-    rides: Project,
-):
-    spec = rides.declare("rides", RIDES)
-    killed_before_it_was_settled(rides)
-    other = rides.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}})
-    with pytest.raises(DeclarationError, match="finish it first"):
-        rides.publish(other)
-    assert rides.publish(spec).state == "resumed"
-    assert rides.publish(other).state == "replayed"
 
 
 def test_what_cannot_be_drawn_is_not_charged(project: Project):
@@ -154,7 +117,7 @@ def test_pairs_too_large_to_count_are_left_out_of_a_bought_error(project: Projec
     assert project.spent(spec) == Fraction("1.5")
 
 
-def test_a_plan_of_a_population_without_account_uses_the_declared_ceiling(project: Project):
+def test_plan_without_an_account_uses_the_declared_ceiling(project: Project):
     planned = plan_run(project.request(project.declare("rides", RIDES)))
     assert (planned.ceiling, planned.remaining, planned.spent) == (3, 3, 0)
     assert not (project.folder / "data").exists()

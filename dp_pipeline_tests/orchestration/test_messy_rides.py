@@ -73,7 +73,7 @@ def spec(tmp_path: Path):
     return load_spec(tmp_path / "rides.yaml")
 
 
-def test_a_messy_file_keeps_all_rows_that_say_something(spec) -> None:
+def test_a_messy_file_keeps_all_rows_that_say_something(spec):
     rows = normalized(spec, read_source(spec), b"k" * 32)
     assert rows.num_rows == 4000 - 4 * 20
     codes = discretized(spec, rows)
@@ -84,7 +84,7 @@ def test_a_messy_file_keeps_all_rows_that_say_something(spec) -> None:
 
 
 @pytest.mark.parametrize("name", ["htree_kmeans", "one_shot"])
-def test_a_messy_file_becomes_a_map_and_a_table(name: str, spec) -> None:
+def test_a_messy_file_becomes_a_map_and_a_table(name: str, spec):
     rows = normalized(spec, read_source(spec), b"k" * 32)
     codes = discretized(spec, rows)
     counter = MemoryCounter(

@@ -98,7 +98,7 @@ def test_whatever_is_lost_or_changed_starts_a_run(
     assert asks(released_rides, spec)
 
 
-def test_other_code_another_title_a_new_draw_and_a_new_snapshot_start_a_run(
+def test_other_code_title_draw_or_snapshot_starts_a_run(
     released_rides: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     assert asks(released_rides, spec, new_draw=True)
@@ -121,9 +121,9 @@ def evaluated_by_other_code(project: Project, _: DatasetSpec) -> None:
 
 
 @pytest.mark.parametrize("change", [evaluation_of_another_bundle, evaluated_by_other_code])
-def test_an_evaluation_of_another_bundle_or_by_other_code_does_not_stand(
+def test_evaluation_of_another_bundle_does_not_stand(
     released_rides: Project, spec: DatasetSpec, change: Change
-) -> None:
+):
     # By itself, whatever the report says: it is a digest of evaluations too.
     request = released_rides.request(spec, epsilons=["0.5"])
     assert is_level_complete(request, "0.5")

@@ -49,9 +49,7 @@ def street(project: Project) -> Project:
     return project
 
 
-def test_synthetic_rows_have_the_missing_values_of_nullable_columns_and_no_others(
-    street: Project,
-) -> None:
+def test_synthetic_rows_miss_values_of_nullable_columns_alone(street: Project):
     """At this ε a count is off by one with a chance below 1e-40."""
     published = street.publish(declared(street), model="privbayes", epsilon="500")
     table = pq.read_table(published.folder / "synthetic.parquet")
@@ -65,9 +63,7 @@ def test_synthetic_rows_have_the_missing_values_of_nullable_columns_and_no_other
     assert set(table.column("job").to_pylist()) == {"paid", "none", None}
 
 
-def test_declaring_whole_numbers_later_makes_the_bundle_again_for_nothing(
-    street: Project,
-) -> None:
+def test_declaring_integers_later_rebuilds_at_no_cost(street: Project):
     first = street.publish(declared(street), model="privbayes", epsilon="500")
     spec = declared(street, integer="true")
     again = street.publish(spec, model="privbayes", epsilon="500")

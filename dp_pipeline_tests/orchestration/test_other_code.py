@@ -75,13 +75,13 @@ def other_answers() -> Iterator[None]:
 
 
 def events(project: Project, spec: DatasetSpec) -> list[str]:
-    return [one.event for one in project.ledger.entries(spec.population) if one.key]
+    return [entry.event for entry in project.ledger.entries(spec.population) if entry.key]
 
 
 # Words.
 
 
-def test_reworded_questions_finish_a_release_with_the_answers_that_it_has(
+def test_reworded_questions_finish_with_stored_answers(
     rides: Project, spec: DatasetSpec, begun: Path
 ):
     stored, spent = begun.read_bytes(), rides.spent(spec)
@@ -94,9 +94,7 @@ def test_reworded_questions_finish_a_release_with_the_answers_that_it_has(
     assert "dead" not in events(rides, spec)
 
 
-def test_a_settled_release_keeps_the_words_that_it_was_settled_with(
-    rides: Project, spec: DatasetSpec
-):
+def test_settled_release_keeps_words_that_it_was_settled_with(rides: Project, spec: DatasetSpec):
     first = rides.publish(spec)
     release, whole = rides.release(spec), first.bundle.to_json()
     key = release.key(rides.snapshot(spec))
@@ -132,7 +130,7 @@ def test_a_release_of_other_questions_is_refused_and_stays_alive(
 
 
 def events_key(project: Project, spec: DatasetSpec) -> str:
-    return next(str(one.key) for one in project.ledger.entries(spec.population) if one.key)
+    return next(str(entry.key) for entry in project.ledger.entries(spec.population) if entry.key)
 
 
 def test_a_new_draw_does_not_give_up_what_it_cannot_finish(
@@ -144,18 +142,13 @@ def test_a_new_draw_does_not_give_up_what_it_cannot_finish(
     assert len(Transcript(begun)) == 1 + ANSWERS
 
 
-def test_who_gives_a_release_up_loses_what_it_cost_and_may_draw_anew(
-    rides: Project, spec: DatasetSpec, begun: Path
-):
+def test_giving_up_a_release_loses_its_cost(rides: Project, spec: DatasetSpec, begun: Path):
     key, spent = events_key(rides, spec), rides.spent(spec)
     told = give_up(rides.home, key[:12], reason="begun by other code", by="ana")
     assert told.what == "rides/dpqt_kmeans at ε=0.5"
     assert rides.spent(spec) == spent
     last = rides.ledger.entries(spec.population)[-1]
-    assert (last.event, last.facts) == (
-        "dead",
-        {"reason": "given up by ana: begun by other code"},
-    )
+    assert (last.event, last.facts) == ("dead", {"reason": "given up by ana: begun by other code"})
     assert begun.is_file()
     assert list(rides.home.answer_counts.iterdir()) == []
     ended = r"it was given up by ana: begun by other code, and its ε is spent; only a new"
@@ -167,7 +160,7 @@ def test_who_gives_a_release_up_loses_what_it_cost_and_may_draw_anew(
     rides.ledger.verify()
 
 
-def test_only_an_unfinished_release_named_by_its_own_key_is_given_up(
+def test_only_an_unfinished_release_is_given_up_by_its_key(
     rides: Project, spec: DatasetSpec, begun: Path
 ):
     key = events_key(rides, spec)
@@ -186,7 +179,7 @@ def test_only_an_unfinished_release_named_by_its_own_key_is_given_up(
     assert "dead" not in events(rides, spec)
 
 
-def test_digits_that_begin_two_keys_give_neither_up_and_no_history_is_read(
+def test_digits_that_begin_two_keys_give_neither_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     home = Home(tmp_path)
@@ -205,7 +198,7 @@ def test_digits_that_begin_two_keys_give_neither_up_and_no_history_is_read(
 # Formats.
 
 
-def test_a_transcript_of_another_format_is_refused_and_its_release_stays_alive(
+def test_transcript_of_another_format_kills_no_release(
     rides: Project, spec: DatasetSpec, begun: Path
 ):
     stored = begun.read_bytes()

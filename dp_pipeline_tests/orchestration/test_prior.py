@@ -46,22 +46,20 @@ def prepare_others(project: Project, **changes: Any) -> None:
     assert project.launch(others, *STAGES).success
 
 
-def test_it_names_the_public_rows_and_costs_what_it_would_without(
-    project: Project, spec: DatasetSpec
-) -> None:
+def test_it_names_public_rows_and_costs_what_it_would_without(project: Project, spec: DatasetSpec):
     made = project.publish(spec, model="one_shot", epsilon="1")
     assert made.nano == 10**9
     name, digest = made.bundle.facts["prior"].split()
     assert (name, len(digest)) == ("others", 32)
-    assert not [one for one in made.bundle.spends if not one.what.startswith(("marg", "number"))]
+    assert not [
+        spend for spend in made.bundle.spends if not spend.what.startswith(("marg", "number"))
+    ]
     card = made.folder  # The card says it too.
     text = write_card(project.release(spec, model="one_shot", epsilon="1"), made.bundle, card)
     assert "public rows of others" in " ".join(text.read_text(encoding="utf-8").split())
 
 
-def test_it_is_made_again_by_the_same_public_rows_alone(
-    project: Project, spec: DatasetSpec
-) -> None:
+def test_it_is_made_again_by_the_same_public_rows_alone(project: Project, spec: DatasetSpec):
     release = project.release(spec, model="one_shot", epsilon="1")
     made = publish(release)
     require_reproducible(release, require_intact(release, made.folder))
@@ -92,18 +90,18 @@ def test_it_is_made_again_by_the_same_public_rows_alone(
         ),
     ],
 )
-def test_rows_that_are_not_public_or_not_alike_are_refused_at_no_cost(
+def test_rows_not_public_or_not_alike_are_refused_at_no_cost(
     changes: dict[str, Any], words: str, project: Project, spec: DatasetSpec
-) -> None:
+):
     project.write_declaration("others", OTHERS, **changes)
     with pytest.raises(DeclarationError, match=words):
         project.publish(spec, model="one_shot", epsilon="1")
-    assert not [one for one in project.ledger.entries() if one.nano_epsilon]
+    assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]
 
 
-def test_rows_that_were_read_to_be_protected_stay_so_whatever_their_file_says_now(
+def test_protected_rows_stay_so_whatever_their_file_says(
     project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
     prepare_others(project, purpose="release", ceiling={"total": "9"})
     declared = project.declare("homes", HOMES, models=BESIDE)
@@ -111,12 +109,12 @@ def test_rows_that_were_read_to_be_protected_stay_so_whatever_their_file_says_no
     project.write_declaration("others", OTHERS)
     with pytest.raises(DeclarationError, match="opened with purpose 'release', now declared with"):
         project.publish(declared, model="one_shot", epsilon="1")
-    assert not [one for one in project.ledger.entries() if one.nano_epsilon]
+    assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]
 
 
 def test_rows_read_through_a_link_to_protected_ones_are_no_prior(
     project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
     project.datasets.mkdir()
     (project.datasets / "others.csv").symlink_to(project.datasets / "lake.csv")
@@ -133,11 +131,11 @@ def test_rows_read_through_a_link_to_protected_ones_are_no_prior(
 
 def test_rows_that_are_not_there_are_asked_for_by_name(
     project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
     declared = project.declare("homes", HOMES, models=BESIDE)
     assert project.launch(declared, *STAGES).success
     project.write_declaration("others", OTHERS)
     with pytest.raises(NotPrepared, match=r"got none: `dp-pipeline run others` first"):
         project.publish(declared, model="one_shot", epsilon="1")
-    assert not [one for one in project.ledger.entries() if one.nano_epsilon]
+    assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]

@@ -66,20 +66,18 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """The garden's chain, run once."""
     project = Project(tmp_path_factory.mktemp("garden"))
     spec = project.declare("plants", GARDEN)
-    outcomes = {one.release.name: one for one in project.run(spec)}
+    outcomes = {outcome.release.name: outcome for outcome in project.run(spec)}
     return project, spec, outcomes
 
 
 def reserved(project: Project, spec: DatasetSpec) -> dict[str, Entry]:
     """Model → its charge in the ledger."""
     entries = project.ledger.entries(spec.population)
-    return {one.facts["model"]: one for one in entries if one.event == "reserve"}
+    return {entry.facts["model"]: entry for entry in entries if entry.event == "reserve"}
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_on_data_to_be_released_a_published_method_is_refused_and_nothing_is_charged(
-    name: str, rides: Project
-) -> None:
+def test_published_method_is_refused_on_release_data(name: str, rides: Project):
     spec = rides.declare("rides", RIDES, models={name: MODELS[name]}, publish=None)
     line = f"rides: {name}: expected a sound method for data to be released"
     with pytest.raises(DeclarationError, match=line):
@@ -90,7 +88,7 @@ def test_on_data_to_be_released_a_published_method_is_refused_and_nothing_is_cha
     assert not rides.home.released.exists()
 
 
-def test_the_refusal_is_one_line_and_exit_code_2(project: Project) -> None:
+def test_the_refusal_is_one_line_and_exit_code_2(project: Project):
     models = {"dp_kmeans": MODELS["dp_kmeans"]}
     project.declare("rides", RIDES, models=models, publish=None)
     path = str(project.datasets / "rides.yaml")
@@ -101,7 +99,7 @@ def test_the_refusal_is_one_line_and_exit_code_2(project: Project) -> None:
     assert not project.home.root.exists()
 
 
-def test_the_ledger_holds_what_is_claimed_and_why(ran: Ran) -> None:
+def test_the_ledger_holds_what_is_claimed_and_why(ran: Ran):
     project, spec, _ = ran
     charges = reserved(project, spec)
     assert {name: one.nano_epsilon for name, one in charges.items()} == NANO
@@ -120,7 +118,7 @@ def test_the_ledger_holds_what_is_claimed_and_why(ran: Ran) -> None:
     assert (plain["kind"], plain["composed"], plain["reason"]) == ("dp", "0.1", "")
 
 
-def test_the_account_pays_the_composed_epsilon_and_nothing_for_what_has_none(ran: Ran) -> None:
+def test_account_pays_the_composed_epsilon_alone(ran: Ran):
     project, spec, _ = ran
     balance = project.ledger.balance(spec.population)
     assert balance.spent == Fraction(sum(NANO.values()), 10**9)
@@ -128,10 +126,12 @@ def test_the_account_pays_the_composed_epsilon_and_nothing_for_what_has_none(ran
     project.ledger.verify()
 
 
-def test_the_ledger_sums_no_spends_to_an_epsilon_that_there_is_not(ran: Ran) -> None:
+def test_ledger_sums_no_spends_to_epsilon_that_there_is_not(ran: Ran):
     project, spec, _ = ran
     settled = {
-        one.key: one for one in project.ledger.entries(spec.population) if one.event == "settled"
+        entry.key: entry
+        for entry in project.ledger.entries(spec.population)
+        if entry.event == "settled"
     }
     for name, charge in reserved(project, spec).items():
         spent = sum((spend.epsilon for spend in settled[charge.key].spends), Fraction(0))
@@ -139,7 +139,7 @@ def test_the_ledger_sums_no_spends_to_an_epsilon_that_there_is_not(ran: Ran) -> 
         assert spent == expected.get(name, 0)
 
 
-def test_quality_is_bought_only_beside_an_epsilon(ran: Ran) -> None:
+def test_quality_is_bought_only_beside_an_epsilon(ran: Ran):
     *_, outcomes = ran
     bought = {name for name, one in outcomes.items() if one.bundle.quality}
     assert bought == {"idp_kmeans", "eug_kmeans"}
@@ -148,7 +148,7 @@ def test_quality_is_bought_only_beside_an_epsilon(ran: Ran) -> None:
         assert any(row.metric == "nicv" for row in outcomes[name].quality), "exact on a benchmark"
 
 
-def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran) -> None:
+def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran):
     *_, outcomes = ran
     for name, reason in REASONS.items():
         bundle = outcomes[name].bundle
@@ -163,7 +163,7 @@ def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran) -> None:
     outcomes["eug_kmeans"].bundle.require_exportable()
 
 
-def test_the_metadata_tells_the_kind_and_no_epsilon_where_there_is_none(ran: Ran) -> None:
+def test_metadata_tells_kind_and_no_epsilon_where_there_is_none(ran: Ran):
     project, spec, _ = ran
     found = materializations(project, spec)
     for name in spec.models:
@@ -178,23 +178,27 @@ def test_the_metadata_tells_the_kind_and_no_epsilon_where_there_is_none(ran: Ran
             assert metadata["privacy/caveat"].value.startswith("not differentially private: ")
 
 
-def test_the_checks_compare_with_what_the_method_composes_to(ran: Ran) -> None:
+def test_the_checks_compare_with_what_the_method_composes_to(ran: Ran):
     project, spec, _ = ran
     results = [
-        one for one in check_results(project, spec) if one.check_name == "spent_equals_claim"
+        result
+        for result in check_results(project, spec)
+        if result.check_name == "spent_equals_claim"
     ]
-    claimed = {one.asset_key.path[1]: one.metadata["privacy/claimed"].value for one in results}
-    assert all(one.passed for one in results)
+    claimed = {
+        result.asset_key.path[1]: result.metadata["privacy/claimed"].value for result in results
+    }
+    assert all(result.passed for result in results)
     assert claimed == {
         "dp_kmeans": 0.1, "dpqt_kmeans": 0.1, "idp_kmeans": 0.1833, "eug_kmeans": 0.15,
     }  # fmt: skip
-    kinds = {one.asset_key.path[1]: one.metadata["privacy/kind"].value for one in results}
+    kinds = {result.asset_key.path[1]: result.metadata["privacy/kind"].value for result in results}
     assert {name for name, kind in kinds.items() if kind == "not-dp"} == set(REASONS)
 
 
-def test_the_table_of_charges_has_no_epsilon_for_what_has_none(ran: Ran) -> None:
+def test_the_table_of_charges_has_no_epsilon_for_what_has_none(ran: Ran):
     project, spec, _ = ran
-    rows = [dict(one.data) for one in charge_table(project.ledger, spec.population).records]
+    rows = [dict(record.data) for record in charge_table(project.ledger, spec.population).records]
     shown = {row["release"].split()[0]: (row["kind"], row["ε"]) for row in rows}
     assert shown == {
         "plants/dp_kmeans": ("not-dp", "none"),
@@ -204,7 +208,7 @@ def test_the_table_of_charges_has_no_epsilon_for_what_has_none(ran: Ran) -> None
     }
 
 
-def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran) -> None:
+def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran):
     project, spec, outcomes = ran
     cells = {name: release_cells(one, [])[2:] for name, one in outcomes.items()}
     assert cells == {
@@ -214,7 +218,9 @@ def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran) -> Non
         "eug_kmeans": ["0.15", "0.15", "charged"],
     }
     planned = plan_run(project.request(spec, new_draw=True))
-    assert {one.model: (one.state, one.cost * 10**9) for one in planned.releases} == {
+    assert {
+        release.model: (release.state, release.cost * 10**9) for release in planned.releases
+    } == {
         "dp_kmeans": ("new, not-dp", NANO["dp_kmeans"]),
         "dpqt_kmeans": ("new, not-dp", NANO["dpqt_kmeans"]),
         "idp_kmeans": ("new, composed", NANO["idp_kmeans"]),
@@ -223,11 +229,11 @@ def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran) -> Non
     assert planned.total_cost * 10**9 == sum(NANO.values())
 
 
-def test_tables_and_pictures_name_a_published_model_as_such(ran: Ran) -> None:
+def test_tables_and_pictures_name_a_published_model_as_such(ran: Ran):
     project, spec, outcomes = ran
     named = {f"{name} (published)" for name in MODELS} | {"eug_kmeans"}
-    assert {one.bundle.model for one in outcomes.values()} == named
-    assert {row.model for one in outcomes.values() for row in one.quality} == named
+    assert {outcome.bundle.model for outcome in outcomes.values()} == named
+    assert {row.model for outcome in outcomes.values() for row in outcome.quality} == named
     (metadata,) = materializations(project, spec)[dg.AssetKey(["plants", "comparison"])][None]
     for name in named:
         assert f"| {name} |" in metadata["summary"].value
@@ -235,12 +241,12 @@ def test_tables_and_pictures_name_a_published_model_as_such(ran: Ran) -> None:
     assert set(re.findall(r'role="rowheader">(\w+_kmeans[^<]*)</th>', page)) == named
 
 
-def test_an_asset_says_what_its_method_costs(project: Project) -> None:
+def test_an_asset_says_what_its_method_costs(project: Project):
     definitions = dataset_assets(project.declare("plants", GARDEN))
     words = {
         key.path[1]: text
-        for one in definitions.assets or []
-        for key, text in one.descriptions_by_key.items()
+        for asset in definitions.assets or []
+        for key, text in asset.descriptions_by_key.items()
     }
     for name, reason in REASONS.items():
         assert words[name].endswith(f"Not differentially private: {reason}; charges nothing.")
@@ -248,7 +254,7 @@ def test_an_asset_says_what_its_method_costs(project: Project) -> None:
     assert "charges its ε and its evaluation's (0.15); a re-run" in words["eug_kmeans"]
 
 
-def test_a_checked_declaration_costs_what_its_methods_compose_to(project: Project) -> None:
+def test_a_checked_declaration_costs_what_its_methods_compose_to(project: Project):
     project.declare("plants", GARDEN)
     checked = project.cli_here("data", "check", str(project.datasets / "plants.yaml"))
     assert (checked.code, checked.err) == (0, "")
@@ -257,7 +263,7 @@ def test_a_checked_declaration_costs_what_its_methods_compose_to(project: Projec
     assert second == "not differentially private: dp_kmeans, dpqt_kmeans"
 
 
-def test_the_budget_counts_the_releases_without_an_epsilon(ran: Ran) -> None:
+def test_the_budget_counts_the_releases_without_an_epsilon(ran: Ran):
     project, *_ = ran
     (account,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
     assert (account["releases"], account["not_dp"]) == ("4", "2")
@@ -267,7 +273,7 @@ def test_the_budget_counts_the_releases_without_an_epsilon(ran: Ran) -> None:
     ]
 
 
-def test_the_report_never_calls_private_what_is_not(ran: Ran) -> None:
+def test_the_report_never_calls_private_what_is_not(ran: Ran):
     project, spec, _ = ran
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
     alarms = re.findall(r'<div class="alarm" role="note">.*?</div>', page)
@@ -281,7 +287,7 @@ def test_the_report_never_calls_private_what_is_not(ran: Ran) -> None:
     for name in REASONS:
         head = re.escape(f'<th scope="row" role="rowheader">{name} (published)</th>')
         rows = re.findall(rf"{head}(<td.*?)</tr>", page)
-        (row,) = (one for one in rows if "ε spent" in one)
+        (row,) = (row for row in rows if "ε spent" in row)
         assert '"ε spent">none</td>' in row
         assert f'class="unfit">no: {Standing.NOT_DP}' in row
     words = re.sub(r"<[^>]+>|base64,[^\"]+", " ", page)
@@ -298,36 +304,32 @@ def assert_no_promise(words: str) -> None:
     assert [one for one in said if not one.endswith(fit) and "not differ" not in one] == []
 
 
-def test_the_search_for_a_promise_finds_a_planted_one() -> None:
+def test_the_search_for_a_promise_finds_a_planted_one():
     with pytest.raises(AssertionError):
         assert_no_promise("The release dp_kmeans is differentially private at ε = 0.1.")
 
 
-def test_a_second_run_replays_all_of_them_at_no_cost(project: Project) -> None:
+def test_a_second_run_replays_all_of_them_at_no_cost(project: Project):
     spec = project.declare("plants", GARDEN)
     project.run(spec)
     spent = project.spent(spec)
-    again = {one.release.name: one for one in project.run(spec)}
+    again = {outcome.release.name: outcome for outcome in project.run(spec)}
     assert {(one.origin, one.cost) for one in again.values()} == {("replayed", 0)}
     assert project.spent(spec) == spent
     assert not again["dp_kmeans"].bundle.is_dp
 
 
-def test_a_sound_variant_is_another_release(project: Project) -> None:
+def test_a_sound_variant_is_another_release(project: Project):
     spec = project.declare("plants", GARDEN, models={"dp_kmeans": MODELS["dp_kmeans"]})
     (published,) = project.run(spec)
     sound = project.declare("plants", GARDEN, models={"dp_kmeans": {"k": "2", "rounds": "2"}})
     (other,) = project.run(sound)
-    assert (other.state, other.bundle.is_dp, other.bundle.is_releasable) == (
-        "charged",
-        True,
-        True,
-    )
+    assert (other.state, other.bundle.is_dp, other.bundle.is_releasable) == ("charged", True, True)
     assert other.bundle.key != published.bundle.key
     assert project.spent(spec) == Fraction("0.15")
 
 
-def test_a_composed_epsilon_above_what_is_left_is_refused(project: Project) -> None:
+def test_a_composed_epsilon_above_what_is_left_is_refused(project: Project):
     models = {"idp_kmeans": MODELS["idp_kmeans"]}
     spec = project.declare("plants", GARDEN, models=models, ceiling={"total": "0.18"})
     with pytest.raises(BudgetExceeded, match=r"requested ε=0\.183333334"):
@@ -335,10 +337,10 @@ def test_a_composed_epsilon_above_what_is_left_is_refused(project: Project) -> N
     assert project.spent(spec) == 0
 
 
-def test_where_nothing_is_left_what_has_no_epsilon_still_runs(project: Project) -> None:
+def test_where_nothing_is_left_what_has_no_epsilon_still_runs(project: Project):
     every = {"eug_kmeans": {"k": "2"}, "dp_kmeans": MODELS["dp_kmeans"]}
     spec = project.declare("plants", GARDEN, models=every, ceiling={"total": "0.15"})
-    states = [one.origin for one in project.run(spec)]
+    states = [outcome.origin for outcome in project.run(spec)]
     assert states == ["charged", "charged"]
     assert project.ledger.balance(spec.population).remaining == 0
 
@@ -379,9 +381,9 @@ class ClaimsLess(EugKMeans):
         (ClaimsLess, BudgetExceeded, "requested ε="),
     ],
 )
-def test_a_release_that_is_not_what_it_claims_is_refused_before_the_charge(
+def test_release_not_what_it_claims_is_refused_before_charge(
     mutant: type, error: type[Exception], line: str, project: Project, monkeypatch: Any
-) -> None:
+):
     monkeypatch.setattr(models, "MODELS", {**models.MODELS, "eug_kmeans": mutant})
     spec = project.declare("plants", GARDEN, models={"eug_kmeans": {"k": "2"}})
     assert project.launch(spec, "ingested", "validated", "normalized").success
@@ -391,9 +393,7 @@ def test_a_release_that_is_not_what_it_claims_is_refused_before_the_charge(
     assert not project.home.released.exists()
 
 
-def test_on_data_to_be_released_a_model_that_discloses_in_silence_is_stopped_at_the_gate(
-    rides: Project, monkeypatch: Any
-) -> None:
+def test_model_that_discloses_in_silence_is_stopped_at_gate(rides: Project, monkeypatch: Any):
     @dataclass(frozen=True)
     class Discloses(EugKMeans):
         def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:

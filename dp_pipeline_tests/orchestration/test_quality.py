@@ -40,9 +40,7 @@ def test_a_table_has_the_quality_of_its_codes(judged):
     ]  # fmt: skip
 
 
-def test_what_was_released_of_sensitive_rows_is_not_judged_exactly_once_they_are_declared_public(
-    project: Project,
-):
+def test_release_of_sensitive_rows_is_never_judged_exactly(project: Project):
     spec = project.declare("plants", PLANTS, models={"independent": {}}, publish=None)
     (one, *_) = project.run(spec)
     of_persons = replace(one.bundle, facts={**one.bundle.facts, "purpose": "release"})

@@ -17,7 +17,6 @@ from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.noisy_release import NoisyRelease
 from dp_pipeline.releases.publish import PublishedBundle, give_up, publish
-from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline.releases.run_options import PREVIOUS
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
@@ -66,20 +65,20 @@ def asked(
 @pytest.mark.parametrize("model", ["independent", "one_shot"])
 def test_a_sweep_costs_its_largest_epsilon(
     model: str, drawn: Refine, project: Project, spec: DatasetSpec
-) -> None:
+):
     steps = [drawn("0.2", model=model), drawn("0.5", "0.2", model), drawn("1", "0.5", model)]
-    assert [one.nano for one in steps] == [200_000_000, 300_000_000, 500_000_000]
+    assert [step.nano for step in steps] == [200_000_000, 300_000_000, 500_000_000]
     assert project.spent(spec) == 1
-    assert [one.state for one in steps] == ["charged"] * 3
-    assert [one.bundle.facts["epsilon"] for one in steps] == PARTITIONS
-    assert [one.bundle.facts.get("refined_from") for one in steps] == [None, "0.2", "0.5"]
-    assert all(one.bundle.spent * 10**9 == one.nano for one in steps)
+    assert [step.state for step in steps] == ["charged"] * 3
+    assert [step.bundle.facts["epsilon"] for step in steps] == PARTITIONS
+    assert [step.bundle.facts.get("refined_from") for step in steps] == [None, "0.2", "0.5"]
+    assert all(step.bundle.spent * 10**9 == step.nano for step in steps)
     project.ledger.verify()
 
 
 def test_whoever_asks_for_it_again_gets_it_at_no_cost(
     drawn: Refine, project: Project, spec: DatasetSpec
-) -> None:
+):
     drawn("0.2")
     refined = drawn("0.5", "0.2")
     for again in (drawn("0.5", "0.2"), drawn("0.5")):
@@ -88,22 +87,9 @@ def test_whoever_asks_for_it_again_gets_it_at_no_cost(
     assert project.spent(spec) == Fraction("0.5")
 
 
-def test_it_is_made_again_from_its_own_answers_and_those_of_what_it_refines(
-    drawn: Refine, project: Project, spec: DatasetSpec
-) -> None:
-    drawn("0.2")
-    refined = drawn("0.5", "0.2")
-    release = asked(project, spec, "0.5")
-    require_reproducible(release, require_intact(release, refined.folder))
-    for path in refined.folder.iterdir():
-        path.unlink()
-    refined.folder.rmdir()
-    assert drawn("0.5").bundle.to_json() == refined.bundle.to_json()
-
-
 def test_what_it_refines_has_to_be_as_it_was_settled(
     drawn: Refine, project: Project, spec: DatasetSpec
-) -> None:
+):
     first = asked(project, spec, "0.2")
     publish(first)
     transcript = first.store.transcript_path(first.key(project.snapshot(spec)))
@@ -115,7 +101,7 @@ def test_what_it_refines_has_to_be_as_it_was_settled(
     assert project.spent(spec) == Fraction("0.2")
 
 
-def test_a_release_is_refined_once(drawn: Refine, project: Project, spec: DatasetSpec) -> None:
+def test_a_release_is_refined_once(drawn: Refine, project: Project, spec: DatasetSpec):
     """Two refinements of one answer could tell up to the sum of both ε together."""
     drawn("0.2")
     drawn("0.5", "0.2")
@@ -126,7 +112,7 @@ def test_a_release_is_refined_once(drawn: Refine, project: Project, spec: Datase
 
 def test_two_refinements_at_one_time_are_one_charge(
     drawn: Refine, project: Project, spec: DatasetSpec
-) -> None:
+):
     """Whoever comes second finds the key taken, though nothing was charged when it looked."""
     drawn("0.2")
     slow, snapshot = asked(project, spec, "1", "0.2"), project.snapshot(spec)
@@ -141,12 +127,8 @@ def test_two_refinements_at_one_time_are_one_charge(
 
 @pytest.mark.parametrize("moment", ["key", "resolve", "open"])
 def test_who_loses_a_race_reads_who_was_first(
-    drawn: Refine,
-    project: Project,
-    spec: DatasetSpec,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: str,
-) -> None:
+    drawn: Refine, project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch, moment: str
+):
     """Nothing is damaged, whenever the other one charges; and nothing is charged twice."""
     drawn("0.2")
     method = getattr(EpsilonRelease, moment)
@@ -189,21 +171,9 @@ def interrupted(project: Project, spec: DatasetSpec, *, after: int) -> EpsilonRe
     return release
 
 
-def test_an_interrupted_one_is_finished_under_its_charge(
-    drawn: Refine, project: Project, spec: DatasetSpec
-) -> None:
-    drawn("0.2")
-    interrupted(project, spec, after=1)
-    assert project.spent(spec) == Fraction("0.5")
-    finished = drawn("0.5")
-    assert (finished.state, finished.nano) == ("resumed", 0)
-    assert finished.bundle.facts["refined_from"] == "0.2"
-    assert project.spent(spec) == Fraction("0.5")
-
-
 def test_damaged_answers_of_what_it_refines_do_not_end_it(
     drawn: Refine, project: Project, spec: DatasetSpec
-) -> None:
+):
     """They can be put back, and its own are whole."""
     transcript = drawn("0.2").folder.parent / "transcript.jsonl"
     interrupted(project, spec, after=1)
@@ -217,9 +187,7 @@ def test_damaged_answers_of_what_it_refines_do_not_end_it(
     assert transcript.read_bytes() == answers + b"torn", "a settled file is not written to"
 
 
-def test_one_that_was_given_up_may_have_been_seen_so_nothing_else_refines_it(
-    drawn: Refine, project: Project, spec: DatasetSpec
-) -> None:
+def test_refinement_given_up_is_not_replaced(drawn: Refine, project: Project, spec: DatasetSpec):
     drawn("0.2")
     release = interrupted(project, spec, after=1)
     give_up(project.home, release.key(project.snapshot(spec)).digest, reason="lost", by="me")
@@ -229,7 +197,7 @@ def test_one_that_was_given_up_may_have_been_seen_so_nothing_else_refines_it(
     assert (alone.nano, alone.bundle.facts.get("refined_from")) == (500_000_000, None)
 
 
-def test_an_unfinished_release_is_not_refined(project: Project, spec: DatasetSpec) -> None:
+def test_an_unfinished_release_is_not_refined(project: Project, spec: DatasetSpec):
     class Never(OpenDPNoise):
         def discrete_laplace(self, *_: object) -> np.ndarray:
             raise KeyboardInterrupt
@@ -245,7 +213,7 @@ def test_an_unfinished_release_is_not_refined(project: Project, spec: DatasetSpe
 
 def test_other_rows_are_not_what_it_was_drawn_of(
     drawn: Refine, project: Project, spec: DatasetSpec
-) -> None:
+):
     """The noise that belongs to other rows would be taken for that of these."""
     drawn("0.2")
     release = asked(project, spec, "0.5", "0.2")
@@ -270,22 +238,20 @@ def test_other_rows_are_not_what_it_was_drawn_of(
 )
 def test_what_cannot_be_refined_is_refused_at_no_cost(
     epsilon: str, refine: str, model: str, words: str, drawn: Refine, project: Project
-) -> None:
+):
     with pytest.raises(DeclarationError, match=words):
         drawn(epsilon, refine, model)
-    assert not [one for one in project.ledger.entries() if one.nano_epsilon]
+    assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]
 
 
-def test_a_model_that_pays_in_epsilon_refines_nothing_where_its_population_pays_in_rho(
-    project: Project,
-) -> None:
+def test_pure_model_refines_nothing_in_a_population_of_rho(project: Project):
     """(ε² − ε'²)/2 is more than (ε − ε')²/2, which its own charges would add up to."""
     spec = project.declare("homes", HOMES, **LEVELS, delta="1e-9")
     with pytest.raises(DeclarationError, match="expected a model that accounts in ρ"):
         plan_run(project.request(spec, models=["independent"], epsilons=["1"], refine="0.2"))
 
 
-def test_in_rho_a_sweep_costs_its_largest_rho(project: Project) -> None:
+def test_in_rho_a_sweep_costs_its_largest_rho(project: Project):
     spec = project.declare("homes", HOMES, **LEVELS, delta="1e-9")
     stages = ("ingested", "validated", "normalized", "discretized")
     assert project.launch(spec, *stages).success
@@ -295,12 +261,10 @@ def test_in_rho_a_sweep_costs_its_largest_rho(project: Project) -> None:
     ]
     alone = asked(project, spec, "1", model="one_shot").guarantee.amount
     assert project.spent(spec) == alone
-    assert sum(one.nano for one in steps) == alone * 10**9
+    assert sum(step.nano for step in steps) == alone * 10**9
 
 
-def test_a_plan_says_what_a_sweep_costs_one_way_and_the_other(
-    project: Project, spec: DatasetSpec
-) -> None:
+def test_a_plan_says_what_a_sweep_costs_one_way_and_the_other(project: Project, spec: DatasetSpec):
     models = ["independent", "eug_kmeans"]
     apart = plan_run(project.request(spec, models=models))
     steps = plan_run(project.request(spec, models=models, refine=PREVIOUS))
@@ -308,9 +272,7 @@ def test_a_plan_says_what_a_sweep_costs_one_way_and_the_other(
     assert steps.total_cost == 1 + Fraction("1.7")
 
 
-def test_what_nobody_has_drawn_is_neither_planned_nor_run_as_a_refinement(
-    project: Project, spec: DatasetSpec
-) -> None:
+def test_missing_release_is_not_refined_by_plan_or_run(project: Project, spec: DatasetSpec):
     """Else the release before it would be charged, and the run would end at the second."""
     asked = (spec.name, "--model", "eug_kmeans", "--model", "independent", "--epsilon", "0.5")
     planned = project.cli_here("plan", *asked)
@@ -322,7 +284,7 @@ def test_what_nobody_has_drawn_is_neither_planned_nor_run_as_a_refinement(
     assert project.spent(spec) == 0
 
 
-def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec) -> None:
+def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec):
     name = spec.name
     one = ("--model", "independent", "--epsilon")
     planned = project.cli_here("plan", name, "--model", "independent")
@@ -355,7 +317,7 @@ def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec)
     assert project.spent(spec) == 1
 
 
-def test_a_partition_is_refined_from_the_launchpad(project: Project, spec: DatasetSpec) -> None:
+def test_a_partition_is_refined_from_the_launchpad(project: Project, spec: DatasetSpec):
     assert project.launch(spec, "independent", partition="0.2").success
     refined = {"refine": "0.2"}
     assert project.launch(spec, "independent", partition="0.5", config=refined).success

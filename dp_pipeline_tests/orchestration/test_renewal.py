@@ -36,17 +36,14 @@ def tick(project: Project, spec: DatasetSpec) -> list[dg.RunRequest]:
 def asked(project: Project, spec: DatasetSpec) -> list[list[str]]:
     """The assets of each run that one look asks for."""
     requests = tick(project, spec)
-    return [["/".join(key.path[1:]) for key in one.asset_selection or []] for one in requests]
+    return [
+        ["/".join(key.path[1:]) for key in request.asset_selection or []] for request in requests
+    ]
 
 
 def released(project: Project, spec: DatasetSpec, epsilon: str) -> None:
     """One run of the backfill over ε."""
-    job = definitions_of(spec, project.home).resolve_job_def(backfill_job_name(spec))
-    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    done = job.execute_in_process(
-        instance=project.instance, partition_key=epsilon, run_config=quiet
-    )
-    assert done.success
+    assert project.run_job(spec, backfill_job_name(spec), epsilon).success
 
 
 @contextmanager
@@ -63,9 +60,7 @@ def spec(rides: Project) -> DatasetSpec:
     return rides.declare("rides", RIDES)
 
 
-def test_a_backfill_renews_the_report_once_when_its_last_run_is_over(
-    rides: Project, spec: DatasetSpec
-):
+def test_backfill_renews_report_once_when_its_last_run_is_over(rides: Project, spec: DatasetSpec):
     assert asked(rides, spec) == []
     released(rides, spec, "0.1")
     with waiting(rides, spec):
@@ -107,9 +102,7 @@ def test_reports_follow_in_another_project_by_their_own_job(rides: Project, spec
     assert (rides.home.root / "published" / "rides" / "dpqt_kmeans" / "current.json").is_file()
 
 
-def test_a_report_that_fails_is_not_asked_for_again_until_there_is_more_to_tell(
-    rides: Project, spec: DatasetSpec
-):
+def test_failed_report_waits_for_another_release(rides: Project, spec: DatasetSpec):
     released(rides, spec, "0.1")
     first, second = tick(rides, spec), tick(rides, spec)
     assert [one.run_key for one in first] == [one.run_key for one in second]
@@ -141,24 +134,22 @@ def test_runs_of_another_data_set_are_not_waited_for(rides: Project, spec: Datas
         assert asked(rides, spec) == [["comparison", "budget"]]
 
 
-def test_the_report_with_an_epsilon_tells_of_k_anonymous_releases_too(project: Project):
+def test_report_with_epsilon_tells_of_k_anonymous_releases_too(project: Project):
     spec = declare(project)
-    pages = {"/".join(one.key.path[1:]): one for one in renewal.report_pages(spec)}
+    pages = {"/".join(page.key.path[1:]): page for page in renewal.report_pages(spec)}
     beside = dg.AssetKey(["patients", "k_anonymous", "kjig"])
     assert set(pages) == {"comparison", "k_anonymous/comparison"}
-    assert all(beside in one.sources for one in pages.values())
+    assert all(beside in page.sources for page in pages.values())
     own = dg.AssetKey(["patients", "evaluation"])
-    assert [own in one.sources for one in pages.values()] == [True, False]
+    assert [own in page.sources for page in pages.values()] == [True, False]
     public, _ = renewal.report_pages(declare(project, WARD))
     assert beside not in public.sources, "a page of public rows says nothing of them"
 
 
-def test_it_is_the_one_sensor_that_is_on_from_the_start_and_can_start_reports_alone(
-    project: Project,
-):
+def test_renewal_sensor_alone_is_on_and_starts_reports_alone(project: Project):
     specs = (project.declare("plants", PLANTS), project.declare("rides", RIDES))
     definitions = pipeline_definitions(specs, Pipeline(Home(project.folder)))
-    states = {one.name: one.default_status for one in definitions.sensors or []}
+    states = {sensor.name: sensor.default_status for sensor in definitions.sensors or []}
     on = [name for name, state in states.items() if state == dg.DefaultSensorStatus.RUNNING]
     assert on == [SENSOR]
     sensor = definitions.resolve_sensor_def(SENSOR)

@@ -11,7 +11,6 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.releases.publish import PublishedBundle
-from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.events import charged, materializations
 from dp_pipeline_tests.orchestration.projects import RIDES, Declaration, Project
 
@@ -48,7 +47,7 @@ def first(rides: Project, spec: DatasetSpec) -> PublishedBundle:
     return published
 
 
-def test_a_second_run_of_the_chain_charges_nothing_and_leaves_the_same_bytes(project: Project):
+def test_second_run_charges_nothing_and_keeps_all_bytes(project: Project):
     spec = project.declare("rides", RIDES)
     project.run(spec)
     bundles = project.files("released/rides/dpqt_kmeans")
@@ -88,7 +87,7 @@ def test_dagster_ledger_and_command_line_agree_to_the_last_nano(project: Project
     assert account["releases"] == "3"
 
 
-def test_the_state_of_every_materialization_says_how_it_was_come_by(project: Project):
+def test_state_of_every_materialization_says_how_it_was_come_by(project: Project):
     spec = project.declare("rides", RIDES)
     project.run(spec, epsilons=["0.1"])
     assert project.launch(spec, "dpqt_kmeans", partition="0.1").success
@@ -104,36 +103,14 @@ def test_the_state_of_every_materialization_says_how_it_was_come_by(project: Pro
 
 def test_a_sound_variant_that_is_written_out_is_the_same_release(
     rides: Project, first: PublishedBundle
-) -> None:
+):
     # Settled releases of before there were variants must not be charged again.
     again = rides.publish(with_model(rides, variant="sound"))
     assert (again.state, again.nano, again.bundle.key) == ("replayed", 0, first.bundle.key)
 
 
-def test_a_replay_reads_no_row(rides: Project, spec: DatasetSpec, first: PublishedBundle):
-    before = content(first)
-    forget_rows(rides, spec)
-    again = rides.publish(spec)
-    assert (again.state, again.nano, again.folder) == ("replayed", 0, first.folder)
-    assert content(again) == before
-    assert again.bundle.to_json() == first.bundle.to_json()
-
-
-def test_a_deleted_bundle_is_built_again_from_its_transcript_without_rows(
-    rides: Project, spec: DatasetSpec, first: PublishedBundle
-):
-    before = content(first)
-    shutil.rmtree(first.folder)
-    forget_rows(rides, spec)
-    again = rides.publish(spec)
-    assert (again.state, again.nano) == ("replayed", 0)
-    assert content(again) == before
-    assert "nicv" in again.bundle.quality
-    assert rides.spent(spec) == COST
-
-
 @pytest.mark.parametrize("change", ["cut", "edited", "gone"])
-def test_a_settled_release_whose_transcript_is_damaged_is_never_drawn_again(
+def test_settled_release_is_not_drawn_again_without_answers(
     change: str, rides: Project, spec: DatasetSpec, first: PublishedBundle
 ):
     path = first.folder.parent / "transcript.jsonl"
@@ -153,30 +130,7 @@ def test_a_settled_release_whose_transcript_is_damaged_is_never_drawn_again(
 GRID = {"k": "3", "nominal_rows": "2000"}
 
 
-def test_a_new_draw_is_another_release_at_the_full_price(rides: Project):
-    spec = rides.declare("rides", RIDES, models={"eug_kmeans": GRID}, publish=None)
-    first = rides.publish(spec, model="eug_kmeans")
-    second = rides.publish(spec, model="eug_kmeans", new_draw=True)
-    assert (second.state, second.nano) == ("charged", 550_000_000)
-    assert second.bundle.key != first.bundle.key
-    assert (first.bundle.facts["replicate"], second.bundle.facts["replicate"]) == ("0", "1")
-    # Two draws of some fifty noisy numbers are equal with probability far below 10^-20.
-    weights = [one.bundle.tables["synopsis"]["weight"].tolist() for one in (first, second)]
-    assert len(weights[0]) > 40
-    assert weights[0] != weights[1]
-    assert rides.spent(spec) == 2 * COST
-
-
-def test_after_a_new_draw_the_newest_one_is_replayed(
-    rides: Project, spec: DatasetSpec, first: PublishedBundle
-):
-    fresh = rides.publish(spec, new_draw=True)
-    again = rides.publish(spec)
-    assert (again.state, again.bundle.key) == ("replayed", fresh.bundle.key)
-    assert content(first), "the older one still lies there"
-
-
-def test_another_k_reuses_the_answers_and_leaves_the_bought_quality_out(
+def test_another_k_reuses_answers_and_leaves_bought_quality_out(
     rides: Project, spec: DatasetSpec, first: PublishedBundle
 ):
     forget_rows(rides, spec)
@@ -202,7 +156,7 @@ def test_the_chain_shows_no_bought_quality_for_another_k(project: Project):
 
 
 @pytest.mark.parametrize("parameters", [{"nominal_rows": "41"}, {"gamma": "0.4"}])
-def test_a_measuring_parameter_makes_another_release_with_another_charge(
+def test_measuring_parameter_makes_another_release(
     parameters: dict[str, str], rides: Project, spec: DatasetSpec, first: PublishedBundle
 ):
     other = rides.publish(with_model(rides, **parameters))
@@ -236,7 +190,7 @@ def test_words_for_people_change_no_release(
     assert (again.state, again.bundle.key) == ("replayed", first.bundle.key)
 
 
-def test_a_new_snapshot_is_a_new_charge_even_when_no_row_has_changed(project: Project):
+def test_new_snapshot_is_new_charge_even_when_no_row_has_changed(project: Project):
     spec = project.declare("rides", RIDES)
     project.run(spec, epsilons=["0.1"])
     (other,) = project.run(spec, epsilons=["0.1"], snapshot="next_week")
@@ -244,7 +198,3 @@ def test_a_new_snapshot_is_a_new_charge_even_when_no_row_has_changed(project: Pr
     assert project.spent(spec) == Fraction("0.3")
     (again,) = project.run(spec, epsilons=["0.1"], snapshot="next_week")
     assert (again.state, project.spent(spec)) == ("replayed", Fraction("0.3"))
-
-
-def test_the_bundle_names_the_transcript_it_was_made_from(first: PublishedBundle):
-    assert first.bundle.transcript == Transcript(first.folder.parent / "transcript.jsonl").chain

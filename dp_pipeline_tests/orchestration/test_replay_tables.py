@@ -36,19 +36,19 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str | None, Proje
     CASES,
     ids=[f"{name}, {'rho' if delta else 'epsilon'}" for name, delta in CASES],
 )
-def test_any_other_post_processing_of_a_settled_table_is_a_replay(
+def test_any_other_post_processing_of_settled_table_is_replay(
     prepared: dict[str | None, Project], tmp_path: Path, name: str, delta: str | None
-) -> None:
+):
     project = Project(shutil.copytree(prepared[delta].folder, tmp_path / "homes"))
     declared = {"delta": delta, "publish": None}
     spec = project.declare("homes", HOMES, **declared, models={name: {}})
     first = project.publish(spec, model=name, epsilon="1")
     spent = project.spent(spec)
     assert first.state == "charged"
-    for one in fields(MODELS[name]):
-        if one.metadata["measuring"]:
+    for field in fields(MODELS[name]):
+        if field.metadata["measuring"]:
             continue
-        changed = {name: {one.name: str(CHANGED[one.name])}}
+        changed = {name: {field.name: str(CHANGED[field.name])}}
         other = project.declare("homes", HOMES, **declared, models=changed)
         again = project.publish(other, model=name, epsilon="1")
         assert (again.state, again.nano, again.bundle.key) == ("replayed", 0, first.bundle.key)

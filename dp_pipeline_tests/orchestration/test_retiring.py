@@ -28,7 +28,7 @@ def rows_left(project: Project) -> list[str]:
 
 def test_rows_and_exact_numbers_go_and_the_ledger_says_so_first(
     released_rides: Project, spec: DatasetSpec
-) -> None:
+):
     snapshot = released_rides.snapshot(spec)
     assert any("custodian" in name for name in rows_left(released_rides))
     spent, releases = released_rides.spent(spec), released_rides.files("released")
@@ -44,9 +44,9 @@ def test_rows_and_exact_numbers_go_and_the_ledger_says_so_first(
     released_rides.ledger.verify()
 
 
-def test_a_release_is_replayed_and_a_new_question_is_refused_before_it_is_charged(
+def test_retired_release_is_replayed_and_nothing_new_charged(
     released_rides: Project, spec: DatasetSpec
-) -> None:
+):
     before = released_rides.publish(spec)
     assert released_rides.cli("data", "retire", "rides", "--yes").code == 0
     spent = released_rides.spent(spec)
@@ -59,9 +59,9 @@ def test_a_release_is_replayed_and_a_new_question_is_refused_before_it_is_charge
     assert released_rides.spent(spec) == spent
 
 
-def test_a_new_snapshot_under_a_new_name_is_released_and_the_old_name_is_refused(
+def test_new_snapshot_is_released_and_the_old_is_refused(
     released_rides: Project, spec: DatasetSpec
-) -> None:
+):
     old = released_rides.snapshot(spec).id
     assert released_rides.cli("data", "retire", "rides", "--yes").code == 0
     refused = released_rides.cli("run", "rides", "--snapshot", old, "--epsilon", "0.1")
@@ -73,7 +73,7 @@ def test_a_new_snapshot_under_a_new_name_is_released_and_the_old_name_is_refused
     assert released_rides.snapshot(spec).id == "again"
 
 
-def test_without_a_yes_nothing_is_touched(released_rides: Project) -> None:
+def test_without_a_yes_nothing_is_touched(released_rides: Project):
     before, entries = released_rides.files("raw"), released_rides.ledger.entries()
     result = released_rides.cli("data", "retire", "rides")
     assert result.code == 1
@@ -82,9 +82,9 @@ def test_without_a_yes_nothing_is_touched(released_rides: Project) -> None:
     assert released_rides.ledger.entries() == entries
 
 
-def test_every_data_set_of_the_population_is_retired_and_no_other(
+def test_every_data_set_of_population_is_retired_and_no_other(
     released_rides: Project, spec: DatasetSpec
-) -> None:
+):
     home = released_rides.home
     key = released_rides.ledger.key(spec.population)
     together = Snapshot(home.raw / "walks" / "one", key)
@@ -104,7 +104,7 @@ def test_every_data_set_of_the_population_is_retired_and_no_other(
 
 def test_what_was_stopped_between_ledger_and_rows_is_finished(
     released_rides: Project, spec: DatasetSpec
-) -> None:
+):
     """The ledger says retired, the rows are there: until the end they are as they were."""
     snapshot = released_rides.snapshot(spec)
     released_rides.ledger.retire(spec.population, [f"rides/{snapshot.id}"], by="somebody")
@@ -115,16 +115,14 @@ def test_what_was_stopped_between_ledger_and_rows_is_finished(
     released_rides.ledger.verify()
 
 
-def test_an_unknown_data_set_is_refused(released_rides: Project) -> None:
+def test_an_unknown_data_set_is_refused(released_rides: Project):
     result = released_rides.cli("data", "retire", "walks", "--yes")
     assert (result.code, result.out) == (2, "")
     assert "data set: expected one of" in result.err
 
 
 @pytest.mark.usefixtures("spec")
-def test_an_unfinished_draft_of_another_data_set_stops_no_retirement(
-    released_rides: Project,
-) -> None:
+def test_draft_of_another_data_set_stops_no_retirement(released_rides: Project):
     (released_rides.datasets / "draft.yaml").write_text("name: TODO\n", encoding="utf-8")
     result = released_rides.cli("data", "retire", "rides", "--yes")
     assert (result.code, result.err) == (0, "")

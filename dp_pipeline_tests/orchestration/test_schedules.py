@@ -11,7 +11,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.ledger import Account, Charge
+from dp_pipeline.ledger import Account
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.releases.run_plan import RunPlan
@@ -41,35 +41,12 @@ def answer(
 
 def launched(project: Project, spec: DatasetSpec, request: dg.RunRequest, job: str) -> bool:
     """Whether the run that was asked for ends well."""
-    bound = definitions_of(spec, project.home).resolve_job_def(job)
-    result = bound.execute_in_process(
-        instance=project.instance,
-        partition_key=request.partition_key,
-        run_config={
-            **request.run_config,
-            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-        },
-        asset_selection=list(request.asset_selection or []) or None,
-        raise_on_error=False,
-    )
-    return result.success
+    assets = list(request.asset_selection or []) or None
+    options = {"run_config": request.run_config, "asset_selection": assets}
+    return project.run_job(spec, job, request.partition_key, **options).success
 
 
-def spend(project: Project, epsilon: str) -> None:
-    """Leave only so much of RIDES' 3."""
-    charge = Charge(
-        key="f" * 64,
-        population="riders",
-        kind="dp",
-        nano_epsilon=int(Fraction(epsilon) * 10**9),
-        what="elsewhere",
-        facts={},
-    )
-    with project.ledger.reserve(charge):
-        pass
-
-
-def test_a_refreshed_data_set_has_one_schedule_under_another_name_and_it_is_off(project: Project):
+def test_refreshed_data_set_has_one_schedule_which_is_off(project: Project):
     plain = dataset_assets(project.declare("rides", RIDES)).schedules or []
     fresh = dataset_assets(project.declare("rides", RIDES, **REFRESHED)).schedules or []
     assert [one.name for one in plain] == ["rides_weekly"]
@@ -87,12 +64,9 @@ def test_a_refresh_asks_for_one_run_on_the_snapshot_of_its_week(project: Project
     assert first.run_config["ops"]["rides__ingested"]["config"]["snapshot"] == "2026-W53"
 
 
-def test_a_week_is_charged_once_changed_or_not_and_the_next_one_again(project: Project):
+def test_week_is_charged_once_changed_or_not_and_next_one_again(project: Project):
     spec = project.declare("rides", RIDES, **REFRESHED)
-    for week, (day, spent) in {
-        "2026-W47": (16, "0.55"),
-        "2026-W48": (23, "1.1"),
-    }.items():
+    for week, (day, spent) in {"2026-W47": (16, "0.55"), "2026-W48": (23, "1.1")}.items():
         request = answer(project, spec, MONDAY.replace(day=day))
         assert isinstance(request, dg.RunRequest)
         assert launched(project, spec, request, "rides_new_snapshot")
@@ -105,7 +79,7 @@ def test_a_week_is_charged_once_changed_or_not_and_the_next_one_again(project: P
     assert project.spent(spec) == Fraction("1.1")
 
 
-def test_ticks_are_the_same_whatever_the_rows_say_or_whether_there_are_any(rides: Project):
+def test_ticks_do_not_depend_on_rows(rides: Project):
     spec = rides.declare("rides", RIDES, **REFRESHED)
     before = answer(rides, spec)
     rides.write_rows("rides.csv", ["rider,x,y", "zoe,8,4"])
@@ -114,9 +88,9 @@ def test_ticks_are_the_same_whatever_the_rows_say_or_whether_there_are_any(rides
     assert answer(rides, spec) == before
 
 
-def test_a_week_that_the_total_does_not_allow_is_one_line_and_nothing_is_written(rides: Project):
+def test_week_beyond_the_total_is_one_line_and_writes_nothing(rides: Project):
     spec = rides.declare("rides", RIDES, **REFRESHED)
-    spend(rides, "2.5")
+    rides.spend("2.5")
     before = rides.files()
     told = answer(rides, spec)
     assert isinstance(told, dg.SkipReason)
@@ -131,12 +105,10 @@ def test_a_tick_that_does_not_ask_the_ledger_is_caught(
 ):
     monkeypatch.setattr(RunPlan, "require_budget", lambda _: None)
     with pytest.raises(AssertionError):
-        test_a_week_that_the_total_does_not_allow_is_one_line_and_nothing_is_written(rides)
+        test_week_beyond_the_total_is_one_line_and_writes_nothing(rides)
 
 
-def test_a_week_that_the_month_does_not_allow_is_one_line_and_nothing_is_written(
-    project: Project,
-):
+def test_week_beyond_the_month_is_one_line_and_writes_nothing(project: Project):
     spec = project.declare("rides", RIDES, **REFRESHED, ceiling={"total": "3", "per_month": "0.6"})
     request = answer(project, spec)
     assert isinstance(request, dg.RunRequest)
@@ -149,25 +121,25 @@ def test_a_week_that_the_month_does_not_allow_is_one_line_and_nothing_is_written
     assert project.files() == before
 
 
-def test_the_first_publication_of_the_current_snapshot_is_refused_in_the_same_way(rides: Project):
+def test_first_publication_beyond_the_total_is_refused(rides: Project):
     spec = rides.declare("rides", RIDES)
-    spend(rides, "2.5")
+    rides.spend("2.5")
     told = answer(rides, spec)
     assert isinstance(told, dg.SkipReason)
     assert "requested ε=0.55" in (told.skip_message or "")
 
 
-def test_a_publication_that_was_paid_is_replayed_however_little_is_left(released_rides: Project):
+def test_publication_paid_is_replayed_however_little_is_left(released_rides: Project):
     project = released_rides
     spec = project.declare("rides", RIDES)
-    spend(project, "2.4")
+    project.spend("2.4")
     request = answer(project, spec)
     assert isinstance(request, dg.RunRequest)
     assert launched(project, spec, request, "rides_epsilon_backfill")
     assert project.spent(spec) == Fraction("2.95")
 
 
-def test_a_file_that_disagrees_with_its_account_turns_the_tick_red(rides: Project):
+def test_file_that_disagrees_with_its_account_turns_tick_red(rides: Project):
     spec = rides.declare("rides", RIDES, population="walkers")
     rides.ledger.open_account(Account("walkers", "one row", "add_remove", "release", Fraction(9)))
     with pytest.raises(dg.DagsterError) as red:

@@ -16,7 +16,7 @@ from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.raw import ingest
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, definitions_of
-from dp_pipeline_tests.orchestration.test_schedules import launched, spend
+from dp_pipeline_tests.orchestration.test_schedules import launched
 
 OTHER = ["height,width,colour", "1,1,red"]
 PUBLIC = {"updates": "public"}
@@ -60,10 +60,10 @@ def name_of(request: dg.RunRequest) -> str:
 
 
 def sensors(spec: DatasetSpec) -> list[str]:
-    return [one.name for one in dataset_assets(spec).sensors or []]
+    return [sensor.name for sensor in dataset_assets(spec).sensors or []]
 
 
-def test_sensitive_rows_have_no_sensor_unless_their_changes_are_public(project: Project):
+def test_sensitive_rows_have_no_sensor_on_their_changes(project: Project):
     assert sensors(project.declare("rides", RIDES)) == []
     assert sensors(project.declare("rides", RIDES, refresh="weekly")) == []
     assert sensors(project.declare("rides", RIDES, **PUBLIC)) == ["rides_new_rows"]
@@ -75,7 +75,7 @@ def test_a_rule_that_lets_any_change_be_watched_is_caught(
 ):
     monkeypatch.setattr(DatasetSpec, "may_watch_source", True)
     with pytest.raises(AssertionError):
-        test_sensitive_rows_have_no_sensor_unless_their_changes_are_public(project)
+        test_sensitive_rows_have_no_sensor_on_their_changes(project)
 
 
 def test_what_cannot_be_seen_from_outside_has_no_sensor(project: Project):
@@ -91,7 +91,7 @@ def test_a_sensor_is_off_and_looks_once_a_minute_at_most(project: Project):
     assert (sensor.minimum_interval_seconds or 0) >= 60
 
 
-def test_the_first_look_opens_the_first_snapshot_named_by_the_day(project: Project):
+def test_first_look_opens_first_snapshot_named_by_day(project: Project):
     sensor = Sensor(project, project.declare("plants", PLANTS))
     request = asked(sensor.tick())
     assert name_of(request) == datetime.now(UTC).date().isoformat()
@@ -133,13 +133,13 @@ def test_rows_that_come_back_are_new_once_more(project: Project):
     assert len(set(keys)) == 4
 
 
-def test_a_crash_between_run_and_cursor_asks_for_the_same_run_again(project: Project):
+def test_crash_between_run_and_cursor_asks_for_same_run_again(project: Project):
     sensor = Sensor(project, project.declare("plants", PLANTS))
     first = asked(sensor.tick(forget=True))
     assert asked(sensor.tick()).run_key == first.run_key
 
 
-def test_a_sensor_that_is_turned_on_later_takes_up_what_was_written_since(project: Project):
+def test_sensor_turned_on_later_takes_up_what_was_written_since(project: Project):
     spec = project.declare("plants", PLANTS)
     source = project.datasets / "plants.csv"
     os.utime(source, (1_000_000_000, 1_000_000_000))
@@ -187,14 +187,12 @@ def test_bytes_are_hashed_once_for_each_stamp(project: Project, monkeypatch: pyt
     assert len(hashed) == 1
 
 
-def test_public_changes_that_the_ceiling_does_not_allow_are_refused_and_not_forgotten(
-    rides: Project,
-):
+def test_changes_beyond_the_ceiling_are_refused_and_remembered(rides: Project):
     spec = rides.declare("rides", RIDES, **PUBLIC)
     sensor = Sensor(rides, spec)
     assert "same bytes" in str(sensor.tick()), "prepared after it was written"
     rides.write_rows("rides.csv", ["rider,x,y", "zoe,8,4"])
-    spend(rides, "2.5")
+    rides.spend("2.5")
     before = rides.files("raw", "released", "ledger")
     refusal = "rides refused by population riders: requested ε=0.55, spent 2.5, left 0.5, ceiling 3"
     assert all(str(sensor.tick()).startswith(refusal) for _ in range(2))
@@ -208,7 +206,7 @@ def test_public_changes_that_the_ceiling_does_not_allow_are_refused_and_not_forg
     asked(later.tick())
 
 
-def test_a_data_set_that_publishes_nothing_is_prepared_and_nothing_more(project: Project):
+def test_data_set_without_publication_is_only_prepared(project: Project):
     spec = project.declare("plants", PLANTS, publish=None)
     request = asked(Sensor(project, spec).tick())
     assert request.partition_key is None

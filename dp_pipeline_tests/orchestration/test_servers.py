@@ -46,7 +46,7 @@ def databases(project: Project) -> list[Path]:
     return [path for path in project.paths() if path.suffix in (".db", ".sqlite")]
 
 
-def test_a_project_that_has_spent_is_not_pointed_at_an_empty_server(
+def test_project_that_has_spent_is_not_pointed_at_empty_server(
     released_rides: Project, postgres_server: PostgresServer
 ):
     spent = released_rides.ledger.balance("riders").spent

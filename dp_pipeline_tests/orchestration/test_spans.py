@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,7 @@ import pytest
 from dp_pipeline.cli.check.releases import ChargedRelease
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, NotPrepared
-from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration.automation import due_windows
-from dp_pipeline.orchestration.runner import RunFailed
-from dp_pipeline.raw import ingest
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.releases.account import require_snapshot
@@ -33,17 +28,15 @@ from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.projects import Project
-from dp_pipeline_tests.orchestration.test_windows import (
+from dp_pipeline_tests.orchestration.streams import (
     STREAM,
     WEEKS,
-    november,
-    requests,
-    run,
+    all_windows,
+    run_weeks,
     stream,
     ticked,
+    week_options,
 )
-
-__all__ = ["november"]
 
 pytestmark = pytest.mark.chain
 
@@ -59,40 +52,37 @@ SPANS: dict[str, Any] = {
 TWO = "2026-W01..2026-W02"
 
 
-def tree(found: list[ReleaseResult], week: str) -> ReleaseResult:
+def tree(outcomes: list[ReleaseResult], week: str) -> ReleaseResult:
     """The release of two weeks that belongs to one."""
     (one,) = [
-        one
-        for one in found
-        if (one.release.spec.window, one.release.name) == (week, "htree_kmeans")
+        outcome
+        for outcome in outcomes
+        if (outcome.release.spec.window, outcome.release.name) == (week, "htree_kmeans")
     ]
     return one
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, DatasetSpec, Any]]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, DatasetSpec, Any]:
     """The second and the third week by one command; to be read, not changed."""
     project = Project(tmp_path_factory.mktemp("spans"))
     spec = stream(project, **SPANS)
-    with pytest.MonkeyPatch.context() as patch:
-        moment = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())
-        patch.setattr(ingest, "now", lambda: moment)
-        yield project, spec, run(project, requests(project, spec, *WEEKS[1:]))
+    return project, spec, run_weeks(project, spec, *WEEKS[1:])
 
 
-def test_every_window_pays_for_each_release_that_reads_it(ran: Any) -> None:
-    project, spec, found = ran
+def test_every_window_pays_for_each_release_that_reads_it(ran: Any):
+    project, spec, outcomes = ran
     paid = {"2026-W01": TREE, "2026-W02": 2 * TREE + TABLE, "2026-W03": TREE + TABLE}
     assert project.ledger.blocks(spec.population) == paid
     # All rows of a person in every window cost what all windows have paid.
     assert project.spent(spec) == sum(paid.values()) == 4 * TREE + 2 * TABLE
-    assert sum(one.cost for one in found) == project.spent(spec)
+    assert sum(outcome.cost for outcome in outcomes) == project.spent(spec)
     project.ledger.verify()
 
 
-def test_a_release_of_two_windows_says_which_and_counts_the_rows_of_both(ran: Any) -> None:
-    project, spec, found = ran
-    one = tree(found, "2026-W02")
+def test_release_of_two_windows_counts_the_rows_of_both(ran: Any):
+    project, spec, outcomes = ran
+    one = tree(outcomes, "2026-W02")
     assert one.bundle.facts[WINDOW] == TWO
     assert one.bundle.facts["snapshot"] == "2026-W01+2026-W02"
     begun = project.ledger.history(one.bundle.key)[0]
@@ -107,12 +97,12 @@ def test_a_release_of_two_windows_says_which_and_counts_the_rows_of_both(ran: An
     (cells,) = open_counter(spec, both).exact_tables([("kind", "x")])  # type: ignore[attr-defined]
     each = [
         open_counter(spec, week).exact_tables([("kind", "x")])[0]  # type: ignore[attr-defined]
-        for week in both.all
+        for week in both.members
     ]
     assert np.array_equal(cells, each[0] + each[1])
 
 
-def test_what_a_person_did_in_one_window_is_hidden_by_the_noise_of_one(ran: Any) -> None:
+def test_what_person_did_in_one_window_is_hidden_by_noise_of_one(ran: Any):
     """Neighbours differ in her rows of one window, of which two count there."""
     project, spec, _ = ran
     release = EpsilonRelease.at(
@@ -130,37 +120,33 @@ def test_what_a_person_did_in_one_window_is_hidden_by_the_noise_of_one(ran: Any)
     assert release.spec.distance == 2
 
 
-def test_a_release_of_two_windows_is_replayed_and_made_again_from_its_answers(ran: Any) -> None:
-    project, spec, found = ran
-    one = tree(found, "2026-W03")
+def test_release_of_two_windows_is_replayed_and_rebuilt(ran: Any):
+    project, spec, outcomes = ran
+    one = tree(outcomes, "2026-W03")
     require_reproducible(one.release, require_intact(one.release, one.folder))
-    again = run(project, requests(project, spec, *WEEKS[1:]))
-    assert {(one.state, one.cost) for one in again} == {("replayed", 0)}
+    again = run_weeks(project, spec, *WEEKS[1:])
+    assert {(outcome.state, outcome.cost) for outcome in again} == {("replayed", 0)}
     assert publish(one.release).state == "replayed"
     assert published_windows(spec, project.home) == WEEKS[1:]
 
 
-def test_checks_know_releases_of_several_windows(
-    ran: Any,
-) -> None:
-    project, _, found = ran
+def test_checks_know_releases_of_several_windows(ran: Any):
+    project, _, outcomes = ran
     check = project.cli_here("check", "--replay")
     assert (check.code, check.err) == (0, "")
     assert "4 replayed at no cost" in check.out
     checked = project.cli_here("data", "check", str(project.datasets / "stream.yaml"))
     assert (checked.code, checked.err) == (0, "")
     assert "what is published of each week costs 1.25" in checked.out
-    begun = project.ledger.history(tree(found, "2026-W02").bundle.key)[0]
+    begun = project.ledger.history(tree(outcomes, "2026-W02").bundle.key)[0]
     assert ChargedRelease(begun, "settled", project.home).command == (
         "dp-pipeline run stream --window 2026-W02 --span 2 --model htree_kmeans --epsilon 0.5"
     )
 
 
-def test_rows_of_any_of_its_windows_that_were_prepared_otherwise_are_refused(
-    project: Project,
-) -> None:
+def test_rows_of_a_window_prepared_otherwise_are_refused(project: Project):
     spec = stream(project, **SPANS)
-    run(project, requests(project, spec, "2026-W02"))
+    run_weeks(project, spec, "2026-W02")
     wider = {**STREAM["attributes"], "x": {"bounds": ["0", "9"], "bins": "4"}}
     changed = stream(project, **SPANS, attributes=wider)
     names = ("ingested", "validated", "normalized", "discretized")
@@ -170,10 +156,10 @@ def test_rows_of_any_of_its_windows_that_were_prepared_otherwise_are_refused(
         NotPrepared, match=r"Snapshot\(stream/2026-W01\): expected a snapshot valid"
     ):
         open_counter(changed, both)
-    open_counter(changed, both.all[1])
+    open_counter(changed, both.members[1])
 
 
-def test_rho_of_windows_do_not_add_up_so_no_release_is_of_several(project: Project) -> None:
+def test_no_release_in_rho_is_of_several_windows(project: Project):
     stream(project, delta="0.000001", ceiling={"each_window": "9"})
     words = ("--window", "2026-W02", "--model", "independent", "--span", "2")
     wrong = project.cli_here("plan", "stream", *words)
@@ -181,14 +167,14 @@ def test_rho_of_windows_do_not_add_up_so_no_release_is_of_several(project: Proje
     assert "expected a release of one window beside `delta`" in wrong.err
 
 
-def test_it_plans_from_the_release_that_belongs_to_the_window_before(ran: Any) -> None:
-    project, _, found = ran
-    assert LEARNED not in tree(found, "2026-W02").bundle.facts
-    learned = tree(found, "2026-W03").bundle.facts[LEARNED]
-    assert project.home.released / learned == tree(found, "2026-W02").folder
+def test_it_plans_from_release_that_belongs_to_window_before(ran: Any):
+    project, _, outcomes = ran
+    assert LEARNED not in tree(outcomes, "2026-W02").bundle.facts
+    learned = tree(outcomes, "2026-W03").bundle.facts[LEARNED]
+    assert project.home.released / learned == tree(outcomes, "2026-W02").folder
 
 
-def test_card_and_report_say_what_one_window_and_all_of_them_cost(ran: Any) -> None:
+def test_card_and_report_say_the_cost_of_one_and_all_windows(ran: Any):
     project, spec, _ = ran
     (path,) = (project.home.reports / "stream.cards").glob(f"htree_kmeans.{TWO}.0.5.md")
     card = " ".join(path.read_text().split())
@@ -197,7 +183,7 @@ def test_card_and_report_say_what_one_window_and_all_of_them_cost(ran: Any) -> N
     assert "all that she did in the 2 at most ε = 1.1." in card
     # Two releases of two weeks read every week, and one of one.
     one_week = "released of one week, by itself and together with others, is ε = 1.25 as declared"
-    page = " ".join(report_path(requests(project, spec)[0]).read_text().split())
+    page = " ".join(report_path(week_options(project, spec)[0]).read_text().split())
     for text in (card, page):
         assert one_week in text
         assert "Releases that are not of it read other rows" in text
@@ -206,18 +192,18 @@ def test_card_and_report_say_what_one_window_and_all_of_them_cost(ran: Any) -> N
     assert "rows by htree_kmeans over 2 weeks" in page
 
 
-def test_a_window_without_room_refuses_all_releases_that_read_it(project: Project) -> None:
+def test_a_window_without_room_refuses_all_releases_that_read_it(project: Project):
     spec = stream(project, **SPANS)
-    run(project, requests(project, spec, "2026-W02"))
-    run(project, requests(project, spec, "2026-W02", snapshot="again"))
+    run_weeks(project, spec, "2026-W02")
+    run_weeks(project, spec, "2026-W02", snapshot="again")
     rows = len(project.ledger.entries())
     # Each of two windows has room by itself, and together they have none.
-    drawn = requests(project, spec, "2026-W02", "2026-W03", new_draw=True)
-    both = [replace(one, names=["htree_kmeans"]) for one in drawn]
+    drawn = week_options(project, spec, "2026-W02", "2026-W03", new_draw=True)
+    both = [replace(draw, names=["htree_kmeans"]) for draw in drawn]
     for one in both:
         plan_run(one).require_budget()
     with pytest.raises(BudgetExceeded, match=r"spent in 2026-W02 1\.4, left 0\.6, each_window 2"):
-        run(project, both)
+        project.execute(all_windows(both))
     assert len(project.ledger.entries()) == rows
     words = ("--window", "2026-W03", "--model", "independent", "--span", "2")
     assert project.cli_here("run", "stream", *words).code == 0
@@ -225,12 +211,12 @@ def test_a_window_without_room_refuses_all_releases_that_read_it(project: Projec
     full = project.cli_here("run", "stream", "--window", "2026-W03")
     assert (full.code, full.err.count("\n")) == (3, 1)
     assert "spent in 2026-W02 1.55, left 0.45, each_window 2" in full.err
-    (third,) = requests(project, spec, "2026-W03")
+    (third,) = week_options(project, spec, "2026-W03")
     with pytest.raises(BudgetExceeded, match="spent in 2026-W02"):
         publish(third.releases[1])
 
 
-def test_windows_before_the_first_are_refused_in_one_line(project: Project) -> None:
+def test_windows_before_the_first_are_refused_in_one_line(project: Project):
     stream(project, **SPANS)
     early = project.cli_here("run", "stream", "--window", "2026-W01..2026-W03")
     assert (early.code, early.err.count("\n")) == (2, 1)
@@ -251,7 +237,7 @@ def test_windows_before_the_first_are_refused_in_one_line(project: Project) -> N
     assert alone.code == 0, alone.err
 
 
-def test_a_plan_shows_what_every_window_would_pay(project: Project) -> None:
+def test_a_plan_shows_what_every_window_would_pay(project: Project):
     stream(project, **SPANS)
     one = project.cli_here("plan", "stream", "--window", "2026-W02")
     lines = [line.split() for line in one.out.splitlines()]
@@ -265,7 +251,7 @@ def test_a_plan_shows_what_every_window_would_pay(project: Project) -> None:
     assert project.ledger.populations() == ()
 
 
-def test_any_models_are_released_over_as_many_windows_as_a_command_says(project: Project) -> None:
+def test_command_releases_over_as_many_windows_as_it_says(project: Project):
     spec = stream(project)
     words = ("--window", "2026-W03", "--model", "independent", "--span", "3")
     done = project.cli_here("run", "stream", *words)
@@ -281,38 +267,36 @@ def test_any_models_are_released_over_as_many_windows_as_a_command_says(project:
     assert "expected a release, got none" in rolled.err
 
 
-def test_every_model_keeps_its_own_epsilon_over_as_many_windows_as_are_asked(
-    project: Project,
-) -> None:
+def test_every_model_keeps_its_epsilon_over_several_windows(project: Project):
     spec = stream(project)
-    (asked,) = requests(project, spec, "2026-W02", span=2)
-    found = run(project, [asked])
-    assert {(one.release.name, one.release.level, one.state) for one in found} == {
+    (asked,) = week_options(project, spec, "2026-W02", span=2)
+    outcomes = project.execute(all_windows([asked]))
+    assert {
+        (outcome.release.name, outcome.release.level, outcome.state) for outcome in outcomes
+    } == {
         ("independent", "0.1", "charged"),
         ("htree_kmeans", "0.5", "charged"),
     }
-    assert all(one.quality for one in found)
+    assert all(outcome.quality for outcome in outcomes)
     assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS[:2], TREE + TABLE)
     assert all(is_level_complete(asked, level) for level in asked.levels)
 
 
-def test_a_release_of_two_windows_that_was_refined_is_found_again_and_not_paid_anew(
-    project: Project,
-) -> None:
+def test_refined_release_of_two_windows_is_not_paid_anew(project: Project):
     models = {"independent": {}}
     spec = stream(project, models=models, publish={"model": "independent", "epsilon": "0.5"})
-    run(project, requests(project, spec, "2026-W02", epsilon="0.1", span=2))
-    run(project, requests(project, spec, "2026-W02", epsilon="0.5", span=2, refine="0.1"))
+    run_weeks(project, spec, "2026-W02", epsilon="0.1", span=2)
+    run_weeks(project, spec, "2026-W02", epsilon="0.5", span=2, refine="0.1")
     paid = project.ledger.blocks(spec.population)
     # Of the larger ε, and of two evaluations.
     assert paid == dict.fromkeys(WEEKS[:2], Fraction(6, 10))
-    (again,) = run(project, requests(project, spec, "2026-W02", epsilon="0.5", span=2))
+    (again,) = run_weeks(project, spec, "2026-W02", epsilon="0.5", span=2)
     assert (again.state, again.cost) == ("replayed", 0)
     assert again.bundle.facts["snapshot"] == "2026-W01+2026-W02"
     assert project.ledger.blocks(spec.population) == paid
 
 
-def test_releases_that_read_the_same_rows_are_not_added_up(ran: Any) -> None:
+def test_releases_that_read_the_same_rows_are_not_added_up(ran: Any):
     project, _, _ = ran
     rolled = project.cli_here(
         "roll-up", "stream", "--model", "htree_kmeans", "--window", "2026-W02..2026-W03"
@@ -321,57 +305,36 @@ def test_releases_that_read_the_same_rows_are_not_added_up(ran: Any) -> None:
     assert "expected releases of one window each, got some of 2" in rolled.err
 
 
-def test_where_all_rows_are_protected_a_release_of_two_windows_costs_twice(
-    project: Project,
-) -> None:
+def test_two_windows_cost_twice_where_all_rows_are_protected(project: Project):
     """A person who is in both changes what is counted by twice as much as the noise hides."""
     protection = {**STREAM["protection"], "within": "ever"}
     spec = stream(project, **{**SPANS, "protection": protection, "ceiling": {"total": "1.6"}})
-    run(project, requests(project, spec, "2026-W02"))
+    run_weeks(project, spec, "2026-W02")
     assert project.spent(spec) == 2 * TREE + TABLE
     with pytest.raises(BudgetExceeded, match=r"requested ε=1\.25, spent 1\.25, left 0\.35"):
-        run(project, requests(project, spec, "2026-W03"))
+        run_weeks(project, spec, "2026-W03")
     with pytest.raises(DeclarationError, match=r"expected a total of at least 1\.25"):
         stream(project, **{**SPANS, "protection": protection, "ceiling": {"total": "1.2"}})
 
 
-def test_a_new_snapshot_of_one_of_its_windows_makes_another_release(project: Project) -> None:
+def test_new_snapshot_of_one_window_makes_another_release(project: Project):
     spec = stream(project, **SPANS, models={"independent": {}, "htree_kmeans": {"k": "2"}})
-    first = tree(run(project, requests(project, spec, "2026-W02")), "2026-W02")
-    run(project, requests(project, spec, "2026-W01", epsilon="0.1", span=1, snapshot="again"))
-    (asked,) = requests(project, spec, "2026-W02")
-    assert {one.model: one.state for one in plan_run(asked).releases} == {
+    first = tree(run_weeks(project, spec, "2026-W02"), "2026-W02")
+    run_weeks(project, spec, "2026-W01", epsilon="0.1", span=1, snapshot="again")
+    (asked,) = week_options(project, spec, "2026-W02")
+    assert {release.model: release.state for release in plan_run(asked).releases} == {
         "htree_kmeans": "new",
         "independent": "settled",
     }
-    second = tree(run(project, [asked]), "2026-W02")
+    second = tree(project.execute(all_windows([asked])), "2026-W02")
     assert second.bundle.facts["snapshot"] == "2026-W01.again+2026-W02"
     assert (second.state, first.bundle.key == second.bundle.key) == ("charged", False)
-
-
-def test_a_killed_release_of_two_windows_goes_on_under_its_charge(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = stream(project, **SPANS)
-
-    def dies(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Reservation, "settle", dies)
-        with pytest.raises((KeyboardInterrupt, RunFailed)):
-            run(project, requests(project, spec, "2026-W02"))
-    after = run(project, requests(project, spec, "2026-W02"))
-    assert "resumed" in {one.state for one in after}
-    paid = {"2026-W01": TREE, "2026-W02": TREE + TABLE}
-    assert project.ledger.blocks(spec.population) == paid
-    project.ledger.verify()
 
 
 # In Dagster.
 
 
-def test_a_release_of_two_windows_is_in_the_partition_of_its_last(project: Project) -> None:
+def test_release_of_two_windows_is_in_partition_of_its_last(project: Project):
     spec = stream(project, **SPANS)
     names = ("ingested", "validated", "normalized", "discretized")
     released = ("htree_kmeans", "independent", "evaluation")
@@ -389,7 +352,7 @@ def test_a_release_of_two_windows_is_in_the_partition_of_its_last(project: Proje
     assert project.ledger.blocks(spec.population) == paid
 
 
-def test_a_tick_reads_the_windows_before_first(project: Project) -> None:
+def test_a_tick_reads_the_windows_before_first(project: Project):
     spec = stream(project, **SPANS)
     assert due_windows(spec, project.home, spec.cut.closing_time("2026-W01")) == ()
     asked = ticked(project, spec, "2026-01-14T06:00").run_requests
@@ -399,12 +362,12 @@ def test_a_tick_reads_the_windows_before_first(project: Project) -> None:
     ]
     read = {key.path[-1] for key in asked[0].asset_selection}
     assert read == {"ingested", "validated", "normalized", "discretized"}
-    run(project, requests(project, spec, "2026-W02"))
+    run_weeks(project, spec, "2026-W02")
     later = ticked(project, spec, "2026-01-21T06:00").run_requests
     assert [(one.partition_key, one.asset_selection) for one in later] == [("2026-W03-1", None)]
 
 
-def test_a_partition_without_enough_windows_before_it_fails_in_one_line(project: Project) -> None:
+def test_partition_without_earlier_windows_fails_in_one_line(project: Project):
     spec = stream(project, **SPANS)
     names = ("ingested", "validated", "normalized", "discretized", "htree_kmeans")
     result = project.launch(spec, *names, partition="2026-W01-1")
@@ -426,10 +389,10 @@ def exported_windows(folder: str) -> str:
     return str(card["guarantee"]["facts"][WINDOW])
 
 
-def test_releases_of_two_weeks_are_brought_out_and_put_on_the_shelf(project: Project) -> None:
+def test_releases_of_two_weeks_are_brought_out_and_put_on_shelf(project: Project):
     """The newest is that of the last window that it is of."""
     spec = stream(project, **SPANS)
-    run(project, requests(project, spec, *WEEKS[1:]))
+    run_weeks(project, spec, *WEEKS[1:])
     out = str(project.folder / "out")
     made = project.cli_here("export", spec.name, "htree_kmeans", "--to", out, "--json")
     assert made.code == 0, made.err

@@ -13,7 +13,7 @@ from dagster._core.loader import LoadingContextForTest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import release_assets
 from dp_pipeline_tests.orchestration.events import materializations, refusal
-from dp_pipeline_tests.orchestration.patients import WARD, declare, prepared
+from dp_pipeline_tests.orchestration.patients import WARD, ready
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
 pytestmark = pytest.mark.chain
@@ -63,7 +63,7 @@ def spec(rides: Project) -> DatasetSpec:
         ({}, "of 0.1, 0.5, got none"),
     ],
 )
-def test_a_refused_run_says_why_and_leaves_checks_and_metadata_as_they_were(
+def test_refused_run_leaves_checks_and_metadata(
     asked: Mapping[str, Any], expected: str, rides: Project, spec: DatasetSpec
 ):
     spent, before = rides.spent(spec), verdicts(rides, spec, MODEL)
@@ -114,8 +114,7 @@ def test_where_nothing_was_released_nothing_is_judged(rides: Project):
 
 
 def test_a_k_anonymous_release_keeps_its_verdicts_too(project: Project):
-    spec = declare(project, WARD)
-    prepared(project, spec)
+    spec = ready(project, WARD)
     assert project.launch(spec, KJIG, partition="2").success
     key = dg.AssetKey([spec.name, *KJIG.split("/")])
     before = verdicts(project, spec, key)

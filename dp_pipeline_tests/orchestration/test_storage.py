@@ -48,7 +48,7 @@ def stored(folder: Path, **tables: dict[str, np.ndarray]) -> tuple[Bundle, Path]
     return bundle, path
 
 
-def test_every_kind_of_column_comes_back_with_its_values_and_its_kind(tmp_path: Path) -> None:
+def test_every_kind_of_column_comes_back(tmp_path: Path):
     bundle, path = stored(tmp_path, synthetic=TABLE, empty=NONE)
     back = BundleStore(tmp_path).sealed(path, key=KEY)
     assert back.to_json() == bundle.to_json()
@@ -61,18 +61,18 @@ def test_every_kind_of_column_comes_back_with_its_values_and_its_kind(tmp_path: 
             assert repr(again.tolist()) == repr(values.tolist())
 
 
-def test_missing_values_are_real_nulls_of_the_declared_type(tmp_path: Path) -> None:
+def test_missing_values_are_real_nulls_of_the_declared_type(tmp_path: Path):
     _, path = stored(tmp_path, synthetic=TABLE)
     table = pq.read_table(path / "synthetic.parquet")
     assert [str(kind) for kind in table.schema.types] == [
-        *("string", "string", "int64", "int64", "double", "double", "string"),
+        *("string", "string", "int64", "int64", "double", "double", "string")
     ]
     assert [table.column(name).null_count for name in TABLE] == [0, 1, 0, 1, 0, 1, 3]
 
 
-def test_a_table_that_is_written_in_batches_comes_back_with_all_its_rows(
+def test_table_written_in_batches_comes_back_with_all_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     # Nothing but missing values in the first batch; the last one is a row.
     late = {"late": objects(None, None, 7), "late_text": objects(None, None, "a")}
     table = {name: np.concatenate([one, one, one[:1]]) for name, one in (TABLE | late).items()}
@@ -97,7 +97,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_a_change_beside_a_missing_value_is_damage(tmp_path: Path, name: str) -> None:
+def test_a_change_beside_a_missing_value_is_damage(tmp_path: Path, name: str):
     _, path = stored(tmp_path, synthetic=TABLE)
     file = path / "synthetic.parquet"
     table = pq.read_table(file)
@@ -107,16 +107,14 @@ def test_a_change_beside_a_missing_value_is_damage(tmp_path: Path, name: str) ->
         BundleStore(tmp_path).sealed(path, key=KEY)
 
 
-def test_a_bundle_that_lies_there_is_kept_as_it_is(tmp_path: Path) -> None:
+def test_a_bundle_that_lies_there_is_kept_as_it_is(tmp_path: Path):
     bundle, path = stored(tmp_path, synthetic=TABLE)
     other = replace(bundle, tables={"synthetic": NONE})
     BundleStore(tmp_path).write(path, other, key=KEY)
     assert BundleStore(tmp_path).sealed(path, key=KEY).to_json() == bundle.to_json()
 
 
-def test_of_two_that_make_a_lost_bundle_again_at_once_the_first_one_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_of_two_rebuilt_bundles_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     bundle, path = stored(tmp_path, synthetic=TABLE)
     other = replace(bundle, tables={"synthetic": NONE})
     real = Path.exists
@@ -127,7 +125,7 @@ def test_of_two_that_make_a_lost_bundle_again_at_once_the_first_one_stays(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_bundle_that_was_renamed_is_none_of_its_release(tmp_path: Path) -> None:
+def test_a_bundle_that_was_renamed_is_none_of_its_release(tmp_path: Path):
     key = ReleaseKey("people", "toy", "s", "d", "grid", {}, Fraction(1), None, "opendp")
     store = BundleStore(tmp_path)
     path = store.bundle_path(key, {"k": "3"})
@@ -145,7 +143,7 @@ values = st.one_of(
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(one=values.filter(lambda column: None in column))
-def test_any_column_with_a_missing_value_comes_back(one: list) -> None:
+def test_any_column_with_a_missing_value_comes_back(one: list):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _, path = stored(folder, synthetic={"x": objects(*one)})

@@ -58,7 +58,7 @@ def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> bytes:
 
 
 @pytest.mark.parametrize("make", OBJECTS)
-def test_what_this_program_stored_it_reads(make: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_this_program_stored_it_reads(make: Callable[..., Any], tmp_path: Path):
     _, read = make(tmp_path)
     assert read()
 
@@ -69,7 +69,7 @@ def test_what_this_program_stored_it_reads(make: Callable[..., Any], tmp_path: P
 )
 def test_another_format_is_refused_before_anything_else_is_read(
     number: object, words: str, make: Callable[..., Any], tmp_path: Path
-) -> None:
+):
     path, read = make(tmp_path)
 
     def with_number(fields: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def test_another_format_is_refused_before_anything_else_is_read(
     assert path.read_bytes() == content
 
 
-def test_a_list_in_the_place_of_a_document_has_no_format(tmp_path: Path) -> None:
+def test_a_list_in_the_place_of_a_document_has_no_format(tmp_path: Path):
     path = tmp_path / "value.json"
     path.write_text("[]", encoding="utf-8")
     with pytest.raises(UnknownFormat):
@@ -91,7 +91,7 @@ def test_a_list_in_the_place_of_a_document_has_no_format(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"format": 1}', b"\xff", b"[" * 100_000])
-def test_a_document_that_is_none_is_damage_in_one_line(content: bytes, tmp_path: Path) -> None:
+def test_a_document_that_is_none_is_damage_in_one_line(content: bytes, tmp_path: Path):
     path = tmp_path / "value.json"
     path.write_bytes(content)
     with pytest.raises(Damaged, match="expected a document, got none: run the data set again"):
@@ -108,11 +108,11 @@ def test_a_document_that_is_none_is_damage_in_one_line(content: bytes, tmp_path:
 )
 def test_what_an_asset_cannot_read_is_told_in_one_line(
     content: str, line: str, stage: str, partition: str | None, path: str, released_rides: Project
-) -> None:
+):
     (released_rides.home.root / path).write_text(content, encoding="utf-8")
     spec = released_rides.declare("rides", RIDES)
     result = released_rides.launch(spec, stage, partition=partition)
-    (failed,) = [one for one in result.all_events if one.is_step_failure]
+    (failed,) = [event for event in result.all_events if event.is_step_failure]
     said = failed.step_failure_data.user_failure_data
     assert f"expected {line}" in said.description
     assert said.metadata["exit_code"].value == 1

@@ -34,9 +34,7 @@ class FullDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_disk_that_is_full_at_any_write_is_one_line_and_the_release_is_charged_once(
-    rides: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_full_disk_is_one_line_and_charged_once(rides: Project, monkeypatch: pytest.MonkeyPatch):
     spec = rides.declare("rides", RIDES)
     for number in itertools.count(1):
         disk = FullDisk(number)

@@ -1,4 +1,6 @@
-"""A bundle that is not as it was settled is refused by name, wherever bundles are read."""
+"""Law of every kind of release: a bundle that is not as it was settled is refused by name, wherever
+bundles are read, and its checks say so.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,29 +21,103 @@ import dp_pipeline
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.config.formats import FORMAT
+from dp_pipeline.orchestration import checks
+from dp_pipeline.orchestration.checks import INTACT, REBUILT, fault_result
 from dp_pipeline.releases import model_questions
+from dp_pipeline.releases import release as releasing
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.model_questions import ModelQuestions
 from dp_pipeline.releases.publish import PublishedBundle
-from dp_pipeline.releases.replay import MADE_AGAIN, pointed_bundle, read_document
+from dp_pipeline.releases.release import Release
+from dp_pipeline.releases.replay import (
+    MADE_AGAIN,
+    key_of,
+    pointed_bundle,
+    read_document,
+    require_intact,
+    require_reproducible,
+)
 from dp_pipeline.releases.report import compare, compare_k_anonymous
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_result import release_results
 from dp_pipeline.releases.store import BundleStore
-from dp_pipeline.results.bundle import Bundle, table_digest
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.events import refusal
-from dp_pipeline_tests.orchestration.forging import reseal
-from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
-from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
-from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.faults import EDITS, edit_document, reseal
+from dp_pipeline_tests.orchestration.kinds import KINDS, Case
+from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 
 pytestmark = pytest.mark.chain
 
-REFUSED = (
-    r"bundle rides/dpqt_kmeans/\w+/bundle-\w+: expected it as it was stored, got another; move "
-)
+ANOTHER = r"expected it as it was stored, got another"
 COST = Fraction("0.55")
 TWO = {"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}}
+WITHOUT_TABLES = ("domain", {"a row of its table", "a cut table", "a lost table"})
+EDITED = [
+    (name, edit)
+    for name in KINDS
+    for edit in EDITS
+    if name != WITHOUT_TABLES[0] or edit not in WITHOUT_TABLES[1]
+]
+
+
+def faults(release: Release, published: PublishedBundle) -> dict[str, str | None]:
+    """Check → the line of its fault, or None."""
+    required: dict[str, Callable[[], object]] = {
+        INTACT: lambda: require_intact(release, published.folder),
+        REBUILT: lambda: require_reproducible(release, published.bundle),
+    }
+    results = {name: fault_result(name, require) for name, require in required.items()}
+    return {
+        name: None if result.passed else str(result.metadata["fault"].value)
+        for name, result in results.items()
+    }
+
+
+@pytest.mark.parametrize(("settled", "edit"), EDITED, indirect=["settled"])
+def test_edited_bundle_is_refused_by_name(edit: str, settled: Case):
+    published, spent = settled.publish(), settled.spent
+    EDITS[edit](published.folder)
+    place = published.folder.relative_to(settled.project.home.released)
+    for read in (settled.publish, lambda: require_intact(settled.release, published.folder)):
+        with pytest.raises(Damaged, match=ANOTHER) as refused:
+            read()
+        assert str(refused.value).startswith(f"bundle {place}: ")
+        assert len(str(refused.value).splitlines()) == 1
+    assert settled.spent == spent
+
+
+def test_edit_that_was_sealed_anew_is_seen_in_the_ledger(settled: Case):
+    published = settled.publish()
+    EDITS["a fact"](published.folder)
+    reseal(settled.release, published.folder)
+    with pytest.raises(Damaged, match=ANOTHER):
+        settled.publish()
+    with pytest.raises(Damaged, match=ANOTHER):
+        require_intact(settled.release, published.folder)
+
+
+def test_bundle_that_is_moved_away_is_rebuilt(settled: Case):
+    folder = settled.publish().folder
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    EDITS["a fact"](folder)
+    words = "made again from its answers at no cost" if settled.is_dp else "put a copy"
+    with pytest.raises(Damaged, match=words):
+        settled.publish()
+    folder.rename(settled.project.folder / "away")
+    if settled.is_dp:
+        assert settled.publish().state == "replayed"
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+# Every reader of a bundle.
+
+
+@pytest.fixture
+def spec(released_rides: Project) -> DatasetSpec:
+    return released_rides.declare("rides", RIDES)
 
 
 def bundle_folder(project: Project) -> Path:
@@ -48,149 +125,112 @@ def bundle_folder(project: Project) -> Path:
     return path.parent
 
 
-def document(folder: Path, change: Callable[[dict], None]) -> None:
-    path = folder / "bundle.json"
-    found = json.loads(path.read_text(encoding="utf-8"))
-    change(found)
-    path.write_text(json.dumps(found, indent=1, sort_keys=True), encoding="utf-8")
-
-
-def say_less_epsilon(folder: Path) -> None:
-    document(folder, lambda found: found["facts"].update(epsilon="0.0001"))
-
-
-def say_newer_code(folder: Path) -> None:
-    document(folder, lambda found: found["facts"].update(code="dp_pipeline 99"))
-
-
-def spend_less(folder: Path) -> None:
-    document(folder, lambda found: found["spends"].pop())
-
-
-def move_the_centres(folder: Path) -> None:
-    """With a digest that fits."""
-    path = folder / "centres.parquet"
-    table = pq.read_table(path)
-    moved = table.set_column(0, "x", pa.array([one + 1 for one in table["x"].to_pylist()]))
-    pq.write_table(moved, path)
-    columns = {name: moved[name].to_numpy() for name in moved.column_names}
-    document(folder, lambda found: found["tables"].update(centres=table_digest(columns)))
-
-
-def put_a_file_beside(folder: Path) -> None:
-    (folder / "card.md").write_text("# ε = 0.0001", encoding="utf-8")
-
-
-def put_a_folder_beside(folder: Path) -> None:
-    (folder / "more").mkdir()
-
-
-def lose_a_table(folder: Path) -> None:
-    (folder / "centres.parquet").unlink()
-
-
-def lose_the_seal(folder: Path) -> None:
-    (folder / "seal").unlink()
-
-
-def break_the_text(folder: Path) -> None:
-    (folder / "bundle.json").write_bytes(b"\xff{")
-
-
-EDITS = (
-    *(say_less_epsilon, say_newer_code, spend_less, move_the_centres, put_a_file_beside),
-    *(put_a_folder_beside, lose_a_table, lose_the_seal, break_the_text),
-)
-
-
-@pytest.fixture
-def spec(project: Project) -> DatasetSpec:
-    """RIDES, prepared."""
-    spec = project.declare("rides", RIDES)
-    prepared_rides(project, spec)
-    return spec
-
-
-@pytest.fixture
-def released(project: Project, spec: DatasetSpec) -> Project:
-    """RIDES released at ε = 0.5, with what its assets would hand on, without Dagster."""
-    folder = project.publish(spec).folder.relative_to(project.home.released)
-    pointer = {"folder": str(folder), "state": "charged", "nano": "550000000"}
-    at = project.home.released / "rides" / "dpqt_kmeans" / "partition-0.5.json"
-    at.write_text(json.dumps({"format": FORMAT, "value": pointer}), encoding="utf-8")
-    evaluated = project.home.internal / "rides" / "evaluation" / "0.5.json"
-    evaluated.parent.mkdir(parents=True)
-    document = {"rows": [], "pointers": {"dpqt_kmeans": pointer}}
-    evaluated.write_text(json.dumps({"format": FORMAT, "value": document}), encoding="utf-8")
-    return project
-
-
-def evaluations(project: Project, spec: DatasetSpec) -> dict:
+def evaluations(project: Project, spec: DatasetSpec) -> dict[str, Any]:
     folder = project.home.internal / spec.name / "evaluation"
     return {path.stem: read_document(path) for path in folder.glob("*.json")}
 
 
-def replay(project: Project, spec: DatasetSpec) -> object:
-    return project.publish(spec)
-
-
-def show_outcomes(project: Project, spec: DatasetSpec) -> object:
-    return list(release_results(project.request(spec, epsilons=["0.5"])))
-
-
-def write_the_report(project: Project, spec: DatasetSpec) -> object:
-    return compare(spec, project.home, evaluations(project, spec))
-
-
 def follow_a_pointer(project: Project, spec: DatasetSpec) -> object:
-    pointer = read_document(project.home.released / "rides" / "dpqt_kmeans" / "partition-0.5.json")
+    pointer = read_document(project.home.released / "rides/dpqt_kmeans/partition-0.5.json")
     return pointed_bundle(spec, project.home, pointer, model="dpqt_kmeans", epsilon="0.5")
 
 
-READERS = (replay, show_outcomes, write_the_report, follow_a_pointer)
+READERS: tuple[Callable[[Project, DatasetSpec], object], ...] = (
+    lambda project, spec: project.publish(spec),
+    lambda project, spec: list(release_results(project.request(spec, epsilons=["0.5"]))),
+    lambda project, spec: compare(spec, project.home, evaluations(project, spec)),
+    follow_a_pointer,
+)
 
 
-def test_every_reader_takes_a_bundle_as_it_was_settled(
-    released: Project, spec: DatasetSpec
-) -> None:
-    assert all(read(released, spec) for read in READERS)
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_whatever_is_edited_every_reader_refuses_the_bundle_by_name(
-    edit: Callable[[Path], None], released: Project, spec: DatasetSpec
-) -> None:
-    before = released.files("reports", "internal")
-    edit(bundle_folder(released))
+@pytest.mark.parametrize("edit", ["a fact", "a row of its table", "one more file", "resealed"])
+def test_every_reader_refuses_an_edited_bundle(
+    edit: str, released_rides: Project, spec: DatasetSpec
+):
+    assert all(read(released_rides, spec) for read in READERS)
+    before = released_rides.files("internal")
+    folder = bundle_folder(released_rides)
+    EDITS["a fact" if edit == "resealed" else edit](folder)
+    if edit == "resealed":
+        reseal(released_rides.release(spec), folder)
     for read in READERS:
-        with pytest.raises(Damaged, match=REFUSED) as refused:
-            read(released, spec)
-        assert len(str(refused.value).splitlines()) == 1
-    assert released.files("reports", "internal") == before
-    assert released.spent(spec) == COST
+        with pytest.raises(Damaged, match=ANOTHER):
+            read(released_rides, spec)
+    assert released_rides.files("internal") == before
+    assert released_rides.spent(spec) == COST
 
 
 @pytest.mark.parametrize("asset", ["dpqt_kmeans", "evaluation", "comparison"])
-def test_assets_of_dagster_refuse_an_edited_bundle(asset: str, released_rides: Project) -> None:
-    spec = released_rides.declare("rides", RIDES)
-    say_less_epsilon(bundle_folder(released_rides))
+def test_assets_refuse_an_edited_bundle(asset: str, released_rides: Project, spec: DatasetSpec):
+    EDITS["a fact"](bundle_folder(released_rides))
     partition = None if asset == "comparison" else "0.5"
     result = released_rides.launch(spec, asset, partition=partition)
     assert "expected it as it was stored, got another" in refusal(result)
 
 
-def test_a_bundle_that_is_moved_away_is_made_again_at_no_cost(
-    released: Project, spec: DatasetSpec
-) -> None:
-    folder = bundle_folder(released)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    say_less_epsilon(folder)
-    with pytest.raises(Damaged, match="it is made again from its answers at no cost"):
-        released.publish(spec)
-    shutil.move(folder, released.folder / "away")
-    again = released.publish(spec)
-    assert (again.state, again.nano, released.spent(spec)) == ("replayed", 0, COST)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+@pytest.mark.parametrize("settled", ["k-anonymous"], indirect=True)
+@pytest.mark.parametrize("file", ["card.md", "released.parquet", "bundle.json"])
+def test_k_anonymous_readers_refuse_an_edited_bundle(file: str, settled: Case):
+    project, spec, anonymous = settled.project, settled.spec, settled.publish()
+    folder = anonymous.folder.relative_to(project.home.released)
+    pointer = {"folder": str(folder), "state": "charged", "nano": "0"}
+    path = project.home.released / "patients/k_anonymous/kjig/partition-2.json"
+    path.write_text(json.dumps({"format": FORMAT, "value": pointer}), encoding="utf-8")
+    options = RunOptions(spec, KAnonymousRelease, ["kjig"], ["2"], project.home)
+    evaluated = {"2": {"pointers": {"kjig": pointer}, "rows": []}}
+    readers: tuple[Callable[[], object], ...] = (
+        settled.publish,
+        lambda: list(release_results(options)),
+        lambda: compare_k_anonymous(spec, project.home, evaluated),
+    )
+    assert all(read() for read in readers)
+    content = (anonymous.folder / file).read_bytes()
+    (anonymous.folder / file).write_bytes(content.replace(b"NOT ", b"") + b" ")
+    for read in readers:
+        with pytest.raises(Damaged, match=rf"bundle {folder}: {ANOTHER}.*put a copy"):
+            read()
+
+
+@pytest.mark.parametrize("name", ["model", "epsilon", "dataset"])
+def test_pointer_to_another_release_is_refused(
+    name: str, released_rides: Project, spec: DatasetSpec
+):
+    pointer = read_document(released_rides.home.released / "rides/dpqt_kmeans/partition-0.5.json")
+    expected = {"model": "dpqt_kmeans", "epsilon": "0.5", name: "another"}
+    if name == "dataset":
+        del expected["dataset"]
+        spec = replace(spec, name="another")
+    with pytest.raises(Damaged, match=f"{name}: expected a pointer to a release of another"):
+        pointed_bundle(spec, released_rides.home, pointer, **expected)
+
+
+def test_pointer_out_of_the_store_is_refused(released_rides: Project, spec: DatasetSpec):
+    folder = bundle_folder(released_rides)
+    shutil.copytree(folder, outside := released_rides.folder / "outside")
+    for named in ("../../outside", str(outside)):
+        with pytest.raises(Damaged, match="expected a pointer to a folder in"):
+            pointed_bundle(spec, released_rides.home, {"folder": named})
+
+
+# Several bundles.
+
+
+Stored = tuple[Project, EpsilonRelease, PublishedBundle]
+
+
+@pytest.fixture
+def stored(rides: Project) -> Stored:
+    """One release of places, on disk."""
+    spec = rides.declare("rides", RIDES)
+    return rides, rides.release(spec), rides.publish(spec)
+
+
+@pytest.fixture
+def of_two_centres(stored: Stored) -> Stored:
+    """Other centres of the same answers: the ledger has no digest of their bundle."""
+    project, *_ = stored
+    other = project.declare("rides", RIDES, models=TWO)
+    return project, project.release(other), project.publish(other)
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -200,225 +240,219 @@ def exchange(one: Path, other: Path) -> None:
     away.rename(other)
 
 
-@pytest.mark.parametrize("what", ["bundles", "releases", "variants"])
-def test_two_genuine_bundles_that_change_places_are_refused(
-    what: str, project: Project, spec: DatasetSpec
-) -> None:
-    first = project.publish(spec)
-    other = project.declare("rides", RIDES, models=TWO)
-    second = project.publish(other) if what == "variants" else project.publish(spec, epsilon="0.1")
-    if what == "releases":
-        # Transcript and bundle of one in the place of the other's.
-        exchange(first.folder.parent, second.folder.parent)
+@pytest.mark.parametrize("level", ["bundles", "releases", "variants"])
+def test_bundles_that_change_places_are_refused(level: str, rides: Project):
+    spec = rides.declare("rides", RIDES)
+    first = rides.publish(spec)
+    if level == "variants":
+        spec_of_other, options = rides.declare("rides", RIDES, models=TWO), {}
     else:
-        exchange(first.folder, second.folder)
-    with pytest.raises(Damaged, match=REFUSED):
-        project.publish(spec)
-    with pytest.raises(Damaged, match=REFUSED):
-        project.publish(other) if what == "variants" else project.publish(spec, epsilon="0.1")
+        spec_of_other, options = spec, {"epsilon": "0.1"}
+    second = rides.publish(spec_of_other, **options)
+    folders = first.folder, second.folder
+    # Of releases, transcript and bundle of one in the place of the other's.
+    exchange(*(folder.parent for folder in folders) if level == "releases" else folders)
+    for read in (lambda: rides.publish(spec), lambda: rides.publish(spec_of_other, **options)):
+        with pytest.raises(Damaged, match=ANOTHER):
+            read()
 
 
-@pytest.mark.parametrize("edit", [say_less_epsilon, say_newer_code, move_the_centres])
-def test_a_bundle_of_other_centres_that_no_ledger_row_names_is_refused_too(
-    edit: Callable[[Path], None], project: Project, spec: DatasetSpec
-) -> None:
-    project.publish(spec)
-    other = project.declare("rides", RIDES, models=TWO)
-    edit(project.publish(other).folder)
-    with pytest.raises(Damaged, match=REFUSED):
-        project.publish(other)
+@pytest.mark.parametrize("edit", ["a fact", "the code", "a row of its table"])
+def test_bundle_that_no_ledger_row_names_is_refused(edit: str, of_two_centres: Stored):
+    project, release, published = of_two_centres
+    EDITS[edit](published.folder)
+    with pytest.raises(Damaged, match=ANOTHER):
+        project.publish(release.spec)
 
 
-def test_what_is_sealed_and_not_what_the_ledger_settled_is_refused(
-    released: Project, spec: DatasetSpec
-) -> None:
-    folder = bundle_folder(released)
-    say_less_epsilon(folder)
-    reseal(released.release(spec), folder)
-    for read in READERS:
-        with pytest.raises(Damaged, match=REFUSED):
-            read(released, spec)
-
-
-def test_a_seal_is_of_one_population_and_one_place(project: Project, spec: DatasetSpec) -> None:
-    published = project.publish(spec)
+def test_seal_is_of_one_population_and_one_place(stored: Stored):
+    project, _, published = stored
     store, key = BundleStore(project.home.released), project.ledger.key("riders")
     assert store.sealed(published.folder, key=key).key == published.bundle.key
-    with pytest.raises(Damaged):
-        store.sealed(published.folder, key=bytes(32))
     copy = published.folder.with_name("bundle-copy")
     shutil.copytree(published.folder, copy)
-    with pytest.raises(Damaged):
-        store.sealed(copy, key=key)
+    for folder, secret in ((published.folder, bytes(32)), (copy, key)):
+        with pytest.raises(Damaged):
+            store.sealed(folder, key=secret)
 
 
-def test_a_replay_fits_no_model_to_find_out(
-    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project.publish(spec)
+def test_rebuilt_bundle_by_newer_code_says_so(rides: Project, monkeypatch: pytest.MonkeyPatch):
+    spec = rides.declare("rides", RIDES, evaluation=None)
+    first = rides.publish(spec)
+    shutil.rmtree(first.folder)
+    real = ModelQuestions.bundle
+
+    def newer(*arguments: Any, **named: Any) -> Bundle:
+        bundle = real(*arguments, **named)
+        moved = {
+            name: {column: values + 1 for column, values in table.items()}
+            for name, table in bundle.tables.items()
+        }
+        return replace(bundle, tables=moved)
+
+    with monkeypatch.context() as patch:
+        # The same answers, and other numbers made of them.
+        patch.setattr(ModelQuestions, "bundle", newer)
+        again = rides.publish(spec)
+    assert again.bundle.to_json() != first.bundle.to_json()
+    assert MADE_AGAIN in again.bundle.facts
+    assert MADE_AGAIN not in first.bundle.facts
+    assert rides.publish(spec).bundle.to_json() == again.bundle.to_json()
+    EDITS["a fact"](again.folder)
+    with pytest.raises(Damaged, match=ANOTHER):
+        rides.publish(spec)
+
+
+# What checks see that somebody changed who holds the key.
+
+
+def forged(release: Release, published: PublishedBundle, change: Callable[[dict], object]) -> Any:
+    """A bundle that was changed and sealed anew."""
+    edit_document(published.folder, change)
+    return replace(published, bundle=reseal(release, published.folder))
+
+
+def cheaper(document: dict) -> None:
+    """Other charges, of the same sum."""
+    first, second = document["spends"][:2]
+    part = Fraction(first["epsilon"]) / 2
+    first["epsilon"] = str(part)
+    second["epsilon"] = str(Fraction(second["epsilon"]) + part)
+
+
+def test_changed_byte_of_a_table_is_seen_or_changes_no_value(stored: Stored):
+    _, release, published = stored
+    path = published.folder / "centres.parquet"
+    content, values = path.read_bytes(), pq.read_table(path)
+    seen = 0
+    # Not the footer: whatever is said there of the columns, a broken one may say anything.
+    for place in range(4, content.index(b"schema"), 3):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        if faults(release, published)[INTACT] is None:
+            assert pq.read_table(path).equals(values), place
+        else:
+            seen += 1
+    assert seen >= 3 * 2 * 8 / 3, "the numbers alone have as many bytes"
+
+
+def test_changed_number_is_seen_and_not_told(stored: Stored):
+    _, release, published = stored
+    for path in sorted(published.folder.glob("*.parquet")):
+        content, table = path.read_bytes(), pq.read_table(path)
+        column = table.column_names[0]
+        secret = pa.array([7.125] * table.num_rows)
+        pq.write_table(table.set_column(0, column, secret), path)
+        line = str(faults(release, published)[INTACT])
+        assert ("got another" in line, "7.125" in line) == (True, False), path.name
+        path.write_bytes(content)
+    assert faults(release, published)[INTACT] is None
+
+
+def test_changed_spends_are_seen_by_both_checks(stored: Stored):
+    _, release, published = stored
+    found = faults(release, forged(release, published, cheaper))
+    assert "expected it as it was stored, got another" in str(found[INTACT])
+    assert "expected what its answers give again, got another" in str(found[REBUILT])
+
+
+def test_other_centres_are_compared_with_the_ledger(of_two_centres: Stored):
+    _, release, published = of_two_centres
+    assert published.state == "replayed"
+    assert faults(release, published) == {INTACT: None, REBUILT: None}
+    found = faults(release, forged(release, published, cheaper))
+    assert "expected the charges of the ledger, got others" in str(found[INTACT])
+    assert found[REBUILT] is not None
+
+
+@pytest.mark.parametrize("fact", ["releasable", "unit", "population"])
+def test_facts_of_other_centres_are_those_of_the_ledger(fact: str, of_two_centres: Stored):
+    _, release, published = of_two_centres
+    other = forged(release, published, lambda document: document["facts"].update({fact: "better"}))
+    found = faults(release, other)
+    assert f"expected {fact} as in the ledger, got another" in str(found[INTACT])
+    assert found[REBUILT] is not None
+
+
+def test_release_that_calls_itself_releasable_is_seen(project: Project):
+    spec = project.declare("plants", PLANTS)
+    project.prepare(spec)
+    seeded = {"model": "independent", "noise": "seeded:1"}
+    release, published = project.release(spec, **seeded), project.publish(spec, **seeded)
+    other = forged(release, published, lambda document: document["facts"].update(releasable="yes"))
+    found = faults(release, other)
+    assert "expected it as it was stored, got another" in str(found[INTACT])
+    assert found[REBUILT] is not None
+
+
+@pytest.mark.parametrize("change", ["other answers", "an answer less"])
+def test_changed_transcript_is_seen_by_both_checks(change: str, stored: Stored):
+    _, release, published = stored
+    key = key_of(release, published.bundle)
+    path = release.store.transcript_path(key)
+    transcript, lines = Transcript(path), path.read_bytes().splitlines(keepends=True)
+    if change == "an answer less":
+        path.write_bytes(b"".join(lines[:-1]))
+    else:
+        path.unlink()
+        Transcript.create(path, key.digest)
+        other = Transcript(path)
+        for record in transcript.records[1:]:
+            other.store(record.question, record.answer + 1)
+    found = faults(release, published)
+    assert "expected that of rides/dpqt_kmeans at ε=0.5 as settled" in str(found[INTACT])
+    assert found[REBUILT] is not None
+
+
+# What checks do under other code.
+
+
+def by_older_code(published: PublishedBundle, **changes: Any) -> PublishedBundle:
+    facts = {**published.bundle.facts, "code": "dp_pipeline 0"}
+    return replace(published, bundle=replace(published.bundle, facts=facts, **changes))
+
+
+def test_other_code_that_rebuilds_otherwise_is_a_warning(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+):
+    _, release, published = stored
+    alike = checks.release_checks(release, by_older_code(published))[-1]
+    assert (alike.check_name, alike.passed) == (REBUILT, True)
+    monkeypatch.setattr(releasing, "code_version", lambda *_: "dp_pipeline 99")
+    other = replace(
+        published, bundle=replace(published.bundle, spends=published.bundle.spends[::-1])
+    )
+    warned = checks.release_checks(release, other)[-1]
+    assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
+
+
+def test_release_by_the_code_of_today_is_not_fitted_again(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+):
+    project, release, published = stored
 
     def fitted(*_: object, **__: object) -> None:
         raise AssertionError("a model was fitted")
 
     monkeypatch.setattr(model_questions, "fit", fitted)
-    assert project.publish(spec).state == "replayed"
+    assert project.publish(release.spec).state == "replayed"
+    assert all(check.passed for check in checks.release_checks(release, published)[-2:])
+    with pytest.raises(AssertionError, match="a model was fitted"):
+        checks.release_checks(release, by_older_code(published))
 
 
-def test_a_bundle_that_was_changed_before_it_was_settled_is_not_settled(
-    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    class Crash(BaseException):
-        pass
-
-    def settle(*_: object, **__: object) -> None:
-        raise Crash
-
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr("dp_pipeline.ledger.Reservation.settle", settle)
-        project.publish(spec)
-    folder = bundle_folder(project)
-    say_less_epsilon(folder)
-    with pytest.raises(Damaged, match=REFUSED):
-        project.publish(spec)
-    shutil.move(folder, project.folder / "away")
-    again = project.publish(spec)
-    assert (again.state, again.nano, again.bundle.facts["epsilon"]) == ("resumed", 0, "0.5")
-
-
-def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = project.declare("rides", RIDES, evaluation=None)
-    prepared_rides(project, spec)
-    first = project.publish(spec)
-    shutil.rmtree(first.folder)
-    real = ModelQuestions.bundle
-
-    def newer(*arguments: Any, **named: Any) -> Bundle:
-        made = real(*arguments, **named)
-        moved = {
-            name: {column: values + 1 for column, values in table.items()}
-            for name, table in made.tables.items()
-        }
-        return replace(made, tables=moved)
-
-    with monkeypatch.context() as patch:
-        # The same answers, and other numbers made of them.
-        patch.setattr(ModelQuestions, "bundle", newer)
-        again = project.publish(spec)
-    assert again.bundle.to_json() != first.bundle.to_json()
-    assert MADE_AGAIN in again.bundle.facts
-    assert MADE_AGAIN not in first.bundle.facts
-    assert project.publish(spec).bundle.to_json() == again.bundle.to_json()
-    say_less_epsilon(again.folder)
-    with pytest.raises(Damaged, match=REFUSED):
-        project.publish(spec)
-
-
-@pytest.mark.parametrize("name", ["model", "epsilon", "dataset"])
-def test_a_pointer_to_another_genuine_release_is_refused(
-    name: str, released: Project, spec: DatasetSpec
-) -> None:
-    pointer = read_document(released.home.released / "rides/dpqt_kmeans/partition-0.5.json")
-    expected = {"model": "dpqt_kmeans", "epsilon": "0.5", name: "another"}
-    if name == "dataset":
-        del expected["dataset"]
-        spec = replace(spec, name="another")
-    with pytest.raises(Damaged, match=f"{name}: expected a pointer to a release of another"):
-        pointed_bundle(spec, released.home, pointer, **expected)
-
-
-def test_a_pointer_out_of_the_store_is_refused(released: Project, spec: DatasetSpec) -> None:
-    folder = bundle_folder(released)
-    shutil.copytree(folder, outside := released.folder / "outside")
-    for named in ("../../outside", str(outside)):
-        with pytest.raises(Damaged, match="expected a pointer to a folder in"):
-            pointed_bundle(spec, released.home, {"folder": named})
-
-
-# k-anonymous releases.
-
-
-@pytest.fixture
-def made(project: Project) -> tuple[Project, DatasetSpec, PublishedBundle]:
-    spec = declare(project)
-    prepared(project, spec)
-    return project, spec, anonymized(project, spec)
-
-
-def another_row(folder: Path) -> None:
-    path = folder / "released.parquet"
-    table = pq.read_table(path).slice(1)
-    pq.write_table(table, path)
-    columns = {name: table[name].to_numpy().astype(str) for name in table.column_names}
-    document(folder, lambda found: found["tables"].update(released=table_digest(columns)))
-
-
-def a_better_promise(folder: Path) -> None:
-    document(folder, lambda found: found["facts"].update(k="50"))
-
-
-def a_better_card(folder: Path) -> None:
-    path = folder / "card.md"
-    path.write_text(path.read_text(encoding="utf-8").replace("NOT ", ""), encoding="utf-8")
-
-
-@pytest.mark.parametrize("edit", [another_row, a_better_promise, a_better_card])
-def test_a_k_anonymous_bundle_or_its_card_that_was_edited_is_refused_by_every_reader(
-    edit: Callable[[Path], None], made: tuple[Project, DatasetSpec, PublishedBundle]
-) -> None:
-    project, spec, anonymous = made
-    folder = anonymous.folder.relative_to(project.home.released)
-    pointer = {"folder": str(folder), "state": "charged", "nano": "0"}
-    at = project.home.released / "patients" / "k_anonymous" / "kjig" / "partition-2.json"
-    at.write_text(json.dumps({"format": FORMAT, "value": pointer}), encoding="utf-8")
-    request = RunOptions(spec, KAnonymousRelease, ["kjig"], ["2"], project.home)
-    evaluated = {"2": {"pointers": {"kjig": pointer}, "rows": []}}
-    readers: tuple[Callable[[], object], ...] = (
-        lambda: anonymized(project, spec),
-        lambda: list(release_results(request)),
-        lambda: compare_k_anonymous(spec, project.home, evaluated),
-    )
-    for read in readers:
-        assert read()
-    edit(anonymous.folder)
-    words = (
-        r"bundle patients/k_anonymous/kjig/\w+/bundle-\w+: expected it as it was stored.*put a copy"
-    )
-    for read in readers:
-        with pytest.raises(Damaged, match=words):
-            read()
-
-
-def test_a_k_anonymous_bundle_that_was_changed_before_it_was_settled_is_not_settled(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = declare(project)
-    prepared(project, spec)
-
-    class Crash(BaseException):
-        pass
-
-    def settle(*_: object, **__: object) -> None:
-        raise Crash
-
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr("dp_pipeline.ledger.Reservation.settle", settle)
-        anonymized(project, spec)
-    a_better_promise(bundle_folder(project))
-    with pytest.raises(Damaged, match="expected it as it was stored"):
-        anonymized(project, spec)
+def test_spend_that_was_not_drawn_is_seen(stored: Stored):
+    _, release, published = stored
+    first, *rest = published.bundle.spends
+    cheat = replace(published.bundle, spends=(replace(first, scale=first.scale / 2), *rest))
+    assert checks.spent_check(release.spec, release.guarantee, published.bundle).passed
+    assert not checks.spent_check(release.spec, release.guarantee, cheat).passed
 
 
 # The class of faults.
 
-MAY_READ_UNSETTLED = {"publish", "replay"}
-"""Rooms that read a bundle before it is settled, and the one that compares it."""
-
 
 def rooms_that_say(words: str) -> set[str]:
-    """Rooms of the package with these words in their code."""
+    """Files of the package with these words in their code."""
     return {
         path.stem
         for path in Path(dp_pipeline.__file__).parent.rglob("*.py")
@@ -426,6 +460,6 @@ def rooms_that_say(words: str) -> set[str]:
     }
 
 
-def test_no_other_room_reads_a_bundle_without_asking_the_ledger() -> None:
-    assert rooms_that_say(".sealed(") == MAY_READ_UNSETTLED
+def test_no_other_file_reads_a_bundle_without_the_ledger():
+    assert rooms_that_say(".sealed(") == {"publish", "replay"}
     assert rooms_that_say('"bundle.json"') == {"store"}

@@ -20,7 +20,7 @@ def words_of(project: Project, spec: DatasetSpec) -> str:
     return re.sub(r"base64,[^\"]+", "", page)
 
 
-def test_models_with_another_k_are_named_with_it_and_not_compared(project: Project):
+def test_models_with_another_k_are_not_compared(project: Project):
     models = {"eug_kmeans": {"k": "2"}, "dpqt_kmeans": {"k": "3"}}
     spec = project.declare("plants", PLANTS, models=models, publish=None)
     project.run(spec, epsilons=["1"])

@@ -18,22 +18,14 @@ from dp_pipeline.orchestration.runner import RunFailed
 from dp_pipeline.releases.outcome import published_windows
 from dp_pipeline.releases.publish import give_up
 from dp_pipeline_tests.orchestration.projects import Project
-from dp_pipeline_tests.orchestration.test_windows import (
-    EACH,
-    november,
-    requests,
-    run,
-    stream,
-)
-
-__all__ = ["november"]
+from dp_pipeline_tests.orchestration.streams import EACH, run_weeks, stream
 
 pytestmark = pytest.mark.chain
 
 
-def test_a_release_of_a_window_is_given_up_and_drawn_anew_at_the_full_price(
+def test_release_of_a_window_is_given_up_and_drawn_anew(
     project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     spec = stream(project)
 
     def dies(*_: Any, **__: Any) -> None:
@@ -42,14 +34,14 @@ def test_a_release_of_a_window_is_given_up_and_drawn_anew_at_the_full_price(
     with monkeypatch.context() as patch:
         patch.setattr(Reservation, "settle", dies)
         with pytest.raises((KeyboardInterrupt, RunFailed)):
-            run(project, requests(project, spec, "2026-W01"))
+            run_weeks(project, spec, "2026-W01")
     (key,) = project.ledger.unfinished()
     begun = give_up(project.home, key[:12], reason="begun by other code", by="ana")
     assert begun.facts["blocks"] == "2026-W01"
     assert (project.ledger.state(key), project.ledger.unfinished()) == ("dead", ())
     spent = Fraction(begun.nano_epsilon, 10**9)
     assert project.ledger.blocks(spec.population) == {"2026-W01": spent}
-    run(project, requests(project, spec, "2026-W01", new_draw=True))
+    run_weeks(project, spec, "2026-W01", new_draw=True)
     assert project.ledger.blocks(spec.population) == {"2026-W01": EACH + spent}
     project.ledger.verify()
 
@@ -58,10 +50,10 @@ def test_a_release_of_a_window_is_given_up_and_drawn_anew_at_the_full_price(
 @pytest.mark.parametrize("take", [shutil.copytree, shutil.move], ids=["copied", "moved"])
 def test_rows_of_one_window_are_not_read_under_another_name(
     project: Project, take: Callable[[Path, Path], object], *, is_edited: bool
-) -> None:
+):
     """They would be paid for by the other window, beyond the limit of their own."""
     spec = stream(project)
-    run(project, requests(project, spec, "2026-W01"))
+    run_weeks(project, spec, "2026-W01")
     raw = project.home.raw / "stream"
     take(raw / "2026-W01", raw / "2026-W02")
     (raw / "current.2026-W02").write_text("2026-W02")
@@ -70,15 +62,13 @@ def test_rows_of_one_window_are_not_read_under_another_name(
         manifest.write_text(manifest.read_text().replace("2026-W01", "2026-W02"))
     words = "as it was stored, got another" if is_edited else "of this snapshot, got that of"
     with pytest.raises((Damaged, RunFailed), match=words):
-        run(project, requests(project, spec, "2026-W02"))
+        run_weeks(project, spec, "2026-W02")
     assert project.ledger.blocks(spec.population) == {"2026-W01": EACH}
 
 
-def test_a_window_that_failed_is_asked_for_again_when_a_later_one_is_published(
-    project: Project,
-) -> None:
+def test_failed_window_is_requested_after_a_later_one(project: Project):
     spec = stream(project)
-    run(project, requests(project, spec, "2026-W01", "2026-W03"))
+    run_weeks(project, spec, "2026-W01", "2026-W03")
     moment = spec.cut.closing_time("2026-W04")
     assert due_windows(spec, project.home, moment) == ("2026-W02", "2026-W04")
     much_later = spec.cut.closing_time("2027-W30")
@@ -86,19 +76,19 @@ def test_a_window_that_failed_is_asked_for_again_when_a_later_one_is_published(
     assert (due[0], due[-1], len(due)) == ("2026-W04", "2027-W10", MAX_WINDOWS_PER_TICK)
 
 
-def test_windows_before_the_first_that_is_published_are_not_asked_for(project: Project) -> None:
+def test_windows_before_first_published_are_not_asked_for(project: Project):
     """They are public and charged only when somebody publishes them by a backfill."""
     spec = stream(project)
-    run(project, requests(project, spec, "2026-W03"))
+    run_weeks(project, spec, "2026-W03")
     moment = spec.cut.closing_time("2026-W04")
     assert due_windows(spec, project.home, moment) == ("2026-W04",)
-    run(project, requests(project, spec, "2026-W01"))
+    run_weeks(project, spec, "2026-W01")
     assert due_windows(spec, project.home, moment) == ("2026-W02", "2026-W04")
 
 
-def test_a_gap_of_long_ago_is_not_asked_for_for_ever(project: Project) -> None:
+def test_a_gap_of_long_ago_is_not_asked_for_for_ever(project: Project):
     spec = stream(project)
-    run(project, requests(project, spec, "2026-W01"))
+    run_weeks(project, spec, "2026-W01")
     for model, epsilon in (("htree_kmeans", "0.5"), ("independent", "0.1")):
         folder = project.home.released / "stream" / model
         name = "partition-{}." + f"{epsilon}.json"
@@ -112,7 +102,7 @@ def test_a_gap_of_long_ago_is_not_asked_for_for_ever(project: Project) -> None:
     assert (later[0], later[30], later[31]) == ("2027-W22", "2027-W52", "2028-W02")
 
 
-def test_a_sweep_over_epsilon_publishes_no_window_of_another_name(project: Project) -> None:
+def test_sweep_over_epsilon_publishes_no_window_of_another_name(project: Project):
     """The ε of 0.5 ends like one of 5."""
     spec = stream(
         project,
@@ -120,18 +110,18 @@ def test_a_sweep_over_epsilon_publishes_no_window_of_another_name(project: Proje
         publish=[{"model": "independent", "epsilon": "5"}],
         ceiling={"each_window": "9"},
     )
-    run(project, requests(project, spec, "2026-W01", epsilon="0.5"))
+    run_weeks(project, spec, "2026-W01", epsilon="0.5")
     assert published_windows(spec, project.home) == ()
     assert due_windows(spec, project.home, spec.cut.closing_time("2026-W02")) == ("2026-W02",)
 
 
-def test_the_check_of_a_budget_asks_the_window_too(project: Project) -> None:
+def test_the_check_of_a_budget_asks_the_window_too(project: Project):
     ledger, blocks = project.home.ledger, ("2026-W01", "2026-W02")
     ledger.open_account(weekly())
     for number, window in enumerate(blocks):
         charge(ledger, number, window, 900_000_000)
     balance = ledger.balance("rides", blocks)
-    verdicts = {one.check_name: one.passed for one in budget_checks(balance)}
+    verdicts = {check.check_name: check.passed for check in budget_checks(balance)}
     assert verdicts == {WITHIN: True, NOT_NEAR: True}
     over = budget_checks(balance.__class__(**{**vars(balance), "window_spent": Fraction(2)}))
     assert {one.check_name: one.passed for one in over} == {WITHIN: False, NOT_NEAR: True}

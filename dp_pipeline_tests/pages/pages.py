@@ -64,7 +64,7 @@ class Block:
     def run_text(self) -> str:
         """Without the lines that are not run."""
         lines = self.text.splitlines()
-        return "\n".join(one for one in lines if not one.startswith(self.excused))
+        return "\n".join(line for line in lines if not line.startswith(self.excused))
 
 
 @cache

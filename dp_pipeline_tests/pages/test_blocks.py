@@ -63,7 +63,7 @@ class Reader:
         done = self.try_shell(f'{text}\nenv -0 > "{state}"')
         assert done.returncode == 0, f"{text}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         lines = state.read_text(encoding="utf-8").split("\0")
-        self.environment = dict(one.split("=", 1) for one in lines if "=" in one)
+        self.environment = dict(line.split("=", 1) for line in lines if "=" in line)
         return done.stdout
 
     def follow(self, block: Block) -> str:
@@ -186,9 +186,9 @@ def unprinted(shown: str, printed: str) -> list[str]:
     """
     lines = [" ".join(line.split()) for line in printed.splitlines()]
     missed = []
-    for line in filter(None, (" ".join(one.split()) for one in shown.splitlines())):
+    for line in filter(None, (" ".join(line.split()) for line in shown.splitlines())):
         pattern = re.escape(line).replace("…", ".*")
-        if not any(re.fullmatch(pattern, one) for one in lines):
+        if not any(re.fullmatch(pattern, line) for line in lines):
             missed.append(line)
     return missed
 

@@ -115,7 +115,7 @@ def unknown(command: str) -> str | None:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_every_command_that_a_page_names_is_there_with_its_options(page: str):
+def test_every_command_that_page_names_is_there_with_its_options(page: str):
     wrong = {one: unknown(one) for one in commands(page) if unknown(one)}
     assert not wrong
 

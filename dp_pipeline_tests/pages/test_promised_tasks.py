@@ -22,7 +22,7 @@ TASKS = Path(__file__).with_name("promised_tasks.txt")
 TASK = re.compile(r"(?P<task>.{36}) (?P<code>\d )?(?P<command>.+)")
 
 
-def test_every_promised_task_can_be_done(reader: Reader) -> None:
+def test_every_promised_task_can_be_done(reader: Reader):
     for_the_readme(reader.folder)
     readme = next(block for block in blocks("README.md") if "# my_data/rides.yaml" in block.text)
     reader.follow(readme)

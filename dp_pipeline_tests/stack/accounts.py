@@ -41,8 +41,10 @@ def charges(ledger: Ledger, population: str) -> dict[str, int]:
 def unfinished(project: Project, spec: DatasetSpec) -> set[str]:
     """Keys that are reserved, and neither settled nor dead."""
     entries = project.ledger.entries(spec.population)
-    ended = {one.key for one in entries if one.event in ("settled", "dead")}
-    return {str(one.key) for one in entries if one.event == "reserve" and one.key not in ended}
+    ended = {entry.key for entry in entries if entry.event in ("settled", "dead")}
+    return {
+        str(entry.key) for entry in entries if entry.event == "reserve" and entry.key not in ended
+    }
 
 
 def require_nothing_uncounted(project: Project, spec: DatasetSpec) -> None:

@@ -29,10 +29,7 @@ CITY: Declaration = {
     },
     "nominal_rows": "5000",
     "partitions": ["0.1", "0.2", "0.4", "0.5", "0.8", "1"],
-    "models": {
-        **{name: {"k": "4"} for name in _PLACES},
-        **{name: {} for name in _TABLES},
-    },
+    "models": {**{name: {"k": "4"} for name in _PLACES}, **{name: {} for name in _TABLES}},
     "publish": {"model": "one_shot", "epsilon": "0.5"},
     "evaluation": {"epsilon": "0.05"},
 }

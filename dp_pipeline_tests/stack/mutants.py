@@ -13,7 +13,7 @@ from dp_pipeline.releases import publish as publishing
 from dp_pipeline.releases import store
 from dp_pipeline.releases.publish import publish
 from dp_pipeline.results.bundle import Bundle
-from dp_pipeline_tests.orchestration.killers import die
+from dp_pipeline_tests.orchestration.faults import die
 from dp_pipeline_tests.orchestration.projects import Project
 
 

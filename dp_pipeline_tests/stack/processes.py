@@ -127,7 +127,7 @@ def command_line(pid: int) -> str:
 
 
 def _processes() -> list[int]:
-    return [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit()]
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
 def _group(pid: int) -> int | None:

@@ -55,7 +55,7 @@ class Steward:
         for _ in range(LAUNCHES):
             self.settle_down()
             green = {run.partition for run in self.runs() if run.status == "SUCCESS"}
-            left = [one for one in self.partitions if one not in green]
+            left = [epsilon for epsilon in self.partitions if epsilon not in green]
             if not left:
                 return
             self._launch(left)

@@ -25,7 +25,7 @@ from dp_pipeline.releases.roll_up import roll_up
 from dp_pipeline.results.measurement import variance
 from dp_pipeline_tests.orchestration.events import failures
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
-from dp_pipeline_tests.orchestration.test_windows import EACH, HEAD, STREAM, requests, run
+from dp_pipeline_tests.orchestration.streams import EACH, HEAD, STREAM, run_weeks, week_options
 
 pytestmark = pytest.mark.stack
 
@@ -88,7 +88,8 @@ def run_the_year(project: Project, spec: DatasetSpec, calendar: Calendar) -> dic
         if at in MISSED:
             continue
         asked = [
-            str(one.partition_key) for one in ticked(project, spec, calendar.moment).run_requests
+            str(request.partition_key)
+            for request in ticked(project, spec, calendar.moment).run_requests
         ]
         late = len(MISSED) if at - 1 in MISSED else 0
         assert asked == [f"{week}-1" for week in WEEKS[at - late : at + 1]]
@@ -100,9 +101,7 @@ def run_the_year(project: Project, spec: DatasetSpec, calendar: Calendar) -> dic
     return months
 
 
-def test_a_year_of_weeks_is_published_by_its_schedule_and_every_week_pays_once(
-    tmp_path: Path, calendar: Calendar
-) -> None:
+def test_year_of_weeks_is_published_and_every_week_pays_once(tmp_path: Path, calendar: Calendar):
     project = Project(tmp_path)
     project.datasets.mkdir(parents=True)
     project.write_rows("stream.csv", [HEAD, *rides()])
@@ -151,7 +150,7 @@ def require_nothing_more(project: Project, spec: DatasetSpec, calendar: Calendar
     assert not quiet.run_requests
     assert "every closed window that may have rows is published" in (quiet.skip_message or "")
     before = len(project.ledger.entries())
-    again = run(project, requests(project, spec, *WEEKS))
+    again = run_weeks(project, spec, *WEEKS)
     assert {(one.state, one.cost) for one in again} == {("replayed", 0)}
     assert len(again) == 2 * len(WEEKS)
     assert len(project.ledger.entries()) == before
@@ -161,7 +160,7 @@ def require_year_added_up(project: Project, spec: DatasetSpec) -> None:
     """52 times the variance of one week, and totals of all rows within four of its deviations: a
     false alarm of 1 in 5,000 runs.
     """
-    releases = [asked.at("0.1")[0] for asked in requests(project, spec, *WEEKS)]
+    releases = [asked.at("0.1")[0] for asked in week_options(project, spec, *WEEKS)]
     sums = {one.attributes[0]: one for one in roll_up(releases)}  # type: ignore[arg-type]
     # A table of n cells has a share of epsilon in proportion to the root of n.
     roots = {"x": 4**0.5, "y": 2**0.5, "kind": 2**0.5}
@@ -175,7 +174,7 @@ def require_year_added_up(project: Project, spec: DatasetSpec) -> None:
     totals = [(one.counts.sum() - rows) / one.deviations[0] for one in sums.values()]
     spread = [one.counts.size for one in sums.values()]
     assert all(abs(off) < 4 * size**0.5 for off, size in zip(totals, spread, strict=True))
-    trees = roll_up([asked.at("0.5")[0] for asked in requests(project, spec, *WEEKS[1:])])  # type: ignore[arg-type]
+    trees = roll_up([asked.at("0.5")[0] for asked in week_options(project, spec, *WEEKS[1:])])  # type: ignore[arg-type]
     # One box of a week at least, and all of its noise.
     assert all(trees[0].deviations >= 0.99 * (51 * variance(AT_MOST / Fraction(1, 2))) ** 0.5)
 

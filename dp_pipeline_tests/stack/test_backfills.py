@@ -37,9 +37,7 @@ def launched(stack: DagsterStack, spec: DatasetSpec) -> str:
     return backfill
 
 
-def test_a_half_failed_backfill_launched_again_pays_only_what_is_missing(
-    stack: DagsterStack, spec: DatasetSpec
-):
+def test_half_failed_backfill_pays_only_what_is_missing(stack: DagsterStack, spec: DatasetSpec):
     assert stack.project.spent(spec) == 0
     backfill = launched(stack, spec)
     (first, *_) = wait_for(stack.workers, what="a run that is executed")
@@ -64,9 +62,7 @@ def price(spec: DatasetSpec, partitions: set[str]) -> Fraction:
     return len(spec.models) * sum((Fraction(e) + spec.evaluation for e in partitions), Fraction(0))
 
 
-def test_a_run_that_ended_with_its_container_is_terminated_by_hand_and_gone_on_with(
-    stack: DagsterStack,
-):
+def test_run_of_a_lost_container_is_terminated_and_resumed(stack: DagsterStack):
     spec = load_spec(stack.project.datasets / "city.yaml")
     steward = Steward(stack, spec)
     steward.begin(["0.5"])
@@ -77,7 +73,7 @@ def test_a_run_that_ended_with_its_container_is_terminated_by_hand_and_gone_on_w
     steward.finish()
     assert len(steward.lost) == 1
     entries = stack.project.ledger.entries(spec.population)
-    assert left == {one.key for one in entries if one.event == "interrupted"}
+    assert left == {entry.key for entry in entries if entry.event == "interrupted"}
     assert stack.project.spent(spec) == price(spec, {"0.5"})
 
 
@@ -92,7 +88,7 @@ def words_of_ours(_: DagsterStack, spec: DatasetSpec) -> list[str]:
 
 
 @pytest.mark.parametrize("words", [words_of_dagster, words_of_ours], ids=["dagster", "dp-pipeline"])
-def test_the_same_backfill_from_the_shell_replays_everything_at_no_cost(
+def test_same_backfill_from_shell_replays_everything_at_no_cost(
     words: Callable[[DagsterStack, DatasetSpec], list[str]], stack: DagsterStack, spec: DatasetSpec
 ):
     for epsilon in spec.partition_keys:
@@ -118,9 +114,7 @@ def test_the_same_backfill_from_the_shell_replays_everything_at_no_cost(
         assert newest == ["SUCCEEDED"] * len(runs), check
 
 
-def test_a_backfill_of_a_partition_that_was_never_declared_is_refused(
-    stack: DagsterStack, spec: DatasetSpec
-):
+def test_backfill_of_partition_never_declared_is_refused(stack: DagsterStack, spec: DatasetSpec):
     spent = stack.project.spent(spec)
     with pytest.raises(GraphQLError):
         stack.client.launch_backfill(ASSETS, ["0.3"])

@@ -77,7 +77,7 @@ def test_the_source_archive_holds_what_tests_and_pages_need(built: Path):
     assert not [name for name in names if name.startswith(("build/", "data/raw", "dist/"))]
 
 
-def test_a_wheel_of_the_source_archive_is_the_wheel_of_the_project(built: Path, tmp_path: Path):
+def test_wheel_of_source_archive_is_wheel_of_project(built: Path, tmp_path: Path):
     done(*UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path, ROOT, folder=tmp_path)
     of_archive, of_project = (digests(*folder.glob("*.whl")) for folder in (built, tmp_path))
     assert of_archive == of_project
@@ -88,9 +88,7 @@ def digests(wheel: Path) -> dict[str, int]:
     return {one.filename: one.CRC for one in zipfile.ZipFile(wheel).infolist()}
 
 
-def test_the_wheel_is_installed_as_a_tool_and_its_command_is_on_the_path(
-    built: Path, tmp_path: Path
-):
+def test_wheel_is_installed_as_tool_and_its_command_is_on_path(built: Path, tmp_path: Path):
     (wheel,) = built.glob("*.whl")
     outer = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "PATH")}
     tools = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
@@ -100,7 +98,7 @@ def test_the_wheel_is_installed_as_a_tool_and_its_command_is_on_the_path(
     done(*UV, *install, folder=tmp_path, environment=where)
     shown = done("dp-pipeline", "data", "list", folder=tmp_path, environment=where)
     assert "census" in shown
-    assert [one.name for one in (tmp_path / "bin").iterdir()] == ["dp-pipeline"]
+    assert [path.name for path in (tmp_path / "bin").iterdir()] == ["dp-pipeline"]
 
 
 def test_the_wheel_runs_its_demo_in_an_empty_environment(built: Path, tmp_path: Path):
@@ -116,6 +114,8 @@ def test_the_wheel_runs_its_demo_in_an_empty_environment(built: Path, tmp_path: 
     assert "demo" in done(venv / "bin/dp-pipeline", "--help", folder=folder, environment=bare)
     where = {**bare, "DP_PIPELINE_HOME": str(folder / "data")}
     printed = done(venv / "bin/dp-pipeline", "demo", folder=folder, environment=where)
-    (promised,) = [one.shown for one in blocks("README.md") if one.text.startswith("make demo")]
+    (promised,) = [
+        block.shown for block in blocks("README.md") if block.text.startswith("make demo")
+    ]
     assert promised is not None
     assert not unprinted(promised, printed), printed

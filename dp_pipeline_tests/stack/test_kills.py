@@ -45,9 +45,7 @@ def kill_backfills(project: Project, *, kills: int, seed: int) -> list[Kill]:
     return killer.kills
 
 
-def test_killed_twenty_times_a_backfill_is_paid_once_and_nobody_reads_a_broken_bundle(
-    tmp_path: Path,
-):
+def test_backfill_killed_twenty_times_is_paid_once_and_whole(tmp_path: Path):
     project = Project(tmp_path)
     kills = kill_backfills(project, kills=20, seed=20)
     assert {kill.victim for kill in kills} == set(VICTIMS)

@@ -66,24 +66,20 @@ def release_everything(project: Project, spec: DatasetSpec) -> None:
         project.publish(spec, epsilon=epsilon)
 
 
-def test_a_store_that_writes_in_place_shows_its_reader_a_broken_bundle(project: Project):
+def test_store_that_writes_in_place_shows_a_broken_bundle(project: Project):
     with reading(project.home.released) as reader:
         killed(project, publish_in_place)
     assert "expected it as it was stored, got another" in reader.broken[0]
 
 
-def test_a_ledger_that_reserves_after_drawing_is_seen_to_under_count(
-    project: Project, spec: DatasetSpec
-):
+def test_ledger_that_reserves_late_is_seen_to_under_count(project: Project, spec: DatasetSpec):
     killed(project, publish_before_paying)
     assert project.spent(spec) == 0
     with pytest.raises(AssertionError, match="drawn and not paid"):
         require_nothing_uncounted(project, spec)
 
 
-def test_a_release_killed_after_its_last_answer_is_counted_and_leaves_nothing_to_read(
-    project: Project, spec: DatasetSpec
-):
+def test_release_killed_after_its_answers_leaves_no_bundle(project: Project, spec: DatasetSpec):
     with reading(project.home.released) as reader:
         killed(project, publish_and_stop)
     require_nothing_uncounted(project, spec)

@@ -14,9 +14,7 @@ pytestmark = pytest.mark.stack
 MONDAY = datetime(2026, 11, 23, 6, tzinfo=UTC)
 
 
-def test_every_schedule_and_sensor_but_the_one_for_reports_is_off_when_dagster_starts(
-    stack: DagsterStack,
-):
+def test_everything_but_the_report_sensor_is_off_at_the_start(stack: DagsterStack):
     schedules, sensors = stack.client.schedules(), stack.client.sensors()
     assert "rides_weekly" in schedules
     assert sensors.pop(SENSOR) == "RUNNING"
@@ -30,7 +28,7 @@ def test_a_schedule_is_turned_on_and_off_by_hand(stack: DagsterStack):
     assert stack.client.schedules()["rides_weekly"] == "STOPPED"
 
 
-def test_a_tick_of_the_schedule_asks_for_the_published_model_at_its_epsilon(stack: DagsterStack):
+def test_tick_requests_the_published_model_at_its_epsilon(stack: DagsterStack):
     (request,) = stack.client.dry_run("rides_weekly", MONDAY.timestamp())
     assert request["runKey"] == "2026-W48-0.5"
     assert request["tags"]["dagster/partition"] == "0.5"

@@ -24,7 +24,7 @@ from dp_pipeline.orchestration.partitions import partition_key, window_of_key
 from dp_pipeline.releases.outcome import published_windows
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline_tests.orchestration.projects import Project
-from dp_pipeline_tests.orchestration.test_windows import EACH, STREAM
+from dp_pipeline_tests.orchestration.streams import EACH, STREAM
 from dp_pipeline_tests.stack.accounts import charges, drawn_keys, unfinished
 from dp_pipeline_tests.stack.dagster_stack import CODE, DagsterStack, running_stack
 from dp_pipeline_tests.stack.killing import is_at_a_release
@@ -63,7 +63,7 @@ class WeeklySteward(Steward):
     """Backfills by the command that a person would type, over all weeks that are missing."""
 
     def _launch(self, partitions: Sequence[str]) -> None:
-        weeks = [str(window_of_key(self.spec.cut, one)) for one in partitions]
+        weeks = [str(window_of_key(self.spec.cut, epsilon)) for epsilon in partitions]
         known = set(self.stack.client.backfills())
         subprocess.run(
             [
@@ -95,9 +95,9 @@ def killed_in_the_middle(stack: DagsterStack, steward: Steward) -> set[str]:
     return unfinished(stack.project, steward.spec)
 
 
-def test_a_backfill_over_weeks_that_is_killed_and_begun_again_pays_for_every_week_once(
+def test_killed_backfill_over_weeks_pays_for_every_week_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr("dp_pipeline_tests.stack.processes.POLL_SECONDS", 0.02)
     project = Project(tmp_path)
     project.datasets.mkdir(parents=True)
@@ -124,7 +124,9 @@ def test_a_backfill_over_weeks_that_is_killed_and_begun_again_pays_for_every_wee
 def require_every_week_once(project: Project, spec: DatasetSpec) -> None:
     """Of every week one snapshot, one settled release of each model, and what they cost."""
     paid = charges(project.ledger, spec.population)
-    settled = [one for one in project.ledger.entries(spec.population) if one.event == "settled"]
+    settled = [
+        entry for entry in project.ledger.entries(spec.population) if entry.event == "settled"
+    ]
     assert sorted(str(one.key) for one in settled) == sorted(paid), "each is settled, once"
     assert drawn_keys(project, spec.name) == set(paid)
     begun = [project.ledger.history(str(one.key))[0].facts for one in settled]
@@ -151,7 +153,7 @@ def last_mondays(many: int) -> list[date]:
     return [this_week - timedelta(7 * back) for back in range(many, 0, -1)]
 
 
-def test_the_daemon_by_itself_starts_a_run_for_every_week_that_was_missed(tmp_path: Path) -> None:
+def test_daemon_by_itself_starts_run_for_every_week_missed(tmp_path: Path):
     """Of three weeks that are over one is published: its schedule is turned on, and that is all."""
     mondays, project = last_mondays(3), Project(tmp_path)
     first, *missed = weeks = [
@@ -167,13 +169,15 @@ def test_the_daemon_by_itself_starts_a_run_for_every_week_that_was_missed(tmp_pa
         assert stack.tick_as_after_a_pause(SCHEDULE) == "SUCCESS"
         for run in stack.client.runs():
             stack.wait_run(run.id)
-        runs = [one for one in stack.client.runs() if SCHEDULE_TAG in one.tags]
-        assert {one.tags[SCHEDULE_TAG] for one in runs} == {SCHEDULE}
-        assert {one.status for one in runs} == {"SUCCESS"}
-        assert sorted(str(one.partition) for one in runs) == [f"{week}-1" for week in missed]
+        runs = [run for run in stack.client.runs() if SCHEDULE_TAG in run.tags]
+        assert {run.tags[SCHEDULE_TAG] for run in runs} == {SCHEDULE}
+        assert {run.status for run in runs} == {"SUCCESS"}
+        assert sorted(str(run.partition) for run in runs) == [f"{week}-1" for week in missed]
         assert stack.client.dry_run(SCHEDULE, time.time()) == []
     assert published_windows(spec, project.home) == tuple(weeks)
     assert project.ledger.blocks(spec.population) == dict.fromkeys(weeks, EACH)
-    settled = [one for one in project.ledger.entries(spec.population) if one.event == "settled"]
+    settled = [
+        entry for entry in project.ledger.entries(spec.population) if entry.event == "settled"
+    ]
     assert len({one.key for one in settled}) == len(settled) == 2 * len(weeks)
     project.ledger.verify()

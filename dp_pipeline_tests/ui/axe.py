@@ -29,7 +29,7 @@ def axe_file() -> Path | None:
     if named:
         return Path(named)
     folders = [Path("node_modules"), *_of_npm()]
-    return next((one / _FILE for one in folders if (one / _FILE).is_file()), None)
+    return next((folder / _FILE for folder in folders if (folder / _FILE).is_file()), None)
 
 
 def _of_npm() -> list[Path]:

@@ -30,7 +30,7 @@ def shops(tab: Tab) -> None:
             ui.ends("Success")
 
 
-def test_a_discovered_domain_says_what_was_found_and_what_it_cost(ui: DagsterUi) -> None:
+def test_discovered_domain_says_what_was_found_and_what_it_cost(ui: DagsterUi):
     ui.open_asset("shops/domain")
     assert ui.metadata("privacy/epsilon").inner_text().split()[-1] == "1"
     words = ui.metadata("domain").inner_text()
@@ -39,26 +39,26 @@ def test_a_discovered_domain_says_what_was_found_and_what_it_cost(ui: DagsterUi)
     keep_picture(ui.page, "domain")
 
 
-def test_every_check_of_a_discovery_is_green(ui: DagsterUi) -> None:
+def test_every_check_of_a_discovery_is_green(ui: DagsterUi):
     ui.open_asset("shops/domain", view="checks")
     ui.sees("Succeeded")
     assert ui.page.get_by_text("Failed", exact=True).count() == 0
 
 
-def test_every_partition_is_made_with_it_and_it_is_paid_for_once(ui: DagsterUi) -> None:
+def test_every_partition_is_made_with_it_and_it_is_paid_for_once(ui: DagsterUi):
     balance = ui.stack.project.ledger.balance("customers")
     assert balance.spent == Fraction("2.5")
     assert balance.delta_spent == Fraction(1, 10**6)
 
 
-def test_the_card_of_a_release_says_what_was_discovered_and_what_is_kept(ui: DagsterUi) -> None:
+def test_card_says_what_was_discovered_and_retained(ui: DagsterUi):
     ui.open_asset("shops/one_shot", view="partitions", partition="0.5")
     card = ui.opened(ui.metadata("release card")).inner_text()
     assert "zone, fare for ε=1 and δ=1e-6" in card
     assert "never age [0, 20) with card adult" in card
 
 
-def test_checks_of_rows_warn_of_the_row_that_breaks_a_constraint(ui: DagsterUi) -> None:
+def test_checks_of_rows_warn_of_the_row_that_breaks_a_constraint(ui: DagsterUi):
     ui.open_asset("shops/validated", view="checks")
     ui.sees("keeps_constraint_1")
     ui.sees("Failed")

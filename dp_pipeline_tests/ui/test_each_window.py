@@ -32,12 +32,12 @@ def weeks(tab: Tab) -> None:
         ui.ends("Success")
 
 
-def test_a_backfill_over_windows_charges_each_of_them_once(ui: DagsterUi) -> None:
+def test_a_backfill_over_windows_charges_each_of_them_once(ui: DagsterUi):
     spent = ui.stack.project.ledger.blocks("weekly_riders")
     assert spent == {"2026-W01": EACH, "2026-W02": EACH}
 
 
-def test_windows_are_the_partitions_of_a_model(ui: DagsterUi) -> None:
+def test_windows_are_the_partitions_of_a_model(ui: DagsterUi):
     ui.open_asset("weeks/htree_kmeans", view="partitions", partition="2026-W02-1")
     assert ui.metadata("privacy/planned from").inner_text().count("weeks/htree_kmeans/") == 1
     card = ui.opened(ui.metadata("release card")).inner_text()
@@ -46,12 +46,12 @@ def test_windows_are_the_partitions_of_a_model(ui: DagsterUi) -> None:
     keep_picture(ui.page, "window")
 
 
-def test_the_budget_shows_a_strip_of_windows(ui: DagsterUi) -> None:
+def test_the_budget_shows_a_strip_of_windows(ui: DagsterUi):
     ui.open_asset("weeks/budget")
     ui.metadata("privacy/windows").wait_for()
 
 
-def test_the_schedule_is_there_and_off(ui: DagsterUi) -> None:
+def test_the_schedule_is_there_and_off(ui: DagsterUi):
     ui.open("locations/dp_pipeline/schedules/weeks_each_window")
     ui.sees("weeks_each_window")
     ui.sees(re.compile("At 06:00 AM"))

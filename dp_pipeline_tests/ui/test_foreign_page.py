@@ -26,7 +26,7 @@ def foreign(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("way", ATTACKS)
-def test_a_foreign_page_launches_no_run(way: str, foreign: Page, ui: DagsterUi) -> None:
+def test_a_foreign_page_launches_no_run(way: str, foreign: Page, ui: DagsterUi):
     before = {run.id for run in ui.stack.client.runs()}
     told = foreign.evaluate(script(ATTACKS[way], ui.stack.url))
     # What was asked of the server has been answered when a request of ours has been.
@@ -34,23 +34,23 @@ def test_a_foreign_page_launches_no_run(way: str, foreign: Page, ui: DagsterUi) 
     assert "LaunchRunSuccess" not in told
 
 
-def test_a_foreign_page_opens_no_websocket(foreign: Page, ui: DagsterUi) -> None:
+def test_a_foreign_page_opens_no_websocket(foreign: Page, ui: DagsterUi):
     assert foreign.evaluate(script(WEBSOCKET, ui.stack.url)) == "closed"
 
 
-def test_a_foreign_page_frames_no_page_of_ours(foreign: Page, ui: DagsterUi) -> None:
+def test_a_foreign_page_frames_no_page_of_ours(foreign: Page, ui: DagsterUi):
     foreign.evaluate(script(FRAME, ui.stack.url))
     framed = [frame for frame in foreign.frames if frame != foreign.main_frame]
     assert [frame.url for frame in framed] == ["chrome-error://chromewebdata/"]
 
 
-def test_a_link_of_a_foreign_page_opens_one_of_ours(foreign: Page, ui: DagsterUi) -> None:
+def test_a_link_of_a_foreign_page_opens_one_of_ours(foreign: Page, ui: DagsterUi):
     foreign.evaluate(f"location.href = '{ui.stack.url}/asset-groups'")
     foreign.wait_for_url(f"{ui.stack.url}/**")
     foreign.get_by_text("rides_2_release").first.wait_for()
 
 
-def test_the_pages_hear_of_a_run_over_their_own_websocket(ui: DagsterUi) -> None:
+def test_the_pages_hear_of_a_run_over_their_own_websocket(ui: DagsterUi):
     heard: list[str] = []
     ui.page.on(
         "websocket",

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.ui
 GROUPS = "query { assetNodes { groupName } }"
 
 
-def test_the_lineage_page_shows_every_group(ui: DagsterUi) -> None:
+def test_the_lineage_page_shows_every_group(ui: DagsterUi):
     groups = {node["groupName"] for node in ui.stack.client.ask(GROUPS)["assetNodes"]}
     assert {name for name in groups if re.match(r"rides_\d", name)} == {
         "rides_1_raw",
@@ -28,14 +28,14 @@ def test_the_lineage_page_shows_every_group(ui: DagsterUi) -> None:
         ui.page.get_by_role("button", name=re.compile(f" {group}$")).wait_for()
 
 
-def test_the_columns_of_a_release_are_told_before_any_run(ui: DagsterUi) -> None:
+def test_the_columns_of_a_release_are_told_before_any_run(ui: DagsterUi):
     ui.open_asset("homes/one_shot")
     ui.sees("Never materialized")
     for column, told in (("rooms", "1 to 9"), ("rent", "0 to 3000"), ("tenure", "owner")):
         assert told in ui.metadata(column).inner_text()
 
 
-def test_every_schedule_and_sensor_but_the_one_for_reports_is_stopped(ui: DagsterUi) -> None:
+def test_everything_but_the_report_sensor_is_stopped(ui: DagsterUi):
     states = ui.stack.client.schedules() | ui.stack.client.sensors()
     assert "rides_weekly" in states
     assert {name for name, state in states.items() if state != "STOPPED"} == {SENSOR}

@@ -59,11 +59,11 @@ def spent(ui: DagsterUi) -> dict[str, Fraction]:
     return ui.stack.project.ledger.blocks("pair_riders")
 
 
-def test_a_backfill_over_pairs_of_weeks_charges_both_weeks_of_each(ui: DagsterUi) -> None:
+def test_backfill_over_pairs_of_weeks_charges_both_weeks_of_each(ui: DagsterUi):
     assert {week: spent(ui)[week] for week in PAIR_WEEKS[:2]} == {FIRST: EACH, SECOND: 2 * EACH}
 
 
-def test_the_dialog_offers_weeks_and_says_what_each_of_them_pays(ui: DagsterUi) -> None:
+def test_the_dialog_offers_weeks_and_says_what_each_of_them_pays(ui: DagsterUi):
     ui.open_job("pairs_windows")
     ui.sees("of 2 weeks that end with it, for ε=0.55 of each")
     ui.page.get_by_role("button", name=re.compile("Materialize all")).click()
@@ -74,7 +74,7 @@ def test_the_dialog_offers_weeks_and_says_what_each_of_them_pays(ui: DagsterUi) 
     dialog.get_by_role("button", name="Cancel").click()
 
 
-def test_the_grid_shows_a_pair_of_weeks_at_the_last_of_them(ui: DagsterUi) -> None:
+def test_the_grid_shows_a_pair_of_weeks_at_the_last_of_them(ui: DagsterUi):
     ui.open_asset("pairs/htree_kmeans", view="partitions", partition=KEYS[1])
     card = ui.opened(ui.metadata("release card")).inner_text()
     assert f"of the rows of 2 weeks together, {FIRST}..{SECOND}" in " ".join(card.split())
@@ -87,7 +87,7 @@ def test_the_grid_shows_a_pair_of_weeks_at_the_last_of_them(ui: DagsterUi) -> No
 
 
 @pytest.mark.usefixtures("ticked")
-def test_a_tick_runs_the_newest_week_and_its_partition_is_there(ui: DagsterUi) -> None:
+def test_a_tick_runs_the_newest_week_and_its_partition_is_there(ui: DagsterUi):
     assert spent(ui) == {FIRST: EACH, SECOND: 2 * EACH, THIRD: 2 * EACH, NEWEST: EACH}
     (run,) = [run for run in ui.stack.client.runs() if run.partition == KEYS[-1]]
     assert run.tags["dagster/schedule_name"] == SCHEDULE
@@ -105,16 +105,14 @@ def test_a_tick_runs_the_newest_week_and_its_partition_is_there(ui: DagsterUi) -
 
 
 @pytest.mark.usefixtures("ticked")
-def test_a_second_tick_finds_every_week_published(ui: DagsterUi) -> None:
+def test_a_second_tick_finds_every_week_published(ui: DagsterUi):
     ui.preview_tick(SCHEDULE, WEDNESDAY)
     ui.sees("pairs: every closed window that may have rows is published")
     assert ui.page.get_by_role("button", name=re.compile("^Launch all")).count() == 0
 
 
 @pytest.mark.usefixtures("ticked")
-def test_a_schedule_that_was_turned_on_is_asked_by_the_daemon_and_charges_nothing_twice(
-    ui: DagsterUi,
-) -> None:
+def test_daemon_asks_the_schedule_and_charges_nothing_twice(ui: DagsterUi):
     before, runs = spent(ui), len(ui.stack.client.runs())
     ui.open_schedule(SCHEDULE)
     # The box itself is not to be seen: a switch is drawn for it.
@@ -132,9 +130,7 @@ def test_a_schedule_that_was_turned_on_is_asked_by_the_daemon_and_charges_nothin
 
 
 @pytest.mark.usefixtures("ticked")
-def test_another_epsilon_of_one_week_is_asked_for_in_its_dialog_and_publishes_nothing(
-    ui: DagsterUi,
-) -> None:
+def test_another_epsilon_of_a_week_publishes_nothing(ui: DagsterUi):
     """The sweep over ε is a field of the dialog, and no partition."""
     before, tenth = spent(ui), Fraction(15, 100)
     ui.open_asset("pairs/htree_kmeans")

@@ -80,13 +80,13 @@ def script() -> str:
 
 
 @pytest.mark.parametrize("made", [report, k_report, card], ids=["report", "k-anonymous", "card"])
-def test_axe_finds_nothing_serious_and_no_page_is_wider_than_its_window(
+def test_axe_finds_nothing_serious_on_any_page(
     browser: Browser, script: str, tmp_path: Path, made: Callable[[Path], Path]
 ):
     assert found_in(browser, script, made(tmp_path)) == []
 
 
-def test_axe_finds_nothing_serious_in_the_data_docs_of_a_steward_but_the_tabs_of_their_index(
+def test_axe_finds_nothing_serious_in_data_docs_but_tabs(
     browser: Browser, script: str, tmp_path: Path
 ):
     spec = written_spec(tmp_path, "{age: {bounds: [0, 100]}}", purpose="release")

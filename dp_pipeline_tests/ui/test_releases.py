@@ -15,7 +15,7 @@ CHECKS = 5
 
 
 @pytest.mark.usefixtures("released")
-def test_a_click_on_materialize_of_one_partition_ends_green_and_is_charged(ui: DagsterUi) -> None:
+def test_click_on_one_partition_ends_green_and_is_charged(ui: DagsterUi):
     assert ui.spent == Fraction("0.55")
     ui.open_asset("rides/eug_kmeans", view="partitions", partition="0.5")
     ui.sees("Materialized")
@@ -24,16 +24,14 @@ def test_a_click_on_materialize_of_one_partition_ends_green_and_is_charged(ui: D
 
 
 @pytest.mark.usefixtures("released")
-def test_every_check_of_a_release_is_green(ui: DagsterUi) -> None:
+def test_every_check_of_a_release_is_green(ui: DagsterUi):
     ui.open_asset("rides/eug_kmeans", view="checks")
     ui.page.get_by_text("Succeeded", exact=True).nth(CHECKS - 1).wait_for()
     assert ui.page.get_by_text("Failed", exact=True).count() == 0
 
 
 @pytest.mark.usefixtures("swept")
-def test_a_backfill_from_the_dialog_ends_green_and_pays_only_what_was_missing(
-    ui: DagsterUi,
-) -> None:
+def test_backfill_from_the_dialog_pays_what_is_missing(ui: DagsterUi):
     assert ui.spent == Fraction("1.75")
     assert all(run.status == "SUCCESS" for run in ui.stack.client.runs())
     ui.open_asset("rides/eug_kmeans", view="partitions", partition="0.5")
@@ -42,7 +40,7 @@ def test_a_backfill_from_the_dialog_ends_green_and_pays_only_what_was_missing(
 
 
 @pytest.mark.usefixtures("swept")
-def test_a_check_warns_when_80_percent_are_spent(ui: DagsterUi) -> None:
+def test_a_check_warns_when_80_percent_are_spent(ui: DagsterUi):
     ui.open_asset("rides/eug_kmeans", view="checks")
     ui.page.get_by_text("Succeeded", exact=True).nth(CHECKS - 2).wait_for()
     ui.sees("Warns when 80 % of the ceiling")

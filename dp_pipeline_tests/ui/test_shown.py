@@ -15,7 +15,7 @@ PICTURE = "img[src^='data:image/png']"
 CHAIN = ("ingested", "validated", "normalized", "eug_kmeans", "evaluation", "comparison", "budget")
 
 
-def test_the_chain_of_one_data_set_is_drawn(ui: DagsterUi) -> None:
+def test_the_chain_of_one_data_set_is_drawn(ui: DagsterUi):
     ui.resize(1700, 560)
     ui.open_lineage('key:"rides/*"')
     ui.sees("rides_2_release")
@@ -27,7 +27,7 @@ def test_the_chain_of_one_data_set_is_drawn(ui: DagsterUi) -> None:
     keep_picture(ui.page, "lineage")
 
 
-def test_a_release_has_a_card_that_opens(ui: DagsterUi) -> None:
+def test_a_release_has_a_card_that_opens(ui: DagsterUi):
     ui.resize(1400, 1250)
     ui.open_asset("rides/eug_kmeans", view="partitions", partition="1")
     card = ui.opened(ui.metadata("release card"))
@@ -38,7 +38,7 @@ def test_a_release_has_a_card_that_opens(ui: DagsterUi) -> None:
     keep_picture(ui.page, "release_card")
 
 
-def test_a_release_tells_its_columns_and_what_it_spent(ui: DagsterUi) -> None:
+def test_a_release_tells_its_columns_and_what_it_spent(ui: DagsterUi):
     ui.open_asset("rides/eug_kmeans")
     assert "0 to 30" in ui.metadata("x").inner_text()
     assert "1.05" in ui.metadata("privacy/epsilon").inner_text()
@@ -49,7 +49,7 @@ def test_a_release_tells_its_columns_and_what_it_spent(ui: DagsterUi) -> None:
 @pytest.mark.parametrize(
     ("asset", "number"), [("eug_kmeans", "privacy/epsilon"), ("evaluation", "eug_kmeans/nicv")]
 )
-def test_numbers_are_plotted_over_the_partitions(ui: DagsterUi, asset: str, number: str) -> None:
+def test_numbers_are_plotted_over_the_partitions(ui: DagsterUi, asset: str, number: str):
     ui.open_asset(f"rides/{asset}")
     ui.page.get_by_role("button", name="Plots").click()
     ui.sees(number)
@@ -62,14 +62,14 @@ def test_numbers_are_plotted_over_the_partitions(ui: DagsterUi, asset: str, numb
 @pytest.mark.parametrize(
     ("asset", "entry"), [("comparison", "utility over ε"), ("budget", "privacy/spending over time")]
 )
-def test_a_picture_opens(ui: DagsterUi, asset: str, entry: str) -> None:
+def test_a_picture_opens(ui: DagsterUi, asset: str, entry: str):
     ui.open_asset(f"rides/{asset}")
     picture = ui.opened(ui.metadata(entry)).locator(PICTURE)
     picture.wait_for()
     assert picture.evaluate("image => image.naturalWidth") > 300
 
 
-def test_the_budget_page_says_what_is_spent_and_left(ui: DagsterUi) -> None:
+def test_the_budget_page_says_what_is_spent_and_left(ui: DagsterUi):
     ui.open_asset("rides/budget")
     for entry, amount in (("spent", "1.75"), ("left", "0.25"), ("ceiling", "2")):
         assert amount in ui.metadata(f"privacy/{entry}").inner_text()

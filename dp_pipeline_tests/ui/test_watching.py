@@ -15,7 +15,7 @@ pytestmark = pytest.mark.ui
 
 
 @pytest.mark.parametrize("url", ["http://example.org/", "http://192.0.2.1/", "http://localhost/"])
-def test_the_browser_finds_nothing_beyond_loopback(browser: Browser, url: str) -> None:
+def test_the_browser_finds_nothing_beyond_loopback(browser: Browser, url: str):
     with (
         watched_page(browser) as (page, watched),
         pytest.raises(Exception, match="ERR_NAME_NOT_RESOLVED"),
@@ -24,7 +24,7 @@ def test_the_browser_finds_nothing_beyond_loopback(browser: Browser, url: str) -
     assert watched.elsewhere == [url]
 
 
-def test_a_page_that_asks_elsewhere_is_seen(browser: Browser) -> None:
+def test_a_page_that_asks_elsewhere_is_seen(browser: Browser):
     with watched_page(browser) as (page, watched):
         page.evaluate("fetch('https://fonts.example.org/a.woff').catch(() => null)")
         page.evaluate("new WebSocket('ws://example.org/live')")
@@ -33,7 +33,7 @@ def test_a_page_that_asks_elsewhere_is_seen(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("mistake", ["console.error('lost')", "setTimeout(() => {throw 'lost'})"])
-def test_a_page_that_logs_or_throws_an_error_is_seen(browser: Browser, mistake: str) -> None:
+def test_a_page_that_logs_or_throws_an_error_is_seen(browser: Browser, mistake: str):
     with watched_page(browser) as (page, watched):
         page.evaluate(mistake)
         page.wait_for_timeout(200)

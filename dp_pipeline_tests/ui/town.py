@@ -72,20 +72,13 @@ WEEKS: Declaration = {
     "description": "Where the rides of a made-up town ended, cut into the weeks of 2026.",
     "population": "weekly_riders",
     "purpose": "release",
-    "protection": {
-        "unit": "rows_of_person",
-        "column": "rider",
-        "at_most": "2",
-        "within": "window",
-    },
+    "protection": {"unit": "rows_of_person", "column": "rider", "at_most": "2", "within": "window"},
     "windows": {"column": "ended", "every": "week", "first": "2026-W01", "grace": "2 days"},
     "ceiling": {"each_window": "2"},
     "source": {"kind": "csv", "path": "weeks.csv"},
     "attributes": {"x": {"bounds": ["0", "30"]}, "y": {"bounds": ["0", "20"]}},
     "partitions": ["0.5"],
-    "models": {
-        "htree_kmeans": {"k": "5", "plan_from": "previous", "smooth": "true"},
-    },
+    "models": {"htree_kmeans": {"k": "5", "plan_from": "previous", "smooth": "true"}},
     "publish": {"model": "htree_kmeans", "epsilon": "0.5"},
     "evaluation": {"epsilon": "0.05"},
 }

@@ -1,0 +1,136 @@
+"""Laws of every kind of release: charged once, stored before it is settled, replayed at no cost."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from dp_pipeline.config.errors import Damaged, NotPrepared
+from dp_pipeline.ledger import Reservation
+from dp_pipeline.releases import k_anonymous_release
+from dp_pipeline.releases.replay import require_intact, require_reproducible
+from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.orchestration.kinds import KINDS, Case
+
+pytestmark = pytest.mark.chain
+
+
+def test_release_is_charged_once_and_replayed_without_rows(case: Case):
+    before = case.spent
+    first = case.publish()
+    assert (first.state, first.nano) == ("charged", case.cost * 10**9)
+    assert case.spent == before + case.cost
+    assert case.events(first.bundle.key) == ["reserve", "settled"]
+    assert case.project.ledger.balance(case.spec.population).not_dp == (not case.is_dp)
+    assert first.bundle.facts["population"] == case.spec.population
+    assert require_intact(case.release, first.folder).to_json() == first.bundle.to_json()
+    stored, charges = case.project.files("released"), case.charges
+    case.forget_rows()
+    again = case.publish()
+    assert (again.state, again.nano, again.folder) == ("replayed", 0, first.folder)
+    assert again.bundle.to_json() == first.bundle.to_json()
+    assert case.project.files("released") == stored
+    assert case.charges == charges
+    case.project.ledger.verify()
+
+
+def test_lost_bundle_is_rebuilt_from_its_answers(case: Case):
+    first = case.publish()
+    stored = {path.name: path.read_bytes() for path in first.folder.iterdir()}
+    if case.is_dp:
+        transcript = Transcript(first.folder.parent / "transcript.jsonl")
+        assert first.bundle.transcript == transcript.chain
+        require_reproducible(case.release, first.bundle)
+    shutil.rmtree(first.folder)
+    case.forget_rows()
+    if not case.is_dp:
+        with pytest.raises(Damaged, match="put a copy"):
+            case.publish()
+        return
+    again = case.publish()
+    assert (again.state, again.nano) == ("replayed", 0)
+    assert {path.name: path.read_bytes() for path in again.folder.iterdir()} == stored
+
+
+def test_charge_is_first_then_look_then_bundle_then_settled(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+):
+    key = case.key
+    steps: list[str] = []
+
+    def watched(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def step(*words: Any, **named: Any) -> Any:
+            # The dry run keeps its answers in memory alone, and is before the charge.
+            if name != "store" or words[0]._path is not None:
+                bundles = any(case.release.store.root.rglob("bundle-*/seal"))
+                steps.append(f"{name} after {case.events(key)}{' and a bundle' * bundles}")
+            return real(*words, **named)
+
+        monkeypatch.setattr(owner, name, step)
+
+    watched(Transcript, "store")
+    watched(k_anonymous_release, "coded_rows")
+    watched(Reservation, "settle")
+    # The refined release has a bundle already.
+    if case.name == "refinement":
+        shutil.rmtree(next(case.project.home.released.rglob("bundle-*")))
+    case.publish()
+    look = "store" if case.is_dp else "coded_rows"
+    assert set(steps[:-1]) == {f"{look} after ['reserve']"}
+    assert steps[-1] == "settle after ['reserve'] and a bundle"
+
+
+# A second discovery at the same time is refused: there is δ for one.
+@pytest.mark.parametrize("case", sorted({*KINDS} - {"domain"}), indirect=True)
+def test_of_several_at_once_one_draws_and_the_others_replay(case: Case):
+    with ThreadPoolExecutor(3) as pool:
+        published = list(pool.map(lambda _: case.publish(), range(3)))
+    assert sorted(bundle.state for bundle in published) == ["charged", "replayed", "replayed"]
+    assert len({bundle.bundle.to_json() for bundle in published}) == 1
+    assert case.events(published[0].bundle.key) == ["reserve", "settled"]
+
+
+@pytest.mark.parametrize("case", ("clustering", "table", "window", "two windows"), indirect=True)
+def test_new_draw_is_another_release_at_the_full_price(case: Case):
+    before, first = case.spent, case.publish()
+    second = case.publish(new_draw=True)
+    assert (second.state, second.nano) == ("charged", first.nano)
+    assert second.bundle.key != first.bundle.key
+    draws = [one.bundle.facts["replicate"] for one in (first, second)]
+    salts = [Transcript(one.folder.parent / "transcript.jsonl") for one in (first, second)]
+    assert draws == ["0", "1"]
+    assert salts[0].records[0].answer.tolist() != salts[1].records[0].answer.tolist()
+    assert case.spent == before + 2 * case.cost
+    # The newest draw is the one that is replayed; the older one still lies there.
+    assert case.publish().bundle.key == second.bundle.key
+    assert first.folder.is_dir()
+
+
+def test_rows_that_are_not_prepared_are_not_looked_at(case: Case):
+    before, charges = case.spent, case.charges
+    for snapshot in case.snapshots:
+        snapshot.record(validated={}, prepared=None)
+    with pytest.raises(NotPrepared):
+        case.publish()
+    assert (case.spent, case.charges) == (before, charges)
+
+
+@pytest.mark.parametrize("engine", ["memory", "stream"])
+def test_damaged_rows_are_refused_before_the_charge(
+    engine: str, case: Case, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DP_PIPELINE_ENGINE", engine)
+    before, files = case.spent, case.project.files("released")
+    for path in case.project.home.raw.rglob("*.parquet"):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
+    with pytest.raises(Damaged, match="as it was stored, got another"):
+        case.publish()
+    # A k-anonymous release has recorded that it looks.
+    assert case.spent == before
+    assert case.is_dp is (case.project.files("released") == files)
