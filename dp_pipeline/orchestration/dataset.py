@@ -22,8 +22,8 @@ from dp_pipeline.orchestration.checks import domain_check_specs, domain_checks, 
 from dp_pipeline.orchestration.columns import column_metadata, raw_columns
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, PipelineResource, resource_of
 from dp_pipeline.orchestration.jobs import jobs_of
-from dp_pipeline.orchestration.metadata import line_table, raw_metadata, release_metadata
-from dp_pipeline.orchestration.release_assets import release_assets
+from dp_pipeline.orchestration.metadata import line_table, raw_metadata
+from dp_pipeline.orchestration.release_assets import release_assets, release_result
 from dp_pipeline.orchestration.renewal import renewal_sensor
 from dp_pipeline.raw import prepare, validate
 from dp_pipeline.raw.expectations import expectations_of
@@ -38,8 +38,7 @@ from dp_pipeline.releases.domain_release import (
     with_discovered,
 )
 from dp_pipeline.releases.home import engine_name
-from dp_pipeline.releases.release import other_non_dp_releases
-from dp_pipeline.releases.release_text import describe, write_card
+from dp_pipeline.releases.release_text import describe
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 
@@ -189,20 +188,9 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
             release = DomainRelease(rows_spec, home, dp_pipeline.noise, common.run_facts(context))
             is_new = common.wants_new_draw(context, config)
             published = publish_domain(release, new_draw=is_new)
-            bundle = published.bundle
-            card = write_card(release, bundle, published.folder)
-            other_releases = other_non_dp_releases(spec, home.ledger, exclude_key=bundle.key)
-            metadata = release_metadata(release, published, card, other_releases)
-            metadata["domain"] = line_table(
-                ("attribute", "discovered"), discovered_lines(published)
-            )
+            table = line_table(("attribute", "discovered"), discovered_lines(published))
             checks = domain_checks(release, published)
-        return dg.MaterializeResult(
-            metadata=metadata,
-            check_results=checks,
-            data_version=code_versions.data_version(bundle),
-            tags=code_versions.release_tags(spec, DomainRelease, NAME, bundle),
-        )
+        return release_result(spec, release, published, checks, {"domain": table})
 
     return domain
 

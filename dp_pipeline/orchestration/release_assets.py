@@ -4,7 +4,7 @@ One asset a model or method, the evaluation of each level, a comparison over all
 published copies, and the budget of the population.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import dagster as dg
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.models import build_model
+from dp_pipeline.orchestration import common
 from dp_pipeline.orchestration.checks import (
     budget_check_specs,
     budget_checks,
@@ -21,21 +22,6 @@ from dp_pipeline.orchestration.checks import (
 )
 from dp_pipeline.orchestration.code_versions import data_version, release_tags, release_version
 from dp_pipeline.orchestration.columns import column_metadata, k_anonymous_columns, released_columns
-from dp_pipeline.orchestration.common import (
-    RELEASE_KINDS,
-    AssetLabels,
-    Pipeline,
-    PipelineResource,
-    ReleaseConfig,
-    Side,
-    WindowConfig,
-    asset_labels,
-    config_of_run,
-    on_any_update,
-    one_line_failures,
-    run_facts,
-    wants_new_draw,
-)
 from dp_pipeline.orchestration.metadata import (
     budget_report,
     limits_metadata,
@@ -51,7 +37,7 @@ from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.export import publications_of
 from dp_pipeline.releases.outcome import write_comparison, write_evaluation, write_pointer
-from dp_pipeline.releases.publish import publish
+from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.published_copy import publish_copies
 from dp_pipeline.releases.release import Release, other_non_dp_releases, program_code
 from dp_pipeline.releases.release_text import describe, write_card
@@ -67,7 +53,7 @@ def release_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
     Raises DeclarationError when a model, a method or their parameters are wrong.
     """
     assets = []
-    for kind in RELEASE_KINDS:
+    for kind in common.RELEASE_KINDS:
         if names := kind.names(spec):
             assets += [_release(spec, kind, name) for name in names]
             assets += [_evaluation(spec, kind), _comparison(spec, kind)]
@@ -89,11 +75,11 @@ def _release(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDefi
         description=describe(spec.widest, kind, name),
         metadata=columns,
         # A release without noise cannot be drawn anew, and only one of a window has another ε.
-        config_schema=_settings(spec, ReleaseConfig if kind is EpsilonRelease else None),
+        config_schema=_settings(spec, common.ReleaseConfig if kind is EpsilonRelease else None),
         code_version=release_version(spec.widest, kind, name),
-        **asset_labels(spec, _side(kind, "release"), kinds={"parquet", "json"}),
+        **common.asset_labels(spec, _side(kind, "release"), kinds={"parquet", "json"}),
     )
-    def release(context: dg.AssetExecutionContext, dp_pipeline: PipelineResource) -> Results:
+    def release(context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource) -> Results:
         try:
             result = _publish(context, spec, kind, name, dp_pipeline)
         except dg.Failure:
@@ -118,41 +104,55 @@ def _publish(
     dataset: DatasetSpec,
     kind: type[Release],
     name: str,
-    pipeline: Pipeline,
+    pipeline: common.Pipeline,
 ) -> dg.MaterializeResult[Any]:
     """Publish one release and return it with its checks.
 
     Raises Failure in one line where the release is refused.
     """
-    with one_line_failures(dataset):
-        config = config_of_run(context)
+    with common.one_line_failures(dataset):
+        config = common.config_of_run(context)
         options = options_of_run(context, dataset, kind, pipeline, config)
         spec = with_discovered(options.spec, pipeline.home)
         options = replace(options, refine=config.refine)
         level = options.level_of(name)
-        release = options.release_of(spec, name, level, run_facts(context))
-        published = publish(release, new_draw=wants_new_draw(context, config))
+        release = options.release_of(spec, name, level, common.run_facts(context))
+        published = publish(release, new_draw=common.wants_new_draw(context, config))
         write_pointer(release, published)
-        bundle = published.bundle
-        card = write_card(release, bundle, published.folder)
-        other_releases = other_non_dp_releases(
-            dataset, pipeline.home.ledger, exclude_key=bundle.key
-        )
-        metadata = release_metadata(release, published, card, other_releases)
-        if bundle.is_k_anonymous:
-            metadata |= column_metadata(dataset, k_anonymous_columns(bundle))
+        columns: dict[str, Any] = {}
+        if published.bundle.is_k_anonymous:
+            columns = column_metadata(dataset, k_anonymous_columns(published.bundle))
         checks = release_checks(release, published)
+    return release_result(dataset.widest, release, published, checks, columns)
+
+
+def release_result(
+    spec: DatasetSpec,
+    release: Release,
+    published: PublishedBundle,
+    checks: list[dg.AssetCheckResult],
+    metadata: Mapping[str, Any],
+) -> dg.MaterializeResult[Any]:
+    """Write the card of a release and return its materialization, with its checks and versions.
+
+    metadata   shown after what every release shows
+    """
+    bundle = published.bundle
+    with common.one_line_failures(spec):
+        card = write_card(release, bundle, published.folder)
+        other_releases = other_non_dp_releases(spec, release.home.ledger, exclude_key=bundle.key)
+        metadata = {**release_metadata(release, published, card, other_releases), **metadata}
     return dg.MaterializeResult(
         metadata=metadata,
         check_results=checks,
         data_version=data_version(bundle),
-        tags=release_tags(dataset.widest, kind, name, bundle),
+        tags=release_tags(spec, type(release), release.name, bundle),
     )
 
 
 def _settings(spec: DatasetSpec, unwindowed: type[dg.Config] | None) -> Any:
     """Return what a run can configure: everything of a window, else as given."""
-    settings = unwindowed if spec.windows is None else WindowConfig
+    settings = unwindowed if spec.windows is None else common.WindowConfig
     return None if settings is None else settings.to_config_schema()
 
 
@@ -160,13 +160,13 @@ def _names(spec: DatasetSpec, kind: type[Release]) -> list[list[str]]:
     return [[spec.name, *kind.FOLDER, name] for name in kind.names(spec)]
 
 
-def _side(kind: type[Release], side: Side) -> Side:
+def _side(kind: type[Release], side: common.Side) -> common.Side:
     return "k_anonymous" if kind.FOLDER else side
 
 
-def _monitoring_labels(spec: DatasetSpec, kind: type[Release], *kinds: str) -> AssetLabels:
+def _monitoring_labels(spec: DatasetSpec, kind: type[Release], *kinds: str) -> common.AssetLabels:
     group = _side(kind, "monitoring")
-    return asset_labels(spec, "monitoring", group=group, kinds={*kinds})
+    return common.asset_labels(spec, "monitoring", group=group, kinds={*kinds})
 
 
 def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
@@ -191,10 +191,10 @@ def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         **_monitoring_labels(spec, kind, "json"),
     )
     def evaluation(
-        context: dg.AssetExecutionContext, dp_pipeline: PipelineResource
+        context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource
     ) -> dg.MaterializeResult[Any]:
-        with one_line_failures(spec):
-            config = config_of_run(context)
+        with common.one_line_failures(spec):
+            config = common.config_of_run(context)
             rows = write_evaluation(options_of_run(context, spec, kind, dp_pipeline, config))
         return dg.MaterializeResult(metadata=quality_metadata(rows))
 
@@ -205,17 +205,18 @@ def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
     subject = "All models over ε: the best first, their utility, and pictures of the releases."
     if kind.FOLDER:
         subject = "What the k-anonymous releases retain and what they disclose, over K."
+    condition = common.on_any_update() if kind.FOLDER else dg.AutomationCondition.eager()
 
     @dg.asset(
         key=[spec.name, *kind.FOLDER, "comparison"],
         deps=[[spec.name, *kind.FOLDER, "evaluation"]],
         description=f"{subject} One HTML report, made from released and evaluated numbers only.",
         code_version=program_code(),
-        automation_condition=on_any_update() if kind.FOLDER else dg.AutomationCondition.eager(),
+        automation_condition=condition,
         **_monitoring_labels(spec, kind, "report"),
     )
-    def comparison(dp_pipeline: PipelineResource) -> dg.MaterializeResult[Any]:
-        with one_line_failures(spec):
+    def comparison(dp_pipeline: common.PipelineResource) -> dg.MaterializeResult[Any]:
+        with common.one_line_failures(spec):
             compared = write_comparison(spec, dp_pipeline.home, kind)
         return dg.MaterializeResult(
             metadata={
@@ -238,11 +239,11 @@ def _published(spec: DatasetSpec) -> dg.AssetsDefinition:
         "to a place that stays the same. A release that is not releasable is never put there. "
         "Spends nothing and reads no row.",
         code_version=program_code(),
-        automation_condition=on_any_update(),
-        **asset_labels(spec, "release", kinds={"csv", "json"}),
+        automation_condition=common.on_any_update(),
+        **common.asset_labels(spec, "release", kinds={"csv", "json"}),
     )
-    def published(dp_pipeline: PipelineResource) -> dg.MaterializeResult[Any]:
-        with one_line_failures(spec):
+    def published(dp_pipeline: common.PipelineResource) -> dg.MaterializeResult[Any]:
+        with common.one_line_failures(spec):
             copies = publish_copies(spec, dp_pipeline.home)
         versions = " ".join("none" if copy is None else copy.version for copy in copies.values())
         return dg.MaterializeResult(
@@ -257,16 +258,16 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=key,
-        deps=[name for kind in RELEASE_KINDS for name in _names(spec, kind)],
+        deps=[name for kind in common.RELEASE_KINDS for name in _names(spec, kind)],
         check_specs=budget_check_specs(key),
         description=f"What the population {spec.population} has spent over all runs, charge by "
         "charge and as a picture over time, from the privacy ledger, whose chain is verified.",
         code_version=program_code(),
-        automation_condition=on_any_update(),
-        **asset_labels(spec, "monitoring", kinds={"report"}),
+        automation_condition=common.on_any_update(),
+        **common.asset_labels(spec, "monitoring", kinds={"report"}),
     )
-    def budget(dp_pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        with one_line_failures(spec):
+    def budget(dp_pipeline: common.PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        with common.one_line_failures(spec):
             ledger = dp_pipeline.home.ledger
             metadata = budget_report(ledger, spec.population, spec.windows)
             metadata |= limits_metadata(limits_word(spec, dp_pipeline.home))

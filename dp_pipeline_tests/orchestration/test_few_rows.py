@@ -11,6 +11,8 @@ import pytest
 
 from dp_pipeline.cli.released import print_result
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.orchestration.checks import PLAUSIBLE
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.run_result import ReleaseResult, RunResult
@@ -131,3 +133,41 @@ def test_the_command_that_released_them_says_so_too(
     assert [line.partition(": Few rows: ")[0] for line in lines] == [
         "warning: eug_kmeans at ε=1", "warning: independent at ε=1",
     ]  # fmt: skip
+
+
+# Any rows of every clustering.
+
+CLUSTERINGS = [name for name, model in MODELS.items() if issubclass(model, Clustering)]
+
+ANY_ROWS: Mapping[str, list[str]] = {
+    "nobody": [],
+    "a constant column": [f"4,{rent},owner" for rent in range(0, 1000, 50)],
+    "everybody in one place": ["3,500,renter"] * 30,
+    "everybody outside the box": ["99,-5,owner", "-1e308,1e308,renter"] * 10,
+    "no numbers": ["NaN,1,owner", "1,nan,owner", ",,", "inf,-inf,renter", "three,many,owner"] * 5,
+    "one good row among bad ones": ["x,y,z", "2,400,owner", "NaN,inf,"],
+}
+
+
+@pytest.mark.parametrize("rows", ANY_ROWS)
+def test_every_clustering_releases_centres_in_the_box(rows: str, project: Project):
+    spec = project.declare(
+        "homes",
+        HOMES,
+        models={name: {"k": "3"} for name in CLUSTERINGS},
+        evaluation={"epsilon": "0.5"},
+        label="tenure",
+        ceiling={"total": "20"},
+    )
+    project.write_rows("homes.csv", ["rooms,rent,tenure", *ANY_ROWS[rows]])
+    project.prepare(spec)
+    for model in CLUSTERINGS:
+        one = project.publish(spec, model=model, epsilon="1")
+        assert one.state == "charged"
+        assert set(one.bundle.quality) == {"nicv", "f_label", "ari_label"}
+        for name, column in one.bundle.tables["centres"].items():
+            (interval,) = spec.domain.box((name,))
+            assert len(column) == 3
+            assert ((column >= interval.lower) & (column <= interval.upper)).all()
+            assert np.isfinite(column).all()
+    assert project.spent(spec) == spec.cost_of_everything

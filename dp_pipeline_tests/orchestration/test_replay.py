@@ -101,14 +101,6 @@ def test_state_of_every_materialization_says_how_it_was_come_by(project: Project
     assert states == ["charged", "replayed", "charged"]
 
 
-def test_a_sound_variant_that_is_written_out_is_the_same_release(
-    rides: Project, first: PublishedBundle
-):
-    # Settled releases of before there were variants must not be charged again.
-    again = rides.publish(with_model(rides, variant="sound"))
-    assert (again.state, again.nano, again.bundle.key) == ("replayed", 0, first.bundle.key)
-
-
 @pytest.mark.parametrize("change", ["cut", "edited", "gone"])
 def test_settled_release_is_not_drawn_again_without_answers(
     change: str, rides: Project, spec: DatasetSpec, first: PublishedBundle
@@ -125,9 +117,6 @@ def test_settled_release_is_not_drawn_again_without_answers(
     with pytest.raises(Damaged, match="transcript"):
         rides.publish(spec)
     assert rides.spent(spec) == COST
-
-
-GRID = {"k": "3", "nominal_rows": "2000"}
 
 
 def test_another_k_reuses_answers_and_leaves_bought_quality_out(
@@ -149,45 +138,48 @@ def test_another_k_reuses_answers_and_leaves_bought_quality_out(
     assert content(again) == content(first)
 
 
-def test_the_chain_shows_no_bought_quality_for_another_k(project: Project):
-    project.run(project.declare("rides", RIDES), epsilons=["0.5"])
-    (other,) = project.run(with_model(project, k="2"), epsilons=["0.5"])
+def test_the_chain_shows_no_bought_quality_for_another_k(released_rides: Project):
+    (other,) = released_rides.run(with_model(released_rides, k="2"), epsilons=["0.5"])
     assert (other.state, other.cost, other.quality) == ("replayed", 0, ())
 
 
-@pytest.mark.parametrize("parameters", [{"nominal_rows": "41"}, {"gamma": "0.4"}])
-def test_measuring_parameter_makes_another_release(
-    parameters: dict[str, str], rides: Project, spec: DatasetSpec, first: PublishedBundle
-):
-    other = rides.publish(with_model(rides, **parameters))
-    assert (other.state, other.nano) == ("charged", 550_000_000)
-    assert other.bundle.key != first.bundle.key
-    assert rides.spent(spec) == 2 * COST
-
-
-DECLARED_AGAIN: dict[str, Declaration] = {
-    "another evaluation": {"evaluation": {"epsilon": "0.06"}},
-    "no evaluation": {"evaluation": None},
-}
-
-
-@pytest.mark.parametrize("change", DECLARED_AGAIN)
-def test_an_evaluation_declared_otherwise_makes_another_release(
-    change: str, rides: Project, first: PublishedBundle
-):
-    other = rides.publish(rides.declare("rides", RIDES, **DECLARED_AGAIN[change]))
-    assert other.state == "charged"
-    assert other.bundle.key != first.bundle.key
-
-
-@pytest.mark.parametrize(
-    "change", [{"title": "Another title"}, {"description": "Other words"}, {"publish": None}]
+MODEL = RIDES["models"]["dpqt_kmeans"]
+SAME: tuple[Declaration, ...] = (
+    {"title": "Another title"},
+    {"description": "Other words"},
+    {"publish": None},
+    {"models": {"dpqt_kmeans": {**MODEL, "variant": "sound"}}},
 )
-def test_words_for_people_change_no_release(
-    change: Declaration, rides: Project, first: PublishedBundle
+OTHER: tuple[Declaration, ...] = (
+    {"evaluation": {"epsilon": "0.06"}},
+    {"evaluation": None},
+    {"models": {"dpqt_kmeans": {**MODEL, "nominal_rows": "41"}}},
+    {"models": {"dpqt_kmeans": {**MODEL, "gamma": "0.4"}}},
+)
+
+
+@pytest.mark.parametrize("changes", [*SAME, *OTHER])
+def test_only_what_is_measured_makes_another_release(
+    changes: Declaration, rides: Project, first: PublishedBundle
 ):
-    again = rides.publish(rides.declare("rides", RIDES, **change))
-    assert (again.state, again.bundle.key) == ("replayed", first.bundle.key)
+    other = rides.publish(rides.declare("rides", RIDES, **changes))
+    is_same = changes in SAME
+    assert other.state == ("replayed" if is_same else "charged")
+    assert (other.bundle.key == first.bundle.key) is is_same
+
+
+# A run that is executed again never pays for what it has paid for.
+
+
+@pytest.mark.parametrize("tag", [None, "dagster/parent_run_id", "dagster/parent_backfill_id"])
+def test_new_draw_that_is_executed_again_replays_its_own(tag: str | None, released_rides: Project):
+    spec = released_rides.declare("rides", RIDES)
+    options = {"partition": "0.5", "config": {"new_draw": True}}
+    assert released_rides.launch(spec, "dpqt_kmeans", **options).success
+    assert released_rides.spent(spec) == 2 * COST
+    tags = {} if tag is None else {tag: "a" * 8}
+    assert released_rides.launch(spec, "dpqt_kmeans", **options, tags=tags).success
+    assert released_rides.spent(spec) == (3 if tag is None else 2) * COST
 
 
 def test_new_snapshot_is_new_charge_even_when_no_row_has_changed(project: Project):
