@@ -16,7 +16,7 @@ from dp_pipeline_tests.orchestration.projects import Project
 
 pytestmark = pytest.mark.chain
 
-TOLD = "patients/k_anonymous/kjig at K=2, snapshot 2026-01-01"
+TOLD = "patients/k_anonymous/kjig at K=2, snapshot 2026-11-22"
 
 
 @pytest.fixture
