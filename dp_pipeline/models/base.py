@@ -193,11 +193,7 @@ def require_plan(plans: str, smooths: str) -> None:
 
 
 def guarantee_of(
-    model: Model,
-    epsilon: Fraction,
-    delta: Fraction | None = None,
-    *,
-    domain: Domain | None = None,
+    model: Model, epsilon: Fraction, delta: Fraction | None = None, *, domain: Domain | None = None
 ) -> PrivacyGuarantee:
     """Return what a model promises at ``epsilon``: that ε, unless it says otherwise.
 

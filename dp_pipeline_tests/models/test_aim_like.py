@@ -14,10 +14,7 @@ from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables import aim_like
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.results.accountant import EXPONENTIAL, NOISY_MAX, Spend
-from dp_pipeline_tests.models.contract import (
-    Run,
-    run,
-)
+from dp_pipeline_tests.models.contract import Run, run
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of
 
@@ -86,9 +83,7 @@ def test_an_attribute_above_the_cap_is_refused_by_name() -> None:
 
 
 @every_delta
-def test_a_round_costs_the_same_or_twice_as_much(
-    delta: Fraction | None,
-) -> None:
+def test_a_round_costs_the_same_or_twice_as_much(delta: Fraction | None) -> None:
     done = run(AimLike(), TWINS, domain=BITS, delta=delta)
     begins = guarantee_of(AimLike(), ONE, delta).amount / 24
     costs = [choice.epsilon + table.epsilon for choice, table in rounds_of(done)]
@@ -109,9 +104,7 @@ def test_patience_decides_how_large_rounds_become() -> None:
     assert len(costs) <= 24
 
 
-def test_a_table_that_fits_no_clique_is_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_table_that_fits_no_clique_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[tuple[str, ...]] = []
     sound = aim_like._State.grown
 

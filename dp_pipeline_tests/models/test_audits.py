@@ -79,10 +79,7 @@ class ChoosesATable(Model):
         """Any domain of the town."""
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Any:  # noqa: ARG002
-        tables = {
-            ("colour",): Gap(np.zeros(3, np.int64)),
-            ("smokes",): Gap(np.full(2, UNIT)),
-        }
+        tables = {("colour",): Gap(np.zeros(3, np.int64)), ("smokes",): Gap(np.full(2, UNIT))}
         return curator.choose("table", tables, epsilon=epsilon)
 
 

@@ -113,10 +113,7 @@ def test_a_release_costs_rho_and_its_evaluation_half_a_square(tmp_path: Path) ->
         name: price(declared, declared_guarantee(declared, build_model(declared, name), ONE))
         for name in declared.models
     }
-    assert costs == {
-        "concentrated": rho_of(ONE, BILLIONTH) + BOUGHT,
-        "eug_kmeans": HALF + BOUGHT,
-    }
+    assert costs == {"concentrated": rho_of(ONE, BILLIONTH) + BOUGHT, "eug_kmeans": HALF + BOUGHT}
 
 
 def test_everything_costs_what_all_claims_add_up_to(tmp_path: Path) -> None:

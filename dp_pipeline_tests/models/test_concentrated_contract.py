@@ -32,13 +32,7 @@ from dp_pipeline_tests.models.contract import (
     fuzz_loss,
     run,
 )
-from dp_pipeline_tests.models.mutants import (
-    WrongFit,
-    broken,
-    half_the_noise,
-    own_reach,
-    unpaid,
-)
+from dp_pipeline_tests.models.mutants import WrongFit, broken, half_the_noise, own_reach, unpaid
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, Row
 
 ONE = Fraction(1)
@@ -233,9 +227,7 @@ class ReadsPublicRows(AsksEverything):
 
 
 @every_delta
-def test_public_rows_are_checked_where_a_row_is_replaced(
-    delta: Fraction | None,
-) -> None:
+def test_public_rows_are_checked_where_a_row_is_replaced(delta: Fraction | None) -> None:
     model = ReadsPublicRows()
     assert model.needs_public_rows
     check_budget(model, epsilon=ONE, distance=1, delta=delta)

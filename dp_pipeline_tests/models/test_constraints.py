@@ -85,9 +85,7 @@ def test_every_row_keeps_every_constraint(name: str, epsilon: Fraction, rows: in
     assert {name for clique in table.cliques for name in clique} == {*RULED.names}
 
 
-def test_a_model_that_groups_what_differs_would_break_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_model_that_groups_what_differs_would_break_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant that the test above catches: levels of several kinds in one group."""
     monkeypatch.setattr(StructuralZeros, "kinds", lambda *_: None)
     model = built(MODELS["mst"], synthetic_rows=2000)
@@ -96,9 +94,7 @@ def test_a_model_that_groups_what_differs_would_break_them(
 
 
 @every_model
-def test_without_noise_constrained_pairs_are_those_of_rows(
-    name: str,
-) -> None:
+def test_without_noise_constrained_pairs_are_those_of_rows(name: str) -> None:
     codes = keeping(3000)
     model = built(KEEPING[name], synthetic_rows=3000)
     table = table_of(run(model, people(3000), domain=RULED, epsilon=Fraction(10**4)))
@@ -155,12 +151,7 @@ def test_a_person_loses_no_more_than_was_paid(name: str, seed: int) -> None:
 
 @every_model
 def test_stored_answers_give_the_same_rows_over_anybody(name: str) -> None:
-    check_replay(
-        built(KEEPING[name]),
-        FEW_PEOPLE["ten people"],
-        elsewhere=((), None),
-        domain=RULED,
-    )
+    check_replay(built(KEEPING[name]), FEW_PEOPLE["ten people"], elsewhere=((), None), domain=RULED)
 
 
 def test_fewer_attributes_keep_what_is_said_of_them_alone() -> None:

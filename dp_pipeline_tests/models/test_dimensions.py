@@ -145,12 +145,7 @@ def test_unpaid_leaves_or_distances_are_caught(mutant: type[HTreeKMeans], d: int
     domain = space(d)
     with pytest.raises(AssertionError):
         check_loss(
-            mutant(k=K),
-            (),
-            (place_in(domain, 0.3),),
-            epsilon=ONE,
-            distance=1,
-            domain=domain,
+            mutant(k=K), (), (place_in(domain, 0.3),), epsilon=ONE, distance=1, domain=domain
         )
 
 

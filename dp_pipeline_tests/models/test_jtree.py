@@ -60,9 +60,7 @@ def test_a_threshold_is_that_of_the_paper_in_rows() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 30), min_size=6, max_size=6).filter(any))
-def test_what_passes_has_the_information_of_the_paper(
-    cells: list[int],
-) -> None:
+def test_what_passes_has_the_information_of_the_paper(cells: list[int]) -> None:
     # Pinsker: with θ as a mutual information in nats, U/n ≥ √(θ/2) needs I ≥ θ.
     table = np.array(cells).reshape(2, 3)
     n, shares = table.sum(), table / table.sum()

@@ -108,9 +108,7 @@ class Answers:
 
 
 @pytest.mark.parametrize("rows", [NOBODY, TEN_PEOPLE], ids=["nobody", "ten people"])
-def test_a_noisy_size_below_one_leaves_the_centre(
-    rows: tuple[Row, ...],
-) -> None:
+def test_a_noisy_size_below_one_leaves_the_centre(rows: tuple[Row, ...]) -> None:
     noise = Answers([0, -5, 1, 2], [[9, 9], [9, 9], [1 << 30, -(1 << 30)], [1 << 16, 0]])
     centres = np.array([[[1.0, 0.5], [2.0, -0.5], [3.0, 0.0], [5.0, 0.0]]])
     means = lloyd(rows, noise=noise).round(centres, epsilon=ONE)
@@ -168,9 +166,7 @@ def test_a_centre_stays_as_often_with_and_without_a_person(start: str) -> None:
 
 
 @every_model
-def test_every_parameter_is_measuring(
-    name: str,
-) -> None:
+def test_every_parameter_is_measuring(name: str) -> None:
     assert all(field.metadata["measuring"] for field in fields(MODELS[name]))
 
 

@@ -186,11 +186,7 @@ def test_a_model_that_knows_more_than_its_transcript_is_caught(name: str) -> Non
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "PeeksAtTheRowCount",
-        "KeepsTheCentreOfAnEmptyCluster",
-        "KeepsTheStartOfAnEmptyCluster",
-    ],
+    ["PeeksAtTheRowCount", "KeepsTheCentreOfAnEmptyCluster", "KeepsTheStartOfAnEmptyCluster"],
 )
 def test_a_model_that_a_person_changes_without_noise_is_caught(name: str) -> None:
     # The empty-cluster attack: P(the centre stays exactly at its start) goes from 1 to 0.

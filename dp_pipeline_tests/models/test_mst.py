@@ -14,9 +14,7 @@ from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables.mst import Mst
 from dp_pipeline.results.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, NOISY_MAX
 from dp_pipeline.results.synthetic_table import SyntheticTable
-from dp_pipeline_tests.models.contract import (
-    run,
-)
+from dp_pipeline_tests.models.contract import run
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of
 
@@ -82,9 +80,7 @@ def test_levels_that_nobody_has_go_together() -> None:
 
 
 @every_delta
-def test_a_third_is_for_attributes_draws_and_pairs_each(
-    delta: Fraction | None,
-) -> None:
+def test_a_third_is_for_attributes_draws_and_pairs_each(delta: Fraction | None) -> None:
     done = run(Mst(), TWINS, domain=BITS, delta=delta)
     amount = guarantee_of(Mst(), ONE, delta).amount
     table_noise, draw = (LAPLACE, NOISY_MAX) if delta is None else (GAUSSIAN, EXPONENTIAL)

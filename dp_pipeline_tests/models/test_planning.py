@@ -35,11 +35,7 @@ WRONG = {
     "gamma as a fraction": ("dpqt_kmeans", {"gamma": "1/3"}, "gamma: expected"),
     "parameter of another model": ("independent", {"k": "3"}, "expected parameters attributes"),
     "no K": ("dp_kjig", {"label": "colour", "k": "0"}, "k: expected an integer in 1"),
-    "too many bits": (
-        "dp_kjig",
-        {"label": "colour", "bits": "17"},
-        "bits: expected an integer",
-    ),
+    "too many bits": ("dp_kjig", {"label": "colour", "bits": "17"}, "bits: expected an integer"),
     "a certain beta": ("dp_kjig", {"label": "colour", "beta": "1"}, "beta: expected a decimal"),
     "another score": ("dp_kjig", {"score": "entropy"}, "score: expected one of purity, indep"),
     "negative synthetic rows": ("independent", {"synthetic_rows": "-1"}, "synthetic_rows"),

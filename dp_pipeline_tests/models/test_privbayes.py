@@ -26,11 +26,7 @@ from dp_pipeline.results.accountant import NOISY_MAX
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import ForcedNoise, curator_over
-from dp_pipeline_tests.models.contract import (
-    check_loss,
-    check_replay,
-    run,
-)
+from dp_pipeline_tests.models.contract import check_loss, check_replay, run
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.mutants import broken, plans_by_rows
 from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of

@@ -24,10 +24,7 @@ from dp_pipeline.results.accountant import LAPLACE, NOISY_MAX
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.instruments import SILENT, curator_over
-from dp_pipeline_tests.models.contract import (
-    check_budget,
-    run,
-)
+from dp_pipeline_tests.models.contract import check_budget, run
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, table_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter

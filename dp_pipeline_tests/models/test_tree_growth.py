@@ -25,12 +25,7 @@ FIRST = 819
 
 
 def grown(
-    noise: NoiseSource,
-    *,
-    d: int = 2,
-    clusters: int = 3,
-    epsilon: Fraction = ONE,
-    distance: int = 1,
+    noise: NoiseSource, *, d: int = 2, clusters: int = 3, epsilon: Fraction = ONE, distance: int = 1
 ) -> tuple[GrownTree, list[Draw]]:
     """A tree over two groups of people, after its session was closed; and what was drawn."""
     domain, recorder = space(d), RecordingNoise(noise)

@@ -266,12 +266,7 @@ def random_maximal_set(sizes: Sizes, cells: int, rng: Generator) -> tuple[str, .
 
 
 def candidate_families(
-    sizes: Sizes,
-    parents: Sequence[str],
-    *,
-    cells: int,
-    most: int,
-    rng: Generator,
+    sizes: Sizes, parents: Sequence[str], *, cells: int, most: int, rng: Generator
 ) -> tuple[Family, ...]:
     """Return what may come next: a child that is no parent yet, with a maximal set of parents.
 

@@ -92,13 +92,7 @@ class JTree(TableModel):
         return self.sample_tree(curator, rng, measured, tree)
 
     def _draw_network(
-        self,
-        curator: Curator,
-        growth: CliqueGrowth,
-        *,
-        units: float,
-        draws: int,
-        price: Fraction,
+        self, curator: Curator, growth: CliqueGrowth, *, units: float, draws: int, price: Fraction
     ) -> Network:
         """Return the graph, and how many draws it took.
 
