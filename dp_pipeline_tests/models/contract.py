@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.models import MODELS
+from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.models.base import Model, PrivacyGuarantee, Released, guarantee_of
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.results.accountant import (
@@ -34,6 +35,7 @@ from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline.results.clusters import Clusters, Tables
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.gate.distributions import log_probability_of_splits
 from dp_pipeline_tests.gate.questions import people as populations
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
@@ -72,6 +74,13 @@ def built(model_type: type, **values: object) -> Model:
     """A model with small parameters, and those of ``values`` that it has."""
     known = {one.name for one in fields(model_type)}
     return model_type(**{name: v for name, v in {**SMALL, **values}.items() if name in known})
+
+
+def build_declared(folder: Path, name: str, texts: Mapping[str, str], **changes: str) -> Model:
+    """The model that a data set file with these parameters declares."""
+    parameters = ", ".join(f"{key}: {text}" for key, text in texts.items())
+    models = f"models: {{{name}: {{{parameters}}}}}"
+    return build_model(loaded(folder, models=models, **changes), name)
 
 
 def model_cases(*, declared: int = 1000) -> dict[str, Model]:

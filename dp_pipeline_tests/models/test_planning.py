@@ -24,37 +24,8 @@ from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.results.trees import Nodes
 from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
-from dp_pipeline_tests.models.contract import Constant, LargeAnswers, built, run
+from dp_pipeline_tests.models.contract import Constant, LargeAnswers, build_declared, built, run
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
-
-WRONG = {
-    "endless k": ("eug_kmeans", {"k": "9" * 500}, "k: expected an integer"),
-    "gamma above 1": ("dpqt_kmeans", {"gamma": "1.5"}, "gamma: expected a decimal number"),
-    "gamma of 0": ("dpqt_kmeans", {"gamma": "0.0"}, "gamma: expected"),
-    "gamma of 1": ("dpqt_kmeans", {"gamma": "1"}, "gamma: expected"),
-    "gamma as a fraction": ("dpqt_kmeans", {"gamma": "1/3"}, "gamma: expected"),
-    "parameter of another model": ("independent", {"k": "3"}, "expected parameters attributes"),
-    "no K": ("dp_kjig", {"label": "colour", "k": "0"}, "k: expected an integer in 1"),
-    "too many bits": ("dp_kjig", {"label": "colour", "bits": "17"}, "bits: expected an integer"),
-    "a certain beta": ("dp_kjig", {"label": "colour", "beta": "1"}, "beta: expected a decimal"),
-    "another score": ("dp_kjig", {"score": "entropy"}, "score: expected one of purity, indep"),
-    "negative synthetic rows": ("independent", {"synthetic_rows": "-1"}, "synthetic_rows"),
-}
-
-
-def declared(folder, name: str, texts: dict[str, str], **changes: str):
-    parameters = ", ".join(f"{key}: {text}" for key, text in texts.items())
-    spec = loaded(folder, models=f"models: {{{name}: {{{parameters}}}}}", **changes)
-    return build_model(spec, name)
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_parameter_is_refused_in_one_line_that_names_it(case: str, tmp_path) -> None:
-    name, texts, message = WRONG[case]
-    with pytest.raises(DeclarationError, match=message) as refused:
-        declared(tmp_path, name, texts)
-    assert len(str(refused.value).splitlines()) == 1
-    assert len(str(refused.value)) < 300
 
 
 def test_a_model_that_is_not_declared_or_not_known_is_refused(tmp_path) -> None:
@@ -69,12 +40,12 @@ def test_declared_rows_reach_every_model_that_plans_with_them(tmp_path) -> None:
     for name, model_type in MODELS.items():
         known = {one.name for one in fields(model_type)}
         needed = {"label": "colour"} if "label" in known else {}
-        model = declared(tmp_path, name, needed, nominal_rows=rows)
+        model = build_declared(tmp_path, name, needed, nominal_rows=rows)
         if "nominal_rows" in known:
             assert model.nominal_rows == 1234
-            own = declared(tmp_path, name, {"nominal_rows": "7"}, nominal_rows=rows)
+            own = build_declared(tmp_path, name, {"nominal_rows": "7"}, nominal_rows=rows)
             assert own.nominal_rows == 7
-            assert declared(tmp_path, name, {}).nominal_rows is None
+            assert build_declared(tmp_path, name, {}).nominal_rows is None
 
 
 def test_every_model_of_every_built_in_data_set_can_be_built(
