@@ -46,12 +46,7 @@ from dp_pipeline.raw.snapshot import (
     require_stage,
     require_validated,
 )
-from dp_pipeline.raw.stages import (
-    BatchReader,
-    read_stage,
-    stage_batches,
-    store_parts,
-)
+from dp_pipeline.raw.stages import BatchReader, read_stage, stage_batches, store_parts
 from dp_pipeline.raw.values import (
     cell_codes,
     column_of,

@@ -23,12 +23,7 @@ from dp_pipeline.config.database import EXPECTED_DRIVER, has_driver
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.reading import Signs
-from dp_pipeline.raw.sources.reading import (
-    MAX_CELL_BYTES,
-    check_names,
-    declared_columns,
-    refusal,
-)
+from dp_pipeline.raw.sources.reading import MAX_CELL_BYTES, check_names, declared_columns, refusal
 from dp_pipeline.raw.values import PLAIN
 
 CONNECT_SECONDS = 30
