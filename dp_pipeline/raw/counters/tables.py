@@ -362,10 +362,12 @@ def exact_marginals(
     for fused, counts in count_plan(plan(sizes, small, rows=rows), codes, rows=rows):
         counted |= summed_tables(fused, counts)
     by_set = {frozenset(names): (names, table) for names, table in counted.items()}
-    tables = [np.array(rows, dtype=np.int64)] * len(marginals)
-    for i, names in enumerate(marginals):
+    # Copies: two answers never share memory.
+    tables: list[IntArray] = []
+    for names in marginals:
         if names:
             axes, table = by_set[frozenset(names)]
-            # A copy: two answers never share memory.
-            tables[i] = table.transpose([axes.index(name) for name in names]).copy(order="C")
+            tables.append(table.transpose([axes.index(name) for name in names]).copy(order="C"))
+        else:
+            tables.append(np.array(rows, dtype=np.int64))
     return tables
