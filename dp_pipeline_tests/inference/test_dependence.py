@@ -75,6 +75,20 @@ def test_attributes_that_depend_otherwise_are_told_by_no_path() -> None:
     assert depends.explained < 0.3
 
 
+def test_a_table_joins_the_paths_between_its_attributes() -> None:
+    scores = {("t", "w"): 90.0, ("w", "u"): 90.0, ("s", "t"): 90.0, ("u", "v"): 90.0}
+    depends = Dependence.of("stuvw", scores, spread=dict.fromkeys("stuvw", 0.5), rows=100.0)
+    paths = depends.with_table(depends.paths([("t", "w"), ("w", "u")]), [0, 1, 2, 3])
+    assert paths[0, 3] == pytest.approx(0.9**4)
+
+
+def test_pairs_that_contradict_the_tree_are_explained_by_no_path() -> None:
+    pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d")]
+    scores = dict(zip(pairs, [80.0, 80.0, 80.0, 10.0, 12.0, 50.0], strict=True))
+    depends = Dependence.of("abcd", scores, spread=dict.fromkeys("abcd", 0.5), rows=100.0)
+    assert depends.explained == 0.0
+
+
 def test_where_too_little_is_known_nothing_is_guessed() -> None:
     gaps = dict.fromkeys(combinations("abcd", 2), 9.0)
     unknown = Dependence(tuple("abcd"), np.full((4, 4), 9.0), np.zeros((4, 4)))
@@ -92,7 +106,7 @@ def test_a_table_more_is_the_same_as_all_its_pairs_at_once(
     rng, names = np.random.default_rng(seed), [f"x{at}" for at in range(many)]
     pairs = list(combinations(names, 2))
     scores = {pair: float(rng.random()) for pair in pairs}
-    depends = Dependence.of(names, scores, spread=dict.fromkeys(names, 0.9), rows=1.0)
+    depends = Dependence.of(names, scores, spread=dict.fromkeys(names, 0.5), rows=1.0)
     before = data.draw(st.lists(st.sampled_from(pairs), unique=True))
     table = data.draw(st.sets(st.integers(0, many - 1), min_size=2, max_size=4))
     inside = list(combinations([names[place] for place in sorted(table)], 2))

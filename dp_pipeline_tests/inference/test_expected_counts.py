@@ -35,11 +35,17 @@ def test_little_noise_leaves_a_table_as_it_is(*, gaussian: bool) -> None:
 
 @both_noises
 def test_a_table_of_noise_is_flat(*, gaussian: bool) -> None:
-    """200 rows in 50 levels under noise of 400: nearer than 1.3 times uniform rows."""
     counts = np.random.default_rng(1).multinomial(200, np.full(50, 0.02))
     table = expected_table(noisy(counts, 400, gaussian=gaussian), 200.0).table
     assert table.min() >= 0
-    assert np.abs(table - 4).sum() < 0.4 * 200
+    assert np.abs(table - 4).sum() < 0.25 * 200
+
+
+@both_noises
+def test_levels_that_are_alike_come_out_alike(*, gaussian: bool) -> None:
+    counts = np.full(50, 20)
+    table = expected_table(noisy(counts, 15, gaussian=gaussian), 1000.0).table
+    assert np.abs(table - counts).mean() < 3
 
 
 @both_noises

@@ -170,6 +170,8 @@ def test_no_clique_is_larger_than_allowed() -> None:
     scores = dict.fromkeys(combinations("abcdefgh", 2), 3_000.0)
     grown = growth(bits(8), scores, cap=8)
     assert grown.fits(grown.run())
+    # All cliques together may have 32 cells, but no single one.
+    assert not growth(bits(5), {}, cap=16).fits([tuple("abcde")])
 
 
 def test_all_tables_together_keep_to_twice_the_cap() -> None:
