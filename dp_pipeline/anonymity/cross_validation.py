@@ -8,12 +8,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.label_scores import ScoredRows
-from dp_pipeline.anonymity.method import Recoding
-from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.anonymity.coded_rows import (
+    CodedRows,
+    DistinctRows,
+    KAnonymityGuarantee,
+    TooFewRows,
+)
+from dp_pipeline.anonymity.label_scores import ScoredRows, fit_logistic
+from dp_pipeline.anonymity.method import Recoding, RowRule
+from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.metrics.auc import macro_auc
-from dp_pipeline.metrics.classification import scores, stratified_folds
+from dp_pipeline.metrics.classification import stratified_folds
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,19 @@ def _auc(candidate: Candidate, scored: ScoredRows, test: CodedRows) -> float:
         result = candidate.recode(scored)
     except TooFewRows:
         return GUESSING
-    learn, features = scored.rows.select(~result.suppressed), result.rule.features
-    labels = len(test.target_levels)
-    probabilities = scores("logistic", features(learn), learn.target, features(test), labels)
-    return macro_auc(probabilities, test.target)
+    learn = scored.rows.select(~result.suppressed)
+    (features, counts, _), (tested, _, class_of_row) = (
+        _released_classes(result.rule, rows) for rows in (learn, test)
+    )
+    probabilities = np.zeros((len(tested), len(test.target_levels)))
+    if features.size and len(tested) and np.count_nonzero(counts.any(axis=0)) > 1:
+        solver = fit_logistic(features, counts)
+        probabilities[:, solver.classes_] = solver.predict_proba(tested)
+    return macro_auc(probabilities[class_of_row], test.target)
+
+
+def _released_classes(rule: RowRule, rows: CodedRows) -> tuple[FloatArray, IntArray, IntArray]:
+    """Return the features and label counts of every released class, and the class of every row."""
+    distinct = DistinctRows.of(rule.released(rows))
+    first = np.unique(distinct.row_ids, return_index=True)[1]
+    return rule.features(rows.select(first)), distinct.counts, distinct.row_ids

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,10 @@ class ScoreRule:
         if not bits or not len(labels):
             return cls(tuple(tables))
         distinct, shares = DistinctRows.of(rows), counts / len(rows)
-        weights = _logistic_weights(bit_matrix(bits, distinct.codes, rows.columns), distinct.counts)
+        solver = fit_logistic(bit_matrix(bits, distinct.codes, rows.columns), distinct.counts)
+        # Of two labels the first has no line, nor has a label without rows.
+        weights = np.zeros((len(bits), len(counts)))
+        weights[:, solver.classes_[-len(solver.coef_) :]] = solver.coef_.T
         # The change of a probability p is p times that of its line beside the mean of all lines.
         changes = (weights - (weights @ shares)[:, None]) * shares
         complement = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
@@ -81,12 +85,11 @@ class ScoreRule:
         return scores.astype(np.int64)
 
 
-def _logistic_weights(answers: NDArray[np.bool_], counts: IntArray) -> FloatArray:
-    """Return the weight of every bit on the line of every label (bits, labels): of two labels the
-    first has none, nor has a label without rows.
+def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
+    """Return scikit-learn's logistic regression (C = 1) of different rows.
 
-    answers   (m, bits) of the different rows
-    counts    (m, labels) rows of each label
+    features   (m, features)
+    counts     (m, labels) rows of each label, of two labels or more
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -100,12 +103,8 @@ def _logistic_weights(answers: NDArray[np.bool_], counts: IntArray) -> FloatArra
     with warnings.catch_warnings():
         # Rows are in nearly the same order before the optimum is reached.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solver = LogisticRegression().fit(
-            answers[kinds].astype(np.float64), labels, sample_weight=counts[kinds, labels]
-        )
-    weights = np.zeros((answers.shape[1], counts.shape[1]))
-    weights[:, solver.classes_[-len(solver.coef_) :]] = solver.coef_.T
-    return weights
+        weights = counts[kinds, labels]
+        return LogisticRegression().fit(features[kinds].astype(np.float64), labels, weights)
 
 
 def _weighted_bits(rows: CodedRows, guarantee: KAnonymityGuarantee) -> tuple[Bit, ...]:
