@@ -143,62 +143,24 @@ def test_a_good_declaration_is_checked_without_rows(project: Project):
     assert not project.home.root.exists()
 
 
-BAD_DECLARATIONS: dict[str, tuple[dict[str, Any], str]] = {
-    "bounds reversed": ({"attributes": {"x": {"bounds": ["8", "0"]}}}, "x.bounds"),
-    "a bound that is no number": ({"attributes": {"x": {"bounds": ["0", "inf"]}}}, "x.bounds"),
-    "ε of 0": ({"partitions": ["0"]}, "partitions"),
-    "partitions not ascending": ({"partitions": ["0.5", "0.1"]}, "partitions"),
-    "a misspelt field": ({"celing": {"total": "3"}}, "celing"),
-    "no ceiling on release data": ({"ceiling": None}, "ceiling"),
-    "a ceiling that not everything fits under": ({"ceiling": {"total": "0.6"}}, "ceiling"),
-    "an unknown model": ({"models": {"dpqt": {}}, "publish": None}, "dpqt"),
-    "an unknown parameter": ({"models": {"dpqt_kmeans": {"clusters": "3"}}}, "clusters"),
-    "a bad parameter": ({"models": {"dpqt_kmeans": {"gamma": "1.5"}}}, "gamma"),
-    "a model that fits no attribute": (
-        {"models": {"independent": {}}, "publish": None},
-        "attributes with cells",
-    ),
-}
-
-
-@pytest.mark.parametrize("mistake", BAD_DECLARATIONS)
-def test_a_mistake_in_a_declaration_is_named_before_anything_is_made(
-    mistake: str, project: Project
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"attributes": {"x": {"bounds": ["8", "0"]}}}, "x.bounds"),
+        ({"ceiling": {"total": "0.6"}}, "ceiling"),
+        ({"models": {"dpqt_kmeans": {"gamma": "1.5"}}}, "gamma"),
+    ],
+    ids=["of a field", "of several fields", "of a model"],
+)
+def test_a_mistake_of_a_file_is_refused_alike_by_every_command(
+    changes: dict[str, Any], word: str, project: Project
 ):
     project.declare("rides", RIDES)
-    changes, word = BAD_DECLARATIONS[mistake]
     project.write_declaration("rides", RIDES, **changes)
     assert_refused(project.cli_here("data", "check", "datasets/rides.yaml"), 2, word)
     assert_refused(project.cli_here("run", "rides"), 2, word)
     assert_refused(project.cli_here("plan", "rides"), 2, word)
     assert not project.home.root.exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("name: rides\nname: rides\n", ":2: name: expected each field once"),
-        ("name: [\n", "expected YAML"),
-        ("- a\n", "expected a mapping"),
-        ("name: rides\n\x00", "expected YAML"),
-        ("", "expected a mapping"),
-        ("a: &a 1\nb: *a\n", "an alias"),
-    ],
-    ids=["a key twice", "broken", "a list", "NUL", "empty", "an alias"],
-)
-def test_a_file_that_is_no_declaration_is_refused_with_its_line(
-    text: str, word: str, project: Project
-):
-    project.declare("rides", RIDES)
-    (project.datasets / "rides.yaml").write_text(text)
-    assert_refused(project.cli_here("run", "rides"), 2, "rides.yaml", word)
-    assert not project.home.root.exists()
-
-
-@pytest.mark.parametrize("file", ["nowhere.yaml", "datasets", "out of reach/rides.yaml"])
-def test_a_declaration_that_cannot_be_read_is_refused(file: str, project: Project):
-    project.declare("rides", RIDES)
-    assert_refused(project.cli_here("data", "check", file), 2, "expected a readable YAML file")
 
 
 def test_a_plan_in_an_empty_home_makes_nothing(project: Project):
@@ -368,10 +330,7 @@ def test_columns_of_numbers_are_aligned_to_the_right_however_they_are_written(
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        *[
-            (["rides", f"--epsilon={text}"], "expected a decimal number from 0.000001")
-            for text in ("0", "-1", "nan", "abc", "1e-12", "", "1/2", "0,5", "١")
-        ],
+        (["rides", "--epsilon=0,5"], "expected a decimal number from 0.000001"),
         (["rides", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
         (["rides", "--epsilon=0.1", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
         (["strides"], "expected one of adult, adult_2000, adult_raw, adult_replace, birch3"),
@@ -478,7 +437,7 @@ def parquet_source(project: Project, rows: int = 50) -> Path:
     return path
 
 
-DAMAGES = ["no file", "a folder", "0 bytes", "a column less", "truncated", "no Parquet", "times"]
+DAMAGES = ["no file", "a folder", "a column less", "truncated", "no Parquet", "times"]
 
 
 @pytest.mark.parametrize(
@@ -505,8 +464,8 @@ def test_a_source_that_cannot_be_read_leaves_one_line_and_no_snapshot(
         pq.write_table(pq.read_table(path).set_column(2, "y", times), path)
     else:
         whole = path.read_bytes()
-        contents = {"0 bytes": b"", "truncated": whole[: len(whole) // 2]}
-        path.write_bytes(contents.get(damage, f"{SECRET},{SECRET}\n".encode() * 99))
+        rows = f"{SECRET},{SECRET}\n".encode() * 99
+        path.write_bytes(whole[: len(whole) // 2] if damage == "truncated" else rows)
     project.declare("rides", base, source={"kind": "parquet", "path": "rides.parquet"})
     result = project.cli_here("run", "rides")
     assert_refused(result, 1, "rides: parquet:", "expected")

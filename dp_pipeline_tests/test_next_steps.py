@@ -107,43 +107,8 @@ REFUSALS = {
     "a data set of another folder": Refusal(
         "plan nothing_alike", "`export DP_PIPELINE_DATASETS=FOLDER`"
     ),
-    "a misspelt data set": Refusal("run tyo", "did you mean toy?"),
-    "a misspelt data set in anonymize": Refusal("anonymize tyo", "did you mean toy?"),
-    "a misspelt data set in backfill": Refusal("backfill tyo", "did you mean toy?"),
-    "a misspelt data set in budget": Refusal("budget tyo", "did you mean toy?"),
-    "a misspelt data set to raise": Refusal(
-        "budget raise tyo --total 4 --reason more", "did you mean toy?"
-    ),
-    "a misspelt data set to export": Refusal("budget export tyo", "did you mean toy?"),
-    "a misspelt data set to retire": Refusal("data retire tyo", "did you mean toy?"),
     "a misspelt model": Refusal("run toy --model dpqt_kmean", "did you mean dpqt_kmeans?"),
     "a model of other data sets": Refusal("run toy --model mst", "its file declares none"),
-    "a model that is none": Refusal(
-        "data check toy.yaml",
-        "did you mean dpqt_kmeans?",
-        declared(models="models:\n  dpqt_kmean:\n    k: 2"),
-    ),
-    "a misspelt parameter": Refusal(
-        "data check toy.yaml",
-        "did you mean columns?",
-        declared(models="models:\n  dpqt_kmeans:\n    colums: x"),
-    ),
-    "a misspelt attribute": Refusal(
-        "data check toy.yaml",
-        "did you mean age?",
-        declared(models="models:\n  dpqt_kmeans:\n    columns: agee x"),
-    ),
-    "a misspelt label": Refusal(
-        "data check toy.yaml", "did you mean colour?", declared(label="label: color")
-    ),
-    "a misspelt field": Refusal(
-        "data check toy.yaml",
-        "is 'populaton' meant for it?",
-        declared(population="populaton: people"),
-    ),
-    "a misspelt word": Refusal(
-        "data check toy.yaml", "did you mean release?", declared(purpose="purpose: relase")
-    ),
     "an ε that is not listed": Refusal("run toy --epsilon 0.3", "under `partitions`"),
     "a data set that is not shown": Refusal(
         "budget --json", "", variables(DP_PIPELINE_SHOWN="tyo"), code=0
@@ -196,10 +161,18 @@ REFUSALS = {
 }
 
 
-def test_a_misspelt_optional_field_names_the_nearest(place: Place) -> None:
-    place.declare(purpose="purpose: release\nnomnal_rows: 5")
-    result = CliRunner().invoke(main, ["data", "check", "toy.yaml"])
-    assert "got a field that is not known: did you mean nominal_rows?" in result.stderr
+REASON = "--reason more"
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("command", [
+    *("run", "anonymize", "backfill", "budget", f"budget raise --total 4 {REASON}"),
+    *("budget export", "data retire", "export --to out", "roll-up", "data docs"),
+])  # fmt: skip
+def test_a_misspelt_data_set_names_the_nearest(command: str) -> None:
+    result = CliRunner().invoke(main, [*command.split(), "tyo"])
+    assert result.exit_code == 2
+    assert "did you mean toy?" in result.stderr
 
 
 @pytest.mark.parametrize("case", REFUSALS)

@@ -1,4 +1,4 @@
-"""The table of mistakes in data set files, `mistakes.txt`, each with the refusal of the parser.
+"""The table of mistakes in data set files, `mistakes.txt`, each with its refusal.
 
 A case is a few fields that replace those of a good file, or are added to it; ``-name`` leaves a
 field out, ``+name: value`` writes one more of that name at the end, and ``field.name: value`` one
@@ -16,8 +16,10 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dp_pipeline.cli.declaration_check import require_buildable
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parser import load_spec
+from dp_pipeline.config.yaml_text import Document
 from dp_pipeline_tests.config.declarations import FIELDS
 
 TABLE = Path(__file__).with_name("mistakes.txt")
@@ -82,7 +84,7 @@ class Case:
         return blocks
 
     def refused(self, folder: Path) -> str:
-        """Return the refusal of the parser; an empty text where it accepts the file."""
+        """Return the refusal of parser or models; an empty text where they accept the file."""
         fields = {name: text.splitlines() for name, text in GOOD[self.good].items()}
         for first, *others in self.blocks:
             if first.startswith("-"):
@@ -97,7 +99,7 @@ class Case:
         path = folder / "toy.yaml"
         path.write_text("\n".join(text) + "\n", encoding="utf-8")
         try:
-            load_spec(path)
+            require_buildable(load_spec(path), Document.read(path))
         except DeclarationError as error:
             match = re.fullmatch(rf"{re.escape(str(path))}:(\d+): (.*)", str(error))
             assert match, error
