@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,16 +182,6 @@ def test_a_refusal_names_the_next_step(case: str, place: Place) -> None:
     assert result.exit_code == refusal.code, result.output
     assert refusal.step in result.stderr
     assert result.stderr.count("\n") == (1 if refusal.code else 0)
-
-
-@pytest.mark.usefixtures("place")
-def test_a_port_that_is_taken_names_the_option() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        result = CliRunner().invoke(main, ["ui", "--port", str(taken.getsockname()[1])])
-    assert result.exit_code == 1
-    assert "by --port" in result.stderr
 
 
 def test_what_is_not_prepared_names_the_job_and_the_command(place: Place) -> None:

@@ -1,6 +1,4 @@
-"""ε as exact text: read once into a ``Fraction``, written back in one canonical form.
-
-Currency: what a population pays in, pure ε or the ρ of zero-concentrated DP with its δ.
+"""Amounts of ε, ρ and δ: exact fractions with one canonical text, and the currency of a population.
 
 ρ adds up over releases, as ε does, but where noise is Gaussian it adds up to far
 less: √m in place of m for m tables. What a sum of ρ means is an ε at the δ that
@@ -27,12 +25,12 @@ NANO = 10**9
 SMALLEST = Fraction(1, 10**6)
 LARGEST = Fraction(10**6)
 
-# Of the spellings that Decimal knows, those that a person reads as a plain number.
+# The spellings of Decimal that a person reads as a plain number.
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
 
 
 def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
-    """Read ε from decimal text, exactly.
+    """Return ε of a decimal text, exactly.
 
     Raises DeclarationError unless ``text`` is a plain decimal number from 1e-6
     to 1e6 with at most nine decimals (the ledger's unit is 1e-9).
@@ -52,7 +50,7 @@ def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
 
 
 def epsilon_text(value: Fraction) -> str:
-    """The canonical text of ε: no exponent, no trailing zeros; the fraction itself if not decimal.
+    """Return the canonical text of ε: no exponent, no trailing zeros; a fraction if not decimal.
 
     >>> epsilon_text(Fraction(1)), epsilon_text(Fraction(1, 20)), epsilon_text(Fraction(1, 3))
     ('1', '0.05', '1/3')
@@ -66,7 +64,7 @@ def epsilon_text(value: Fraction) -> str:
 
 
 def nano_epsilon(value: Fraction) -> int:
-    """⌈ε·10⁹⌉: what the ledger charges."""
+    """Return ⌈ε·10⁹⌉, the charge of the ledger."""
     return -((-value.numerator * NANO) // value.denominator)
 
 
@@ -82,7 +80,7 @@ _ALLOWANCE = Decimal(10) ** -20
 
 @dataclass(frozen=True)
 class Currency:
-    """What a population, a release or a claim is counted in.
+    """The currency of a population, a release or a claim.
 
     delta   None: pure ε. Else zero-concentrated DP, counted in ρ, which means an ε at this δ
 
@@ -107,11 +105,11 @@ class Currency:
         return "ε" if self.delta is None else "ρ"
 
     def amount_of(self, epsilon: Fraction) -> Fraction:
-        """What an ε, at this δ if there is one, buys: itself, or the ``rho_of`` it."""
+        """Return the amount of an ε: itself, or the ``rho_of`` it at this δ."""
         return epsilon if self.delta is None else rho_of(epsilon, self.delta)
 
     def cost_of(self, amount: Fraction, paid_in: Currency) -> Fraction:
-        """What a charge in another currency costs in this one: pure ε enters as ρ = ε²/2.
+        """Return the cost of a charge in another currency: pure ε enters as ρ = ε²/2.
 
         Raises BoundaryViolation for the reverse: ρ has no finite pure ε.
         """
@@ -122,11 +120,11 @@ class Currency:
         return rho_of_pure(amount)
 
     def epsilon_of(self, amount: Fraction) -> Fraction:
-        """What an amount means as an ε, at this δ if there is one: never below the truth."""
+        """Return the ε of an amount, at this δ if there is one: never below the truth."""
         return amount if self.delta is None else epsilon_of(amount, self.delta)
 
     def text(self, amount: Fraction) -> str:
-        """An amount for a person: ε as it is, ρ with what it means, rounded up.
+        """Return an amount for people: ε as it is, ρ with its ε, rounded up.
 
         >>> Currency().text(Fraction(1, 2))
         '0.5'
@@ -138,7 +136,7 @@ class Currency:
         return self.labelled_text(amount)
 
     def labelled_text(self, amount: Fraction) -> str:
-        """An amount for a person, with its symbol: ``ε=0.5``, or the ``text`` of ρ."""
+        """Return an amount for people with its symbol: ``ε=0.5``, or the ``text`` of ρ."""
         if self.delta is None:
             return f"ε={epsilon_text(amount)}"
         micro = -(-epsilon_of(amount, self.delta) * _MICRO // 1)
@@ -150,7 +148,7 @@ PURE = Currency()
 
 
 def parse_delta(text: str, *, of: str = "delta") -> Fraction:
-    """Read δ from decimal text, exactly.
+    """Return δ of a decimal text, exactly.
 
     Raises DeclarationError unless it is above 0, at most 0.001, and has at most twelve
     decimals or is a power of ten.
@@ -172,7 +170,7 @@ def parse_delta(text: str, *, of: str = "delta") -> Fraction:
 
 
 def delta_text(value: Fraction) -> str:
-    """The canonical text of δ: a power of ten as 1e-9, else plain decimals.
+    """Return the canonical text of δ: a power of ten as 1e-9, else plain decimals.
 
     >>> delta_text(Fraction(1, 10**9)), delta_text(Fraction(25, 10**7))
     ('1e-9', '0.0000025')
@@ -190,7 +188,7 @@ def _is_power_of_ten(value: Fraction) -> bool:
 
 
 def rho_of_pure(epsilon: Fraction) -> Fraction:
-    """The ρ that a pure ε-DP mechanism satisfies, exactly ε²/2 (Bun, Steinke 2016).
+    """Return the ρ of a pure ε-DP mechanism, exactly ε²/2 (Bun, Steinke 2016).
 
     >>> rho_of_pure(Fraction(1, 2))
     Fraction(1, 8)
@@ -200,7 +198,7 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
-    """The ε at which ρ-zCDP is (ε, δ)-DP, in whole nano-ε, rounded up.
+    """Return the ε at which ρ-zCDP is (ε, δ)-DP, in nano-ε, rounded up.
 
     The least over α > 1 of ρα + log(1/(αδ))/(α − 1) + log(1 − 1/α) (Canonne, Kamath,
     Steinke 2020, Proposition 12, solved for ε), and never below 0. It is proven at
@@ -227,7 +225,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def _best_order(rho: Decimal, log: Decimal) -> Decimal:
-    """α − 1 of the least bound: the root t of ρt² + log(1 + t) = log(1/δ), by Newton's method.
+    """Return α − 1 of the least bound: the root t of ρt² + log(1 + t) = log(1/δ), by Newton.
 
     The left side is where the derivative of the bound by α vanishes. It grows with t, and
     √(log(1/δ)/ρ) lies above the root.
@@ -244,9 +242,9 @@ def _best_order(rho: Decimal, log: Decimal) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest whole nano-ρ that means no more than ε at δ: ε(ρ, δ), rounded up, is ≤ ε.
+    """Return the largest ρ in nano-ρ with ε(ρ, δ) ≤ ε, where ε(ρ, δ) is rounded up.
 
-    Raises DeclarationError where that is none: a nano-ρ is the smallest coin of the ledger.
+    Raises DeclarationError where even one nano-ρ, the unit of the ledger, is more.
 
     >>> rho_of(Fraction(1), Fraction(1, 10**9))
     Fraction(14973057, 1000000000)

@@ -1,6 +1,6 @@
-"""Which data sets there are: the built-in files, and those in a folder of the user's.
+"""The catalogue of data set files: the built-in ones, and those in a folder of the user's.
 
-A shell that completes their names waits for this file: what reads declarations is imported late.
+A shell that completes their names waits for this file, so the parser is imported late.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 BUILT_IN = Path(str(resources.files("dp_pipeline") / "datasets"))
 DATASETS_VARIABLE = "DP_PIPELINE_DATASETS"
 SHOWN_VARIABLE = "DP_PIPELINE_SHOWN"
-"""Names, with spaces between, of the data sets that Dagster shows; all where it is not set."""
+"""Names of the data sets that Dagster shows, with spaces between; all without the variable."""
 
 
 def dataset_files() -> dict[str, Path]:
-    """Name → file of every declared data set; DeclarationError when a name stands twice."""
+    """Return name → file of every data set; DeclarationError for a name that stands twice."""
     files: dict[str, Path] = {}
     for folder in _folders():
         for path in sorted(folder.glob("*.yaml")):
@@ -50,22 +50,21 @@ def _folders() -> Iterator[Path]:
 
 
 Refusals = dict[str, str]
-"""Name of a data set → the line that says what its file declares wrongly."""
+"""Name of a data set → the error of its file."""
 
 
 def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ...]:
-    """Every data set that is to be shown and whose source is available here; no source is opened.
+    """Return every data set that is to be shown and whose source is available here.
 
-    refused   to be filled with the files that declare something wrongly, which are then left out;
-              None: the first of them is raised
+    refused   collects the errors of wrong files, which are left out; None: the first one is raised
 
-    A file that needs a variable, of a data folder or a database, is left out where it is not set.
-    One that is not to be shown is not even read.
+    A file that needs a variable which is not set is left out. No source is opened, and a file that
+    is not to be shown is not even read.
     """
     from dp_pipeline.config.parser import load_spec
 
     specs = []
-    for path in _shown(dataset_files()):
+    for path in _files_to_show(dataset_files()):
         with collect_refusal(path.stem, refused):
             specs.append(load_spec(path))
     return tuple(spec for spec in specs if is_available(spec))
@@ -73,7 +72,7 @@ def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ..
 
 @contextmanager
 def collect_refusal(name: str, refused: Refusals | None) -> Iterator[None]:
-    """Note what one data set is refused for, so that all others stand; None: raise it."""
+    """Collect the error of one data set, so that all others stand; None: raise it."""
     try:
         yield
     except PipelineError as error:
@@ -82,7 +81,7 @@ def collect_refusal(name: str, refused: Refusals | None) -> Iterator[None]:
         refused[name] = str(error)
 
 
-def _shown(files: Mapping[str, Path]) -> list[Path]:
+def _files_to_show(files: Mapping[str, Path]) -> list[Path]:
     names = os.environ.get(SHOWN_VARIABLE, "").split() or list(files)
     unknown = [name for name in names if name not in files]
     if unknown:
@@ -91,18 +90,18 @@ def _shown(files: Mapping[str, Path]) -> list[Path]:
 
 
 def is_available(spec: DatasetSpec) -> bool:
-    """Whether the environment names what the source needs: nothing, for what can be downloaded."""
+    """Return whether the variable that the source needs, if any, is set."""
     return spec.source.needs is None or bool(os.environ.get(spec.source.needs))
 
 
 def load_dataset(dataset: str | Path) -> DatasetSpec:
-    """The declaration of a data set: no source is opened.
+    """Return the declaration of a data set; no source is opened.
 
-    dataset   the name of one that is built in or in ``$DP_PIPELINE_DATASETS``; or a file, as a
-              path or as a text that ends in .yaml
+    dataset   the name of a data set that is built in or in ``$DP_PIPELINE_DATASETS``; or a file,
+              as a path or as a text that ends in .yaml
 
-    Raises DeclarationError for the first mistake of a file, with its line; for a name that is none
-    or another file's; and where the environment does not name what the source needs.
+    Raises DeclarationError for the first mistake of a file, with its line; for an unknown name or
+    that of another file; and for a variable that is not set.
 
     >>> import dp_pipeline as dp
     >>> census = dp.load_dataset("census")
@@ -121,7 +120,7 @@ def load_dataset(dataset: str | Path) -> DatasetSpec:
 
 
 def find_spec(name: str) -> DatasetSpec:
-    """The data set called ``name``; DeclarationError if there is none, or not here."""
+    """Return the data set called ``name``; DeclarationError for an unknown or unavailable one."""
     from dp_pipeline.config.parser import load_spec
 
     spec = load_spec(file_of(name))
@@ -130,7 +129,7 @@ def find_spec(name: str) -> DatasetSpec:
 
 
 def require_own_name(spec: DatasetSpec, file: Path) -> None:
-    """DeclarationError where another file declares a data set of the same name."""
+    """Raise DeclarationError where another file declares a data set of the same name."""
     other = dataset_files().get(spec.name)
     if other is not None and not other.samefile(file):
         raise DeclarationError(
@@ -139,7 +138,7 @@ def require_own_name(spec: DatasetSpec, file: Path) -> None:
 
 
 def file_of(name: str) -> Path:
-    """The file of the data set called ``name``; DeclarationError if there is none."""
+    """Return the file of the data set called ``name``; DeclarationError for an unknown name."""
     files = dataset_files()
     if name not in files:
         raise DeclarationError(
@@ -150,7 +149,7 @@ def file_of(name: str) -> Path:
 
 
 def require_available(spec: DatasetSpec) -> None:
-    """DeclarationError where the environment does not name what the source needs."""
+    """Raise DeclarationError where the variable that the source needs is not set."""
     needs = spec.source.needs
     if not is_available(spec):
         value = "FOLDER" if needs == DATA_FOLDER_VARIABLE else "URL"

@@ -1,7 +1,7 @@
-"""Constraint: which cells of several attributes there are together in one row. Public: declared.
+"""Constraints: declared, public cells of several attributes that no row has together.
 
-A row that breaks one is left out when rows are prepared, by itself, so a row more is still at
-most a row more. A fit gives such cells no mass: that they are empty is known and costs nothing.
+A row that breaks one is left out when rows are prepared, by itself, so one more row is still at
+most one more row. A fit gives such cells no mass: that they are empty is declared, at no cost.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Box = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Constraint:
-    """One declared sentence about the rows.
+    """One declared constraint on the rows.
 
-    words        the sentence, for people
+    words        the constraint in words, for people
     attributes   two or more, in declared order
     boxes        sets of cells: a row is in one if the code of each attribute is among its codes
     is_only      whether every row is in one of the boxes; else no row is in any
@@ -46,7 +46,7 @@ class Constraint:
     is_only: bool
 
     def mask(self, shape: tuple[int, ...]) -> Mask:
-        """Which cells over the attributes there may be; ``shape`` is that of their marginal."""
+        """Return the allowed cells over the attributes; ``shape`` is that of their marginal."""
         inside = np.zeros(shape, dtype=np.bool_)
         for box in self.boxes:
             inside[np.ix_(*box)] = True
@@ -54,23 +54,23 @@ class Constraint:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """All of it but the words: what changes what is measured."""
+        """The fields that change a measurement: all but the words."""
         return {"attributes": self.attributes, "boxes": self.boxes, "is_only": self.is_only}
 
 
 @dataclass(frozen=True, eq=False)
 class AllowedCells:
-    """What all constraints together say about some attributes.
+    """The cells of some attributes that all constraints together allow.
 
     names    two or more
-    mask     which cells over them there may be: not all, and at least one
+    mask     which cells over them are allowed: not all, and at least one
     """
 
     names: Names
     mask: Mask
 
     def holds(self, codes: Mapping[str, IntArray]) -> Mask:
-        """Which rows (n,) are in cells that there may be; no code is negative."""
+        """Return which rows (n,) are in allowed cells; no code is negative."""
         keys = np.zeros(len(codes[self.names[0]]), dtype=np.int64)
         for name, size in zip(self.names, self.mask.shape, strict=True):
             keys = keys * size + codes[name]
@@ -78,8 +78,8 @@ class AllowedCells:
 
     @cached_property
     def twin(self) -> IntArray | None:
-        """The one level of the second attribute for every level of the first, where each of both
-        has exactly one of the other: then they say the same in other words. Else None.
+        """The level of the second attribute for each level of the first, where every level of both
+        has exactly one of the other; else None.
         """
         is_pair = len(self.names) == 2 and self.mask.shape[0] == self.mask.shape[1]
         if not is_pair or (self.mask.sum(axis=0) != 1).any() or (self.mask.sum(axis=1) != 1).any():
@@ -90,10 +90,10 @@ class AllowedCells:
 def allowed_cells(
     constraints: Iterable[Constraint], names: Names, sizes: Mapping[str, int]
 ) -> tuple[AllowedCells, ...]:
-    """What constraints say about some attributes, one entry a set of them.
+    """Return the allowed cells of some attributes, one entry for each constrained set.
 
-    names   in any order; a constraint with other attributes says of these what there may be
-            whatever the others are
+    names   in any order; of a constraint with other attributes, cells are allowed that it allows
+            with some cell of the others
     sizes   levels of every attribute of a constraint
 
     >>> never = Constraint("no child drives", ("age", "drives"), (((0,), (1,)),), is_only=False)
@@ -114,6 +114,6 @@ def allowed_cells(
 
 
 def constrained_pairs(allowed: Iterable[AllowedCells]) -> tuple[tuple[str, str], ...]:
-    """Pairs of attributes that some entry is about, each once, as edges of a graph."""
+    """Return the pairs of attributes of all entries, each once, as edges of a graph."""
     pairs = (pair for cells in allowed for pair in combinations(cells.names, 2))
     return tuple(dict.fromkeys(pairs))

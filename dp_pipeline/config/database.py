@@ -1,5 +1,5 @@
-"""URLs of databases: which may be read, what may be shown, and the names by which the ledger knows
-them; and which text is one query.
+"""URLs of databases: allowed ones, and the canonical names by which the ledger knows them; and
+queries.
 """
 
 from __future__ import annotations
@@ -21,24 +21,22 @@ EXPECTED_DATABASE = "postgresql://user@host/database or sqlite:///path"
 
 _POSTGRESQL = ("postgresql", "postgresql+psycopg2")
 _OPTIONS = {"sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "application_name"}
-"""Of a PostgreSQL URL. Another option might name another host or database than the URL shows."""
+"""Options of a PostgreSQL URL. Others might name another host or database than the URL shows."""
 
 _DATABASE_NAME = re.compile(r"[\w.$ -]+", re.ASCII)
-"""Of a database: nothing that could be read as settings of a connection, or as a part of a URL, and
-no letter that two programs could compare in two ways."""
+"""The name of a database: no settings of a connection, no part of a URL, and no letter that two
+programs could compare in two ways."""
 
 SQLITE = "sqlite:///"
 _SERVER = re.compile(r"postgresql://(.+):(\d+)/([^/]+)")
-"""What ``database_name`` makes of a server's URL."""
+"""The form of ``database_name`` of a server."""
 
 _QUERY = re.compile(r"\s*(select|with)\b[^;]*;?\s*", re.IGNORECASE)
 
 
 def database_url(text: str) -> URL | None:
-    """The URL with its driver and port, or None where it is not one of EXPECTED_DATABASE; its
-    ``str`` hides the password.
-    """
-    # Takes a third of a second, and most data sets are files.
+    """Return the URL with its driver and port, or None for another than EXPECTED_DATABASE."""
+    # The import takes a third of a second, and most data sets are files.
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -56,12 +54,12 @@ def database_url(text: str) -> URL | None:
         set(url.query) <= _OPTIONS and is_host(url.host) and _DATABASE_NAME.fullmatch(url.database)
     ):
         return None
-    # By its name, because which driver is meant by none differs between versions of SQLAlchemy.
+    # The default driver differs between versions of SQLAlchemy.
     return url.set(drivername="postgresql+psycopg2", port=port)
 
 
 def has_driver() -> bool:
-    """Whether psycopg2 can be imported; one built for another Python raises SystemError."""
+    """Return whether psycopg2 can be imported; one of another Python raises SystemError."""
     try:
         importlib.import_module("psycopg2")
     except (ImportError, SystemError):
@@ -70,7 +68,7 @@ def has_driver() -> bool:
 
 
 def _is_file(url: URL) -> bool:
-    """Whether a URL of SQLite is a path and nothing else."""
+    """Return whether a URL of SQLite is a path and nothing else."""
     path = url.database or ""
     if url.query or url.host or path.startswith("file:"):
         return False
@@ -78,7 +76,7 @@ def _is_file(url: URL) -> bool:
 
 
 def database_name(url: URL) -> str:
-    """Which database it is, without user, password and options, its host in canonical form.
+    """Return the name of a database, without user, password and options, its host canonical.
 
     >>> url = database_url("postgresql://me:word@127.0.0.1/rides")
     >>> database_name(url)
@@ -91,8 +89,9 @@ def database_name(url: URL) -> str:
 
 
 def server_names(location: str) -> tuple[str, ...]:
-    """The canonical names of a database on a server; none of what is another text. Two databases
-    whose names differ in capital letters alone are one: people write both for the same.
+    """Return the canonical names of a database on a server; none for another text.
+
+    Two databases whose names differ in capital letters alone are one: people write both for one.
 
     >>> server_names("postgresql://127.1:5432/Rides")
     ('sql:postgresql://localhost:5432/rides',)
@@ -106,10 +105,10 @@ def server_names(location: str) -> tuple[str, ...]:
 
 
 def is_one_query(text: str) -> bool:
-    """Whether ``text`` can be one SELECT and nothing behind it.
+    """Return whether ``text`` can be one SELECT and nothing behind it.
 
-    A semicolon inside of a quoted text is not told from one that ends a statement:
-    a second statement could end the transaction that makes the first read-only.
+    A semicolon inside of a quoted text is refused too: a second statement could end the transaction
+    that makes the first read-only.
 
     >>> is_one_query("SELECT x FROM rides;"), is_one_query("SELECT x FROM rides; DROP TABLE rides")
     (True, False)

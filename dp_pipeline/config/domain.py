@@ -1,7 +1,4 @@
-"""Attribute and Domain: names, declared levels or bounds, and sizes. All of it public.
-
-What neighbouring data sets differ by: the protected unit and the relation.
-"""
+"""Attributes and domain, and the protected unit: declared, and all of it public."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Undeclared:
-    """What of an attribute nobody knows before a look at the rows was paid for. All of it public.
+    """The parts of an attribute that are to be discovered by queries that are paid for.
 
-    levels      None, or most levels that may be found
-    bounds      whether bounds are to be found
-    quantiles   None, or most bins between quantiles that may be found
-    bins        None, or the number of bins of equal width between bounds that are to be found
-    unit        bounds and edges are whole multiples of it
+    levels      None, or the most levels
+    bounds      whether bounds are to be discovered
+    quantiles   None, or the most bins between quantiles
+    bins        None, or the number of bins of equal width between discovered bounds
+    unit        bounds and edges are multiples of it
     """
 
     levels: int | None = None
@@ -52,7 +49,7 @@ class Undeclared:
 
 
 Pieces = tuple[tuple[float, float], ...]
-"""(start, rows): about how many rows there are from each of these places on, ascending."""
+"""(start, rows): noisy number of rows from each of these places on, ascending."""
 
 
 @dataclass(frozen=True)
@@ -61,26 +58,24 @@ class Attribute:
 
     name         how models and releases call it
     column       how the source calls it, or the file where it is derived
-    on_invalid   what happens to a row whose value breaks the declaration:
-                 ``clip`` (numbers outside the bounds go to the nearer one),
-                 ``other`` (unknown texts become the level ``other``), ``drop``.
-                 Text where a number is declared, NaN and a missing value can
-                 be neither clipped nor renamed without ``other``: such a row is dropped.
+    on_invalid   what becomes of an invalid value: ``clip`` (numbers outside the bounds go to the
+                 nearer one), ``other`` (unknown texts become the level ``other``), or ``drop``.
+                 A row is dropped too where its value can be neither clipped nor renamed: text in
+                 place of a number, NaN, a missing value
     coordinate   the bounded interval of a numeric attribute, else None
     cells        levels or bins; None for a number that is never discretised
     other        the level that takes unknown texts, or None
     nullable     whether a missing value is a cell of its own, the last one; else it is invalid
-    is_integer   whether synthetic numbers are integers; changes nothing that is measured
+    is_integer   whether synthetic numbers are integers; changes no measurement
     missing      texts that mean a missing value, beside empty ones
     aliases      (text, level): other spellings of declared levels
-    usable       share of the rows that checks on rows want to be as declared; changes nothing
-                 that is measured
-    undeclared   what of it is to be discovered, or None; ``discovered`` declares it
-    signs        how a text says a number
-    clock        how the column says a date or a time, which is a whole number here; else None
-    derived      what the column is a function of, where it is none of the source; else None
-    pieces       where numbers are inside their bins, from a look that was paid for; synthetic ones
-                 are drawn by it, and evenly without it. Changes nothing that is measured
+    usable       share of the rows that checks want to be as declared; changes no measurement
+    undeclared   the parts that are to be discovered, or None
+    signs        how a text writes a number
+    clock        how the column writes a date or a time, which is an integer here; else None
+    derived      the function that makes the column, where it is none of the source; else None
+    pieces       discovered distribution of numbers inside their bins, by which synthetic ones are
+                 drawn; evenly without it. Changes no measurement
     """
 
     name: str
@@ -107,23 +102,23 @@ class Attribute:
 
     @property
     def reads_times(self) -> bool:
-        """Whether the columns of the source are dates or times to it."""
+        """Whether it reads dates or times from the source."""
         return (self if self.derived is None else self.derived).clock is not None
 
     @property
     def reads_numbers(self) -> bool:
-        """Whether the columns of the source are numbers to it."""
+        """Whether it reads numbers from the source."""
         if self.derived is not None:
             return self.derived.clock is None and not self.derived.is_text
         return self.is_numeric and self.clock is None
 
-    def shown(self, number: float) -> str:
-        """A number between the bounds as a person reads it: six digits, or a date."""
+    def number_text(self, number: float) -> str:
+        """Return a number between the bounds for people: six digits, or a date."""
         return f"{number:.6g}" if self.clock is None else self.clock.text(number)
 
     @property
     def range(self) -> tuple[str, str]:
-        """The declared bounds as a person reads them; an error for levels."""
+        """The declared bounds for people; an error for levels."""
         if self.coordinate is None:
             raise DeclarationError(f"attribute {self.name!r}: expected bounds, got levels")
         ends = (self.coordinate.lower, self.coordinate.upper)
@@ -132,15 +127,13 @@ class Attribute:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether values are numbers, dates or times, between bounds that are declared or to be
-        discovered.
-        """
+        """Whether values are numbers, dates or times between bounds."""
         is_to_be = self.undeclared is not None and self.undeclared.is_number
         return self.coordinate is not None or is_to_be
 
     @property
     def has_cells(self) -> bool:
-        """Whether values have codes, or will have when its levels or bins are discovered."""
+        """Whether values have codes, or will have after a discovery."""
         is_to_be = self.undeclared is not None and self.undeclared.has_cells
         return self.cells is not None or is_to_be
 
@@ -151,19 +144,17 @@ class Attribute:
 
     @property
     def size(self) -> int:
-        """Number of cells, with that of missing values where there is one; an error for a number
-        that was declared without bins.
-        """
+        """The number of cells, with that of missing values; an error for a number without bins."""
         return self._cells.size + self.nullable
 
     def labels(self) -> tuple[str, ...]:
-        """One name a cell, in code order; an error for a number without bins."""
+        """Return one name a cell, in code order; an error for a number without bins."""
         labels = self._cells.labels()
         return (*labels, MISSING) if self.nullable else labels
 
     @property
     def missing_code(self) -> int:
-        """The cell of missing values: the last one. An error where there is none."""
+        """The code of missing values, which is the last one; an error without such a cell."""
         if not self.nullable:
             raise DeclarationError(
                 f"attribute {self.name!r}: expected a nullable attribute, got one that is not"
@@ -171,7 +162,7 @@ class Attribute:
         return self._cells.size
 
     def not_discovered(self, parts: str) -> DeclarationError:
-        """The refusal of a question whose answer is still to be discovered."""
+        """Return the error of a question about parts that are still to be discovered."""
         return DeclarationError(
             f"attribute {self.name!r}: expected {parts} that are declared or were discovered, got "
             "some to be discovered: `dp-pipeline run` discovers them first"
@@ -179,7 +170,7 @@ class Attribute:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """Every field that changes what is measured."""
+        """The fields that change a measurement."""
         fields = asdict(self)
         del fields["is_integer"], fields["usable"], fields["pieces"]
         return fields
@@ -224,36 +215,36 @@ class Domain:
 
     @property
     def numeric(self) -> tuple[str, ...]:
-        """Attributes that are coordinates of a box: numbers that are never missing."""
+        """The numbers that are never missing: coordinates of a box."""
         return tuple(attribute.name for attribute in self.attributes if attribute.is_axis)
 
     @property
     def discrete(self) -> tuple[str, ...]:
-        """Attributes with cells, discovered ones or those to be discovered too."""
+        """The attributes with cells, also those to be discovered."""
         return tuple(a.name for a in self.attributes if a.has_cells)
 
     def with_attributes(self, attributes: Mapping[str, Attribute]) -> Domain:
-        """The domain with other attributes under the names given."""
+        """Return the domain with other attributes under their names."""
         replaced = tuple(attributes.get(attribute.name, attribute) for attribute in self.attributes)
         return Domain(replaced, self.constraints)
 
     def allowed(self, names: tuple[str, ...]) -> tuple[AllowedCells, ...]:
-        """What the constraints say about some attributes, one entry a set of them."""
+        """Return the allowed cells of some attributes, one entry for each constrained set."""
         constrained = {name for constraint in self.constraints for name in constraint.attributes}
         return allowed_cells(
             self.constraints, names, {name: self[name].size for name in constrained}
         )
 
     def shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
-        """Shape of the marginal over ``names``; () for no attribute."""
+        """Return the shape of the marginal over ``names``; () for no attribute."""
         return tuple(self[name].size for name in names)
 
     def cell_count(self, names: tuple[str, ...]) -> int:
-        """Number of cells of the marginal over ``names``; 1 for no attribute."""
+        """Return the number of cells of the marginal over ``names``; 1 for no attribute."""
         return math.prod(self.shape(names))
 
     def box(self, names: tuple[str, ...]) -> tuple[Coordinate, ...]:
-        """The declared interval of every numeric attribute in ``names``."""
+        """Return the interval of every numeric attribute in ``names``."""
         intervals = []
         for name in names:
             attribute = self[name]
@@ -293,9 +284,9 @@ class OneRow:
 
 @dataclass(frozen=True)
 class RowsOfPerson:
-    """A person is all rows with one value of ``column``, of which ``at_most`` are kept.
+    """A person is all rows with one value of ``column``, of which at most ``at_most`` count.
 
-    each   the window that ``at_most`` counts in, such as ``week``; empty where rows are not cut
+    each   the window that ``at_most`` counts in, such as ``week``; empty without windows
     """
 
     column: str
@@ -316,7 +307,7 @@ Protection = OneRow | RowsOfPerson
 
 
 def distance(protection: Protection, relation: Relation) -> int:
-    """How many rows two neighbouring data sets differ by, at most.
+    """Return the most rows that two neighbouring data sets differ by.
 
     Replacing a person is removing one and adding another, so a distance under
     ``replace_one`` is twice the one under ``add_remove``.

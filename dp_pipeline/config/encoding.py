@@ -1,13 +1,8 @@
-"""Value ↔ cell code and value ↔ fixed-point coordinate, from declared levels and bounds only.
+"""Value ↔ cell code and value ↔ fixed-point coordinate, from declared levels and bounds only; and
+the two attributes that are a place on a map.
 
-There is no ``fit`` here: an encoding that looked at the rows would release them.
-Invalid values are marked, never raised: whether a row that breaks the
-declaration is clipped, renamed or dropped is decided in ``raw.prepare``.
-
-Which two attributes are a place: what runs right on a map and what up, and metres a degree.
-
-Longitude runs to the right whatever the order of declaration. Nothing here changes what is
-measured.
+There is no ``fit`` here: an encoding that looked at the rows would release them. Invalid values
+are marked, never raised: ``raw.prepare`` clips, renames or drops them.
 """
 
 from __future__ import annotations
@@ -39,7 +34,7 @@ INVALID = -1
 
 
 def code_type(sizes: Iterable[int]) -> np.dtype[np.signedinteger]:
-    """The smallest type of codes below every one of these sizes; signed, as ``INVALID`` is.
+    """Return the smallest type of codes below all of these sizes; signed, as ``INVALID`` is.
 
     >>> [code_type([2, size]).name for size in (128, 129, MAX_CELLS)]
     ['int8', 'int16', 'int32']
@@ -67,14 +62,14 @@ class Levels:
         return {value: code for code, value in enumerate(self.values)}
 
     def encode(self, texts: NDArray[np.object_]) -> IntArray:
-        """Codes of ``texts`` (n,), ``INVALID`` where a text is not a declared level."""
-        # Looked up for no text too: whether it was is in a pickle, which must not say so of rows.
+        """Return the codes of ``texts`` (n,), ``INVALID`` for a text that is no declared level."""
+        # Computed without any text too: a pickle must not show whether there were rows.
         codes_of_levels = self._codes
         codes = (codes_of_levels.get(text, INVALID) for text in texts)
         return np.fromiter(codes, dtype=np.int64, count=len(texts))
 
     def labels(self) -> tuple[str, ...]:
-        """One name a cell, in code order."""
+        """Return one name a cell, in code order."""
         return self.values
 
 
@@ -89,7 +84,7 @@ class Bins:
 
     @classmethod
     def equal_width(cls, lower: float, upper: float, count: int) -> Bins:
-        """``count`` cells of one width between the declared bounds.
+        """Return ``count`` cells of one width between the declared bounds.
 
         >>> Bins.equal_width(0.0, 1.0, 4).edges
         (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -102,15 +97,14 @@ class Bins:
         return len(self.edges) - 1
 
     def encode(self, values: FloatArray) -> IntArray:
-        """Codes of ``values`` (n,), ``INVALID`` outside the bounds and for NaN."""
+        """Return the codes of ``values`` (n,), ``INVALID`` outside the bounds and for NaN."""
         codes = np.searchsorted(np.asarray(self.edges), values, side="right") - 1
         codes = np.where(values == self.edges[-1], self.size - 1, codes)
         inside = (values >= self.edges[0]) & (values <= self.edges[-1])
         return np.where(inside, codes, INVALID).astype(np.int64)
 
     def labels(self) -> tuple[str, ...]:
-        """One name a cell, in code order, all different: edges in six digits, or exactly where
-        six do not tell them apart.
+        """Return one name a cell, in code order: edges in six digits, exactly where six are alike.
 
         >>> Bins((0.0, 1 / 3, 1.0)).labels()
         ('[0, 0.333333)', '[0.333333, 1]')
@@ -154,7 +148,7 @@ class Coordinate:
         return (self.upper - self.lower) / 2
 
     def encode(self, values: FloatArray) -> IntArray:
-        """Integers in [−2^16, 2^16] of finite ``values``; outside the box means on its edge.
+        """Return integers in [−2^16, 2^16] of finite ``values``; outside the box means on its edge.
 
         >>> Coordinate(0.0, 10.0).encode(np.array([0.0, 5.0, 7.5, 99.0]))
         array([-65536,      0,  32768,  65536])
@@ -165,13 +159,13 @@ class Coordinate:
         return np.clip(scaled, -unit, unit).astype(np.int64)
 
     def decode(self, coordinates: NDArray[np.float64] | IntArray) -> FloatArray:
-        """Data units of fixed-point ``coordinates``, inside the declared interval."""
+        """Return fixed-point ``coordinates`` in data units, inside the declared interval."""
         values = self.middle + coordinates / float(1 << COORDINATE_BITS) * self.half_width
         return np.clip(values, self.lower, self.upper)
 
 
 def is_interval(lower: float, upper: float) -> bool:
-    """Whether a number can be declared between these bounds.
+    """Return whether a number can be declared between these bounds.
 
     The width must hold the 2^17 steps of a fixed-point coordinate as different
     floats, or values in the middle would be sent to the ends.
@@ -187,7 +181,7 @@ def is_interval(lower: float, upper: float) -> bool:
 
 
 def one_hot(codes: IntArray, size: int) -> NDArray[np.uint8]:
-    """Bit matrix (n, size) of codes 0..size−1: one 1 in every row.
+    """Return the bit matrix (n, size) of codes 0..size−1: one 1 in every row.
 
     >>> one_hot(np.array([1, 0]), 2).tolist()
     [[0, 1], [1, 0]]
@@ -205,21 +199,19 @@ _RIGHT = LONGITUDE | {"x", "easting"}
 _UP = LATITUDE | {"y", "northing"}
 
 _METRES = frozenset({"m", "metre", "metres", "meter", "meters"})
-"""Words of a name that say its unit: x_m, northing_metres. No other word does: an easting may be in
-feet.
-"""
+"""Words of a name that mean its unit: x_m, northing_metres. An easting may be in feet."""
 
 METRES_PER_DEGREE = 111_195.0
 """One degree of latitude on a sphere of the Earth's mean radius, 6,371,009 m."""
 
 TOLERANCE = 0.1
-"""Part by which a degree of longitude may be longer or shorter at the edges of a box than in its
-middle, for one length to stand for all of them: at 47° in a box 10° high, at 80° in one 2° high."""
+"""Share by which a degree of longitude may differ in length between edges and middle of a box: it is
+reached at 47° in a box 10° high, at 80° in one 2° high."""
 
 
 @dataclass(frozen=True)
 class MetresPerUnit:
-    """How many metres one unit of each axis is inside one box.
+    """The metres of one unit of each axis inside one box.
 
     Of degrees: equirectangular, with the cosine of the latitude in the middle. Approximate: a
     sphere, and one length for all of the box. Of metres: 1, exactly.
@@ -230,8 +222,7 @@ class MetresPerUnit:
 
     @property
     def together(self) -> float:
-        """For a distance of which only the length in units is known, as if its parts along both
-        axes were alike: between those of the two axes, never more than y.
+        """The metres of one unit of a distance with equal parts along both axes.
 
         >>> MetresPerUnit(3.0, 5.0).together ** 2
         17.0
@@ -240,11 +231,11 @@ class MetresPerUnit:
 
 
 def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | None:
-    """The place among the numeric ``columns`` of a release; None where nothing says which it is.
+    """Return the two of the numeric ``columns`` that are a place, or None.
 
-    declared   ``point`` of the data set file, which decides where both are there
+    declared   ``point`` of the data set file, which decides where it names two of the columns
 
-    Else names decide: of coordinates, in any case, that differ in nothing else.
+    Else names of coordinates decide, that differ in nothing else. Longitude runs to the right.
 
     >>> point_of(["lat", "lon"]), point_of(["pickup_lat", "fare", "pickup_lng"])
     (('lon', 'lat'), ('pickup_lng', 'pickup_lat'))
@@ -262,9 +253,10 @@ def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | N
 
 
 def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresPerUnit | None:
-    """Of a place in metres, by its names, or in degrees, by its names and bounds; None of others,
-    and of a box at whose edges a degree of longitude differs by more than ``TOLERANCE`` from one in
-    its middle.
+    """Return the metres of one unit of a place in metres or degrees; None for any other.
+
+    Also None for a box at whose edges a degree of longitude differs by more than ``TOLERANCE``
+    from one in its middle.
 
     >>> box = (Coordinate(0.0, 900.0), Coordinate(0.0, 900.0))
     >>> metres_per_unit(("x_m", "y_m"), box), metres_per_unit(("x", "y"), box)
@@ -283,12 +275,12 @@ def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresP
 
 
 def is_metres(point: Point) -> bool:
-    """Whether both names have a word for metres."""
+    """Return whether both names have a word for metres."""
     return all(not _METRES.isdisjoint(_words(name)) for name in point)
 
 
 def is_degrees(point: Point, box: tuple[Coordinate, Coordinate]) -> bool:
-    """Whether names say longitude and latitude, and the bounds may be theirs."""
+    """Return whether names mean longitude and latitude, and the bounds fit them."""
     has_names = _rest(point[0], LONGITUDE) is not None and _rest(point[1], LATITUDE) is not None
     return has_names and all(
         -most <= interval.lower and interval.upper <= most
@@ -301,7 +293,7 @@ def _words(name: str) -> list[str]:
 
 
 def _rest(name: str, words: frozenset[str]) -> tuple[str, ...] | None:
-    """What is left of a name without the word for its coordinate; None where it has not one."""
+    """Return a name without the word of its coordinate; None without exactly one such word."""
     parts = _words(name)
     positions = [index for index, part in enumerate(parts) if part in words]
     return None if len(positions) != 1 else (*parts[: positions[0]], *parts[positions[0] + 1 :])

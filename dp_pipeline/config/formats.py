@@ -1,21 +1,20 @@
-"""The format number: what is stored says how it is to be read, and nothing is read by guessing."""
+"""The format number of everything that is stored: nothing is read by guessing."""
 
 from __future__ import annotations
 
 from dp_pipeline.config.errors import UnknownFormat
 
 FORMAT = 1
-"""Of everything that is stored: data set files (their optional key ``format``; absent means 1),
-bundles and their tables, transcripts (in their first line), manifests of snapshots, the JSON files
-by which assets hand on evaluations, comparisons and pointers, and exported folders. An object gets
-a number of its own when its format changes.
+"""The format of data set files (their optional key ``format``; absent means 1), bundles and their
+tables, transcripts (in their first line), manifests of snapshots, the JSON files by which assets
+hand on evaluations, comparisons and pointers, and exported folders.
 """
 
 
 def require_format(stored: object, *, of: str) -> None:
-    """UnknownFormat unless ``stored`` is the number of the format that this program reads.
+    """Raise UnknownFormat unless ``stored`` is the number of the format that this program reads.
 
-    stored   what was found in the place of the number; None where there was nothing
+    stored   the value in the place of the number; None without one
     of       the object, for the message
 
     >>> require_format(2, of="bundle 3f55fba")

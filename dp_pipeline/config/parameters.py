@@ -1,11 +1,9 @@
 """Parameters of a model or a k-anonymous method: public fields, read from text, marked measuring
 or not.
 
-A *measuring* parameter changes what is asked of the rows, so another value is
-another release with another charge. The others shape post-processing only:
-changing them replays the transcript at no cost.
-
-Parameters as a fact of a release: one JSON object, in ledger, bundle and exports alike.
+A *measuring* parameter changes what is asked of the rows, so another value is another release with
+another charge. The others shape post-processing only: changing them replays the transcript at no
+cost. In ledger, bundle and exports parameters are one JSON object.
 """
 
 from __future__ import annotations
@@ -27,8 +25,7 @@ Entry = TypeVar("Entry")
 
 
 class Registry(UserDict[str, Entry]):
-    """Name → class of a model or method, or function of a generator, imported when it is asked for:
-    one data set needs few.
+    """Name → class of a model or method, or function of a generator, imported at its first use.
 
     places   name → ``module:name``, the module below ``package``
 
@@ -52,7 +49,7 @@ class Registry(UserDict[str, Entry]):
 def integer(
     default: int | None, *, at_least: int, at_most: int = 10**15, measuring: bool = False
 ) -> Any:
-    """A whole number in at_least..at_most."""
+    """Return the field of an integer in at_least..at_most."""
 
     def parse(text: str) -> int | None:
         value = int(text) if re.fullmatch(r"\d{1,18}", text) else -1
@@ -62,7 +59,7 @@ def integer(
 
 
 def share(default: Fraction, *, measuring: bool = True) -> Any:
-    """An exact fraction strictly between 0 and 1, as decimal text."""
+    """Return the field of an exact fraction strictly between 0 and 1, as decimal text."""
 
     def parse(text: str) -> Fraction | None:
         value = Fraction(text) if re.fullmatch(r"0?\.\d{1,9}", text) else Fraction(0)
@@ -74,7 +71,7 @@ def share(default: Fraction, *, measuring: bool = True) -> Any:
 def decimal(
     default: Fraction | None, *, at_least: int, at_most: int, measuring: bool = True
 ) -> Any:
-    """An exact fraction in at_least..at_most, as decimal text."""
+    """Return the field of an exact fraction in at_least..at_most, as decimal text."""
 
     def parse(text: str) -> Fraction | None:
         value = Fraction(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else Fraction(-1)
@@ -84,18 +81,18 @@ def decimal(
 
 
 def names(*, measuring: bool = True) -> Any:
-    """Attribute names separated by spaces; none means every one that fits."""
+    """Return the field of attribute names separated by spaces; none means all that fit."""
     return _parameter((), lambda text: tuple(text.split()), "attribute names", measuring)
 
 
 def choice(*words: str, measuring: bool = True) -> Any:
-    """One of ``words``; the first is the default."""
+    """Return the field of one of ``words``; the first is the default."""
     expected = f"one of {', '.join(words)}"
     return _parameter(words[0], lambda text: text if text in words else None, expected, measuring)
 
 
 def variant() -> Any:
-    """``sound``, or ``published``: as the paper has it, on benchmarks alone."""
+    """Return the field ``sound``, or ``published``: as in the paper, on benchmarks alone."""
     return choice("sound", "published")
 
 
@@ -106,7 +103,7 @@ def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuri
 
 
 def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> ModelType:
-    """A model with its parameters read from text; DeclarationError names the wrong one."""
+    """Return a model with its parameters read from text; DeclarationError names the wrong one."""
     parameters = {parameter.name: parameter for parameter in fields(model)}  # type: ignore[arg-type]
     values = {}
     for name, text in texts.items():
@@ -128,9 +125,7 @@ def _parsed(parameter: Field[Any], text: str, of: str) -> Any:
 
 
 def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
-    """The measuring parameters of a model, or the others, as canonical text in the order of their
-    names.
-    """
+    """Return the measuring parameters of a model, or the others, as canonical texts by name."""
     names = (
         parameter.name
         for parameter in fields(model)
@@ -143,7 +138,7 @@ Parameter = str | list[str] | None
 
 
 def fact_text(texts: Mapping[str, str]) -> str:
-    """Canonical texts of parameters, as `texts_of` gives them, as the text of a JSON object.
+    """Return canonical texts of parameters, as `texts_of` returns them, as one JSON object.
 
     >>> fact_text({"k": "8", "columns": "('x', 'y')", "rows": "None"})
     '{"columns": ["x", "y"], "k": "8", "rows": null}'
@@ -153,7 +148,7 @@ def fact_text(texts: Mapping[str, str]) -> str:
 
 
 def fact_values(fact: str) -> dict[str, Parameter] | None:
-    """What `fact_text` was made of; None for a text that is no such object."""
+    """Return the values of a text of `fact_text`; None for any other text."""
     try:
         values = json.loads(fact)
     except (ValueError, RecursionError):
@@ -162,7 +157,7 @@ def fact_values(fact: str) -> dict[str, Parameter] | None:
 
 
 def _value(text: str) -> Parameter:
-    """A canonical text is that of a number or a word, of a tuple of names, or of nothing."""
+    """Return the value of a canonical text: a number or word, a list of names, or None."""
     if text == "None":
         return None
     if not text.startswith("("):

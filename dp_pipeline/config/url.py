@@ -1,8 +1,8 @@
-"""URLs of sources and their hosts: which may be opened, what may be shown, and the names by which
-the ledger knows them.
+"""URLs of sources and their hosts: allowed ones, texts without secrets, and the canonical names by
+which the ledger knows them.
 
-Nothing is asked of the network: spellings are those of an address, names those that this machine
-gives itself, in its hosts file too. Two names of another machine are two hosts.
+Nothing is asked of the network: names of this machine are its own, also those of its hosts file.
+Two names of another machine are two hosts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", re.IGNORECA
 
 
 def is_host(text: str) -> bool:
-    """Whether ``text`` is one host, by its name or address: no list of them, no socket's folder.
+    """Return whether ``text`` is one host, by its name or address.
 
     >>> is_host("db.example.org"), is_host("a,b"), is_host("/var/run/postgresql")
     (True, False, False)
@@ -36,8 +36,8 @@ def is_host(text: str) -> bool:
 
 
 def host_names(host: str) -> tuple[str, ...]:
-    """The canonical names of a host: its own, the address that the hosts file gives it, and
-    THIS_MACHINE where it is this one. Two hosts are the same where any of their names are.
+    """Return the canonical names of a host: its own, its address in the hosts file, and
+    THIS_MACHINE where it is this one. Two hosts are the same if they share a name.
 
     >>> host_names("Example.ORG."), host_names("127.1"), host_names("[::ffff:127.0.0.1]")
     (('example.org',), ('localhost',), ('localhost',))
@@ -50,7 +50,7 @@ def host_names(host: str) -> tuple[str, ...]:
 
 
 def canonical_host(host: str) -> str:
-    """A host in lower case, without the point at its end, an address as it is written usually.
+    """Return a host in lower case without the point at its end, an address in its usual spelling.
 
     >>> canonical_host("0x7f.1"), canonical_host("2130706433"), canonical_host("::")
     ('localhost', 'localhost', 'localhost')
@@ -59,14 +59,14 @@ def canonical_host(host: str) -> str:
     address = _address(name)
     if address is None:
         return THIS_MACHINE if _LOOPBACK.fullmatch(name) else name
-    # Whoever connects to the unspecified address reaches the loopback.
+    # A connection to the unspecified address reaches the loopback.
     is_here = address.is_loopback or address.is_unspecified
     return THIS_MACHINE if is_here else str(address)
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """The address that a spelling means, 0x7f.1 and 2130706433 too, without the zone of one of
-    IPv6; None for a name.
+    """Return the address of a spelling, also 0x7f.1 and 2130706433, without a zone of IPv6; None
+    for a name.
     """
     digits = text.partition("%")[0] if ":" in text else text
     try:
@@ -80,14 +80,14 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 @lru_cache(maxsize=1024)
 def _is_this_machine(name: str) -> bool:
-    """Whether a canonical host is this machine: by a name of its own, or an address that a socket
-    can be bound to. Nothing is sent.
+    """Return whether a canonical host is this machine, by its name or because a socket can be
+    bound to its address. Nothing is sent.
     """
     address = _address(name)
     if address is None:
         return name in _own_names()
     if address.version == 6 and address.is_link_local:
-        # Its zone says on which network it is, and is not a part of its name: it may be ours.
+        # Its zone, which names the network, is not a part of its name: it may be ours.
         return True
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
@@ -107,7 +107,7 @@ def _own_names() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _hosts_file() -> dict[str, list[str]]:
-    """Name → the addresses that this machine's own file gives it; none without such a file."""
+    """Return name → its addresses in this machine's hosts file; empty without the file."""
     addresses: dict[str, list[str]] = {}
     try:
         lines = _HOSTS.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -121,7 +121,7 @@ def _hosts_file() -> dict[str, list[str]]:
 
 
 def host_and_port(host: str, port: int | None) -> str:
-    """A canonical host with its port, as a URL says them; without one, the host alone."""
+    """Return a canonical host with its port as in a URL; without a port, the host alone."""
     bracketed = f"[{host}]" if ":" in host else host
     return bracketed if port is None else f"{bracketed}:{port}"
 
@@ -129,20 +129,20 @@ def host_and_port(host: str, port: int | None) -> str:
 EXPECTED_URL = "https://… without a user or password (http:// on this machine alone)"
 
 _CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
-"""Of a URI by RFC 3986: servers do not agree about what a backslash or a lone % means."""
+"""Characters of a URI by RFC 3986: servers differ about a backslash or a lone %."""
 _PARAMETERS = re.compile(r";[^/]*")
 _USUAL_PORTS = (443, 80)
 """Of https and of http, which are two ways to one server."""
 
 
 def is_url(location: str) -> bool:
-    """Whether a location is to be downloaded, and is no path or name."""
+    """Return whether a location is a URL, and no path or name."""
     return location.startswith(("https://", "http://"))
 
 
 def is_allowed_url(url: str) -> bool:
-    """Whether ``url`` may be opened: https with a host, or http to this machine; nothing secret
-    before the host, nothing escaped in it, and no character that RFC 3986 does not know.
+    """Return whether ``url`` may be opened: https with a host, or http to this machine; no user
+    or password, nothing escaped in the host, and only characters of RFC 3986.
 
     >>> is_allowed_url("https://example.org/a.csv"), is_allowed_url("http://example.org/a.csv")
     (True, False)
@@ -158,7 +158,7 @@ def is_allowed_url(url: str) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether what is sent to a host stays here; its usual name and addresses alone."""
+    """Return whether a host is this machine by its usual name or addresses."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -166,7 +166,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def redact_url(url: str) -> str:
-    """``url`` without what may be secret: user, password, query and fragment.
+    """Return ``url`` without user, password, query and fragment, which may be secret.
 
     >>> redact_url("https://me:word@example.org:8443/a.csv?token=1")
     'https://example.org:8443/a.csv'
@@ -176,14 +176,13 @@ def redact_url(url: str) -> str:
 
 
 def url_names(url: str) -> tuple[str, ...]:
-    """The canonical names of what is behind a URL: two URLs lead to one source where any of their
-    names are the same. Each of them is its own only name. ValueError for a URL that has none.
+    """Return the canonical names of the source behind a URL; ValueError for a URL without any.
 
-    RFC 3986, section 6, and beyond it what many servers take for one file: repeated slashes, the
-    case of a path, an escaped slash, parameters behind a semicolon, a slash at the end, any query,
-    and http beside https.
-    Where the RFC tells two apart and a server may not, they are one here: a source too many is
-    refused in words, a source that is not known again costs persons their protection.
+    Two URLs lead to one source if they share a name. By RFC 3986, section 6, and beyond it: many
+    servers ignore repeated slashes, the case of a path, an escaped slash, parameters behind a
+    semicolon, a slash at the end, a query, and https. Where the RFC distinguishes two URLs and a
+    server may not, they are one here: a wrong match is refused in words, a missed one costs persons
+    their protection.
 
     >>> url_names("https://Example.org.:443/d//x/../%61.CSV?token=1")
     ('https://example.org/d/a.csv',)
@@ -196,7 +195,7 @@ def url_names(url: str) -> tuple[str, ...]:
 
 
 def _canonical_path(path: str) -> str:
-    """The path of a URL, with nothing left in it that servers may pass over."""
+    """Return the path of a URL without the parts that servers may ignore."""
     segments: list[str] = []
     # A client takes dots away before it asks, and an escaped slash is no slash to it.
     for segment in map(unquote, path.split("/")):

@@ -1,8 +1,8 @@
-"""YAML as texts and the lines on which they stand, and texts as YAML.
+"""YAML as texts and their lines, and texts as YAML.
 
 YAML's own types are not used: ``0.1`` must stay the text 0.1, ``no`` a level and ``1.0`` a
-partition key. A key that stands twice and an alias are refused: each would silently change what is
-declared.
+partition key. A key that stands twice and an alias are refused: each would silently change the
+declaration.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import yaml
 from dp_pipeline.config.errors import DeclarationError, FieldError
 from dp_pipeline.config.system_errors import bounded_bytes
 
-_MOST_BYTES = 1 << 22
-"""Of a data set file: far more than anybody writes."""
+_MAX_BYTES = 1 << 22
 
 TODO = "TODO"
-"""A decision that nobody has made yet."""
+"""The text of an open decision."""
 
 Place = tuple[str | int, ...]
-"""Names of fields from the top down to one; a number is the place in a list, from 0."""
+"""Names of fields from the outermost one down; a number is the place in a list, from 0."""
 
 
 class _TextLoader(yaml.BaseLoader):
@@ -40,11 +39,11 @@ class _TextLoader(yaml.BaseLoader):
 
 @dataclass(frozen=True)
 class Document:
-    """The texts of one YAML file, and where each of them stands.
+    """The texts of one YAML file, and their lines.
 
-    texts   field → text, list or mapping of such
-    keys    the line of a field's name, or of an item in a list
-    values  the line on which what it says begins
+    texts   field → text, list or mapping of texts
+    keys    place → line of a field's name, or of an item in a list
+    values  place → line on which its value begins
     """
 
     path: Path
@@ -54,9 +53,9 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """The file's; DeclarationError unless it is YAML with a mapping at the top."""
+        """Return the document of a file; DeclarationError unless it is a mapping in YAML."""
         try:
-            text = bounded_bytes(path, max_bytes=_MOST_BYTES).decode("utf-8")
+            text = bounded_bytes(path, max_bytes=_MAX_BYTES).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             if isinstance(error, FileNotFoundError):
@@ -66,13 +65,13 @@ class Document:
 
     @classmethod
     def of_text(cls, text: str, path: Path) -> Document:
-        """That of a text which is, or is to become, the file ``path``."""
+        """Return the document of a text which is, or is to become, the file ``path``."""
         document = cls(path)
         try:
             node = yaml.compose(text, Loader=_TextLoader)
             if not isinstance(node, yaml.MappingNode):
-                raise DeclarationError(f"{path}: expected a mapping of fields, got something else")
-            document.texts.update(document._noted(node, ()))
+                raise DeclarationError(f"{path}: expected a mapping of fields, got another value")
+            document.texts.update(document._read_node(node, ()))
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = f":{mark.line + 1}" if mark is not None else ""
@@ -82,12 +81,12 @@ class Document:
             raise DeclarationError(f"{path}: expected YAML, got: too many nested levels") from None
         return document
 
-    def _noted(self, node: yaml.Node, place: Place) -> Any:
-        """What a node says; its line is noted, and those of all below."""
+    def _read_node(self, node: yaml.Node, place: Place) -> Any:
+        """Return the texts of a node, and record the lines of it and of all nodes below."""
         self.values[place] = node.start_mark.line + 1
         self.keys.setdefault(place, node.start_mark.line + 1)
         if isinstance(node, yaml.SequenceNode):
-            return [self._noted(item, (*place, index)) for index, item in enumerate(node.value)]
+            return [self._read_node(item, (*place, index)) for index, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
             return str(node.value)
         texts: dict[str, Any] = {}
@@ -103,12 +102,13 @@ class Document:
                     FieldError("each field once", "the same field twice", field=below)
                 )
             self.keys[below] = key.start_mark.line + 1
-            texts[str(key.value)] = self._noted(value, below)
+            texts[str(key.value)] = self._read_node(value, below)
         return texts
 
     def located(self, error: DeclarationError, *names: str) -> DeclarationError:
-        """The same error with file and line of a field, or of the nearest one around it; the file
-        has the name of the data set, which the error need not say again.
+        """Return an error with file and line of a field, or of the nearest one around it.
+
+        The file has the name of the data set, which the message does not repeat.
         """
         line, message = _nearest_line(self.keys, names), str(error)
         return DeclarationError(
@@ -116,11 +116,11 @@ class Document:
         )
 
     def line(self, place: Place) -> int:
-        """On which what a field says begins, or what the one around it says."""
+        """Return the line on which the value of a field, or of the one around it, begins."""
         return _nearest_line(self.values, place)
 
     def refusal(self, refused: FieldError) -> DeclarationError:
-        """What is wrong with one field, with file and line."""
+        """Return the error of one field with file and line."""
         names = list(refused.field)
         if names and isinstance(names[-1], int):
             # The line says which item of the list.
@@ -139,7 +139,7 @@ def _nearest_line(lines: Mapping[Place, int], place: Place) -> int:
 
 
 def _short(text: str, most: int = 62) -> str:
-    """A declared text on one line, cut where it is long: 60 characters in quotes fit."""
+    """Return a declared text on one line, cut where it is long: 60 characters in quotes fit."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
@@ -151,7 +151,7 @@ Value = str | Sequence[str]
 
 
 def scalar(text: str) -> str:
-    """One text, in quotation marks where it would be read as something else.
+    """Return a text in quotation marks where YAML would read it as something else.
 
     >>> scalar("Ann Arbor"), scalar("a: b"), scalar(" x"), scalar("")
     ('Ann Arbor', '"a: b"', '" x"', '""')
@@ -165,7 +165,7 @@ def scalar(text: str) -> str:
 
 
 def flow(value: Value) -> str:
-    """A text, or a list of texts, on one line.
+    """Return a text, or a list of texts, on one line.
 
     >>> flow(["0", "0.5", "a, b"])
     '[0, 0.5, "a, b"]'
@@ -176,7 +176,7 @@ def flow(value: Value) -> str:
 
 
 def flow_mapping(fields: Mapping[str, Value]) -> str:
-    """Fields on one line.
+    """Return fields on one line.
 
     >>> flow_mapping({"bounds": ["0", "8"], "bins": "4"})
     '{bounds: [0, 8], bins: 4}'
@@ -185,7 +185,7 @@ def flow_mapping(fields: Mapping[str, Value]) -> str:
 
 
 def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> list[str]:
-    """The lines of one field that is a mapping: one line where it fits, else one a field of it."""
+    """Return the lines of a field that is a mapping: one line if it fits, else one a field."""
     margin = " " * indent
     line = f"{margin}{name}: {flow_mapping(fields)}"
     if len(line) <= _WIDTH:
@@ -195,7 +195,7 @@ def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> li
 
 
 def _wrapped(name: str, value: Value, indent: int) -> list[str]:
-    """One field on one line, or a list on as many as it takes, broken between its items."""
+    """Return the lines of one field; a long list is broken between its items."""
     margin = " " * indent
     line = f"{margin}{name}: {flow(value)}"
     if isinstance(value, str) or len(line) <= _WIDTH:
