@@ -8,7 +8,7 @@ import pytest
 
 from dp_pipeline.config.domain import OneRow, RowsOfPerson, distance
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline_tests.config.declarations import FIELDS, loaded, with_attribute
+from dp_pipeline_tests.config.declarations import loaded
 
 
 def test_a_domain_knows_names_sizes_and_boxes(tmp_path: Path) -> None:
@@ -64,60 +64,3 @@ def test_a_missing_value_is_one_more_cell_the_last_and_no_place_in_a_box(tmp_pat
         _ = domain["x"].missing_code
     with pytest.raises(DeclarationError, match="'x': expected levels, bins or edges"):
         domain["x"].labels()
-
-
-EVALUATION = "evaluation: {epsilon: 0.01}"
-MEASURED = {
-    "bound": {"attributes": FIELDS["attributes"].replace("[0, 8]", "[0, 9]")},
-    "bins": {"attributes": FIELDS["attributes"].replace("bins: 4", "bins: 5")},
-    "edges": {"attributes": FIELDS["attributes"].replace("bins: 4", "edges: [30]")},
-    "level": {"attributes": FIELDS["attributes"].replace("green", "grey")},
-    "order of levels": {"attributes": FIELDS["attributes"].replace("red, green", "green, red")},
-    "other": {"attributes": FIELDS["attributes"].replace("other: blue", "other: red")},
-    "rule": {"attributes": FIELDS["attributes"].replace("[0, 8]", "[0, 8], on_invalid: drop")},
-    "column": {"attributes": FIELDS["attributes"].replace("[0, 8]", "[0, 8], column: lon")},
-    "nullable": {"attributes": FIELDS["attributes"].replace("bins: 4", "bins: 4, nullable: true")},
-    "aliases": {"attributes": FIELDS["attributes"].replace("blue}", "blue, aliases: {rot: red}}")},
-    "one more": {"attributes": with_attribute("{levels: [a, b]}")},
-    "rows a person": {"protection": FIELDS["protection"].replace("3", "4")},
-    "person": {"protection": FIELDS["protection"].replace("column: person", "column: rider")},
-    "unit": {"protection": "protection: {unit: one_row}"},
-    "relation": {"relation": "relation: replace_one"},
-    "label that is paid for": {"label": "label: colour", "evaluation": EVALUATION},
-}
-NOT_MEASURED = {
-    "title": {"title": "title: Others"},
-    "description": {"description": "description: Others."},
-    "partitions": {"partitions": "partitions: [0.1, 0.5, 1]"},
-    "ceiling": {"ceiling": "ceiling: {total: 9}"},
-    "models": {"models": "models: {eug_kmeans: {k: 3}}"},
-    "publish": {"publish": "publish: {model: independent, epsilon: 1}"},
-    "evaluation": {"evaluation": EVALUATION},
-    "label": {"label": "label: colour"},
-    "one hot": {"one_hot": "one_hot: true"},
-    "place": {"source": "source: {kind: csv, path: moved.csv}"},
-    "whole": {"attributes": FIELDS["attributes"].replace("bins: 4", "bins: 4, integer: true")},
-}
-
-
-@pytest.mark.parametrize("name", MEASURED)
-def test_the_digest_changes_with_what_is_measured(name: str, tmp_path: Path) -> None:
-    assert loaded(tmp_path, **MEASURED[name]).digest != loaded(tmp_path).digest
-
-
-def test_the_digest_changes_with_the_texts_that_mean_missing_but_not_with_their_order(
-    tmp_path: Path,
-) -> None:
-    lines = FIELDS["attributes"].replace("blue}", "blue, nullable: true, missing: [TEXTS]}")
-    texts = ("'?'", "'?', '-'", "'-', '?', '-'")
-    one, two, same = (
-        loaded(tmp_path, attributes=lines.replace("TEXTS", text)).digest for text in texts
-    )
-    assert one != two == same
-
-
-@pytest.mark.parametrize("name", NOT_MEASURED)
-def test_the_digest_stays_with_what_is_not_measured(name: str, tmp_path: Path) -> None:
-    changed = loaded(tmp_path, **NOT_MEASURED[name])
-    assert changed != loaded(tmp_path)
-    assert changed.digest == loaded(tmp_path).digest

@@ -55,15 +55,6 @@ def test_public_rows_may_be_stopped_and_sensitive_ones_never(tmp_path: Path) -> 
         loaded(tmp_path, **declared(f"{line}, severity: critical"))
 
 
-def test_checks_change_nothing_that_is_measured(tmp_path: Path) -> None:
-    plain = loaded(tmp_path)
-    line = f"{REGEX}, column: colour, regex: r"
-    shared, expecting = loaded(tmp_path, usable="usable: 0.9"), loaded(tmp_path, **declared(line))
-    assert plain.digest == shared.digest == expecting.digest
-    assert plain.checks == loaded(tmp_path, usable="usable: 1").checks == ""
-    assert len({plain.checks, shared.checks, expecting.checks}) == 3
-
-
 def test_reading_a_file_with_expectations_does_not_load_the_library(tmp_path: Path) -> None:
     loaded(tmp_path, **declared(f"{REGEX}, column: colour, regex: r"))
     code = (

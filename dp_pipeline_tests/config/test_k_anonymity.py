@@ -91,13 +91,6 @@ def test_the_partitions_that_go_without_saying_promise_something_of_sensitive_ro
     assert spec.k_anonymity.partitions == (2, 5, 10, 20, 50)
 
 
-def test_releases_of_before_keep_their_keys_and_cost_what_they_did(tmp_path: Path) -> None:
-    without = loaded(tmp_path, **ALONE)
-    beside = loaded(tmp_path, **ALLOWED, k_anonymity=section("diversity: 2"))
-    assert without.digest == beside.digest
-    assert without.cost_of_everything == beside.cost_of_everything
-
-
 # K as a partition
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.amounts import PURE, Currency
 from dp_pipeline.config.dataset import Publication
 from dp_pipeline.config.domain import OneRow, RowsOfPerson
 from dp_pipeline.config.errors import DeclarationError
@@ -119,6 +120,11 @@ def test_every_field_is_loaded_as_declared(tmp_path: Path) -> None:
         evaluation="evaluation: {epsilon: 0.25}",
         distinct_population="distinct_population: other town",
         label="label: colour",
+        point="point: [x, age]",
+        ceiling="ceiling: {total: 4, per_month: 1.5}",
+        refresh="refresh: weekly",
+        updates="updates: public",
+        owners="owners: [ana@example.org, 'team:privacy']",
     )
     assert (spec.name, spec.title, spec.population) == ("toy", "Toy people", "people")
     assert spec.protection == RowsOfPerson("person", 3)
@@ -132,6 +138,8 @@ def test_every_field_is_loaded_as_declared(tmp_path: Path) -> None:
     assert spec.cost_of_everything == 2 * (Fraction(1, 2) + 1 + Fraction(1, 2))
     assert (spec.ceiling, spec.one_hot, spec.nominal_rows) == (4, True, 10)
     assert (spec.distinct_population, spec.label) == ("other town", "colour")
+    assert (spec.point, spec.per_month, spec.refresh) == (("x", "age"), Fraction("1.5"), "weekly")
+    assert (spec.updates_public, spec.owners) == (True, ("ana@example.org", "team:privacy"))
 
 
 def test_absent_fields_have_their_defaults(tmp_path: Path) -> None:
@@ -144,8 +152,38 @@ def test_absent_fields_have_their_defaults(tmp_path: Path) -> None:
     assert (spec.title, spec.relation, spec.ceiling) == ("toy", "add_remove", None)
     assert (spec.one_hot, spec.nominal_rows, spec.publish) == (False, None, None)
     assert (spec.evaluation, spec.distinct_population, spec.label) == (None, None, None)
+    assert (spec.per_month, spec.refresh, spec.updates_public, spec.owners) == (
+        *(None, None, False, ()),
+    )
+    assert (spec.point, spec.delta, spec.currency) == (None, None, PURE)
     assert spec.protection == OneRow()
     assert spec.columns == ("x", "age", "colour")
+
+
+@pytest.mark.parametrize("purpose", ["release", "benchmark"])
+def test_only_public_changes_and_public_rows_may_be_watched(purpose: str, tmp_path: Path) -> None:
+    spec = loaded(tmp_path, purpose=f"purpose: {purpose}")
+    assert spec.may_watch_source == (purpose == "benchmark")
+    assert loaded(tmp_path, updates="updates: public").may_watch_source
+
+
+def test_dagster_takes_a_declared_owner(tmp_path: Path) -> None:
+    import dagster as dg
+
+    owners = "owners: ['a.b+c@data.example.org', 'team:people-and-places', 'x@y.zz']"
+    dg.AssetSpec("toy", owners=loaded(tmp_path, owners=owners).owners)
+
+
+def test_a_file_with_a_delta_pays_in_rho(tmp_path: Path) -> None:
+    delta, small = "delta: 0.000000001", "ceiling: {total: 2}"
+    spec = loaded(tmp_path, delta=delta)
+    assert spec.currency == Currency(Fraction(1, 10**9))
+    rho = spec.currency.amount_of(Fraction(1))
+    assert spec.charge_for(rho) == rho
+    bought = loaded(tmp_path, delta=delta, evaluation="evaluation: {epsilon: 0.5}")
+    assert bought.charge_for(rho) == rho + Fraction(1, 8)
+    # The price of all models in pure ε is no price in ρ.
+    assert loaded(tmp_path, ceiling=small, delta=delta).ceiling == 2
 
 
 def test_a_ceiling_of_exactly_the_sum_of_everything_is_enough(tmp_path: Path) -> None:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import yaml
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import Coordinate, is_degrees, metres_per_unit, point_of
-from dp_pipeline.config.parser import load_spec
-from dp_pipeline_tests.config.full_files import FULL, texts_of
 
-WITH_POINT = next(one for one in FULL if "point: " in one)
-WITHOUT = WITH_POINT.replace("point: [x, height]\n", "")
 LON, LAT = Coordinate(8.4, 8.6), Coordinate(47.3, 47.5)
 
 
@@ -84,18 +76,3 @@ def test_a_box_may_be_as_high_as_one_length_of_a_degree_holds():
 def test_the_whole_earth_is_in_degrees_all_the_same():
     assert is_degrees(("lon", "lat"), (Coordinate(-180, 180), Coordinate(-90, 90)))
     assert not is_degrees(("lon", "lat"), (LON, Coordinate(0, 91)))
-
-
-def parsed(folder: Path, text: str) -> DatasetSpec:
-    path = folder / "toy.yaml"
-    path.write_text(yaml.safe_dump(texts_of(text), default_style='"'), encoding="utf-8")
-    return load_spec(path)
-
-
-def test_a_file_may_say_which_attributes_are_a_place(tmp_path: Path):
-    assert parsed(tmp_path, WITH_POINT).point == ("x", "height")
-    assert parsed(tmp_path, WITHOUT).point is None
-
-
-def test_a_place_changes_no_release(tmp_path: Path):
-    assert parsed(tmp_path, WITH_POINT).digest == parsed(tmp_path, WITHOUT).digest

@@ -29,19 +29,6 @@ def test_a_missing_value_may_be_what_is_asked_for(tmp_path: Path) -> None:
     assert spec.targets[0].codes(spec.domain) == (2,)
 
 
-def test_what_is_measured_changes_with_targets_only_where_an_evaluation_asks_them(
-    tmp_path: Path,
-) -> None:
-    targets = with_targets("colour: {positive: [red]}")
-    free, paid = {}, {"evaluation": "evaluation: {epsilon: 0.1}"}
-    with_room = {"ceiling": "ceiling: {total: 9}"}
-    digests = [
-        loaded(tmp_path, **with_room, **changes).digest
-        for changes in (free, free | targets, paid, paid | targets)
-    ]
-    assert digests[0] == digests[1] == digests[2] != digests[3]
-
-
 def test_a_target_hides_itself_and_what_gives_it_away(tmp_path: Path) -> None:
     spec = loaded(tmp_path)
     target = Target("colour", ("red",), without=("age",))

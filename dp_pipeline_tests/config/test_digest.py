@@ -1,0 +1,103 @@
+"""The digest changes with every declaration that changes a measurement, and with no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.config.parser import load_spec
+from dp_pipeline_tests.config.declarations import FIELDS, declaration, loaded, written
+
+EVALUATION = "evaluation: {epsilon: 0.01}"
+TARGETS = "targets: {colour: {positive: [red]}}"
+NULLABLE = "blue, nullable: true, missing: "
+EXPECTATION = "{type: expect_column_values_to_match_regex, column: colour, regex: r}"
+ROOM = "ceiling: {total: 9}"
+
+MEASURED = [
+    ("[0, 8]", "[0, 9]"),
+    ("bins: 4", "bins: 5"),
+    ("bins: 4", "edges: [30]"),
+    ("bins: 4", "bins: 4, nullable: true"),
+    ("green", "grey"),
+    ("red, green", "green, red"),
+    ("other: blue", "other: red"),
+    ("[0, 8]", "[0, 8], on_invalid: drop"),
+    ("[0, 8]", "[0, 8], column: lon"),
+    ("blue}", "blue, aliases: {rot: red}}"),
+    ("blue}", f"{NULLABLE}['?']}}"),
+    ("blue}", f"{NULLABLE}['?', '-']}}"),
+    ("blue}", "blue}\n  odd: {levels: [a, b]}"),
+    ("at_most: 3", "at_most: 4"),
+    ("column: person", "column: rider"),
+]
+"""Text of the declaration → another text."""
+
+MEASURED_FIELDS: list[dict[str, str | None]] = [
+    {"protection": "protection: {unit: one_row}"},
+    {"relation": "relation: replace_one"},
+    {"label": "label: colour", "evaluation": EVALUATION},
+    {"evaluation": EVALUATION, "ceiling": ROOM, "targets": TARGETS},
+    {"delta": "delta: 1e-9"},
+    {"delta": "delta: 1e-8"},
+]
+PUBLISH = "publish: {model: independent, epsilon: 1}"
+NOT_MEASURED: list[dict[str, str | None]] = [
+    {"title": "title: Others", "description": "description: Others."},
+    {"partitions": "partitions: [0.1, 0.5, 1]", "ceiling": ROOM},
+    {"models": "models: {eug_kmeans: {k: 3}}"},
+    {"publish": PUBLISH, "refresh": "refresh: weekly"},
+    {"evaluation": EVALUATION},
+    {"label": "label: colour"},
+    {"targets": TARGETS},
+    {"one_hot": "one_hot: true", "point": "point: [x, age]"},
+    {"source": "source: {kind: csv, path: moved.csv}"},
+    {"attributes": FIELDS["attributes"].replace("bins: 4", "bins: 4, integer: true")},
+    {"ceiling": "ceiling: {total: 9, per_month: 2}"},
+    {"updates": "updates: public", "owners": "owners: ['team:privacy']"},
+    {"usable": "usable: 0.9"},
+    {"expectations": f"expectations: [{EXPECTATION}]"},
+]
+
+
+def test_every_change_of_a_measurement_has_its_own_digest(tmp_path: Path) -> None:
+    texts = [declaration().replace(*change) for change in MEASURED]
+    texts += [declaration(**fields) for fields in MEASURED_FIELDS]
+    digests = [load_spec(written(tmp_path, text)).digest for text in (declaration(), *texts)]
+    assert len(set(digests)) == len(digests)
+
+
+@pytest.mark.parametrize("fields", NOT_MEASURED, ids=" ".join)
+def test_no_other_declaration_changes_the_digest(
+    fields: dict[str, str | None], tmp_path: Path
+) -> None:
+    changed = loaded(tmp_path, **fields)
+    assert changed != loaded(tmp_path)
+    assert changed.digest == loaded(tmp_path).digest
+
+
+def test_the_digest_has_its_spelling_from_the_value(tmp_path: Path) -> None:
+    def digest(old: str, new: str) -> str:
+        return load_spec(written(tmp_path, declaration().replace(old, new))).digest
+
+    texts = ("['?', '-']", "['-', '?', '-']")
+    assert len({digest("blue}", f"{NULLABLE}{text}}}") for text in texts}) == 1
+    deltas = ("delta: 0.000000001", "delta: 1e-9")
+    assert len({loaded(tmp_path, delta=delta).digest for delta in deltas}) == 1
+
+
+def test_a_k_anonymous_release_changes_no_digest_and_no_cost(tmp_path: Path) -> None:
+    alone = {"protection": "protection: {unit: one_row}", "label": "label: colour"}
+    section = "k_anonymity: {methods: {kjig: }, diversity: 2}"
+    plain = loaded(tmp_path, **alone)
+    both = loaded(tmp_path, **alone, allow="allow_not_dp: true", k_anonymity=section)
+    assert (plain.digest, plain.cost_of_everything) == (both.digest, both.cost_of_everything)
+
+
+def test_checks_on_rows_have_a_digest_of_their_own(tmp_path: Path) -> None:
+    plain, same = loaded(tmp_path), loaded(tmp_path, usable="usable: 1")
+    shared = loaded(tmp_path, usable="usable: 0.9")
+    expecting = loaded(tmp_path, expectations=f"expectations: [{EXPECTATION}]")
+    assert plain.checks == same.checks == ""
+    assert len({plain.checks, shared.checks, expecting.checks}) == 3
