@@ -84,7 +84,7 @@ def test_limits_of_windows_are_raised_and_added_by_command(project: Project):
     assert "each_window of at least none, got 1" in uncut.err
 
 
-def test_a_ceiling_is_raised_by_command_and_the_file_goes_on_with_a_word(project: Project):
+def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
     asked = ("budget", "raise", "rides", "--total", "4.5", "--reason", "the second survey")
     raised = project.cli_here(*asked, "--per-month", "1")
     assert (raised.code, raised.err) == (0, "")

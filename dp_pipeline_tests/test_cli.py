@@ -204,7 +204,7 @@ def test_failed_checks_need_a_terminal_or_the_custodian(
     assert bool(said.err) is is_shown
 
 
-def test_checks_on_rows_that_fail_are_named_to_the_custodian_alone(project: Project):
+def test_failed_checks_are_named_to_the_custodian_alone(project: Project):
     rows = [*ROWS["rides"], f"{SECRET},99,1", ",3,3"]
     project.datasets.mkdir()
     project.write_rows("rides.csv", rows)
@@ -233,7 +233,7 @@ def test_checks_on_rows_that_fail_are_named_to_the_custodian_alone(project: Proj
     assert_kept_secret(project, written)
 
 
-def test_there_is_nothing_to_document_before_a_run_and_no_account_is_opened(project: Project):
+def test_documents_before_a_run_open_no_account(project: Project):
     project.declare("rides", RIDES)
     assert_refused(project.cli_here("data", "docs", "rides"), 1, "expected ingested rows, got none")
     assert project.ledger.account("riders") is None
@@ -252,7 +252,7 @@ def test_the_plan_of_what_was_released_costs_nothing(home_of_rides: Project):
     assert "requested 0.55, spent 0.7, left 2.3, ceiling 3" in anew.out
 
 
-def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: Project):
+def test_a_plan_beyond_the_ceiling_ends_with_exit_code_3(project: Project):
     spec = project.declare("rides", RIDES, ceiling={"total": "0.7"})
     project.run(spec, epsilons=["0.1"])
     result = project.cli_here("plan", "rides", "--new-draw")
@@ -313,7 +313,7 @@ def test_the_demo_runs_its_data_sets_in_order_and_prints_each(
     assert "This is no differential privacy" in result.stdout
 
 
-def test_columns_of_numbers_are_aligned_to_the_right_however_they_are_written(
+def test_columns_of_numbers_are_aligned_to_the_right(
     capsys: pytest.CaptureFixture[str],
 ):
     numbers = ["1", "1,230", "12.3 ± 0.4", "(2.35 ± 0.04)×10⁶", "1.23×10⁻⁵", "n/a", "–", ""]
@@ -409,7 +409,7 @@ def test_a_corrupted_ledger_stops_every_command(content: bytes, project: Project
     assert not project.home.raw.exists()
 
 
-def test_a_ledger_whose_file_was_lost_is_not_replaced_by_an_empty_budget(project: Project):
+def test_a_lost_ledger_is_not_replaced_by_an_empty_budget(project: Project):
     spec = project.declare("rides", RIDES)
     project.run(spec, epsilons=["0.1"])
     (project.home.root / "ledger" / "ledger.sqlite").unlink()
@@ -444,7 +444,7 @@ DAMAGES = ["no file", "a folder", "a column less", "truncated", "no Parquet", "t
     ("damage", "purpose"),
     [*((damage, "release") for damage in DAMAGES), ("a column less", "benchmark")],
 )
-def test_a_source_that_cannot_be_read_leaves_one_line_and_no_snapshot(
+def test_an_unreadable_source_leaves_one_line_and_no_snapshot(
     damage: str, purpose: str, project: Project
 ):
     base = {**RIDES, "evaluation": None}
@@ -483,9 +483,7 @@ BROKEN_ROWS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN_ROWS)
-def test_a_broken_row_of_a_benchmark_fails_in_one_line_that_names_the_expectation(
-    broken: str, project: Project
-):
+def test_a_broken_row_of_a_benchmark_names_the_expectation(broken: str, project: Project):
     rows, expectation = BROKEN_ROWS[broken]
     project.declare("plants", COLOURED)
     good = ROWS["plants"][1:] if rows else ()
@@ -497,7 +495,7 @@ def test_a_broken_row_of_a_benchmark_fails_in_one_line_that_names_the_expectatio
     assert project.ledger.balance("garden").spent == 0
 
 
-def test_a_refused_benchmark_is_refused_again_until_it_gets_a_new_snapshot(project: Project):
+def test_a_refused_benchmark_needs_a_new_snapshot(project: Project):
     project.declare("plants", COLOURED)
     project.write_rows("plants.csv", [*ROWS["plants"], f"1,1,{SECRET}"])
     assert_refused(project.cli_here("run", "plants"), 1, "levels__colour")
@@ -528,7 +526,7 @@ ODD_ROWS: dict[str, tuple[str, ...]] = {
 }
 
 
-def test_rows_of_a_release_change_neither_exit_code_nor_shape_of_the_output(project: Project):
+def test_rows_of_a_release_change_no_shape_of_the_output(project: Project):
     """Of stdout; and stderr, which lands in logs and mails, says nothing."""
     begun = {}
     for name, rows in ODD_ROWS.items():

@@ -77,7 +77,7 @@ def test_a_folder_that_is_not_there_completes_to_nothing(monkeypatch: pytest.Mon
     assert completed("run", "trips", "--model", "") == []
 
 
-def test_what_is_completed_imports_no_slow_package_and_makes_no_home(folder: Path):
+def test_completion_imports_no_slow_package(folder: Path):
     code = (
         "import atexit, sys; from dp_pipeline.cli import main;"
         "atexit.register(lambda: print(*sys.modules, file=sys.stderr));"

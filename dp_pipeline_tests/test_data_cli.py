@@ -55,7 +55,7 @@ def assert_refused(result: Result, code: int, *words: str) -> None:
     assert_no_name_twice(result.stderr)
 
 
-def test_a_draft_of_sensitive_rows_holds_no_value_and_cannot_be_run(folder: Path) -> None:
+def test_a_sensitive_draft_holds_no_value_and_cannot_run(folder: Path) -> None:
     result = data("init", "rides", "--from", "rides.csv")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "every TODO in it is a decision of yours" in result.stdout
@@ -70,7 +70,7 @@ def test_a_draft_of_sensitive_rows_holds_no_value_and_cannot_be_run(folder: Path
         assert_refused(refused, 2, "protection.unit")
 
 
-def test_a_draft_in_the_folder_hides_no_other_data_set_from_the_list(folder: Path) -> None:
+def test_a_draft_hides_no_other_data_set_from_the_list(folder: Path) -> None:
     assert data("init", "rides", "--from", "rides.csv").exit_code == 0
     (folder / "toy.csv").write_text("x\n")
     written(folder, declaration())
@@ -82,7 +82,7 @@ def test_a_draft_in_the_folder_hides_no_other_data_set_from_the_list(folder: Pat
     assert "protection.unit: expected one_row | rows_of_person, got TODO: " in line
 
 
-def test_the_list_says_what_would_be_downloaded_and_opens_no_network(folder: Path) -> None:
+def test_the_list_marks_downloads_without_the_network(folder: Path) -> None:
     download = "download: {url: 'https://example.org/a', at_most_mb: 1, sha256: " + "ab" * 32 + "}"
     written(folder, declaration(source=f"source: {{kind: csv, path: toy.csv, {download}}}"))
 
@@ -137,9 +137,7 @@ def test_the_person_is_protected_and_no_attribute(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.bool_(), pa.date32()])
-def test_a_column_that_can_be_no_id_is_refused_before_a_draft_is_written(
-    folder: Path, kind: pa.DataType
-) -> None:
+def test_a_column_that_is_no_id_is_refused_before_a_draft(folder: Path, kind: pa.DataType) -> None:
     rows = pa.table({"rider": pa.nulls(1, kind), "lat": [47.1]})
     pq.write_table(rows, folder / "walks.parquet")
     refused = data("init", "walks", "--from", "walks.parquet", "--person", "rider")
@@ -172,7 +170,7 @@ def test_a_draft_overwrites_nothing(folder: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_draft_that_cannot_be_made_is_refused_and_nothing_is_written(
+def test_a_refused_draft_writes_nothing(
     arguments: list[str], code: int, word: str, folder: Path
 ) -> None:
     assert_refused(data("init", *arguments), code, word)
@@ -212,7 +210,7 @@ def test_the_schema_is_printed_and_lies_beside_a_draft(folder: Path) -> None:
     assert (folder / SCHEMA_FILE).read_text(encoding="utf-8") == printed
 
 
-def test_a_mistake_that_only_models_know_is_refused_with_its_line(folder: Path) -> None:
+def test_a_mistake_of_a_parameter_is_refused_with_its_line(folder: Path) -> None:
     path = written(folder, declaration(models="models:\n  dpqt_kmeans:\n    k: 2\n    gamma: 1.5"))
     line = path.read_text().splitlines().index("    gamma: 1.5") + 1
     assert_refused(data("check", str(path)), 2, f"toy.yaml:{line}: ", "gamma: expected a decimal")
@@ -256,7 +254,7 @@ def test_a_source_that_is_not_there_is_a_warning(folder: Path) -> None:
     assert warnings(folder) == []
 
 
-def test_where_there_is_no_project_a_warning_says_how_to_name_one(folder: Path) -> None:
+def test_without_a_project_a_warning_names_the_variable(folder: Path) -> None:
     (folder / "toy.csv").write_text("x\n")
     (found,) = warnings(folder)
     assert "`export DP_PIPELINE_HOME=FOLDER`" in found
@@ -304,7 +302,7 @@ PUBLIC = {"purpose": "purpose: benchmark", "population": "population: gardens"}
     ],
     ids=["a release's", "a benchmark's", "with a reason", "exposed", "both public"],
 )
-def test_a_source_of_another_population_is_refused_and_nothing_is_claimed(
+def test_a_source_of_another_population_is_refused_unclaimed(
     holder: Claim, changes: dict[str, str], refused: str, folder: Path, ledger: Ledger
 ) -> None:
     holder(ledger, f"file:{folder / 'toy.csv'}")
@@ -317,9 +315,7 @@ def test_a_source_of_another_population_is_refused_and_nothing_is_claimed(
     assert ledger.entries() == before
 
 
-def test_the_first_holder_is_not_refused_for_one_that_came_with_a_reason(
-    folder: Path, ledger: Ledger
-) -> None:
+def test_the_first_holder_of_a_source_is_not_refused(folder: Path, ledger: Ledger) -> None:
     declared = load_spec(written(folder, declaration()))
     ledger.open_account(declared_account(declared))
     (source,) = declared.source.identities
@@ -329,9 +325,7 @@ def test_the_first_holder_is_not_refused_for_one_that_came_with_a_reason(
     assert warnings(folder) == []
 
 
-def test_an_account_that_was_opened_otherwise_is_refused_as_by_plan(
-    folder: Path, ledger: Ledger
-) -> None:
+def test_another_account_is_refused_as_by_plan(folder: Path, ledger: Ledger) -> None:
     assert warnings(folder) == []
     assert not ledger.folder.exists(), "a check makes no ledger"
     ledger.open_account(Account("people", "one row", "add_remove", "release", Fraction(4)))
@@ -349,7 +343,7 @@ def test_a_budget_that_is_too_small_is_refused_as_by_plan(folder: Path, ledger: 
     assert "`dp-pipeline budget raise toy --total … --reason …`" in checked.stderr
 
 
-def test_noise_that_is_not_fit_for_the_rows_is_refused_as_by_plan(
+def test_seeded_noise_is_refused_as_by_plan(
     folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_NOISE", "seeded:7")

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="expected make, got none")
-def test_an_installation_says_first_what_it_installs_and_how_long_that_takes():
+def test_an_installation_says_first_what_it_installs():
     words = ["make", "--dry-run", "--always-make", "--no-print-directory", ".venv/ready"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     first, *others = done.stdout.splitlines()

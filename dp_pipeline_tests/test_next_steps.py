@@ -217,7 +217,7 @@ def _raised(*kinds: str) -> list[tuple[str, str]]:
     return found
 
 
-def test_every_refusal_of_a_snapshot_or_a_dead_release_names_a_command() -> None:
+def test_refusals_of_snapshots_and_dead_releases_name_a_command() -> None:
     found = _raised("NotPrepared", "DeadRelease")
     assert len(found) >= 9
     steps = re.compile(r"preparation_hint\(|new_snapshot_hint\(|`--new-draw`|dp-pipeline")

@@ -39,9 +39,7 @@ def ui(*words: str) -> Result:
     return CliRunner().invoke(main, ["ui", *words])
 
 
-def test_the_pages_are_served_to_this_computer_only_from_a_home_with_settings(
-    started: list[list[str]], tmp_path: Path
-):
+def test_pages_are_served_to_this_computer_only(started: list[list[str]], tmp_path: Path):
     port = free_port()
     result = ui("--port", port)
     assert result.exit_code == 0, result.output
@@ -56,16 +54,14 @@ def test_the_pages_are_served_to_this_computer_only_from_a_home_with_settings(
     assert os.environ["DAGSTER_DISABLE_TELEMETRY"] == "1"
 
 
-def test_the_daemon_is_told_to_wait_for_a_code_server_that_is_away(started: list[list[str]]):
+def test_the_daemon_waits_for_an_absent_code_server(started: list[list[str]]):
     assert ui("--port", free_port()).exit_code == 0
     assert len(started) == 1
     assert os.environ[PATIENCE] == "1"
 
 
 @pytest.mark.usefixtures("started")
-def test_the_history_is_there_before_programs_start_that_would_all_make_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_history_exists_before_programs_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     history = tmp_path / ".dagster_home" / "history" / "runs.db"
     there: list[bool] = []
     monkeypatch.setattr(os, "execv", lambda *_: there.append(history.exists()))

@@ -53,7 +53,7 @@ def test_the_built_in_data_sets_are_the_ones_we_know(
 
 
 @pytest.mark.parametrize("name", ["adult_2000", "breast_cancer_wisconsin", "wdbc"])
-def test_the_benchmarks_of_k_anonymity_are_public_tables_with_a_label(name: str) -> None:
+def test_benchmarks_of_k_anonymity_are_public_with_a_label(name: str) -> None:
     spec = load_spec(dataset_files()[name])
     declared = spec.k_anonymity
     assert declared is not None
@@ -64,7 +64,7 @@ def test_the_benchmarks_of_k_anonymity_are_public_tables_with_a_label(name: str)
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_without_a_data_folder_the_sets_that_need_it_are_left_out(
+def test_sets_that_need_an_unset_data_folder_are_left_out(
     value: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if value is not None:
@@ -92,7 +92,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_network")
 @pytest.mark.parametrize("name", DOWNLOADED)
-def test_what_can_be_downloaded_is_available_and_nothing_is_opened_to_know_it(name: str) -> None:
+def test_a_download_is_available_without_opening_it(name: str) -> None:
     spec = find_spec(name)
     assert spec in available_datasets()
     assert spec.source.needs is None
@@ -141,7 +141,7 @@ def test_an_unknown_data_set_is_refused_with_the_known_ones() -> None:
         find_spec("nope")
 
 
-def test_dagster_shows_the_named_data_sets_alone_and_reads_no_other(
+def test_dagster_reads_the_named_data_sets_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "draft.yaml").write_text("name: TODO\n", encoding="utf-8")

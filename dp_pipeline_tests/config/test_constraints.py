@@ -50,7 +50,7 @@ def test_only_leaves_what_is_in_some_combination(tmp_path: Path) -> None:
     assert forbidden(people(tmp_path, said)) == set(product(not_in_styria, ("Styria",)))
 
 
-def test_depends_gives_every_level_one_level_but_leaves_others_and_missing_free(
+def test_depends_leaves_other_and_missing_values_free(
     tmp_path: Path,
 ) -> None:
     said = f"{{depends: {{town: {{land: {MAP}}}}}}}"
@@ -148,7 +148,7 @@ def test_no_row_breaks_what_first_letters_decide(fine: str, coarse: str, tmp_pat
     assert not [cell for cell in forbidden(spec) if cell[0] in free]
 
 
-def test_a_constraint_is_part_of_what_is_measured_and_its_words_are_not(tmp_path: Path) -> None:
+def test_a_constraint_changes_the_digest_but_not_its_words(tmp_path: Path) -> None:
     plain = people(tmp_path, "").digest
     never = people(tmp_path, "{never: {land: Upper, town: Graz}}").digest
     only = people(tmp_path, "{only: [{land: Styria}, {land: Upper, town: [Linz, Wels, other]}]}")
@@ -181,7 +181,7 @@ def test_constraints_on_the_same_attributes_are_one_entry() -> None:
     assert np.argwhere(~one.mask).tolist() == [[0, 0, 1], [0, 1, 1], [1, 0, 0]]
 
 
-def test_of_fewer_attributes_only_what_holds_whatever_the_others_are_is_said() -> None:
+def test_cells_of_fewer_attributes_hold_whatever_the_others_are() -> None:
     (one,) = allowed_cells([ANY], ("a", "c"), SIZES)
     assert np.argwhere(~one.mask).tolist() == [[0, 1]]
     assert allowed_cells([ANY], ("a", "b"), SIZES) == ()
@@ -189,7 +189,7 @@ def test_of_fewer_attributes_only_what_holds_whatever_the_others_are_is_said() -
     assert allowed_cells([ANY], ("a", "c"), SIZES | {"b": 3}) == ()
 
 
-def test_an_only_leaves_to_fewer_attributes_what_some_combination_has() -> None:
+def test_an_only_allows_the_cells_of_some_combination() -> None:
     only = Constraint("", ("a", "b", "c"), (((0,), (0,), (0,)), ((1,), (1,), (0,))), is_only=True)
     (one,) = allowed_cells([only], ("a", "b"), {"a": 2, "b": 3, "c": 2})
     assert one.mask.tolist() == [[True, False, False], [False, True, False]]

@@ -57,7 +57,7 @@ def test_the_epsilon_of_a_rho_is_the_one_of_a_vetted_library(
 
 
 @pytest.mark.parametrize(("rho", "delta", "_"), WRITTEN)
-def test_the_epsilon_of_a_rho_is_the_one_of_the_library_that_is_installed(
+def test_the_epsilon_of_a_rho_is_that_of_the_installed_library(
     rho: str, delta: str, _: float
 ) -> None:
     library = pytest.importorskip(
@@ -72,9 +72,7 @@ def test_the_epsilon_of_a_rho_is_the_one_of_the_library_that_is_installed(
 
 @exactly
 @given(rhos, deltas)
-def test_no_order_gives_a_smaller_epsilon_and_the_best_one_no_larger(
-    rho: Fraction, delta: Fraction
-) -> None:
+def test_the_epsilon_of_a_rho_is_the_least_over_orders(rho: Fraction, delta: Fraction) -> None:
     """Against a grid over orders, in floats: within a nano-ε and their rounding."""
     t = np.sqrt(np.log(1 / float(delta)) / float(rho)) * np.geomspace(1e-4, 1.5, 100_001)
     bounds = float(rho) * (1 + t) - (np.log(float(delta)) + np.log1p(t)) / t - np.log1p(1 / t)
@@ -97,9 +95,7 @@ def test_no_rho_means_no_epsilon() -> None:
 
 @exactly
 @given(epsilons, deltas)
-def test_the_rho_of_an_epsilon_is_the_largest_whole_nano_rho_that_means_no_more(
-    epsilon: Fraction, delta: Fraction
-) -> None:
+def test_the_rho_of_an_epsilon_is_the_largest_that_fits(epsilon: Fraction, delta: Fraction) -> None:
     rho = rho_of(epsilon, delta)
     assert (rho * NANO).denominator == 1
     assert epsilon_of(rho, delta) <= epsilon < epsilon_of(rho + Fraction(1, NANO), delta)
@@ -112,7 +108,7 @@ def test_an_epsilon_too_small_for_a_nano_rho_is_refused() -> None:
 
 @exactly
 @given(epsilons)
-def test_a_pure_charge_costs_half_its_square_and_never_the_reverse(epsilon: Fraction) -> None:
+def test_a_pure_charge_costs_half_its_square_in_rho(epsilon: Fraction) -> None:
     population = Currency(BILLIONTH)
     assert population.cost_of(epsilon, PURE) == rho_of_pure(epsilon) == epsilon**2 / 2
     assert population.cost_of(epsilon, population) == epsilon
@@ -121,7 +117,7 @@ def test_a_pure_charge_costs_half_its_square_and_never_the_reverse(epsilon: Frac
         PURE.cost_of(epsilon, population)
 
 
-def test_two_gaussian_releases_cost_less_together_than_their_epsilons_add_up_to() -> None:
+def test_two_gaussian_releases_cost_less_than_their_sum() -> None:
     both = 2 * rho_of(ONE, BILLIONTH)
     assert ONE < epsilon_of(both, BILLIONTH) < Fraction(3, 2)
 

@@ -88,7 +88,7 @@ def test_a_file_with_every_field_validates_and_is_parsed(
     parsed(tmp_path, texts_of(text))
 
 
-def test_a_draft_of_public_rows_validates_and_an_open_one_does_not() -> None:
+def test_a_public_draft_validates_and_an_open_one_does_not() -> None:
     columns = (
         SourceColumn("Age", "number", proposal={"bounds": ["0", "99"], "bins": "10"}),
         SourceColumn("kind", "text", proposal={"levels": ["fern", "1"], "nullable": "true"}),
@@ -100,7 +100,7 @@ def test_a_draft_of_public_rows_validates_and_an_open_one_does_not() -> None:
     assert complaints(yaml.safe_load(sensitive_draft(outline)))
 
 
-def test_every_field_has_a_help_for_editors_and_a_default_where_a_text_is_one() -> None:
+def test_fields_have_help_and_defaults_for_editors() -> None:
     schema = json.loads(SHIPPED)
     sections = {"the file": schema, **schema["$defs"]}
     helped = {
@@ -157,7 +157,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(document=mutated())
-def test_a_shape_that_the_parser_refuses_is_refused_and_what_it_takes_is_taken(
+def test_the_schema_refuses_the_shapes_that_the_parser_refuses(
     document: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     try:

@@ -143,7 +143,7 @@ def test_discovered_levels_have_other_as_their_last(tmp_path: Path) -> None:
         assert full.domain["odd"].cells == Levels(levels)
 
 
-def test_two_discovered_domains_have_two_digests_and_neither_is_the_files(tmp_path: Path) -> None:
+def test_discovered_domains_have_digests_of_their_own(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover}")
     found = [
         DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, top))),)) for top in (8.0, 16.0)
@@ -240,7 +240,7 @@ def test_facts_that_were_not_written_are_damaged(text: str) -> None:
         DiscoveredDomain.from_facts({"odd": text})
 
 
-def test_pieces_change_how_numbers_are_drawn_and_nothing_that_is_measured(tmp_path: Path) -> None:
+def test_pieces_change_draws_and_no_measurement(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
     box, edges = (0.0, 1.0), (0.5,)
     plain = DiscoveredAttribute(bounds=box, edges=edges)

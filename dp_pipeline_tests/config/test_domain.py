@@ -41,13 +41,11 @@ def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
         (RowsOfPerson("user", 20), "replace_one", 40),
     ],
 )
-def test_neighbours_differ_by_the_rows_of_one_unit_and_by_twice_that_when_it_is_replaced(
-    protection, relation, rows: int
-) -> None:
+def test_neighbours_differ_by_the_rows_of_one_or_two_units(protection, relation, rows: int) -> None:
     assert distance(protection, relation) == rows
 
 
-def test_a_missing_value_is_one_more_cell_the_last_and_no_place_in_a_box(tmp_path: Path) -> None:
+def test_a_missing_value_is_the_last_cell_and_no_coordinate(tmp_path: Path) -> None:
     lines = (
         "attributes:\n  x: {bounds: [0, 8]}\n  age: {bounds: [0, 8], bins: 2, nullable: true}\n"
         "  colour: {levels: [red, green], nullable: true}"

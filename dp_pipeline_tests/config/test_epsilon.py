@@ -27,7 +27,7 @@ def test_canonical_text_and_epsilon_are_each_others_inverse(nano: int) -> None:
 
 @exactly
 @given(value=st.fractions(min_value=0, max_value=10**6))
-def test_the_ledger_charges_the_smallest_whole_nano_epsilon_that_is_enough(
+def test_a_charge_is_the_smallest_sufficient_nano_epsilon(
     value: Fraction,
 ) -> None:
     nano = nano_epsilon(value)
@@ -75,7 +75,7 @@ def test_the_ends_of_the_range_and_common_spellings_are_read(text: str) -> None:
     assert parse_epsilon(text) == Fraction(text.strip())
 
 
-def test_a_refusal_says_asked_spent_left_and_ceiling_and_rounds_what_is_left_down() -> None:
+def test_a_refused_budget_shows_its_amounts_rounded_down() -> None:
     refusal = BudgetExceeded(
         "grid", requested=Fraction(1, 2), spent=Fraction(2, 3), ceiling=Fraction(1), where="toy"
     )

@@ -22,7 +22,7 @@ def declared(*lines: str) -> dict[str, str]:
     return {"expectations": "expectations:\n" + "".join(f"  - {{{line}}}\n" for line in lines)}
 
 
-def test_an_expectation_is_read_with_its_arguments_in_their_types(tmp_path: Path) -> None:
+def test_arguments_of_an_expectation_have_their_types(tmp_path: Path) -> None:
     lines = declared(
         f"{BETWEEN}, column: age, min_value: 1, strict_max: true, mostly: 0.95, name: grown",
         f'{REGEX}, column: person, regex: "^[a-z]+$"',
@@ -55,7 +55,7 @@ def test_public_rows_may_be_stopped_and_sensitive_ones_never(tmp_path: Path) -> 
         loaded(tmp_path, **declared(f"{line}, severity: critical"))
 
 
-def test_reading_a_file_with_expectations_does_not_load_the_library(tmp_path: Path) -> None:
+def test_expectations_are_read_without_the_library(tmp_path: Path) -> None:
     loaded(tmp_path, **declared(f"{REGEX}, column: colour, regex: r"))
     code = (
         "import sys; from pathlib import Path; from dp_pipeline.config.parser import load_spec;"

@@ -38,9 +38,7 @@ def test_a_data_set_file_may_say_its_format_and_needs_not(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["0", "1.0", "one", "-1", "true", "01"])
-def test_an_unknown_format_of_a_data_set_file_is_refused_with_its_line(
-    text: str, tmp_path: Path
-) -> None:
+def test_an_unknown_format_of_a_file_is_refused_with_its_line(text: str, tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match=rf"toy.yaml:2: format: expected 1, got '{text}'"):
         load_spec(written(tmp_path, f"# mine\nformat: {text}\n{declaration()}"))
 

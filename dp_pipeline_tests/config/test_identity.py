@@ -130,13 +130,13 @@ def test_http_and_https_of_one_host_are_one_source(port: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["xn--a.com", "a" * 70 + ".example", "x.example:port", "[::1"])
-def test_a_stored_url_that_has_no_canonical_form_stops_no_comparison(host: str) -> None:
+def test_a_stored_url_without_canonical_form_is_compared(host: str) -> None:
     stored = f"https://{host}/a.csv"
     assert overlap(stored, stored)
     assert not overlap(stored, "https://example.org/a.csv")
 
 
-def test_a_file_with_a_declared_hash_is_the_same_wherever_it_lies() -> None:
+def test_a_declared_hash_is_the_same_at_every_url() -> None:
     one, other = (
         Source("csv", url, sha256={url: SHA256})
         for url in ("https://a.example/x.csv", "https://b.example/y.csv")
@@ -238,9 +238,7 @@ def test_every_path_to_a_file_has_the_same_name(steps: list[str]) -> None:
     assert file_name(path) == "file:/data/rides.csv"
 
 
-def test_links_and_the_root_of_this_process_lead_to_the_same_file(
-    rides: Path, tmp_path: Path
-) -> None:
+def test_links_lead_to_the_same_file(rides: Path, tmp_path: Path) -> None:
     (tmp_path / "e").symlink_to(rides.parent)
     (tmp_path / "one.csv").symlink_to(tmp_path / "e/rides.csv")
     ways = [tmp_path / "e/rides.csv", tmp_path / "one.csv", Path(f"/proc/self/root{rides}")]
@@ -287,7 +285,7 @@ def test_a_folder_under_a_second_path_holds_what_lies_in_it(
     assert not overlap(f"file:{twin / 'rides.csv'}", f"file:{folder.parent / 'other.csv'}")
 
 
-def test_files_beside_each_other_and_what_cannot_be_seen_are_others(rides: Path) -> None:
+def test_siblings_and_invisible_files_do_not_overlap(rides: Path) -> None:
     (rides.parent / "other.csv").write_text("x\n1\n")
     assert not overlap(file_name(str(rides)), f"file:{rides.parent / 'other.csv'}")
     assert not overlap(f"file:/{'a' * 5000}", f"file:{rides}")

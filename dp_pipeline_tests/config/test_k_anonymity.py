@@ -62,7 +62,7 @@ def test_everything_is_read_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert (read.suppress, read.seed) == (Fraction(1, 50), 7)
 
 
-def test_every_attribute_with_cells_but_the_label_is_a_quasi_identifier(tmp_path: Path) -> None:
+def test_attributes_with_cells_are_quasi_identifiers(tmp_path: Path) -> None:
     more = "\n  job: {levels: [a, b]}\n  income: {bounds: [0, 9]}"
     read = declared(tmp_path, attributes=FIELDS["attributes"] + more)
     assert read.attributes == ("age", "job")
@@ -83,7 +83,7 @@ def released(folder: Path, lines: str = "", **changes: str | None) -> DatasetSpe
     return loaded(folder, **{**ALONE, "k_anonymity": section(lines), **changes})
 
 
-def test_the_partitions_that_go_without_saying_promise_something_of_sensitive_rows(
+def test_default_partitions_of_sensitive_rows_guarantee_some_k(
     tmp_path: Path,
 ) -> None:
     spec = released(tmp_path, allow_not_dp="allow_not_dp: true")

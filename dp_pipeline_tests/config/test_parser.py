@@ -190,7 +190,7 @@ def test_a_ceiling_of_exactly_the_sum_of_everything_is_enough(tmp_path: Path) ->
     assert loaded(tmp_path, ceiling="ceiling: {total: 3}").cost_of_everything == 3
 
 
-def test_booleans_numbers_and_null_stay_the_texts_that_were_written(tmp_path: Path) -> None:
+def test_values_of_yaml_stay_the_texts_that_were_written(tmp_path: Path) -> None:
     attributes = "attributes: {a: {levels: [yes, no, 0.10, null, 0x1, 2024-01-01, ~, True]}}"
     spec = loaded(tmp_path, attributes=attributes)
     texts = ("yes", "no", "0.10", "null", "0x1", "2024-01-01", "~", "True")
@@ -235,7 +235,7 @@ def test_a_path_is_beside_its_file_or_in_the_data_folder(
     assert within.location == str(tmp_path / "data/deep/toy.parquet")
 
 
-def test_several_files_are_one_source_and_each_of_them_is_known_to_the_ledger(
+def test_several_files_are_one_source_with_a_name_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path / "data"))
@@ -259,7 +259,7 @@ def test_a_range_of_levels_is_its_whole_numbers_as_texts(tmp_path: Path) -> None
     assert spec.domain["b"].other == "9"
 
 
-def test_missing_values_aliases_and_whole_numbers_are_loaded_as_declared(tmp_path: Path) -> None:
+def test_missing_texts_aliases_and_integers_are_loaded(tmp_path: Path) -> None:
     attributes = """attributes:
   job: {levels: [paid, none], nullable: true, missing: ["?", " -", "?"], aliases: {Paid: paid}}
   age: {bounds: [0, 9], bins: 3, nullable: true, integer: true}

@@ -57,7 +57,7 @@ def test_a_degree_of_longitude_is_shorter_than_one_of_latitude():
     ],
     ids=["no names of degrees", "bounds of metres", "the earth", "north", "the pole", "too high"],
 )
-def test_there_are_no_metres_where_one_length_of_a_degree_would_be_wrong(
+def test_a_high_box_has_no_metres_per_degree(
     point: tuple[str, str], box: tuple[Coordinate, Coordinate]
 ):
     assert metres_per_unit(point, box) is None

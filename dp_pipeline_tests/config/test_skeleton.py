@@ -76,7 +76,7 @@ def test_every_column_gets_a_name_of_its_own(columns: list[SourceColumn]) -> Non
 @settings(derandomize=True, deadline=None, max_examples=40)
 @example(columns=[SourceColumn("Datum", "unknown", "")], with_person=True)
 @given(columns=COLUMNS, with_person=st.booleans())
-def test_a_sensitive_draft_is_refused_until_it_is_decided_and_good_afterwards(
+def test_a_sensitive_draft_is_refused_until_it_is_decided(
     columns: list[SourceColumn], with_person: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     person = "who is it?" if with_person else None
@@ -163,7 +163,7 @@ def test_the_models_fit_the_columns(
         build_model(spec, name)
 
 
-def test_a_public_draft_is_good_as_it_is_and_says_what_it_left_out(tmp_path: Path) -> None:
+def test_a_public_draft_is_good_and_names_what_it_left_out(tmp_path: Path) -> None:
     label = SourceColumn("class", "text", proposal={"levels": ["ill", "well"]})
     columns = (LAT, BIKE, AGE, NOTE, START, label)
     text = public_draft(outline(columns, "user"), rows=40)

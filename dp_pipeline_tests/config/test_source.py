@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.database import database_name, database_url
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.url import is_allowed_url, redact_url
+from dp_pipeline.ledger.postgres import place, postgres_url
 from dp_pipeline_tests.config.declarations import loaded
 
 SHA256 = "0123456789abcdef" * 4
@@ -91,7 +93,7 @@ def test_a_url_is_shown_without_what_may_be_secret() -> None:
 # Downloads in place of absent files
 
 
-def test_a_download_has_the_form_of_the_file_but_for_what_it_says_itself(tmp_path: Path) -> None:
+def test_a_download_has_the_form_of_its_file_by_default(tmp_path: Path) -> None:
     form = "header: [a, b], comment: '#', delimiter: ;"
     source = source_of(
         tmp_path,
@@ -131,7 +133,7 @@ def test_both_are_sampled_in_the_same_way(tmp_path: Path) -> None:
 QUERY = "query: SELECT x FROM rides"
 
 
-def test_a_variable_names_the_database_and_its_password_goes_nowhere(
+def test_the_password_of_a_database_variable_goes_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = f"kind: sql, database: $RIDES, {QUERY}"
@@ -218,3 +220,24 @@ def test_another_database_is_refused_and_its_url_not_repeated(
         "source.database: expected postgresql://user@host/database or sqlite:///path in RIDES, "
         "got another text"
     )
+
+
+# An @ in a password that is not written %40.
+
+SPLIT = ["postgresql://ana:pa@WORD@127.0.0.1/x", "postgresql://ana:p@a/WORD@127.0.0.1/x"]
+
+
+@pytest.mark.parametrize("text", SPLIT)
+def test_a_password_that_looks_like_a_host_is_refused(text: str) -> None:
+    with pytest.raises(DeclarationError, match="a second @") as refusal:
+        postgres_url(text, of="DP_PIPELINE_LEDGER")
+    assert "WORD" not in str(refusal.value)
+    assert database_url(text) is None
+
+
+def test_a_quoted_at_is_a_part_of_the_password() -> None:
+    text = "postgresql://ana:pa%40WORD@127.0.0.1/x"
+    assert place(postgres_url(text, of="X")) == "postgresql://127.0.0.1/x"
+    url = database_url(text)
+    assert url is not None
+    assert database_name(url) == "postgresql://localhost:5432/x"

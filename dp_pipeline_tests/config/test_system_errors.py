@@ -76,7 +76,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_the_systems_own_reason_and_a_remedy_are_told_and_no_other_word(number: int):
+def test_a_system_error_is_its_reason_and_a_remedy(number: int):
     error = OSError(number, SECRET, "/srv/rides.csv")
     line = str(system_error(error))
     reason, _, remedy = line.partition("; ")
@@ -98,7 +98,7 @@ def test_what_is_no_refusal_of_the_system_is_none(error: Exception):
     assert system_error(error) is None
 
 
-def test_a_damaged_database_of_dagster_is_found_behind_other_errors(tmp_path: Path):
+def test_a_damaged_database_is_found_behind_other_errors(tmp_path: Path):
     path = tmp_path / "runs.db"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(DBAPIError) as raised:

@@ -75,7 +75,7 @@ def test_a_window_is_half_open_between_two_dates_of_the_calendar(
     assert (cut(every).start(name), cut(every).end(name)) == (at(start), at(end))
 
 
-def test_days_of_a_zone_have_23_or_25_hours_when_its_clocks_are_changed() -> None:
+def test_a_day_has_23_or_25_hours_when_clocks_change() -> None:
     days = cut("day", "Europe/Zurich")
     hours = {
         name: (days.end(name) - days.start(name)) // 3600
@@ -196,7 +196,7 @@ def test_a_release_of_several_windows_costs_each_of_them(tmp_path: Path) -> None
     assert spec.digest == loaded(tmp_path, **WHOLE).digest
 
 
-def test_windows_that_end_with_one_are_told_in_order_and_none_is_before_the_first() -> None:
+def test_windows_that_end_with_one_are_in_order() -> None:
     weeks = cut("week", first="2026-W52")
     assert weeks.ending_with("2027-W01", 3) == ("2026-W52", "2026-W53", "2027-W01")
     assert weeks.ending_with("2026-W52", 1) == ("2026-W52",)
@@ -206,7 +206,7 @@ def test_windows_that_end_with_one_are_told_in_order_and_none_is_before_the_firs
         weeks.ending_with("2026-W51", 1)
 
 
-def test_a_declaration_about_a_window_has_the_digest_of_all_and_a_block(tmp_path: Path) -> None:
+def test_a_declaration_about_a_window_has_the_same_digest(tmp_path: Path) -> None:
     spec = loaded(tmp_path, **WHOLE)
     week = spec.at_window("2026-W07")
     assert week.digest == spec.digest
@@ -221,7 +221,7 @@ def test_a_declaration_about_a_window_has_the_digest_of_all_and_a_block(tmp_path
         spec.at_window("2026-10")
 
 
-def test_what_decides_whose_rows_are_in_a_window_is_in_the_digest(tmp_path: Path) -> None:
+def test_the_partition_into_windows_is_in_the_digest(tmp_path: Path) -> None:
     changed = {
         "column: ended": "column: began",
         "every: week": "every: week, format: '%d.%m.%Y'",
