@@ -85,7 +85,7 @@ on_invalid: clip
 # For all columns: `reading: {decimal: ",", missing: [N/A], zone: Europe/Zurich}` goes above
 # `attributes`.
 # `derive: {start_hour: {hour: START}}` makes one more column, of each row's own cells.
-# `constraints: {never: [{age: "[0, 16)", state: married}]}` excludes rows that cannot exist.
+# `constraints: {never: [{age: "[0, 16)", state: married}]}` excludes rows that do not exist.
 # An attribute with `discover` needs `discover: {epsilon: 0.1, delta: 0.000000001}`: the cost of its
 # discovery, once a snapshot, beside all releases; levels need the delta.
 attributes:
