@@ -205,8 +205,10 @@ METRES_PER_DEGREE = 111_195.0
 """One degree of latitude on a sphere of the Earth's mean radius, 6,371,009 m."""
 
 TOLERANCE = 0.1
-"""Share by which a degree of longitude may differ in length between edges and middle of a box: it is
-reached at 47° in a box 10° high, at 80° in one 2° high."""
+"""Share by which a degree of longitude may differ between edges and middle of a box.
+
+It is reached at 47° in a box 10° high, at 80° in one 2° high.
+"""
 
 
 @dataclass(frozen=True)
