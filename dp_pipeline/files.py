@@ -1,11 +1,7 @@
 """Private folders, files that survive a loss of power and are never half written, and locks.
 
-A file is written under a temporary name beside its own, held by a lock until it is whole. Who finds
-such a name without a holder knows that its writer was killed, and may delete it.
-
-Cells of a CSV file that people open in a spreadsheet: text stays text.
-
-One thread: sums of floats depend on how many there are, and a replay gives the same bytes.
+A file is written under a temporary name beside its own, held by a lock until it is complete. A
+temporary name without a holder was left by a killed writer, and may be deleted.
 """
 
 from __future__ import annotations
@@ -17,20 +13,19 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 _ENDING = ".tmp"
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
-LEFT_SECONDS = 60.0
-"""A name that is younger may be of a writer who has not locked it yet."""
+MIN_LEFTOVER_SECONDS = 60.0
+"""A younger name may be of a writer who has not locked it yet."""
 
 
 def sync(path: Path) -> None:
-    """fsync of a file or of a folder: without the latter a new name may not survive."""
+    """Flush a file or a folder to disk: without the folder a new name may not survive."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -48,8 +43,9 @@ def make_private(folder: Path) -> None:
 
 
 def close_folders(*folders: Path) -> None:
-    """Let nobody but their owner enter the folders that are there and that somebody has opened to
-    others, such as git. Those of another user stay as they are.
+    """Close existing folders to all but their owner, such as those that git has opened.
+
+    Folders of another user stay as they are.
     """
     for folder in filter(Path.is_dir, folders):
         state = folder.stat()
@@ -59,9 +55,7 @@ def close_folders(*folders: Path) -> None:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Whatever this process writes in the block is for its owner only: engines for files choose no
-    mode themselves.
-    """
+    """Let this process write files for its owner only: engines for files choose no mode."""
     before = os.umask(0o077)
     try:
         yield
@@ -98,9 +92,7 @@ def write_atomically(
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """A 0700 folder beside ``path``, to be renamed when it is whole; what is left of it goes when
-    the block ends.
-    """
+    """Yield a 0700 folder beside ``path``, to be renamed when it is complete, else deleted."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_ENDING, dir=path.parent))
     descriptor = os.open(temporary, os.O_RDONLY)
     try:
@@ -112,60 +104,60 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 
 
 def leftovers(folder: Path, *, below: bool = False) -> Iterator[Path]:
-    """Temporary files and folders in a folder whose writers were killed.
+    """Yield the temporary files and folders in a folder whose writers were killed.
 
     below   in every folder under it too
     """
     for path in sorted(folder.rglob(f".*{_ENDING}") if below else folder.glob(f".*{_ENDING}")):
         inside = any(map(_TEMPORARY.fullmatch, path.relative_to(folder).parts[:-1]))
-        if _TEMPORARY.fullmatch(path.name) and not inside and _is_left(path):
+        if _TEMPORARY.fullmatch(path.name) and not inside and _is_abandoned(path):
             yield path
 
 
 def sweep(folder: Path, *, below: bool = False) -> list[Path]:
-    """Delete these; gives what was deleted. Nothing that a living process writes, and nothing with
-    a name of its own, is touched.
+    """Delete the leftovers of a folder, and return their paths.
+
+    Nothing that a living process writes, and nothing with a name of its own, is touched.
     """
-    found = list(leftovers(folder, below=below))
-    for path in found:
-        # What cannot be deleted is in nobody's way.
+    paths = list(leftovers(folder, below=below))
+    for path in paths:
+        # A leftover that cannot be deleted does no harm.
         with contextlib.suppress(OSError):
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink()
-    return [path for path in found if not path.exists()]
+    return [path for path in paths if not path.exists()]
 
 
 @contextmanager
 def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
-    """Hold the flock of ``path``; waits for whoever holds it, in any process or thread. Not
-    reentrant.
+    """Hold the flock of ``path``; wait for its holder, in any process or thread. Not reentrant.
 
-    Every call opens a descriptor of its own, and flock belongs to the
-    descriptor, so threads of one process exclude each other too.
+    Every call opens a descriptor of its own, and flock belongs to the descriptor, so threads of one
+    process exclude each other too.
 
-    remove   the file goes when the block ends; all who lock it have to say so, or none
+    remove   delete the file at the end of the block; all users of a lock agree on it
     """
-    descriptor = _acquired(path)
+    descriptor = _acquire(path)
     try:
         yield
     finally:
         try:
             if remove:
-                # While it is held: whoever waits sees that the name is another file's, or none.
+                # While it is held: a waiting process sees that the name is gone or another file's.
                 path.unlink(missing_ok=True)
         finally:
-            _let_go(descriptor)
+            _release(descriptor)
 
 
 def sweep_locks(folder: Path, names: str) -> int:
-    """Remove the lock files that nobody holds, which killed runs leave; their number.
+    """Delete the lock files that killed runs have left, and return their number.
 
-    A file that is swept is held for that moment, so a process that opened it meanwhile sees that
-    it lost its name, and makes another.
+    A file is locked while it is deleted, so a process that has opened it meanwhile sees that it
+    lost its name, and makes another.
 
-    names   pattern of the lock files that go with their block
+    names   pattern of the lock files
     """
     swept = 0
     for path in folder.glob(names):
@@ -175,43 +167,43 @@ def sweep_locks(folder: Path, names: str) -> int:
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_named(descriptor, path):
+            if _has_name(descriptor, path):
                 path.unlink(missing_ok=True)
                 swept += 1
         except BlockingIOError:
-            pass  # Somebody is at work under it.
+            pass  # A process holds it.
         finally:
-            _let_go(descriptor)
+            _release(descriptor)
     return swept
 
 
-def _let_go(descriptor: int) -> None:
+def _release(descriptor: int) -> None:
     """Unlock before closing: a forked child may hold a copy of the descriptor."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
 
 
-def _acquired(path: Path) -> int:
-    """A descriptor that holds the lock of the file that ``path`` names now."""
+def _acquire(path: Path) -> int:
+    """Return a descriptor that holds the lock of the file that ``path`` names now."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if _is_named(descriptor, path):
+        if _has_name(descriptor, path):
             return descriptor
-        # Whoever held it has removed it: a lock on a file without a name excludes nobody.
+        # Its holder has deleted it: a lock on a file without a name excludes no process.
         os.close(descriptor)
 
 
-def _is_named(descriptor: int, path: Path) -> bool:
+def _has_name(descriptor: int, path: Path) -> bool:
     try:
-        named = path.stat()
+        state = path.stat()
     except FileNotFoundError:
         return False
-    return os.path.samestat(os.fstat(descriptor), named)
+    return os.path.samestat(os.fstat(descriptor), state)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of a file or folder; OSError where it is not there."""
+    """Return whether a process holds the lock of a file or folder; OSError for an absent one."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -222,71 +214,11 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def _is_left(path: Path) -> bool:
-    """Whether nobody holds it, and nobody is about to."""
+def _is_abandoned(path: Path) -> bool:
+    """Return whether no process holds a path, or is about to."""
     try:
-        is_old = time.time() - path.lstat().st_mtime >= LEFT_SECONDS
+        is_old = time.time() - path.lstat().st_mtime >= MIN_LEFTOVER_SECONDS
         return is_old and not is_locked(path)
     except OSError:
         # Gone meanwhile, a link, or not ours to open.
         return False
-
-
-@contextmanager
-def one_thread(*, with_sklearn: bool = False) -> Iterator[None]:
-    """Numerical libraries use one thread meanwhile, in the first fit of a process as in any.
-
-    with_sklearn   scikit-learn too: its import takes longer than most tables to be fitted
-    """
-    with _threaded_libraries(with_sklearn).limit(limits=1):
-        yield
-
-
-@cache
-def _threaded_libraries(with_sklearn: bool) -> Any:
-    """Found once: looking through all that a process has loaded takes longer than a small fit."""
-    from threadpoolctl import ThreadpoolController
-
-    load_threaded_libraries(with_sklearn=with_sklearn)
-    return ThreadpoolController()
-
-
-def load_threaded_libraries(*, with_sklearn: bool) -> None:
-    """A limit reaches only libraries that are loaded already."""
-    import scipy.linalg  # noqa: F401
-
-    if with_sklearn:
-        import sklearn.cluster  # noqa: F401
-
-
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""What a spreadsheet takes for the beginning of a formula, or skips before one (OWASP, CSV
-Injection)."""
-
-
-def escape_formulas(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row whose texts no spreadsheet computes: those that look like a formula begin with ``'``.
-
-    >>> escape_formulas({"reason": "=1+1", "shift": "-0.5", "mean": -0.5})
-    {'reason': "'=1+1", 'shift': '-0.5', 'mean': -0.5}
-    """
-    return {name: _plain(value) for name, value in row.items()}
-
-
-def unescape_formula(text: str) -> str:
-    """What a cell of such a row said before; a text that only looks like one comes back shorter.
-
-    >>> unescape_formula("'=1+1"), unescape_formula("'tis"), unescape_formula("-0.5")
-    ('=1+1', "'tis", '-0.5')
-    """
-    return text[1:] if text.startswith("'") and _plain(text[1:]) == text else text
-
-
-def _plain(value: Any) -> Any:
-    is_formula = (
-        isinstance(value, str)
-        and value.lstrip(" ").startswith(_FORMULA)
-        and not _NUMBER.fullmatch(value.strip(" "))
-    )
-    return f"'{value}" if is_formula else value

@@ -24,12 +24,12 @@ from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.config.parameters import from_text
-from dp_pipeline.files import one_thread
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, guarantee_of
 from dp_pipeline.raw.evaluate import clustering_quality, exact_points, reference_centres
 from dp_pipeline.results.clusters import Clusters
+from dp_pipeline.threads import one_thread
 
 Planning = Literal["declared", "paid", "none"]
 """Where the number of rows N in a formula is from: the data set file, a paid noisy count,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from benchmarks.papers.claims import PaperClaim, Verdict
 from benchmarks.papers.results import Factors, Mean, Place, Row, Summary, summary_rows
 from dp_pipeline.config.errors import PipelineError
-from dp_pipeline.files import escape_formulas, write_atomically
+from dp_pipeline.files import write_atomically
 from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.figures.lines import (
     HorizontalAxis,
@@ -24,6 +24,7 @@ from dp_pipeline.reporting.figures.lines import (
     line_chart,
 )
 from dp_pipeline.reporting.text import number_text
+from dp_pipeline.spreadsheet import escape_formula
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Row]) -> bytes:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(map(escape_formulas, rows))
+    writer.writerows({name: escape_formula(cell) for name, cell in row.items()} for row in rows)
     return text.getvalue().encode()
 
 

@@ -38,7 +38,6 @@ import dp_pipeline
 from benchmarks.papers.results import Row, System
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
-from dp_pipeline.files import load_threaded_libraries, one_thread
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
@@ -51,6 +50,7 @@ from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.raw.validate import refusal, validate
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.threads import load_threaded_libraries, one_thread
 
 _KEY = bytes(32)
 """Public rows need no secret, and which rows of a person are kept must not differ by study."""

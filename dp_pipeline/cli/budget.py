@@ -193,12 +193,13 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
 
 
 def _write_csv(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
-    from dp_pipeline.files import escape_formulas
     from dp_pipeline.ledger.export import COLUMNS
+    from dp_pipeline.spreadsheet import escape_formula
 
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(escape_formulas(line) for line, _ in lines)
+    for line, _ in lines:
+        writer.writerow({name: escape_formula(cell) for name, cell in line.items()})
 
 
 def _write_json(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:

@@ -27,7 +27,6 @@ from dp_pipeline.export.tables import (
     types_of,
     write_table,
 )
-from dp_pipeline.files import escape_formulas
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.reporting.metrics import bought_rows, sort_rows
 from dp_pipeline.reporting.releases import (
@@ -40,6 +39,7 @@ from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline.reporting.text import cost_text, plain
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import Columns
+from dp_pipeline.spreadsheet import escape_formula
 
 CARD = "card"
 """The name of its three files, without their endings."""
@@ -296,7 +296,7 @@ def _field(
     name: str, type_: str, attribute: Attribute | None, table: str, *, is_csv: bool
 ) -> dict[str, Any]:
     """A column in the words of Table Schema."""
-    shown = escape_formulas({"name": name})["name"] if is_csv else name
+    shown = escape_formula(name) if is_csv else name
     field: dict[str, Any] = {"name": shown, "type": type_}
     if name == SIZE:
         return {**field, "description": "noisy number of rows, which may be below 0"}
@@ -306,7 +306,7 @@ def _field(
         return {**field, "constraints": {"minimum": 0, "maximum": attribute.size - 1}}
     if table == SYNTHETIC and not isinstance(attribute.cells, Bins):
         levels = [] if attribute.cells is None else list(attribute.cells.labels())
-        shown = [escape_formulas({"level": one})["level"] if is_csv else one for one in levels]
+        shown = [escape_formula(one) if is_csv else one for one in levels]
         return {**field, "categories": shown, "constraints": {"enum": shown}}
     return {**field, **_number(attribute, is_drawn=table == SYNTHETIC)}
 

@@ -21,7 +21,6 @@ import numpy as np
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import Point, is_degrees, point_of
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.files import escape_formulas, unescape_formula
 from dp_pipeline.results.clusters import (
     ROWS_A_BATCH,
     Columns,
@@ -29,6 +28,7 @@ from dp_pipeline.results.clusters import (
     batches_of,
     rows_in_batches,
 )
+from dp_pipeline.spreadsheet import escape_formula, unescape_formula
 
 FORMATS = ("csv", "parquet", "arrow")
 """By their endings."""
@@ -245,7 +245,7 @@ def _texts(path: Path, values: np.ndarray, type_: str) -> list[str]:
 
 def _plain_texts(path: Path, texts: list[str]) -> list[str]:
     different = dict.fromkeys(texts)
-    plain = escape_formulas({one: one for one in different})
+    plain = {one: escape_formula(one) for one in different}
     if any(unescape_formula(plain[one]) != one for one in different):
         raise _unsayable(path)
     return [plain[one] for one in texts]

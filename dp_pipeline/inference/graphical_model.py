@@ -16,7 +16,6 @@ from math import prod
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, Names
-from dp_pipeline.files import one_thread
 from dp_pipeline.inference.consistency import (
     NoisyTable,
     project_to_simplex,
@@ -24,6 +23,7 @@ from dp_pipeline.inference.consistency import (
     variance_of,
 )
 from dp_pipeline.inference.junction_tree import JunctionTree
+from dp_pipeline.threads import one_thread
 
 
 @dataclass(frozen=True)

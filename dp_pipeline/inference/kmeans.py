@@ -12,8 +12,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dp_pipeline.config.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
-from dp_pipeline.files import one_thread
 from dp_pipeline.results.clusters import Synopsis
+from dp_pipeline.threads import one_thread
 
 _BLOCK_CELLS = 1 << 21
 

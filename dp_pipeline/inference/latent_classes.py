@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
-from dp_pipeline.files import one_thread
 from dp_pipeline.inference.clique_join import join_cliques
 from dp_pipeline.inference.consistency import NoisyTable, reconciled, variance_of
 from dp_pipeline.inference.graphical_model import (
@@ -25,6 +24,7 @@ from dp_pipeline.inference.graphical_model import (
     product_potentials,
 )
 from dp_pipeline.inference.junction_tree import JunctionTree
+from dp_pipeline.threads import one_thread
 
 CLASSES = 6
 STEPS = 20

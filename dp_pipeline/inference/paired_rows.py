@@ -17,12 +17,12 @@ from math import sqrt
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names, code_type
-from dp_pipeline.files import one_thread
 from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import Conditional
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.inference.views import view_network
 from dp_pipeline.results.derived_attribute import shuffled_rows
+from dp_pipeline.threads import one_thread
 
 FAMILY_CELLS = 1024
 """Of the table of an attribute and those that it depends on most."""

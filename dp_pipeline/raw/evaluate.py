@@ -24,7 +24,6 @@ from dp_pipeline.config.dataset import DatasetSpec, Target
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.files import one_thread
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
 from dp_pipeline.metrics.classification import Method, misclassification, train
 from dp_pipeline.metrics.clustering import nearest_centres, nicv
@@ -34,6 +33,7 @@ from dp_pipeline.raw.comparison import estimated_distances
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private_text
 from dp_pipeline.raw.stages import prepared_codes, read_stage
 from dp_pipeline.results.class_table import ClassTable
+from dp_pipeline.threads import one_thread
 
 COMPARED_SIZES = (2, 3, 5, 6)
 """Sizes of the marginals whose average distance is stated, as in the papers."""

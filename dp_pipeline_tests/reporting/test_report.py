@@ -352,7 +352,7 @@ def test_failed_write_keeps_the_old_page(tmp_path, monkeypatch):
 def test_leftover_page_of_a_killed_run_is_listed(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
     monkeypatch.setattr(Path, "replace", lambda *_: None)
-    monkeypatch.setattr(files, "LEFT_SECONDS", 0.0)
+    monkeypatch.setattr(files, "MIN_LEFTOVER_SECONDS", 0.0)
     with pytest.raises(FileNotFoundError):
         written(tmp_path)
     assert list(files.leftovers(tmp_path)) == list(tmp_path.iterdir()) != []

@@ -129,4 +129,4 @@ def test_every_temporary_name_is_known_to_who_sweeps() -> None:
     # The ledger's own are swept by their age: see cli/check/homes.py.
     ledger = {"ledger/head.py", "ledger/sqlite.py"}
     assert made - ledger == {"files.py"}
-    assert files.LEFT_SECONDS >= 60
+    assert files.MIN_LEFTOVER_SECONDS >= 60

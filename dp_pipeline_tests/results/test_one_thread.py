@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-LIMITED = "from dp_pipeline.files import one_thread\nwith one_thread({how}):\n"
+LIMITED = "from dp_pipeline.threads import one_thread\nwith one_thread({how}):\n"
 TOO_EARLY = "from threadpoolctl import threadpool_limits\nwith threadpool_limits(limits=1):\n"
 COUNTED = """
     import json, {libraries}, threadpoolctl
