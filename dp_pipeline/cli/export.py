@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp_pipeline.cli.options import (
+    DATASET,
     READER,
     Document,
     Reader,
-    dataset_names,
     epsilons,
     ks,
     release_names,
@@ -27,7 +27,7 @@ _FORMATS = click.Choice(["csv", "parquet", "arrow"])
 
 
 @click.command()
-@click.argument("dataset", metavar="NAME", shell_complete=dataset_names)
+@DATASET
 @click.argument("model", required=False, default="", shell_complete=release_names)
 @click.option(
     "--epsilon",

@@ -154,7 +154,6 @@ EPSILONS = click.option(
 
 WINDOW = click.option(
     "--window",
-    "--windows",
     "windows",
     default="",
     help="A time window, or FIRST..LAST; the newest closed one by default.",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     "methods",
     multiple=True,
     shell_complete=method_names,
-    help="This method; may be repeated.",
+    help="Only this method; may be repeated.",
 )
 @click.option("--k", "ks", multiple=True, shell_complete=ks, help="Only this K; may be repeated.")
 @click.option("--all", "every", is_flag=True, help="Every method that the data set declares.")

@@ -29,7 +29,12 @@ _ENVIRONMENT = {
 
 
 @click.command()
-@click.option("--port", default=3000, type=click.IntRange(1, 65535), help="Of the pages; 3000.")
+@click.option(
+    "--port",
+    default=3000,
+    type=click.IntRange(1, 65535),
+    help="The port of the pages; by default 3000.",
+)
 def ui(port: int) -> None:
     """Open Dagster's pages, for this computer only."""
     from dp_pipeline.orchestration.instance import code_location, dagster_instance

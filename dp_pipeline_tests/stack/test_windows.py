@@ -68,7 +68,7 @@ class WeeklySteward(Steward):
         subprocess.run(
             [
                 *(sys.executable, "-m", "dp_pipeline.cli", "backfill", self.spec.name),
-                *("--windows", range_text(weeks)),
+                *("--window", range_text(weeks)),
             ],
             env=self.stack.shell,
             cwd=self.stack.project.folder,
