@@ -283,7 +283,7 @@ def test_unfinished_release_is_named_with_its_command(
 @pytest.mark.usefixtures("spec", "begun")
 def test_somebody_who_is_at_work_is_left_alone(rides: Project):
     key = next(str(entry.key) for entry in rides.ledger.entries() if entry.key)
-    with rides.ledger._book.holding(key):
+    with rides.ledger._book.store.holding(key):
         (note,) = [finding for finding in about(rides, "releases") if finding.state == "note"]
     assert note.text.endswith("a process is at work on it")
 

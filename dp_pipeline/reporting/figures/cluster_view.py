@@ -116,7 +116,7 @@ DateFormats = Mapping[str, Callable[[float], str]]
 
 def dates_of(domain: Domain) -> DateFormats:
     """Return how the dates of a data set's attributes are written."""
-    return {attribute.name: each.number_text for each in domain if each.clock is not None}
+    return {each.name: each.number_text for each in domain if each.clock is not None}
 
 
 def centre_table(
