@@ -57,7 +57,7 @@ def test_the_pages_are_served_by_the_guarded_web_server_alone():
     assert not [one for one in SERVICES.values() if "dagster-webserver" in one.get("command", ())]
 
 
-def test_the_origin_of_a_proxy_is_told_to_the_web_server(monkeypatch: pytest.MonkeyPatch):
+def test_the_origin_of_a_proxy_is_reported_to_the_web_server(monkeypatch: pytest.MonkeyPatch):
     proxy = "https://budget.example.org"
     named = composed({**dict.fromkeys(NAMES, "x"), ORIGINS_VARIABLE: proxy})
     for file, origins in ((FILE, ()), (named, (proxy,))):

@@ -43,7 +43,7 @@ def test_private_release_names_earlier_non_dp_releases(project: Project, spec: D
     )
 
 
-def test_a_bundle_that_is_made_again_says_what_it_said(project: Project, spec: DatasetSpec):
+def test_a_bundle_that_is_rebuilt_says_what_it_said(project: Project, spec: DatasetSpec):
     first = project.publish(spec, model="independent", epsilon="0.5")
     stored = first.bundle.to_json()
     anonymized(project, spec)
@@ -95,7 +95,7 @@ def test_another_data_set_of_the_same_persons_says_it_too(project: Project, spec
     assert made.facts[OTHER_NON_DP] == TOLD
 
 
-def test_what_was_begun_and_never_finished_is_told_as_well(
+def test_what_was_started_and_never_finished_is_reported_as_well(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     def broken(*_: object) -> None:

@@ -88,7 +88,7 @@ def test_owners_make_dagster_warn_of_nothing(project: Project):
         definitions_of(spec, project.home).resolve_all_job_defs()
 
 
-def test_nobody_owns_what_declares_no_owner(homes: DatasetSpec):
+def test_assets_without_owners_have_none(homes: DatasetSpec):
     assert {tuple(page.owners) for page in pages(homes).values()} == {()}
 
 

@@ -32,7 +32,7 @@ def test_more_than_is_left_is_refused_with_exit_code_3(project: Project):
     assert project.spent(spec) == Fraction("0.7")
 
 
-def test_a_request_that_fits_in_part_only_is_not_begun(project: Project):
+def test_a_request_that_fits_in_part_only_is_not_started(project: Project):
     spec = project.declare("rides", RIDES, **TIGHT)
     project.run(spec, epsilons=["0.1"])
     with pytest.raises(BudgetExceeded, match=r"requested ε=0\.7, spent 0\.15, left 0\.55"):

@@ -56,7 +56,7 @@ def test_near_is_a_warning_and_beyond_an_error():
     assert not_near.severity == dg.AssetCheckSeverity.WARN
 
 
-def test_a_limit_of_a_month_is_told_with_what_is_left_of_it():
+def test_a_limit_of_a_month_is_reported_with_what_is_left_of_it():
     balance = Balance(
         ceiling=Fraction(3),
         spent=Fraction(1),

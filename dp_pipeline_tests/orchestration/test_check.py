@@ -351,7 +351,7 @@ def test_a_changed_declaration_says_what_would_be_paid_for(rides: Project):
 
 
 @pytest.mark.usefixtures("released")
-def test_what_no_file_asks_for_any_more_stays_and_costs_nothing(rides: Project):
+def test_what_no_file_requests_any_more_stays_and_costs_nothing(rides: Project):
     (rides.datasets / "rides.yaml").unlink()
     told = about(rides, "releases")
     assert told[0].text == "1 stored, and not declared by any file of today"

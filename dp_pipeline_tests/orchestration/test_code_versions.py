@@ -109,7 +109,7 @@ def test_an_edit_of_bounds_is_shown_from_the_rows_on(project: Project):
     assert stale(project, edited, "dpqt_kmeans", "0.5") == ["has a new code version"]
 
 
-def test_a_snapshot_is_told_apart_by_its_name_alone(rides: Project):
+def test_a_snapshot_is_reported_apart_by_its_name_alone(rides: Project):
     spec = rides.declare("rides", RIDES)
     key = dg.AssetKey(["rides", "ingested"])
 

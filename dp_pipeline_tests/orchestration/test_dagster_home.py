@@ -90,7 +90,7 @@ def test_home_that_began_on_server_is_not_carried_on_in_files(
         make_dagster_home(home)
 
 
-def test_a_storage_of_the_stewards_own_is_kept(home: Home):
+def test_a_storage_of_the_custodians_own_is_kept(home: Home):
     own = {"sqlite": {"base_dir": "/srv/history"}}
     declared = home.root.parent / "dagster.yaml"
     declared.write_text(yaml.safe_dump({"storage": own}), encoding="utf-8")

@@ -207,7 +207,7 @@ def test_every_schedule_is_off_until_somebody_turns_it_on(definitions: dg.Defini
         assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
 
 
-def test_a_tick_asks_for_one_run_named_by_week_and_epsilon(definitions: dg.Definitions):
+def test_a_tick_requests_one_run_named_by_week_and_epsilon(definitions: dg.Definitions):
     schedule = definitions.resolve_schedule_def("rides_weekly")
     # The Monday of the first ISO week of 2027 … and the Friday before it, in week 53 of 2026.
     for day, week in ((datetime(2027, 1, 4), "2027-W01"), (datetime(2027, 1, 1), "2026-W53")):

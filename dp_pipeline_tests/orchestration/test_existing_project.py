@@ -156,7 +156,7 @@ def test_a_project_hands_in_the_resource_itself(project: Project, file: Path):
         ({"noise": "exact", "resources": False}, "with resources=False, got noise"),
     ],
 )
-def test_what_is_asked_for_wrongly_is_refused_in_one_line(
+def test_what_is_requested_wrongly_is_refused_in_one_line(
     asked: dict[str, Any], words: str, file: Path
 ):
     with pytest.raises(DeclarationError, match=words) as refused:

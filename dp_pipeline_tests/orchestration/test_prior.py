@@ -59,7 +59,7 @@ def test_it_names_public_rows_and_costs_what_it_would_without(project: Project, 
     assert "public rows of others" in " ".join(text.read_text(encoding="utf-8").split())
 
 
-def test_it_is_made_again_by_the_same_public_rows_alone(project: Project, spec: DatasetSpec):
+def test_it_is_rebuilt_by_the_same_public_rows_alone(project: Project, spec: DatasetSpec):
     release = project.release(spec, model="one_shot", epsilon="1")
     made = publish(release)
     require_reproducible(release, require_intact(release, made.folder))
@@ -129,7 +129,7 @@ def test_rows_read_through_a_link_to_protected_ones_are_no_prior(
         project.publish(declared, model="one_shot", epsilon="1")
 
 
-def test_rows_that_are_not_there_are_asked_for_by_name(
+def test_rows_that_are_not_there_are_requested_by_name(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))

@@ -76,7 +76,7 @@ def test_a_sweep_costs_its_largest_epsilon(
     project.ledger.verify()
 
 
-def test_whoever_asks_for_it_again_gets_it_at_no_cost(
+def test_whoever_requests_it_again_gets_it_at_no_cost(
     drawn: Refine, project: Project, spec: DatasetSpec
 ):
     drawn("0.2")

@@ -134,7 +134,7 @@ def test_runs_of_another_data_set_are_not_waited_for(rides: Project, spec: Datas
         assert asked(rides, spec) == [["comparison", "budget"]]
 
 
-def test_report_with_epsilon_tells_of_k_anonymous_releases_too(project: Project):
+def test_report_with_epsilon_reports_of_k_anonymous_releases_too(project: Project):
     spec = declare(project)
     pages = {"/".join(page.key.path[1:]): page for page in renewal.report_pages(spec)}
     beside = dg.AssetKey(["patients", "k_anonymous", "kjig"])

@@ -54,7 +54,7 @@ def test_refreshed_data_set_has_one_schedule_which_is_off(project: Project):
     assert {one.default_status for one in (*plain, *fresh)} == {dg.DefaultScheduleStatus.STOPPED}
 
 
-def test_a_refresh_asks_for_one_run_on_the_snapshot_of_its_week(project: Project):
+def test_a_refresh_requests_one_run_on_the_snapshot_of_its_week(project: Project):
     spec = project.declare("rides", RIDES, **REFRESHED)
     request = answer(project, spec)
     assert isinstance(request, dg.RunRequest)

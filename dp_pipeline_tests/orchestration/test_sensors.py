@@ -133,7 +133,7 @@ def test_rows_that_come_back_are_new_once_more(project: Project):
     assert len(set(keys)) == 4
 
 
-def test_crash_between_run_and_cursor_asks_for_same_run_again(project: Project):
+def test_crash_between_run_and_cursor_requests_same_run_again(project: Project):
     sensor = Sensor(project, project.declare("plants", PLANTS))
     first = asked(sensor.tick(forget=True))
     assert asked(sensor.tick()).run_key == first.run_key

@@ -106,7 +106,7 @@ def test_a_document_that_is_none_is_damage_in_one_line(content: bytes, tmp_path:
         ("comparison", None, "internal/rides/evaluation/0.5.json"),
     ],
 )
-def test_what_an_asset_cannot_read_is_told_in_one_line(
+def test_what_an_asset_cannot_read_is_reported_in_one_line(
     content: str, line: str, stage: str, partition: str | None, path: str, released_rides: Project
 ):
     (released_rides.home.root / path).write_text(content, encoding="utf-8")

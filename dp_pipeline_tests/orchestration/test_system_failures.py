@@ -55,7 +55,7 @@ def test_full_disk_is_one_line_and_charged_once(rides: Project, monkeypatch: pyt
     rides.ledger.verify()
 
 
-def test_dagster_tells_the_systems_reason_on_release_data(
+def test_dagster_reports_the_systems_reason_on_release_data(
     rides: Project, monkeypatch: pytest.MonkeyPatch
 ):
     spec = rides.declare("rides", RIDES)

@@ -392,7 +392,7 @@ def test_one_click_on_a_week_reads_and_publishes_it(project: Project):
             project.launch(spec, "independent", partition=key)
 
 
-def test_tick_asks_for_windows_that_are_over_and_behind_newest(project: Project):
+def test_tick_requests_windows_that_are_over_and_behind_newest(project: Project):
     spec = stream(project)
     keys = [
         request.partition_key for request in ticked(project, spec, "2026-01-07T06:00").run_requests
@@ -415,7 +415,7 @@ def test_tick_asks_for_windows_that_are_over_and_behind_newest(project: Project)
     assert due_windows(spec, project.home, spec.cut.closing_time("2026-W02")) == ("2026-W02",)
 
 
-def test_a_tick_asks_for_nothing_behind_the_last_window(project: Project):
+def test_a_tick_requests_nothing_behind_the_last_window(project: Project):
     spec = stream(project, windows={**STREAM["windows"], "last": "2026-W03"})
     late = "2026-11-23T06:00"
     keys = [request.partition_key for request in ticked(project, spec, late).run_requests]
@@ -433,7 +433,7 @@ def test_a_tick_asks_for_nothing_behind_the_last_window(project: Project):
 
 
 @pytest.mark.parametrize("path", ["weeks/{window}.csv", "weeks/week={window}"])
-def test_a_tick_asks_for_windows_alone_that_have_a_file(path: str, project: Project):
+def test_a_tick_requests_windows_alone_that_have_a_file(path: str, project: Project):
     kind = "csv" if path.endswith("csv") else "parquet"
     spec = stream(project, source={"kind": kind, "path": path})
 
@@ -460,7 +460,7 @@ def test_a_tick_asks_for_windows_alone_that_have_a_file(path: str, project: Proj
     assert asked() == ["2026-W04-1", "2026-W06-1"]
 
 
-def test_tick_asks_for_no_more_of_file_that_has_come_to_its_end(project: Project):
+def test_tick_requests_no_more_of_file_that_has_come_to_its_end(project: Project):
     """By noisy counts alone: 4,000 rows of 2,000 persons, then none."""
     lines = [
         f"r{n % 2000},{MONDAY[week]}T12:{n % 60:02d}:00Z,{n % 80 / 10},{n % 40 / 10},car"
@@ -507,7 +507,7 @@ def test_a_tick_beyond_the_total_is_one_line(project: Project):
     assert "left 0.3, ceiling 1" in (tick.skip_message or "")
 
 
-def test_windows_are_asked_for_by_name_on_the_command_line(project: Project):
+def test_windows_are_requested_by_name_on_the_command_line(project: Project):
     stream(project)
     planned = project.cli_here("plan", "stream", "--window", "2026-W01..2026-W02")
     assert planned.code == 0
@@ -602,7 +602,7 @@ def test_roll_up_says_what_a_model_releases_instead(
         roll_up([release])
 
 
-def test_tree_of_pairs_tells_its_groups_of_levels(project: Project):
+def test_tree_of_pairs_reports_its_groups_of_levels(project: Project):
     spec = stream(project, models={"mst": {}}, publish={"model": "mst", "epsilon": "0.5"})
     outcomes = run_weeks(project, spec, *WEEKS[:2], epsilon="0.5")
     assert all(len(outcome.bundle.tables["groups"]["group"]) == 4 + 2 + 2 for outcome in outcomes)

@@ -76,7 +76,7 @@ def test_failed_window_is_requested_after_a_later_one(project: Project):
     assert (due[0], due[-1], len(due)) == ("2026-W04", "2027-W10", MAX_WINDOWS_PER_TICK)
 
 
-def test_windows_before_first_published_are_not_asked_for(project: Project):
+def test_windows_before_first_published_are_not_requested(project: Project):
     """They are public and charged only when somebody publishes them by a backfill."""
     spec = stream(project)
     run_weeks(project, spec, "2026-W03")
@@ -86,7 +86,7 @@ def test_windows_before_first_published_are_not_asked_for(project: Project):
     assert due_windows(spec, project.home, moment) == ("2026-W02", "2026-W04")
 
 
-def test_a_gap_of_long_ago_is_not_asked_for_for_ever(project: Project):
+def test_a_gap_of_long_ago_is_not_requested_for_ever(project: Project):
     spec = stream(project)
     run_weeks(project, spec, "2026-W01")
     for model, epsilon in (("htree_kmeans", "0.5"), ("independent", "0.1")):

@@ -28,7 +28,7 @@ def test_the_lineage_page_shows_every_group(ui: DagsterUi):
         ui.page.get_by_role("button", name=re.compile(f" {group}$")).wait_for()
 
 
-def test_the_columns_of_a_release_are_told_before_any_run(ui: DagsterUi):
+def test_the_columns_of_a_release_are_reported_before_any_run(ui: DagsterUi):
     ui.open_asset("homes/one_shot")
     ui.sees("Never materialized")
     for column, told in (("rooms", "1 to 9"), ("rent", "0 to 3000"), ("tenure", "owner")):

@@ -38,7 +38,7 @@ def test_a_release_has_a_card_that_opens(ui: DagsterUi):
     keep_picture(ui.page, "release_card")
 
 
-def test_a_release_tells_its_columns_and_what_it_spent(ui: DagsterUi):
+def test_a_release_reports_its_columns_and_what_it_spent(ui: DagsterUi):
     ui.open_asset("rides/eug_kmeans")
     assert "0 to 30" in ui.metadata("x").inner_text()
     assert "1.05" in ui.metadata("privacy/epsilon").inner_text()
