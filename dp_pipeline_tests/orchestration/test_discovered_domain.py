@@ -125,10 +125,10 @@ def test_a_file_may_declare_delta_for_several_discoveries(project: Project):
 def test_plan_prices_domain_before_and_after_it_is_discovered(project: Project, spec: DatasetSpec):
     before = plan_run(project.request(spec))
     assert [release.model for release in before.releases] == [NAME, "independent", "independent"]
-    assert before.requested == spec.cost_of_everything
+    assert before.total_cost == spec.cost_of_everything
     publish_domain(of(project, spec))
     after = plan_run(project.request(spec))
-    assert (after.releases[0].state, after.requested) == ("settled", Fraction("1.5"))
+    assert (after.releases[0].state, after.total_cost) == ("settled", Fraction("1.5"))
 
 
 def test_nothing_is_prepared_or_released_before_domain_is_there(
