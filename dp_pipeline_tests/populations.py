@@ -89,7 +89,7 @@ class LoopCounter:
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> DerivingLoopCounter:
         """See Counter."""
-        added = tuple(one.named(name) for name, one in derived.items())
+        added = tuple(one.as_attribute(name) for name, one in derived.items())
         domain = Domain((*self.domain, *added))
         return DerivingLoopCounter(self.rows, domain, self, dict(derived))
 

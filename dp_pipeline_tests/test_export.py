@@ -337,9 +337,7 @@ def test_what_is_not_cleared_never_reaches_the_shelf(ran: Project, tmp_path: Pat
     project = Project(tmp_path / "copy")
     shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
     project.write_declaration("plants", GARDEN, publish={"model": "eug_kmeans", "epsilon": "0.5"})
-    assert metadata_of(project, "plants") == {
-        "eug_kmeans": "nothing that is cleared was settled yet"
-    }
+    assert metadata_of(project, "plants") == {"eug_kmeans": "no releasable release was settled yet"}
     assert not shelf_of(project, "plants", "eug_kmeans").exists()
 
 
@@ -367,7 +365,7 @@ def test_an_object_store_gets_the_version_first_and_its_name_last(
     monkeypatch.setattr(type(files), "put_file", recorded)
     monkeypatch.setenv("DP_PIPELINE_PUBLISHED", "memory://bucket/open/")
     shown = metadata_of(ran, "rides")
-    assert shown["dpqt_kmeans/place"] == "memory://bucket/open/rides/dpqt_kmeans"
+    assert shown["dpqt_kmeans/location"] == "memory://bucket/open/rides/dpqt_kmeans"
     version = f"versions/{shown['dpqt_kmeans/version']}"
     assert written[-2:] == [f"{version}/SHA256SUMS", "current.json"]
     assert not (ran.home.root / "published").exists()

@@ -117,7 +117,7 @@ def test_a_reader_of_the_bucket_finds_the_newest_release_and_it_verifies(
     released: Project, bucket: Any, tmp_path: Path
 ):
     shown = published(released)
-    assert shown["dpqt_kmeans/place"] == "s3://open/city/rides/dpqt_kmeans"
+    assert shown["dpqt_kmeans/location"] == "s3://open/city/rides/dpqt_kmeans"
     current = told(bucket)
     assert current["version"] == f"versions/{shown['dpqt_kmeans/version']}"
     assert {f"{current['version']}/{name}" for name in current["files"]} | {"current.json"} == set(
@@ -208,4 +208,6 @@ def test_without_a_key_it_is_refused_in_one_line(
 
 def test_a_password_in_an_address_is_not_shown(released: Project, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(PUBLISHED_VARIABLE, "memory://ana:hush@bucket/open")
-    assert published(released)["dpqt_kmeans/place"] == "memory://ana@bucket/open/rides/dpqt_kmeans"
+    assert (
+        published(released)["dpqt_kmeans/location"] == "memory://ana@bucket/open/rides/dpqt_kmeans"
+    )

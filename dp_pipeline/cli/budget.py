@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dp_pipeline.ledger.account import Account
     from dp_pipeline.ledger.export import Line
-    from dp_pipeline.releases.account import Budget
+    from dp_pipeline.releases.budgets import Budget
     from dp_pipeline.releases.home import Home
 
 
@@ -61,7 +61,7 @@ def budget() -> None:
 @READER
 def show(dataset: str | None, reader: Reader) -> None:
     """Show what every population, or that of DATASET, has spent."""
-    from dp_pipeline.releases.account import budgets
+    from dp_pipeline.releases.budgets import budgets
 
     accounts = budgets(_home().ledger, dataset)
     reader.answer(
@@ -122,7 +122,7 @@ def raise_(
     A row of the ledger records it.
     """
     from dp_pipeline.config.amounts import parse_delta, parse_epsilon
-    from dp_pipeline.releases.account import population_of
+    from dp_pipeline.releases.budgets import population_of
 
     ledger, population = _home().ledger, population_of(dataset)
     opened = ledger.account(population)
@@ -176,7 +176,7 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
     document with every spend of a release.
     """
     from dp_pipeline.ledger.export import exported
-    from dp_pipeline.releases.account import population_of
+    from dp_pipeline.releases.budgets import population_of
 
     ledger = _home().ledger
     ledger.verify()

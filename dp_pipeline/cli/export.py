@@ -21,7 +21,7 @@ from dp_pipeline.config.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp_pipeline.export.verify import Check
-    from dp_pipeline.releases.export import Exported
+    from dp_pipeline.releases.export import Export
 
 _FORMATS = click.Choice(["csv", "parquet", "arrow"])
 
@@ -64,13 +64,13 @@ def export(
     model is replaced whole; anything else that is there stays.
     """
     from dp_pipeline.config.catalogue import find_spec
-    from dp_pipeline.releases.export import Asked, find_newest_settled, require_cleared
+    from dp_pipeline.releases.export import ExportRequest, find_newest_settled, require_cleared
     from dp_pipeline.releases.export import export as export_found
     from dp_pipeline.releases.home import find_home
 
     _require_folder("--to", target)
     spec = find_spec(dataset)
-    request = Asked.of(spec, name=model, **options)
+    request = ExportRequest.of(spec, name=model, **options)
     settled = find_newest_settled(spec, find_home(), request)
     require_cleared(settled, allow_not_dp=allow_not_dp)
     exported = export_found(settled, target, ending=ending)
@@ -88,8 +88,8 @@ def _require_folder(of: str, path: Path) -> None:
         )
 
 
-def _print(exported: Exported) -> None:
-    settled = exported.found
+def _print(exported: Export) -> None:
+    settled = exported.settled
     click.echo(f"{settled.words}: {settled.standing}")
     for name, size in exported.files.items():
         click.echo(f"  {name}  {size:,} bytes")
@@ -101,8 +101,8 @@ def _print(exported: Exported) -> None:
     click.echo(f"`dp-pipeline verify {exported.folder}` checks it, without a home")
 
 
-def _document(exported: Exported) -> Document:
-    settled = exported.found
+def _document(exported: Export) -> Document:
+    settled = exported.settled
     return {
         "folder": str(exported.folder),
         "release": settled.release.what,
@@ -142,7 +142,7 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
             "good": not bad,
             "digest": digest,
             "checks": [
-                {"of": check.of, "good": check.is_good, "found": check.found} for check in checks
+                {"of": check.of, "good": check.is_good, "found": check.result} for check in checks
             ],
         },
         lambda: _print_checks(checks, digest),

@@ -82,7 +82,7 @@ def _discovery_words(result: RunResult) -> str:
     from dp_pipeline.config.discovered_domain import discovery_words
 
     discovery = result.options.discovery
-    return "" if discovery is None else discovery_words(result.spec.to_discover, discovery.asked)
+    return "" if discovery is None else discovery_words(result.spec.to_discover, discovery.discover)
 
 
 def _limits(result: RunResult) -> str:

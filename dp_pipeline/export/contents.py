@@ -1,4 +1,4 @@
-"""What an export holds: the tables of a release, its places, its card, and what was paid for it.
+"""The contents of an export: the tables of a release, its places, its card, and its costs.
 
 ``datapackage.json`` is a Data Package of the Frictionless standard, version 2: any of its readers
 knows files, columns, types, levels and digests without this program (docs/design/exports.md).
@@ -44,13 +44,13 @@ from dp_pipeline.spreadsheet import escape_formula
 CARD = "card"
 """The name of its three files, without their endings."""
 
-_LINES, _NUMBERS = 12, 10
-"""Of mechanisms, and of quality numbers, on a card for people."""
+_MOST_MECHANISMS, _MOST_NUMBERS = 12, 10
+"""Lines of mechanisms, and of quality numbers, on a card for people."""
 
 
 def guarantee(bundle: Bundle) -> dict[str, Any]:
-    """What a bundle guarantees, what was paid, and what lies in it: amounts are exact texts. A
-    function of the bundle alone: whoever has the folder can compute it again.
+    """Return what a bundle guarantees, its costs, and its tables: amounts are exact texts. It is a
+    function of the bundle alone, so anybody who has the folder can compute it again.
     """
     return {
         "standing": str(standing_of(bundle)),
@@ -78,16 +78,16 @@ def guarantee(bundle: Bundle) -> dict[str, Any]:
 
 
 def is_cleared(bundle: Bundle) -> bool:
-    """Whether it may leave without being asked for by what it lacks: the ε that was asked holds,
-    and nobody can draw its noise again.
+    """Return whether a bundle may leave without further permission: the requested ε holds, and
+    nobody can draw its noise again.
     """
     return bundle.is_dp and not bundle.caveat and bundle.is_releasable
 
 
 def card_json(release: ReportedRelease) -> bytes:
-    """The figures of a card, with what the declaration and the account say beside the bundle."""
+    """Return the figures of a card, with those of the declaration and the account."""
     spec = release.spec
-    told = {
+    content = {
         "format": FORMAT,
         "release": release.name,
         "guarantee": guarantee(release.bundle),
@@ -102,45 +102,44 @@ def card_json(release: ReportedRelease) -> bytes:
         "other non-DP releases": list(release.non_dp_releases),
         "population": _population(release),
     }
-    return f"{json.dumps(told, indent=1, ensure_ascii=False)}\n".encode()
+    return f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode()
 
 
 def _population(release: ReportedRelease) -> dict[str, str]:
-    """What everything ever drawn from its persons has cost, when the card was written."""
-    named = {"name": release.spec.population}
+    """Return the cost of all releases of its population, when the card was written."""
+    name = {"name": release.spec.population}
     if not isinstance(release, ReportedPrivateRelease) or release.balance is None:
-        return named
+        return name
     balance = release.balance
-    ceiling = balance.ceiling
     return {
-        **named,
+        **name,
         "currency": balance.currency.name,
         "spent": epsilon_text(balance.spent),
-        "ceiling": "none" if ceiling is None else epsilon_text(ceiling),
+        "ceiling": "none" if balance.ceiling is None else epsilon_text(balance.ceiling),
         "delta": str(balance.delta_spent or Fraction(0)),
     }
 
 
 def lines_on_card(bundle: Bundle) -> list[str]:
-    """What a card for people has to say of this bundle, in Markdown."""
-    said = [str(standing_of(bundle)), bundle.key]
+    """Return the lines that a card for people must have for this bundle, in Markdown."""
+    first = [str(standing_of(bundle)), bundle.key]
     if not bundle.is_dp:
-        return said if bundle.is_k_anonymous else [*said, plain(bundle.caveat)]
+        return first if bundle.is_k_anonymous else [*first, plain(bundle.caveat)]
     lines = [
         f"| {plain(name)} | {plain(scale)} | {charges:,} | {plain(cost_text(cost))} |"
-        for name, scale, charges, cost in mechanisms_of(bundle)[:_LINES]
+        for name, scale, charges, cost in mechanisms_of(bundle)[:_MOST_MECHANISMS]
     ]
     quality = [
         f"| {plain(row.text)} | {plain(row.reading)} |"
-        for row in sort_rows(bought_rows(bundle))[:_NUMBERS]
+        for row in sort_rows(bought_rows(bundle))[:_MOST_NUMBERS]
     ]
-    return [*said, bundle.transcript, f"ε = {plain(bundle.spent_text)} exactly", *quality, *lines]
+    return [*first, bundle.transcript, f"ε = {plain(bundle.spent_text)} exactly", *quality, *lines]
 
 
 SYNTHETIC, CODES, SIZES = "synthetic", "codes", "sizes"
 
 _FIRST = (SYNTHETIC, CENTRES, MAP, "classes", "released")
-"""Tables that people come for; the others are in a folder below."""
+"""Tables for most readers; the others are in a folder below."""
 _DETAILS = "details"
 
 _PROFILES = "https://datapackage.org/profiles/2.0"
@@ -171,7 +170,7 @@ _TITLES = {
 class Sheet(NamedTuple):
     """A table of a release as it is written.
 
-    name   as the bundle calls it
+    name   in the bundle
     path   in the folder
     """
 
@@ -181,7 +180,7 @@ class Sheet(NamedTuple):
 
 
 def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
-    """Every table of a bundle, those that people come for first; sizes stand beside the centres."""
+    """Return every table of a bundle, those for most readers first; centres have their sizes."""
     order = [*(name for name in _FIRST if name in bundle.tables)]
     order += [name for name in bundle.tables if name not in (*_FIRST, SIZES)]
     tables, sizes = dict(bundle.tables), cluster_sizes(bundle.tables)
@@ -202,19 +201,23 @@ def write_contents(folder: Path, release: ReportedRelease, card: str, ending: st
         (folder / sheet.path).parent.mkdir(exist_ok=True)
         write_table(folder / sheet.path, sheet.table)
     place = place_of(release.spec, release.bundle.tables)
-    drawn = [one for one in sheets if place is not None and one.name in (CENTRES, MAP)]
+    places = [sheet for sheet in sheets if place is not None and sheet.name in (CENTRES, MAP)]
     documents = {
         f"{CARD}.md": card.encode(),
         f"{CARD}.html": card_page(card).encode(),
         f"{CARD}.json": card_json(release),
         RELEASE: f"{release.bundle.to_json()}\n".encode(),
-        **{f"{one.name}.geojson": geojson(one.name, one.table, place) for one in drawn if place},
+        **{
+            f"{sheet.name}.geojson": geojson(sheet.name, sheet.table, place)
+            for sheet in places
+            if place
+        },
     }
     for path, content in documents.items():
         (folder / path).write_bytes(content)
-    described = _descriptor(folder, release, sheets, place)
+    descriptor = _descriptor(folder, release, sheets, place)
     (folder / DESCRIPTOR).write_text(
-        f"{json.dumps(described, indent=1, ensure_ascii=False)}\n", encoding="utf-8"
+        f"{json.dumps(descriptor, indent=1, ensure_ascii=False)}\n", encoding="utf-8"
     )
     (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
 
@@ -222,11 +225,11 @@ def write_contents(folder: Path, release: ReportedRelease, card: str, ending: st
 def _descriptor(
     folder: Path, release: ReportedRelease, sheets: list[Sheet], place: Point | None
 ) -> dict[str, Any]:
-    """The Data Package of the files that were written."""
+    """Return the Data Package of the files that were written."""
     spec, bundle = release.spec, release.bundle
-    by_path = {one.path: one for one in sheets}
-    beside = sorted(one.name for one in folder.iterdir() if one.is_file())
-    paths = [*by_path, *(path for path in beside if path not in by_path)]
+    by_path = {sheet.path: sheet for sheet in sheets}
+    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    paths = [*by_path, *(name for name in names if name not in by_path)]
     return {
         "$schema": f"{_PROFILES}/datapackage.json",
         "name": f"{spec.name}.{bundle.facts['model']}",
@@ -247,7 +250,7 @@ def _descriptor(
 
 
 def _resource(folder: Path, path: str) -> dict[str, Any]:
-    """A file as any file is described."""
+    """Return the description that every file has."""
     file = folder / path
     is_text = file.suffix not in (".parquet", ".arrow")
     return {
@@ -263,7 +266,7 @@ def _resource(folder: Path, path: str) -> dict[str, Any]:
 
 
 def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
-    """What is said of a table beside: title, columns, types, levels."""
+    """Return the description of a table: title, columns, types, levels."""
     if sheet is None:
         return {}
     is_csv, types = sheet.path.endswith(".csv"), types_of(sheet.table)
@@ -283,9 +286,9 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
 
 
 def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tuple[str, Attribute]]:
-    """The columns that stand for a declared attribute."""
+    """Yield the columns that represent a declared attribute."""
     if sheet.name == SYNTHETIC:
-        declared = [one for one in spec.domain if one.name in bundle.tables[CODES]]
+        declared = [item for item in spec.domain if item.name in bundle.tables[CODES]]
         yield from zip(sheet.table, declared, strict=True)
     elif sheet.name in (CENTRES, CODES):
         names = [name for name in sheet.table if name in spec.domain.names]
@@ -295,9 +298,9 @@ def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tup
 def _field(
     name: str, type_: str, attribute: Attribute | None, table: str, *, is_csv: bool
 ) -> dict[str, Any]:
-    """A column in the words of Table Schema."""
-    shown = escape_formula(name) if is_csv else name
-    field: dict[str, Any] = {"name": shown, "type": type_}
+    """Return a column in the words of Table Schema."""
+    cell = escape_formula(name) if is_csv else name
+    field: dict[str, Any] = {"name": cell, "type": type_}
     if name == SIZE:
         return {**field, "description": "noisy number of rows, which may be below 0"}
     if attribute is None:
@@ -306,21 +309,20 @@ def _field(
         return {**field, "constraints": {"minimum": 0, "maximum": attribute.size - 1}}
     if table == SYNTHETIC and not isinstance(attribute.cells, Bins):
         levels = [] if attribute.cells is None else list(attribute.cells.labels())
-        shown = [escape_formula(one) if is_csv else one for one in levels]
-        return {**field, "categories": shown, "constraints": {"enum": shown}}
+        texts = [escape_formula(level) if is_csv else level for level in levels]
+        return {**field, "categories": texts, "constraints": {"enum": texts}}
     return {**field, **_number(attribute, is_drawn=table == SYNTHETIC)}
 
 
 def _number(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:
-    """Bounds and bins of a number; of a date what its numbers mean, or how texts say it."""
+    """Return bounds and bins of a number; for a date the unit of its numbers, or its format."""
     coordinate, clock = attribute.coordinate, attribute.clock
     if coordinate is None:
         return {}
     if clock is not None and is_drawn:
         about = {"description": "from {} to {}".format(*attribute.range)}
-        return (
-            {**about, "type": _DATES[clock.kind], "format": clock.format} if clock.format else about
-        )
+        form = {"type": _DATES[clock.kind], "format": clock.format} if clock.format else {}
+        return {**about, **form}
     bounds = {"constraints": {"minimum": coordinate.lower, "maximum": coordinate.upper}}
     if clock is not None:
         unit = "days" if clock.kind == "date" else "seconds"

@@ -153,7 +153,7 @@ class Curator:
         As for groups: every row is recoded by itself, so a row more is a row more.
         """
         checks.require_derived(self._domain, derived)
-        added = tuple(attribute.named(name) for name, attribute in derived.items())
+        added = tuple(attribute.as_attribute(name) for name, attribute in derived.items())
         rows = self._executor.counter
         counter = None if rows is None else rows.with_attributes(derived)
         domain = Domain((*self._domain, *added), self._domain.constraints)
@@ -482,7 +482,7 @@ class Curator:
         words = f"tree over {', '.join(tree.columns)}"
         spend = Spend(words, TREE_PATHS, epsilon, self.distance, scale)
         session = TreeSession(tree, spend, self._executor)
-        self.accountant.charge(spend, settled=session.close)
+        self.accountant.charge(spend, require_complete=session.close)
         return session
 
     def open_splits(self, tree: BitTree, *, bits: int, epsilon: Fraction) -> SplitSession:

@@ -29,7 +29,7 @@ from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.source_stamps import SourceStamp, source_digest, source_stamp
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.outcome import is_prepared, is_run_dry, published_windows
+from dp_pipeline.releases.outcome import has_run_dry, is_prepared, published_windows
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_plan import plan_run
 
@@ -206,7 +206,7 @@ def _has_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
     file, the file itself shows that there is another window.
     """
     recent = published[-MAX_WINDOWS_PER_TICK:]
-    return not _has_file_each(spec) and is_run_dry(spec, home, recent)
+    return not _has_file_each(spec) and has_run_dry(spec, home, recent)
 
 
 def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from dp_pipeline.orchestration.metadata import (
 )
 from dp_pipeline.releases.domain_release import DomainRelease
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
-from dp_pipeline.releases.k_anonymous_tables import keeps_guarantee, measured
+from dp_pipeline.releases.k_anonymous_tables import keeps_guarantee, measure_disclosure
 from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.release import Release
 from dp_pipeline.releases.replay import require_intact, require_reproducible
@@ -162,7 +162,7 @@ def _rebuilt_check(release: Release, bundle: Bundle) -> dg.AssetCheckResult:
 def k_anonymity_check(bundle: Bundle) -> dg.AssetCheckResult:
     """Return whether the classes of a stored table are as large and as diverse as promised."""
     facts = bundle.facts
-    report = measured(bundle.tables, label=facts["label"], k=int(facts["k"]))
+    report = measure_disclosure(bundle.tables, label=facts["label"], k=int(facts["k"]))
     numbers = {
         "promised K": int(facts["k"]),
         "smallest class": report.k,

@@ -1,8 +1,6 @@
 """The discovered domain of a data set, as a release of its own: one charge a snapshot, before its
-rows are prepared; every release over that snapshot is made with it.
-
-``with_discovered`` is the data set as it is prepared and released: what was discovered stands in
-its declaration as if it were declared, and its digest, so every key, says which domain that is.
+rows are prepared. Every release over that snapshot is made with it: ``with_discovered`` puts it
+into the declaration as if it were declared, and so into its digest and every key.
 """
 
 from __future__ import annotations
@@ -12,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, cast
 
-from dp_pipeline.config.amounts import PURE, delta_text, epsilon_text
+from dp_pipeline.config.amounts import PURE, delta_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.config.errors import NotDiscovered, NotPrepared
@@ -22,11 +20,11 @@ from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparation_hint
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.noisy_drawing import Counted
+from dp_pipeline.releases.noisy_drawing import ReleaseCounter
 from dp_pipeline.releases.noisy_release import NoisyRelease
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.release import ReleaseSpec
-from dp_pipeline.releases.replay import document, pointed_bundle, read_document
+from dp_pipeline.releases.replay import encode_document, pointed_bundle, read_document
 from dp_pipeline.releases.store import store_file
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import Bundle
@@ -36,21 +34,21 @@ if TYPE_CHECKING:
     from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 
 NAME = "domain"
-"""Of the asset, and of its folder among what is released."""
+"""Name of the asset, and of its folder in the released store."""
 
 MOST_SHOWN = 12
 """Levels that are listed in a line."""
 
 DISCOVERED, NOTHING = "discovered", "not discovered"
-"""Facts of its bundle: what was found, or why nothing was. Noise decides both."""
+"""Facts of its bundle: the domain, or the noisy reason why there is none."""
 
 
 @dataclass(frozen=True)
 class DomainRelease(NoisyRelease):
     """The domain of one snapshot.
 
-    It names no window: nothing is discovered of rows that are cut (``spec.parser``), and their
-    account takes no charge without one.
+    It names no time window: the parser allows no discovery for rows in windows, and their account
+    takes no charge without one.
 
     spec         as the file says it, with something left to be discovered
     noise_name   of the noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
@@ -63,59 +61,35 @@ class DomainRelease(NoisyRelease):
     run: Mapping[str, str] = field(default_factory=dict)
     name: str = NAME
 
-    @staticmethod
-    def names(spec: DatasetSpec) -> tuple[str, ...]:
-        """One, where there is anything to discover."""
-        return (NAME,) if spec.to_discover else ()
-
-    @staticmethod
-    def levels(spec: DatasetSpec) -> tuple[str, ...]:
-        """The ε that is declared for it."""
-        return () if spec.discover is None else (epsilon_text(spec.discover.epsilon),)
-
-    @classmethod
-    def at(
-        cls,
-        spec: DatasetSpec,
-        name: str,
-        level: str,  # noqa: ARG003
-        home: Home,
-        *,
-        noise: str,
-        run: Mapping[str, str] | None = None,
-    ) -> Self:
-        """The release of a data set's domain."""
-        return cls(spec, home, noise, run or {}, name)
-
     @property
-    def asked(self) -> Discover:
+    def discover(self) -> Discover:
         """What it may cost, as declared."""
         return declared_discovery(self.spec)
 
     @property
     def epsilon(self) -> Fraction:  # type: ignore[override]
-        """Of all looks together."""
-        return self.asked.epsilon
+        """ε of all its questions together."""
+        return self.discover.epsilon
 
     @property
     def delta(self) -> Fraction:
         """Its own δ: 0 where no levels are discovered."""
-        return self.asked.delta or Fraction(0)
+        return self.discover.delta or Fraction(0)
 
     @property
     def cost(self) -> Fraction:
-        """What it costs the population, in what that pays in."""
+        """What it costs the population, in its currency."""
         return self.spec.currency.cost_of(self.epsilon, PURE)
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """The ε that was asked."""
+        """The requested ε."""
         return PrivacyGuarantee("dp", self.epsilon)
 
     @property
     def measuring(self) -> Mapping[str, str]:
-        """What may be paid for which look."""
-        return self.asked.to_facts()
+        """What may be paid for which question."""
+        return self.discover.to_facts()
 
     @property
     def what(self) -> str:
@@ -125,15 +99,15 @@ class DomainRelease(NoisyRelease):
 
     @property
     def summary(self) -> str:
-        """What is discovered, in a line."""
+        """One line on what is discovered."""
         return f"{', '.join(self.spec.to_discover)}, discovered"
 
     def questions(self, spec: ReleaseSpec) -> DomainQuestions:
-        """What is asked of the undeclared rows."""
+        """Return the questions about the undeclared rows."""
         return DomainQuestions(self.spec, spec, self.epsilon, self.delta)
 
     def counter(self, snapshot: Snapshot) -> UndeclaredRows:
-        """The counter of its validated rows."""
+        """Return the counter of its validated rows."""
         from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 
         return UndeclaredRows.open(self.spec, snapshot)
@@ -141,44 +115,44 @@ class DomainRelease(NoisyRelease):
 
 @dataclass(frozen=True)
 class DomainQuestions:
-    """What the discovery of a domain asks of the rows."""
+    """The questions of the discovery of a domain."""
 
     dataset: DatasetSpec
     spec: ReleaseSpec
     epsilon: Fraction
     delta: Fraction
 
-    def nobody(self) -> UndeclaredRows:
-        """The counter of an empty table."""
+    def empty_counter(self) -> UndeclaredRows:
+        """Return the counter of an empty table."""
         from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 
         return UndeclaredRows.empty(self.dataset)
 
     def bundle(
         self,
-        counter: Counted | None,
+        counter: ReleaseCounter | None,
         transcript: Transcript,
         noise: NoiseSource,
         *,
         matches_reserved: bool = True,  # noqa: ARG002
     ) -> Bundle:
-        """What was discovered, or by which noisy answers nothing was: both are paid for."""
+        """Return the discovered domain, or by which noisy answers there is none: both are paid."""
         from dp_pipeline.gate.discovery import discover
 
         rows = cast("UndeclaredRows | None", counter)
-        paid = Accountant(self.epsilon, delta=self.delta)
+        accountant = Accountant(self.epsilon, delta=self.delta)
         try:
-            domain = discover(self.dataset, rows, paid, transcript, noise)
-            found = {DISCOVERED: json.dumps(domain.to_facts(), ensure_ascii=False)}
-        except NotDiscovered as refused:
-            found = {NOTHING: str(refused)}
-        paid.require_all_spent()
-        facts = {**self.spec.facts, **found}
-        return Bundle(self.spec.key.digest, facts, paid.spends, {}, {}, transcript.chain)
+            domain = discover(self.dataset, rows, accountant, transcript, noise)
+            outcome = {DISCOVERED: json.dumps(domain.to_facts(), ensure_ascii=False)}
+        except NotDiscovered as error:
+            outcome = {NOTHING: str(error)}
+        accountant.require_all_spent()
+        facts = {**self.spec.facts, **outcome}
+        return Bundle(self.spec.key.digest, facts, accountant.spends, {}, {}, transcript.chain)
 
 
 def declared_discovery(spec: DatasetSpec) -> Discover:
-    """What discovery may cost; the parser has seen that a file that needs it says so."""
+    """Return what discovery may cost; the parser requires it of a file that needs it."""
     assert spec.discover is not None, f"{spec.name}: nothing is declared of discovery"
     return spec.discover
 
@@ -192,7 +166,7 @@ def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Publish
     published = publish(release, new_draw=new_draw)
     pointer = {"folder": str(published.folder.relative_to(release.store.root))}
     path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
-    store_file(path, document(pointer))
+    store_file(path, encode_document(pointer))
     _domain_of(published.bundle)
     return published
 
@@ -200,8 +174,8 @@ def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Publish
 def with_discovered(
     spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None
 ) -> DatasetSpec:
-    """The data set with the domain that was discovered of a snapshot, the current one if none is
-    named; itself where everything is declared.
+    """Return the data set with the domain that was discovered of a snapshot, the current one if
+    none is named; itself where everything is declared.
 
     NotPrepared where none was discovered yet, NotDiscovered where noise said too little, Damaged
     where what is stored is not what was settled.
@@ -212,7 +186,7 @@ def with_discovered(
 
 
 def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
-    """The settled bundle of the domain of a snapshot; NotPrepared where there is none."""
+    """Return the settled bundle of the domain of a snapshot; NotPrepared where there is none."""
     snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
     pointer = None
     if snapshot is not None:
@@ -232,8 +206,8 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
 
 
 def domain_charge(spec: DatasetSpec, home: Home, *, run: str) -> int:
-    """Nano-ε, or nano-ρ, that one run charged for the domain of the current snapshot; 0 where
-    another one had paid.
+    """Return the nano-ε, or nano-ρ, that one run charged for the domain of the current snapshot; 0
+    where another run had paid.
     """
     bundle = domain_bundle(spec, home)
     reserved = home.ledger.history(bundle.key)[0]
@@ -241,32 +215,29 @@ def domain_charge(spec: DatasetSpec, home: Home, *, run: str) -> int:
 
 
 def _domain_of(bundle: Bundle) -> DiscoveredDomain:
-    """What a bundle says; NotDiscovered where noise said too little."""
+    """Return the domain of a bundle; NotDiscovered where noise left too little."""
     if NOTHING in bundle.facts:
         raise NotDiscovered(bundle.facts[NOTHING])
-    return _domain_of_facts(bundle)
-
-
-def _domain_of_facts(bundle: Bundle) -> DiscoveredDomain:
     return DiscoveredDomain.from_facts(json.loads(bundle.facts[DISCOVERED]))
 
 
 def discovered_lines(published: PublishedBundle) -> list[tuple[str, str]]:
-    """Attribute and what was found of it, in words, for a table."""
-    found = _domain_of_facts(published.bundle)
-    return [(name, _words(one)) for name, one in found.attributes]
+    """Return every discovered attribute with its bounds, bins and levels in words, for a table."""
+    domain = _domain_of(published.bundle)
+    return [(name, _description(attribute)) for name, attribute in domain.attributes]
 
 
-def _words(found: DiscoveredAttribute) -> str:
-    said = []
-    if found.bounds is not None:
-        said.append(f"{found.bounds[0]:g} to {found.bounds[1]:g}")
-    if found.edges is not None:
-        cuts = ", ".join(f"{edge:g}" for edge in found.edges)
-        said.append(f"{len(found.edges) + 1} bins, cut at {cuts}")
-    if found.levels is not None:
-        said.append(f"{len(found.levels)} levels: {', '.join(found.levels[:MOST_SHOWN])}")
-    return "; ".join(said)
+def _description(attribute: DiscoveredAttribute) -> str:
+    parts = []
+    if attribute.bounds is not None:
+        parts.append(f"{attribute.bounds[0]:g} to {attribute.bounds[1]:g}")
+    if attribute.edges is not None:
+        cuts = ", ".join(f"{edge:g}" for edge in attribute.edges)
+        parts.append(f"{len(attribute.edges) + 1} bins, cut at {cuts}")
+    if attribute.levels is not None:
+        levels = ", ".join(attribute.levels[:MOST_SHOWN])
+        parts.append(f"{len(attribute.levels)} levels: {levels}")
+    return "; ".join(parts)
 
 
 def _pointer_path(spec: DatasetSpec, home: Home, snapshot: str) -> Path:

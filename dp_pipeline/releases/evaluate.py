@@ -1,10 +1,7 @@
-"""How good releases are: exact numbers of public rows, paid ones of sensitive rows.
+"""Quality of releases: exact numbers of public rows, paid ones of sensitive rows.
 
-Of k-anonymous releases: how well classifiers learn, shown of public rows, kept of others.
-
-Exact comparison of synthetic rows with real ones, as a QualityReport: the steward's side.
-
-Nothing here is private, and nothing of it is published unless the real rows are a benchmark's.
+Exact comparison with the real rows is the data custodian's: nothing of it is published unless the
+rows are a benchmark's.
 """
 
 from __future__ import annotations
@@ -55,10 +52,10 @@ from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.class_table import ClassTable
 
 Codes = Mapping[str, NDArray[Any]]
-"""Attribute → codes (rows,), whole numbers below the attribute's size."""
+"""Attribute → codes (rows,), integers below the attribute's size."""
 
 MOST_LEVELS = 20
-"""Levels of a column that classifiers tell: they learn once a level."""
+"""Levels of a label that classifiers predict: they learn once a level."""
 
 
 @dataclass(frozen=True)
@@ -73,41 +70,42 @@ class TableComparison:
     synthetic: Codes
 
     def report(self, *, label: str | None = None) -> QualityReport:
-        """Everything that is known of both.
+        """Return every comparison of both.
 
-        label   an attribute that classifiers learn to tell from the others; None for none
+        label   an attribute that classifiers learn to predict from the others; None for none
 
         DeclarationError for a label that is not among the attributes or has more than
         ``MOST_LEVELS`` cells.
         """
-        learned = () if label is None else (self.learned(label),)
+        learned = () if label is None else (self.learned_label(label),)
         copies, twins = share_of_copies(self.real, self.synthetic)
         return QualityReport(
-            rows=_many(self.synthetic),
-            real=_many(self.real),
+            rows=_row_count(self.synthetic),
+            real=_row_count(self.real),
             compared=self.compared(),
             learned=learned,
             likeness=Likeness(copies, twins, distance_to_closest_record(self.real, self.synthetic)),
         )
 
     def compared(self) -> tuple[ComparedTable, ...]:
-        """Every column and every pair, the worst first; of very many pairs a sample that the names
-        decide.
+        """Return every column and every pair, the worst first; of very many pairs a sample that the
+        names decide.
         """
         names = tuple(self.real)
-        ways = [*((name,) for name in names), *attribute_sets(names, 2)]
+        tables = [*((name,) for name in names), *attribute_sets(names, 2)]
         sizes = {name: self.domain[name].size for name in names}
-        each: Mapping[str, Sequence[Names]] = {str(at): [way] for at, way in enumerate(ways)}
-        found = estimated_distances(self.real, self.synthetic, sizes, each)
-        moved = self._correlations()
+        groups: Mapping[str, Sequence[Names]] = {str(i): [names] for i, names in enumerate(tables)}
+        distances = estimated_distances(self.real, self.synthetic, sizes, groups)
+        moved = self._moved_correlations()
         return worst_first(
-            ComparedTable(way, one.value, one.error, moved.get(way))
-            for way, one in zip(ways, found.values(), strict=True)
+            ComparedTable(attributes, distance.value, distance.error, moved.get(attributes))
+            for attributes, distance in zip(tables, distances.values(), strict=True)
         )
 
-    def learned(self, label: str) -> LearnedLabel:
-        """What logistic regression tells of one attribute: learned from the synthetic rows, and
-        from four fifths of the real ones; both tested on the other fifth, which a seed decides.
+    def learned_label(self, label: str) -> LearnedLabel:
+        """Return how well logistic regression predicts one attribute: learned from the synthetic
+        rows, and from four fifths of the real ones; both tested on the other fifth, which a seed
+        decides.
         """
         names = tuple(self.real)
         if label not in names:
@@ -118,19 +116,21 @@ class TableComparison:
                 f"label: expected a column of 2 to {MOST_LEVELS} cells, got {label!r:.60} "
                 f"with {sizes[label]}"
             )
-        own, tested = (
+        learned, tested = (
             {name: codes[rows] for name, codes in self.real.items()}
-            for rows in split_rows(_many(self.real), seed=0)
+            for rows in split_rows(_row_count(self.real), seed=0)
         )
         accuracy, auc = predict_attribute("logistic", self.synthetic, tested, label, sizes)
-        real_accuracy, real_auc = predict_attribute("logistic", own, tested, label, sizes)
-        most = np.bincount(own[label], minlength=1).argmax()
-        majority = float((tested[label] == most).mean()) if len(tested[label]) else float("nan")
+        real_accuracy, real_auc = predict_attribute("logistic", learned, tested, label, sizes)
+        most_frequent = np.bincount(learned[label], minlength=1).argmax()
+        majority = (
+            float((tested[label] == most_frequent).mean()) if len(tested[label]) else float("nan")
+        )
         return LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)
 
-    def _correlations(self) -> dict[Names, float]:
-        """Pair of numbers → synthetic correlation less the real one, of the middles of their bins;
-        none where one of them is constant.
+    def _moved_correlations(self) -> dict[Names, float]:
+        """Return pair of numeric attributes → synthetic correlation less the real one, of the
+        middles of their bins; none where one of them is constant.
         """
         numbers = [name for name in self.real if isinstance(self.domain[name].cells, Bins)]
         if len(numbers) < 2:
@@ -148,19 +148,19 @@ class TableComparison:
         }
 
 
-def _many(table: Codes) -> int:
+def _row_count(table: Codes) -> int:
     return len(next(iter(table.values())))
 
 
 def _correlations(columns: Mapping[str, FloatArray]) -> FloatArray:
-    """Pearson's, of the rows in which neither number is missing."""
+    """Return Pearson's correlations, of the rows in which neither number is missing."""
     import pandas as pd
 
     return np.asarray(pd.DataFrame(columns).corr())
 
 
 def _middles(attribute: Attribute, codes: NDArray[Any]) -> FloatArray:
-    """The middle of the bin of every row; NaN where it is missing."""
+    """Return the middle of the bin of every row; NaN where it is missing."""
     assert isinstance(attribute.cells, Bins)
     edges = np.asarray(attribute.cells.edges, dtype=np.float64)
     middles = np.append((edges[:-1] + edges[1:]) / 2, np.nan)
@@ -177,44 +177,44 @@ UNITS = {
 }
 
 
-_WAY = 2
-"""A number that changes with the numbers: those kept from before are computed anew."""
+_VERSION = 2
+"""Of the formulas of exact numbers: those that are stored under another one are computed anew."""
 
 
 def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> list[QualityRow]:
-    """Quality of the releases of one ε, or of one K.
+    """Return the quality of the releases of one ε, or of one K.
 
-    On release data the exact numbers go to a private file beside the snapshot and
-    are not returned; what was paid for through the gate is.
+    On release data the exact numbers go to a private file beside the snapshot and are not returned;
+    the numbers that were paid for through the gate are.
     """
     return [row for bundle in bundles.values() for row in _of_bundle(spec, home, bundle)]
 
 
 def _of_bundle(spec: DatasetSpec, home: Home, bundle: Bundle) -> list[QualityRow]:
-    windows = spec.cut.parse_range(bundle.facts[WINDOW]) if spec.window else ()
-    snapshot = require_snapshot(spec, home, windows)
+    snapshot = _released_snapshot(spec, home, bundle)
     if bundle.is_k_anonymous:
         return _k_anonymous_rows(spec, home, snapshot, bundle)
-    return _rows(spec, snapshot, bundle)
-
-
-def _rows(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> list[QualityRow]:
     _require_same_purpose(spec, bundle)
     if bundle.facts["snapshot"] != snapshot.names:
-        # What was released of an older snapshot was never about these rows.
+        # A release of an older snapshot was never about these rows.
         return []
-    # Of retired rows nothing exact can be said any more; what was paid for stays.
-    is_gone = any(one.is_retired() for one in snapshot.members)
-    exact = {} if is_gone else _exact_quality(spec, snapshot, bundle)
-    own = []
+    # Nothing exact can be computed from retired rows any more; paid numbers stay.
+    is_retired = any(part.is_retired() for part in snapshot.members)
+    exact = {} if is_retired else _exact_quality(spec, snapshot, bundle)
+    rows = []
     if not spec.is_release:
-        own += [
-            _exact(bundle, metric, value, exact.get(SAMPLING_ERROR + metric))
+        rows += [
+            _exact_row(bundle, metric, value, exact.get(SAMPLING_ERROR + metric))
             for metric, value in exact.items()
             if not metric.startswith(SAMPLING_ERROR)
         ]
-    own += bought_rows(bundle)
-    return [*own, *metre_rows(spec, tuple(bundle.tables.get("centres", ())), own)]
+    rows += bought_rows(bundle)
+    return [*rows, *metre_rows(spec, tuple(bundle.tables.get("centres", ())), rows)]
+
+
+def _released_snapshot(spec: DatasetSpec, home: Home, bundle: Bundle) -> Snapshot:
+    windows = spec.cut.parse_range(bundle.facts[WINDOW]) if spec.window else ()
+    return require_snapshot(spec, home, windows)
 
 
 MOST_KEPT = 100
@@ -224,36 +224,34 @@ MOST_KEPT = 100
 def compared_tables(
     spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Model → its columns and pairs against the rows, the worst first, as documents: of public rows
-    alone, and of the snapshot that was released.
+    """Return model → its columns and pairs against the rows, the worst first, as documents: of
+    public rows alone, and of the snapshot that was released.
     """
     if spec.is_release:
         return {}
-    found = {}
+    documents = {}
     for name, bundle in bundles.items():
         if "codes" not in bundle.tables or bundle.is_k_anonymous:
             continue
         _require_same_purpose(spec, bundle)
-        windows = spec.cut.parse_range(bundle.facts[WINDOW]) if spec.window else ()
-        snapshot = require_snapshot(spec, home, windows)
-        is_gone = any(one.is_retired() for one in snapshot.members)
-        if bundle.facts["snapshot"] == snapshot.names and not is_gone:
+        snapshot = _released_snapshot(spec, home, bundle)
+        is_retired = any(part.is_retired() for part in snapshot.members)
+        if bundle.facts["snapshot"] == snapshot.names and not is_retired:
             codes = bundle.tables["codes"]
             real = prepared_codes(spec, snapshot, tuple(codes))
-            tables = TableComparison(spec.domain, real, codes).compared()
-            kept = [one for k in (1, 2) for one in _of_size(tables, k)[:MOST_KEPT]]
-            found[name] = [vars(one) for one in kept]
-    return found
-
-
-def _of_size(tables: Sequence[ComparedTable], k: int) -> list[ComparedTable]:
-    return [one for one in tables if len(one.attributes) == k]
+            compared = TableComparison(spec.domain, real, codes).compared()
+            by_size = [
+                [table for table in compared if len(table.attributes) == size] for size in (1, 2)
+            ]
+            documents[name] = [vars(table) for tables in by_size for table in tables[:MOST_KEPT]]
+    return documents
 
 
 def from_compared(documents: Sequence[Mapping[str, Any]]) -> tuple[ComparedTable, ...]:
-    """Compared tables of documents."""
+    """Return the compared tables of documents."""
     return tuple(
-        ComparedTable(**{**one, "attributes": tuple(one["attributes"])}) for one in documents
+        ComparedTable(**{**document, "attributes": tuple(document["attributes"])})
+        for document in documents
     )
 
 
@@ -265,21 +263,17 @@ def _require_same_purpose(spec: DatasetSpec, bundle: Bundle) -> None:
         )
 
 
-def _exact(bundle: Bundle, metric: str, value: float, error: float | None) -> QualityRow:
-    unit = UNITS.get(metric, "share")
-    return QualityRow(bundle.model, _epsilon(bundle), metric, value, None, unit, error)
-
-
-def _epsilon(bundle: Bundle) -> Fraction:
-    return Fraction(bundle.facts["epsilon"])
+def _exact_row(bundle: Bundle, metric: str, value: float, error: float | None) -> QualityRow:
+    unit, epsilon = UNITS.get(metric, "share"), Fraction(bundle.facts["epsilon"])
+    return QualityRow(bundle.model, epsilon, metric, value, None, unit, error)
 
 
 def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dict[str, float]:
-    """Exact numbers, kept by the bundle and by the label or targets that they are of, and by the
-    way in which they are computed.
+    """Return exact numbers, cached by the bundle, by the label or targets that they are about, and
+    by the version of their formulas.
     """
-    declared = f"{_WAY} {spec.label} {spec.targets}"
-    of = hashlib.sha256(f"{declared} {bundle.to_json()}".encode()).hexdigest()[:32]
+    declared = f"{_VERSION} {spec.label} {spec.targets}"
+    digest = hashlib.sha256(f"{declared} {bundle.to_json()}".encode()).hexdigest()[:32]
 
     def compute() -> dict[str, float]:
         if "classes" in bundle.tables:
@@ -291,13 +285,13 @@ def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dic
         points = np.stack(list(centres.values()), axis=1)
         return clustering_quality(spec, snapshot, tuple(centres), points)
 
-    return custodian_facts(snapshot, f"exact-quality-{of}", compute)
+    return custodian_facts(snapshot, f"exact-quality-{digest}", compute)
 
 
 def _k_anonymous_rows(
     spec: DatasetSpec, home: Home, snapshot: Snapshot, bundle: Bundle
 ) -> list[QualityRow]:
-    """Nothing of a release that is not of the current rows and declarations.
+    """Return the quality of a release of the current rows and declarations; none of another.
 
     ``auc``: logistic regression, selection inside each of five folds. ``auc_paper``: as the
     papers have it, support vectors that are tested on rows which the selection has seen.
@@ -315,31 +309,23 @@ def _k_anonymous_rows(
     release.require_allowed()
 
     def compute() -> dict[str, float]:
-        figures = _figures(release, coded_rows(spec, snapshot))
-        return {
-            name: one for name, one in figures.items() if name != SECONDS or not spec.is_release
-        }
+        rows = coded_rows(spec, snapshot)
+        nested = _evaluate_protocol(release, rows, "nested", "logistic")
+        paper = _evaluate_protocol(release, rows, "paper", "svm")
+        seconds = {} if spec.is_release else {SECONDS: nested.seconds}
+        aucs = {AUC: nested.aucs["logistic"], PAPER_AUC: paper.aucs["svm"]}
+        return {**aucs, KEPT: nested.released_columns, **seconds}
 
-    found = custodian_facts(snapshot, f"k-anonymous-{bundle.key[:32]}", compute)
+    figures = custodian_facts(snapshot, f"k-anonymous-{bundle.key[:32]}", compute)
     if spec.is_release:
         return []
     return [
         QualityRow(name, Fraction(k), metric, value, None, UNITS.get(metric, "share"))
-        for metric, value in found.items()
+        for metric, value in figures.items()
     ]
 
 
-def _figures(release: KAnonymousRelease, rows: CodedRows) -> dict[str, float]:
-    nested = _tried(release, rows, "nested", "logistic")
-    return {
-        AUC: nested.aucs["logistic"],
-        PAPER_AUC: _tried(release, rows, "paper", "svm").aucs["svm"],
-        KEPT: nested.released_columns,
-        SECONDS: nested.seconds,
-    }
-
-
-def _tried(
+def _evaluate_protocol(
     release: KAnonymousRelease, rows: CodedRows, protocol: EvaluationProtocol, scorer: Scorer
 ) -> ProtocolResult:
     try:

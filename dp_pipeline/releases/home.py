@@ -18,7 +18,7 @@ NOISE_VARIABLE = "DP_PIPELINE_NOISE"
 ENGINE_VARIABLE = "DP_PIPELINE_ENGINE"
 PUBLISHED_VARIABLE = "DP_PIPELINE_PUBLISHED"
 SHELF = "published"
-"""The folder below a home where readers find releases, where no other place is named."""
+"""The folder below a home for published copies, where no other place is named."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Home:
 
     @property
     def raw(self) -> Path:
-        """Snapshots and the steward's exact results: private."""
+        """Snapshots and the data custodian's exact results: private."""
         return self.root / "raw"
 
     @property
@@ -47,7 +47,7 @@ class Home:
 
     @property
     def internal(self) -> Path:
-        """What the steward's assets hand on: evaluations and comparisons."""
+        """Evaluations and comparisons that assets hand to each other."""
         return self.root / "internal"
 
     @property
@@ -62,8 +62,8 @@ class Home:
 
     @property
     def answer_counts(self) -> Path:
-        """How many answers every unfinished release has: beside the ledger's head, where a copy of
-        ``released`` that is put back does not reach.
+        """Counts of the answers of every unfinished release: beside the ledger's head, where a copy
+        of ``released`` that is put back does not reach.
         """
         head = follow_links(self.head or self.ledger_folder.with_name("ledger.head"))
         return head.with_name(f"{head.name}.answers")
@@ -93,9 +93,9 @@ class Home:
 
 
 def find_home() -> Home:
-    """``$DP_PIPELINE_HOME``, or ``data/`` beside the nearest workspace.yaml at or above the
-    working folder. Its ledger is where ``$DP_PIPELINE_LEDGER`` says, the ledger's head where
-    ``$DP_PIPELINE_LEDGER_HEAD`` does.
+    """Return the home in ``$DP_PIPELINE_HOME``, or in ``data/`` beside the nearest workspace.yaml
+    at or above the working folder. Its ledger is where ``$DP_PIPELINE_LEDGER`` says, the ledger's
+    head where ``$DP_PIPELINE_LEDGER_HEAD`` does.
 
     Raises DeclarationError where there is no home: a ledger made in whatever folder
     a command was started from would be a new, empty budget.
@@ -104,7 +104,7 @@ def find_home() -> Home:
 
 
 def home_in(folder: Path) -> Home:
-    """The home that a program names itself; ledger and head are where the environment says.
+    """Return the home that a program names; ledger and head are where the environment says.
 
     Raises DeclarationError for a relative path, and where ``$DP_PIPELINE_HOME`` names another
     folder: a second home would be a second, empty budget of the same persons.
@@ -143,24 +143,24 @@ def _find_root() -> Path:
 
 
 def find_workspace() -> Path | None:
-    """The nearest workspace.yaml at or above the working folder, or None."""
-    here = Path.cwd()
-    found = (folder / "workspace.yaml" for folder in (here, *here.parents))
-    return next((path for path in found if path.is_file()), None)
+    """Return the nearest workspace.yaml at or above the working folder, or None."""
+    folder = Path.cwd()
+    paths = (parent / "workspace.yaml" for parent in (folder, *folder.parents))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def noise_name() -> str:
-    """The noise source that ``$DP_PIPELINE_NOISE`` names; OpenDP where nothing is said."""
+    """Return the name of the noise source in ``$DP_PIPELINE_NOISE``; OpenDP without one."""
     return os.environ.get(NOISE_VARIABLE) or "opendp"
 
 
 def engine_name() -> str:
-    """The engine that ``$DP_PIPELINE_ENGINE`` names; empty where nothing is said."""
+    """Return the name of the engine in ``$DP_PIPELINE_ENGINE``; empty without one."""
     return os.environ.get(ENGINE_VARIABLE, "")
 
 
 def published_place(home: Home) -> str:
-    """Where readers find the newest cleared releases, as ``$DP_PIPELINE_PUBLISHED`` says: a folder,
-    or an address that fsspec knows; below the home where nothing is said.
+    """Return the place of published copies in ``$DP_PIPELINE_PUBLISHED``: a folder, or an address
+    that fsspec knows; below the home without one.
     """
     return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / SHELF)

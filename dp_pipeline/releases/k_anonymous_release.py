@@ -1,8 +1,7 @@
 """A k-anonymous release at a K: what makes it the same one, and how it is made.
 
-The methods that a data set file declares, checked, and what each promises; and the rows as these
-methods read them: quasi-identifiers and label, exactly. There is no ε in it. It goes through the
-protocol of every other release with a charge of kind ``not-dp`` and without stored answers.
+Its methods read quasi-identifiers and label exactly, and it has no ε. It goes through the protocol
+of every other release, with a charge of kind ``not-dp`` and without stored answers.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuaran
 from dp_pipeline.anonymity.method import Method, Recoding, sensitive_diversity
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec, KAnonymity
-from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, one_of
 from dp_pipeline.config.parameters import fact_text, texts_of
 from dp_pipeline.ledger import Entry
@@ -37,7 +35,6 @@ from dp_pipeline.releases.release import (
     Drawing,
     Release,
     ReleaseSpec,
-    other_non_dp_releases,
 )
 from dp_pipeline.results.bundle import ALLOWED, K_ANONYMITY, Bundle, KAnonymousKey, Key
 
@@ -50,25 +47,30 @@ REASON = "k-anonymity has no ε: it reads the rows as they are"
 
 
 def declared_k_anonymity(spec: DatasetSpec) -> KAnonymity:
-    """The declared k-anonymous releases; DeclarationError where there are none."""
+    """Return the declared k-anonymous releases; DeclarationError where there are none."""
     if spec.k_anonymity is None or spec.label is None:
         raise DeclarationError(f"{spec.name}: expected a section `k_anonymity`, got none")
     return spec.k_anonymity
 
 
 def quasi_identifiers(spec: DatasetSpec) -> tuple[Column, ...]:
-    """The declared quasi-identifiers, in their declared order."""
-    return tuple(_column(spec.domain[name]) for name in declared_k_anonymity(spec).attributes)
-
-
-def _column(attribute: Attribute) -> Column:
-    """Bins ascend, levels have no order; missing values are a level of their own."""
-    missing = attribute.missing_code if attribute.nullable else None
-    return Column(attribute.name, attribute.labels(), attribute.is_numeric, missing)
+    """Return the declared quasi-identifiers, in their declared order. Bins ascend, levels have no
+    order, and missing values are a level of their own.
+    """
+    attributes = [spec.domain[name] for name in declared_k_anonymity(spec).attributes]
+    return tuple(
+        Column(
+            attribute.name,
+            attribute.labels(),
+            attribute.is_numeric,
+            attribute.missing_code if attribute.nullable else None,
+        )
+        for attribute in attributes
+    )
 
 
 def coded_rows(spec: DatasetSpec, snapshot: Snapshot) -> CodedRows:
-    """Every prepared row: quasi-identifiers and label.
+    """Return every prepared row: quasi-identifiers and label.
 
     NotPrepared unless the snapshot is prepared; DeclarationError without a section `k_anonymity`.
     """
@@ -76,14 +78,13 @@ def coded_rows(spec: DatasetSpec, snapshot: Snapshot) -> CodedRows:
     from dp_pipeline.raw.prepare import exact_codes
 
     columns, label = quasi_identifiers(spec), spec.domain[str(spec.label)]
-    codes = exact_codes(spec, snapshot, [*(one.name for one in columns), label.name])
-    target = codes[:, -1].astype(np.int64)
-    return CodedRows(columns, codes[:, :-1], target, label.labels())
+    codes = exact_codes(spec, snapshot, [*(column.name for column in columns), label.name])
+    return CodedRows(columns, codes[:, :-1], codes[:, -1].astype(np.int64), label.labels())
 
 
 def declared_method(spec: DatasetSpec, name: str) -> Method:
-    """A declared method with its parameters; DeclarationError where it is not declared, does not
-    exist, or has no such parameters.
+    """Return a declared method with its parameters; DeclarationError where it is not declared, does
+    not exist, or has no such parameters.
     """
     methods = declared_k_anonymity(spec).methods
     if name not in methods:
@@ -98,7 +99,7 @@ def require_methods(spec: DatasetSpec) -> None:
 
 
 def guarantee_for(declared: KAnonymity, method: str, *, k: int) -> KAnonymityGuarantee:
-    """The declared promise of one method at K.
+    """Return the declared promise of one method at K.
 
     Where no diversity is declared, kjig keeps two labels in every class of a sensitive label, and
     the others, whose papers know no such rule, keep none. A K that promises nothing promises no
@@ -106,8 +107,8 @@ def guarantee_for(declared: KAnonymity, method: str, *, k: int) -> KAnonymityGua
     """
     if k <= 1:
         return KAnonymityGuarantee(k, 1, declared.suppress)
-    usual = sensitive_diversity(METHODS[method], k=k) if declared.sensitive_label else 1
-    return KAnonymityGuarantee(k, declared.diversity or usual, declared.suppress)
+    default = sensitive_diversity(METHODS[method], k=k) if declared.sensitive_label else 1
+    return KAnonymityGuarantee(k, declared.diversity or default, declared.suppress)
 
 
 @dataclass(frozen=True)
@@ -131,12 +132,12 @@ class KAnonymousRelease(Release):
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:
-        """Declared methods; none of a data set without a section `k_anonymity`."""
+        """Return the declared methods; none without a section `k_anonymity`."""
         return tuple(spec.k_anonymity.methods) if spec.k_anonymity else ()
 
     @staticmethod
     def levels(spec: DatasetSpec) -> tuple[str, ...]:
-        """Declared K, ascending."""
+        """Return the declared K, ascending."""
         return spec.k_anonymity.partition_keys if spec.k_anonymity else ()
 
     @classmethod
@@ -150,7 +151,7 @@ class KAnonymousRelease(Release):
         noise: str = "",  # noqa: ARG003
         run: Mapping[str, str] | None = None,
     ) -> Self:
-        """A declared release; DeclarationError for a K that is not declared. There is no noise."""
+        """Return a declared release; DeclarationError for a K that is not declared."""
         return cls(spec, name, declared_k_anonymity(spec).partition(level), home, run or {})
 
     @property
@@ -160,7 +161,7 @@ class KAnonymousRelease(Release):
 
     @property
     def summary(self) -> str:
-        """What the method does, in a line."""
+        """One line on what the method does."""
         return self.method.summary
 
     @property
@@ -169,7 +170,7 @@ class KAnonymousRelease(Release):
         return f"{'/'.join(self.path)} at K={self.k}"
 
     def label_state(self, state: str) -> str:
-        """A state, with that there is no ε in it: such a release is recorded and costs nothing."""
+        """Return a state labelled not-dp: this release is recorded and costs nothing."""
         return f"{'recorded' if state == 'charged' else state}, not-dp"
 
     @cached_property
@@ -184,7 +185,7 @@ class KAnonymousRelease(Release):
 
     @property
     def promise(self) -> KAnonymityGuarantee:
-        """What every class of the table has to have."""
+        """The promise that every class of the table has to keep."""
         return guarantee_for(self.declared, self.name, k=self.k)
 
     def require_allowed(self) -> None:
@@ -207,21 +208,21 @@ class KAnonymousRelease(Release):
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> KAnonymousKey:  # noqa: ARG002
-        """Its key: the same seed makes the same table, so there is no other draw."""
+        """Return its key: the same seed makes the same table, so there is no other draw."""
         return KAnonymousKey(
             population=self.spec.population,
             dataset=self.spec.name,
             snapshot=snapshot.id,
-            # Of which label rows were left out is told of public rows only.
+            # Only of public rows the table says which labels its suppressed rows had.
             purpose=self.spec.purpose,
             # Which rows are valid depends on every attribute.
             declaration=self.spec.digest,
-            asked=self._asked,
+            question=self._question,
         )
 
     @property
-    def _asked(self) -> dict[str, str]:
-        """The question, as text: promise, method and what they are about."""
+    def _question(self) -> dict[str, str]:
+        """The promise, the method and what they are about, as text."""
         declared = self.declared
         return {
             K_ANONYMITY: "k-anonymity",
@@ -235,63 +236,48 @@ class KAnonymousRelease(Release):
             "label": str(self.spec.label),
         }
 
-    def resolve(self, key: Key) -> ReleaseSpec:
-        """The draw with this key: no ε, and that there is none."""
-        reserved = next(iter(self.home.ledger.history(key.digest)), None)
-        facts, currency = self._facts(key), self.spec.currency
-        return ReleaseSpec(
-            key=key, facts=facts, what=self.what, currency=currency, reserved=reserved
-        )
-
-    def _facts(self, key: Key) -> dict[str, str]:
-        spec, is_allowed = self.spec, "yes" if self.spec.allow_not_dp else "no"
-        beside = other_non_dp_releases(spec, self.home.ledger, before=key.digest)
+    def facts(self, key: Key) -> dict[str, str]:
+        """Return what a k-anonymous release writes into the ledger and its bundle."""
+        is_allowed = "yes" if self.spec.allow_not_dp else "no"
         return {
-            **self._asked,
-            "population": spec.population,
-            "dataset": spec.name,
+            **super().facts(key),
+            **self._question,
             "kind": "not-dp",
             "reason": REASON,
-            "snapshot": key.snapshot,
-            "declaration": spec.digest,
-            "unit": str(spec.protection),
-            "purpose": spec.purpose,
             ALLOWED: is_allowed,
             "releasable": is_allowed,
-            "code": self.version(),
-            **({OTHER_NON_DP: "; ".join(beside)} if beside else {}),
-            **spec.discovered_fact,
-            **spec.constraints_fact,
+            **self.spec.discovered_fact,
+            **self.spec.constraints_fact,
         }
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> KAnonymousDrawing:  # noqa: ARG002
-        """Its rows, which are read once the ledger knows of it."""
+        """Return its rows, which are read once the ledger has recorded the release."""
         # Imported late, as in ``coded_rows``.
         from dp_pipeline.raw.prepare import require_codes
 
         require_codes(self.spec, snapshot)
         return KAnonymousDrawing(self.spec, self.method, self.promise, self.declared.seed, snapshot)
 
-    def remade(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
+    def rebuild(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
         """Damaged: no answers are stored that a lost table could be made again from."""
-        raise self.store.another(self.store.bundle_path(key, self.postprocessing))
+        raise self.store.damaged(self.store.bundle_path(key, self.postprocessing))
 
 
 def reported_k_anonymous_release(
     spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float]
 ) -> ReportedKAnonymousRelease:
-    """One k-anonymous release as cards and reports show it.
+    """Return a k-anonymous release as cards and reports show it.
 
     figures   of its evaluation, on public rows
     """
     from dp_pipeline.reporting.releases import ReportedKAnonymousRelease
 
-    earlier = bundle.facts.get(OTHER_NON_DP)
+    others = bundle.facts.get(OTHER_NON_DP)
     return ReportedKAnonymousRelease(
         spec=spec,
         bundle=bundle,
         summary=declared_method(spec, bundle.facts["model"]).summary,
-        non_dp_releases=earlier.split("; ") if earlier else (),
+        non_dp_releases=others.split("; ") if others else (),
         figures=figures,
     )
 
@@ -307,11 +293,6 @@ class KAnonymousDrawing(Drawing):
     snapshot: Snapshot
     rows: str = ""
 
-    def dry_run(self) -> None:
-        """Nothing: no answer is stored alone, and what a file declares was checked when it was
-        read.
-        """
-
     def draw(
         self,
         spec: ReleaseSpec,
@@ -319,8 +300,8 @@ class KAnonymousDrawing(Drawing):
         *,
         is_resumed: bool,  # noqa: ARG002
     ) -> Bundle:
-        """Read the rows, choose what is kept, and build what leaves; BoundaryViolation for a method
-        that does not keep its promise, TooFewRows says of which release.
+        """Read the rows, recode them, and build the released tables; BoundaryViolation for a method
+        that does not keep its promise, TooFewRows with the words for the release.
         """
         if stored:
             return stored[0]
@@ -355,7 +336,7 @@ class KAnonymousDrawing(Drawing):
         return {AUC: recoded.auc, ONE_LABEL_AUC: other.auc or math.nan}
 
     def texts(self, bundle: Bundle) -> dict[str, str]:
-        """The card."""
+        """Return its card."""
         from dp_pipeline.reporting.pages import card
 
         return {CARD: card(reported_k_anonymous_release(self.dataset, bundle, {}))}

@@ -1,6 +1,6 @@
-"""The tables of a k-anonymous release: rows, rules of the columns, and what was measured of them.
+"""The tables of a k-anonymous release: rows, rules of the columns, and disclosure measures.
 
-What is promised is counted anew from the rows as they are stored.
+The promise is counted anew from the rows as they are stored.
 """
 
 from __future__ import annotations
@@ -34,20 +34,19 @@ def k_anonymous_tables(
     is_public: bool,
     aucs: Mapping[str, float] | None = None,
 ) -> Tables:
-    """``released``: one text a kept column, and the label; rows sorted by what they hold.
+    """Return ``released``: one text a kept column, and the label; rows sorted by their values.
     ``columns``: name, source attribute and rule of each. ``measures``: name and value of every
-    measure of the released rows. ``suppressed``: how many rows were left out; of public rows, of
-    every label. ``aucs`` are two measures more: what classifiers learn in folds of the rows, and
-    what they would learn if one label a class were enough.
+    measure of the released rows. ``suppressed``: how many rows were left out; of public rows, by
+    label. ``aucs`` are more measures: what classifiers learn in folds of public rows.
 
     Neither the order of the rows nor that in which columns were chosen is in them, nor anything
-    of columns that were not kept. Of sensitive rows that were left out nothing is told but how
-    many they are: the label of a single one would be that person's. BoundaryViolation for two
-    columns of one name.
+    of columns that were not kept. Only the number of suppressed sensitive rows is released: the
+    label of a single one would be that person's. BoundaryViolation for two columns of one name.
     """
     released = {RELEASED: _texts(anonymized.release(rows), label)}
     is_bits = isinstance(anonymized.rule, BitRule)
-    facts = {**measured(released, label=label, k=promise.k, bits=is_bits).facts(), **(aucs or {})}
+    report = measure_disclosure(released, label=label, k=promise.k, bits=is_bits)
+    facts = {**report.facts(), **(aucs or {})}
     return {
         **released,
         "columns": _rules(anonymized.rule),
@@ -55,35 +54,37 @@ def k_anonymous_tables(
             "name": np.array(list(facts), dtype=np.str_),
             "value": np.array(list(facts.values()), dtype=np.float64),
         },
-        "suppressed": _left_out(rows, anonymized, by_label=is_public),
+        "suppressed": _suppressed_rows(rows, anonymized, by_label=is_public),
     }
 
 
-def measured(tables: Tables, *, label: str, k: int, bits: bool = False) -> DisclosureReport:
-    """Every measure of the released rows, from the table as it is stored; that by containment
-    where its columns are bits.
+def measure_disclosure(
+    tables: Tables, *, label: str, k: int, bits: bool = False
+) -> DisclosureReport:
+    """Return every measure of the released rows, from the table as it is stored; that by
+    containment where its columns are bits.
     """
     released = tables[RELEASED]
     labels, target = _levels_and_codes(released, label)
     names = [name for name in released if name != label]
     codes = np.zeros((len(target), len(names)), dtype=np.int64)
-    for at, name in enumerate(names):
-        codes[:, at] = _levels_and_codes(released, name)[1]
+    for position, name in enumerate(names):
+        codes[:, position] = _levels_and_codes(released, name)[1]
     return disclosure_report(codes, target, labels=len(labels), k=k, bits=bits)
 
 
 def keeps_guarantee(bundle: Bundle) -> bool:
-    """Whether the released rows of a k-anonymous bundle keep what it promises, counted anew."""
+    """Return whether the released rows of a k-anonymous bundle keep its promise, counted anew."""
     k, diversity = int(bundle.facts["k"]), int(bundle.facts["diversity"])
-    report = measured(bundle.tables, label=bundle.facts["label"], k=k)
+    report = measure_disclosure(bundle.tables, label=bundle.facts["label"], k=k)
     return (k <= 1 or report.k >= k) and (diversity <= 1 or report.distinct_l >= diversity)
 
 
 @dataclass(frozen=True)
 class TableFacts:
-    """Of a released table in a few numbers: what it promises, and what was measured of it.
+    """The promise of a released table and its measures, in a few numbers.
 
-    columns       that were kept, beside the label
+    columns       kept columns, without the label
     smallest      rows of the smallest class
     homogeneous   share of the rows that are in classes with one label
     left_out      rows that were left out to keep the promise
@@ -99,30 +100,30 @@ class TableFacts:
 
     @classmethod
     def of(cls, bundle: Bundle) -> TableFacts:
-        """The facts of a k-anonymous bundle."""
-        found = measures_of(bundle)
+        """Return the facts of a k-anonymous bundle."""
+        measures = measures_of(bundle)
         return cls(
             k=int(bundle.facts["k"]),
             diversity=int(bundle.facts["diversity"]),
             columns=len(bundle.tables["columns"]["name"]),
-            classes=int(found["classes"]),
-            smallest=int(found["k"]),
-            homogeneous=found["homogeneous_rows"] / max(1.0, found["rows"]),
+            classes=int(measures["classes"]),
+            smallest=int(measures["k"]),
+            homogeneous=measures["homogeneous_rows"] / max(1.0, measures["rows"]),
             left_out=int(bundle.tables["suppressed"]["rows"].sum()),
         )
 
 
 def measures_of(bundle: Bundle) -> dict[str, float]:
-    """Name → value of what was measured of a release."""
+    """Return name → value of the measures of a release."""
     stored = bundle.tables["measures"]
     return dict(zip(stored["name"].tolist(), stored["value"].tolist(), strict=True))
 
 
 def _levels_and_codes(table: Columns, name: str) -> tuple[np.ndarray, IntArray]:
-    """The different texts of a column in their order, and the place of every row's among them."""
+    """Return the sorted distinct texts of a column, and the index of every row's text in them."""
     levels = reduce(np.union1d, map(np.unique, batches_of(table, name)))
-    places = [np.searchsorted(levels, part) for part in batches_of(table, name)]
-    return levels, np.concatenate(places)
+    codes = [np.searchsorted(levels, batch) for batch in batches_of(table, name)]
+    return levels, np.concatenate(codes)
 
 
 def _texts(released: CodedRows, label: str) -> Columns:
@@ -131,25 +132,25 @@ def _texts(released: CodedRows, label: str) -> Columns:
         # A name given twice would silently take a column out of the table that is measured.
         raise BoundaryViolation("released table: expected columns of different names, got others")
     coded = {
-        column.name: (column.levels, released.codes[:, at])
-        for at, column in enumerate(released.columns)
+        column.name: (column.levels, released.codes[:, position])
+        for position, column in enumerate(released.columns)
     }
     coded[label] = released.target_levels, released.target
     columns = {
-        name: partial(_text_batches, np.array(levels, dtype=np.str_), places)
-        for name, (levels, places) in coded.items()
+        name: partial(_text_batches, np.array(levels, dtype=np.str_), codes)
+        for name, (levels, codes) in coded.items()
     }
     if len(released) <= ROWS_A_BATCH:
         return {name: next(batches()) for name, batches in columns.items()}
     return LongColumns(columns)
 
 
-def _text_batches(texts: np.ndarray, places: NDArray[np.integer]) -> Iterator[np.ndarray]:
-    """The text of every row, some rows at a time: a set of levels takes a hundred bytes and more,
-    its place one or two.
+def _text_batches(levels: np.ndarray, codes: NDArray[np.integer]) -> Iterator[np.ndarray]:
+    """Yield the text of every row, some rows at a time: a set of levels takes a hundred bytes and
+    more, its code one or two.
     """
-    for start in range(0, max(1, len(places)), ROWS_A_BATCH):
-        yield texts[places[start : start + ROWS_A_BATCH]]
+    for start in range(0, max(1, len(codes)), ROWS_A_BATCH):
+        yield levels[codes[start : start + ROWS_A_BATCH]]
 
 
 def _rules(recoding: RowRule) -> dict[str, np.ndarray]:
@@ -165,7 +166,7 @@ def _rules(recoding: RowRule) -> dict[str, np.ndarray]:
 
 
 def _rule(bit: Bit, column: Column) -> str:
-    """When a bit is 1.
+    """Return when a bit is 1, in words.
 
     >>> _rule(Bit(0, 1, "at_least"), Column("age", ("[0, 20)", "[20, 40]"), ordered=True))
     '1 where age is in [20, 40] or above'
@@ -176,16 +177,17 @@ def _rule(bit: Bit, column: Column) -> str:
     return f"1 where {column.name} is {level}"
 
 
-def _left_out(rows: CodedRows, anonymized: Recoding, *, by_label: bool) -> dict[str, np.ndarray]:
-    """How many rows were left out; or label, rows of it that were, and their share of its rows,
-    0 of none.
+def _suppressed_rows(
+    rows: CodedRows, anonymized: Recoding, *, by_label: bool
+) -> dict[str, np.ndarray]:
+    """Return how many rows were suppressed; or for each label its suppressed rows, and their share
+    of its rows, 0 where it has none.
     """
     if not by_label:
         return {"rows": np.array([anonymized.suppressed.sum()], dtype=np.int64)}
-    labels = len(rows.target_levels)
-    left_out = np.bincount(rows.target[anonymized.suppressed], minlength=labels)
+    counts = np.bincount(rows.target[anonymized.suppressed], minlength=len(rows.target_levels))
     return {
         "label": np.array(rows.target_levels, dtype=np.str_),
-        "rows": left_out.astype(np.int64),
-        "share": left_out / np.maximum(1, rows.target_counts),
+        "rows": counts.astype(np.int64),
+        "share": counts / np.maximum(1, rows.target_counts),
     }

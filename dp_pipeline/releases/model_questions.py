@@ -1,5 +1,5 @@
-"""What a release at an ε asks: its model is fitted on a curator, then its private evaluation is
-paid for on another.
+"""The questions of a release at an ε: its model is fitted on a curator, then its private evaluation
+is paid for on another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dp_pipeline.models.base import (
     PrivacyGuarantee,
     fit,
 )
-from dp_pipeline.releases.noisy_drawing import Counted
+from dp_pipeline.releases.noisy_drawing import ReleaseCounter
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import EARLIER_EVALUATION, Bundle, ReleaseKey
 from dp_pipeline.results.clusters import Tables
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelQuestions:
-    """What a model, and the evaluation of what it gives, ask of the rows.
+    """The questions of a model, and of the evaluation of what it releases.
 
     facts     of the bundle
     earlier   tables of the release that it plans from; None where it plans from none
-    public    rows of others that it uses; None where it uses none
-    coarse    makes what it refines again, with its answers; None where it refines none
+    public    public rows of another data set that it uses; None where it uses none
+    coarse    returns the release that it refines, with its answers; None where it refines none
     """
 
     dataset: DatasetSpec
@@ -57,77 +57,74 @@ class ModelQuestions:
     public: PublicTable | None
     coarse: Callable[[], tuple[CoarseRelease, PaidMarginals]] | None
 
-    def nobody(self) -> EmptyCounter:
-        """The counter of an empty table."""
+    def empty_counter(self) -> EmptyCounter:
+        """Return the counter of an empty table."""
         from dp_pipeline.raw.counters.fold import EmptyCounter
 
         return EmptyCounter(self.dataset.domain)
 
     def bundle(
         self,
-        counter: Counted | None,
+        counter: ReleaseCounter | None,
         transcript: Transcript,
         noise: NoiseSource,
         *,
         matches_reserved: bool = True,
     ) -> Bundle:
-        """The bundle with its evaluation; spends exactly what it claims.
+        """Return the bundle with its evaluation; it spends exactly what it claims.
 
-        counter       None draws nothing: every answer must be in the transcript
-        matches_reserved   False for a settled release under another post-processing: the evaluation
-                      that was paid for was of other centres or tables, and is left out
+        counter            None draws nothing: every answer must be in the transcript
+        matches_reserved   False for a settled release under another post-processing: its evaluation
+                           was about other centres or tables, and is left out
         """
-        fitted, _ = self.fitted(counter, transcript, noise)
-        fitted.require_guaranteed(self.guarantee, what=f"{self.dataset.name}/{self.key.model}")
-        spends, quality, facts = fitted.spends, dict[str, NoisyNumber](), self.facts
+        result, _ = self.fit_model(counter, transcript, noise)
+        result.require_guaranteed(self.guarantee, what=f"{self.dataset.name}/{self.key.model}")
+        spends, quality, facts = result.spends, dict[str, NoisyNumber](), self.facts
         if self.evaluation is not None and matches_reserved:
-            paid = Accountant(self.evaluation)
             from dp_pipeline.gate.quality import private_quality
 
+            accountant = Accountant(self.evaluation)
             quality = private_quality(
-                self._curators(counter, transcript, noise, {})(paid),
-                fitted.released,
+                self._curators(counter, transcript, noise, PaidMarginals())(accountant),
+                result.released,
                 epsilon=self.evaluation,
                 label=self.dataset.label,
                 targets=self.dataset.targets,
             )
-            paid.require_all_spent()
-            spends += paid.spends
+            accountant.require_all_spent()
+            spends += accountant.spends
         elif self.evaluation is not None:
             facts = {**facts, EARLIER_EVALUATION: epsilon_text(self.evaluation)}
-        tables = fitted.released.tables()
+        tables = result.released.tables()
         return Bundle(self.key.digest, facts, spends, quality, tables, transcript.chain)
 
-    def fitted(
-        self, counter: Counted | None, transcript: Transcript, noise: NoiseSource
+    def fit_model(
+        self, counter: ReleaseCounter | None, transcript: Transcript, noise: NoiseSource
     ) -> tuple[FitResult, PaidMarginals]:
-        """The fit of its model, and what was answered to it."""
-        coarse, paid_marginals = (None, PaidMarginals()) if self.coarse is None else self.coarse()
-        fitted = fit(
+        """Return the fit of its model, and the answers that it has paid for."""
+        coarse, paid = (None, PaidMarginals()) if self.coarse is None else self.coarse()
+        # Post-processing randomness is fixed by public facts, so a replay gives the same bytes.
+        seed = hashlib.sha256(f"{self.key.digest} {self.postprocessing}".encode()).digest()
+        result = fit(
             self.model,
             self.guarantee,
-            self._curators(counter, transcript, noise, paid_marginals),
+            self._curators(counter, transcript, noise, paid),
             epsilon=self.key.epsilon,
-            rng=self._generator(),
+            rng=np.random.default_rng(int.from_bytes(seed[:16])),
             earlier=self.earlier,
             coarse=coarse,
             public=self.public,
         )
-        return fitted, paid_marginals
-
-    def _generator(self) -> np.random.Generator:
-        """Post-processing randomness: fixed by public facts, so a replay gives the same bytes."""
-        text = f"{self.key.digest} {self.postprocessing}"
-        return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16]))
+        return result, paid
 
     def _curators(
         self,
-        counter: Counted | None,
+        counter: ReleaseCounter | None,
         transcript: Transcript,
         noise: NoiseSource,
-        paid_marginals: PaidMarginals,
+        paid: PaidMarginals,
     ) -> CuratorFactory:
-        def ask(accountant: Accountant) -> Curator:
+        def create_curator(accountant: Accountant) -> Curator:
             return Curator(
                 cast("FoldCounter | None", counter),
                 domain=self.dataset.domain,
@@ -137,7 +134,7 @@ class ModelQuestions:
                 noise=noise,
                 benchmark=not self.dataset.is_release,
                 relation=self.dataset.relation,
-                paid_marginals=paid_marginals,
+                paid_marginals=paid,
             )
 
-        return ask
+        return create_curator

@@ -1,5 +1,5 @@
-"""Drawing with noise: a counter, what is asked of it, and its answers on disk, through one
-transcript, so that a run that was killed goes on.
+"""Drawing with noise: a counter, the questions for it, and its answers on disk in one transcript,
+so that a run that was killed is resumed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dp_pipeline.results.transcript import AnswerCount, AnswersLost, Transcript
 _DRY_RUN = "seeded:0"
 
 
-class Counted(Protocol):
-    """Rows that are counted."""
+class ReleaseCounter(Protocol):
+    """Rows that are counted for a release."""
 
     @property
     def fingerprint(self) -> str:
@@ -35,22 +35,22 @@ class Counted(Protocol):
 
 
 class Questions(Protocol):
-    """What a release asks of its rows, whichever they are."""
+    """The questions of a release, for any rows."""
 
-    def nobody(self) -> Counted:
-        """The counter of an empty table."""
+    def empty_counter(self) -> ReleaseCounter:
+        """Return the counter of an empty table."""
 
     def bundle(
         self,
-        counter: Counted | None,
+        counter: ReleaseCounter | None,
         transcript: Transcript,
         noise: NoiseSource,
         *,
         matches_reserved: bool = True,
     ) -> Bundle:
-        """The bundle; spends exactly what it claims.
+        """Return the bundle; it spends exactly what it claims.
 
-        counter       None draws nothing: every answer must be in the transcript
+        counter            None draws nothing: every answer must be in the transcript
         matches_reserved   False for a settled release under another post-processing
         """
 
@@ -59,13 +59,13 @@ class Questions(Protocol):
 class NoisyDrawing(Drawing):
     """A counter that a release will be drawn from, and its answers on disk.
 
-    questions   what is asked, by what the ledger says of the release
+    questions   the questions of the draw that a spec describes
     """
 
     home: Home
     questions: Callable[[ReleaseSpec], Questions]
     spec: ReleaseSpec
-    counter: Counted
+    counter: ReleaseCounter
     noise: NoiseSource
 
     @property
@@ -77,33 +77,36 @@ class NoisyDrawing(Drawing):
     def _count(self) -> AnswerCount:
         return AnswerCount(self.home.answer_counts / self.spec.key.digest)
 
+    @property
+    def _path(self) -> Path:
+        return BundleStore(self.home.released).transcript_path(self.spec.key)
+
     def dry_run(self) -> None:
         """Draw once over an empty table, in memory, with a seed: what cannot be drawn must not be
         charged.
 
         Raises whatever the draw would raise for declarations alone, such as a table with too
-        many cells or a scale too large for whole numbers; Damaged for the stored tables that it
-        will read.
+        many cells or a scale too large for integers; Damaged for the stored tables that it reads.
         """
         questions = self.questions(self.spec)
-        nobody = questions.nobody()
-        questions.bundle(nobody, Transcript(), parse_noise(_DRY_RUN))
-        self.counter.require_stored(nobody)
+        empty = questions.empty_counter()
+        questions.bundle(empty, Transcript(), parse_noise(_DRY_RUN))
+        self.counter.require_stored(empty)
 
-    def begin(self) -> None:
-        """Make its transcript, and the count of its answers.
+    def create_files(self) -> None:
+        """Create its transcript, and the count of its answers.
 
-        Damaged where answers lie there that no charge is known of, as where rows of the ledger
-        were taken out: who knows which rows they are of.
+        Damaged where answers lie there without a charge, as where rows of the ledger were taken
+        out: nobody knows which rows they are about.
         """
         key = self.spec.key
-        # Known to who holds the population's key only, and the same in every process.
+        # Known only to holders of the population's key, and the same in every process.
         secret = self.home.ledger.key(key.population)
         salt = hmac.digest(secret, f"transcript {key.digest}".encode(), "sha256")
         Transcript.create(self._path, key.digest, salt=salt)
-        self._count.begin()
+        self._count.create()
         answers = len(Transcript.read(self._path))
-        # Looked at second: answers that another process draws meanwhile are of a charge.
+        # The ledger is asked second: answers that another process draws meanwhile have a charge.
         if answers and self.home.ledger.state(key.digest) is None:
             raise Damaged(
                 f"{self.spec.what}: expected no stored answers of a release that was never "
@@ -115,7 +118,7 @@ class NoisyDrawing(Drawing):
         """Draw what the transcript does not hold yet.
 
         A transcript that lost answers ends the key: they may have been seen. So do rows that are
-        not those of the first answers: all of them together would be of two data sets. Damage
+        not those of the first answers: all of them together would be about two data sets. Damage
         elsewhere ends nothing: it can be mended, and the answers are whole.
         """
         # First: one of another format is whole, and refused.
@@ -131,19 +134,15 @@ class NoisyDrawing(Drawing):
             )
         return self.questions(spec).bundle(self.counter, transcript, self.noise)
 
-    def end(self) -> None:
-        """Forget the count of the answers."""
-        self._count.end()
-
-    @property
-    def _path(self) -> Path:
-        return BundleStore(self.home.released).transcript_path(self.spec.key)
+    def remove_files(self) -> None:
+        """Remove the count of the answers."""
+        self._count.remove()
 
     def _require_same_rows(self, spec: ReleaseSpec) -> None:
-        """One charge pays for answers about one data set: those of two, of which a person is in one
-        or in both, may tell nearly twice as much of her.
+        """One charge pays for answers about one data set: those about two, of which a person is in
+        one or in both, may reveal nearly twice as much about her.
 
-        OtherQuestion where it was charged before that row said which rows it was begun with.
+        OtherQuestion where the row that charged it does not name the rows.
         """
         facts = {} if spec.reserved is None else spec.reserved.facts
         if ROWS not in facts:

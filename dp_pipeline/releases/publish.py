@@ -1,11 +1,9 @@
-"""Publishing one release: reserve, look, store, settle; or replay at no cost.
+"""Publishing one release: reserve, measure, store, settle; or replay at no cost.
 
-The order is the promise, of an ε and of a K alike. The charge is in the ledger before the first
-look; each noisy answer is on disk before the model sees it; the bundle is on disk before the charge
-is settled. Whatever stops between two steps, the next run with the same key goes on under the old
-charge.
-
-Giving up a release that was charged and cannot be finished: a person says so, for ever.
+The order is the promise, for an ε and for a K alike. The charge is in the ledger before the first
+query of the rows; each noisy answer is on disk before the model sees it; the bundle is on disk
+before the charge is settled. Whatever stops between two steps, the next run with the same key goes
+on under the old charge, until a person gives the release up.
 """
 
 from __future__ import annotations
@@ -29,11 +27,10 @@ from dp_pipeline.releases.account import require_snapshot
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.release import Drawing, Release
 from dp_pipeline.releases.replay import (
-    facts_of,
-    level_facts,
+    rebuild_missing,
     reserved_entry,
-    restored,
     settled_bundle,
+    settled_facts,
     spend_rows,
 )
 from dp_pipeline.results.bundle import Bundle, Key
@@ -48,7 +45,7 @@ class PublishedBundle:
 
     state   ``charged``: drawn now, and paid for or recorded; ``resumed``: finished under a charge
             made earlier; ``replayed``: stored before, nothing read, nothing paid
-    nano    nano-ε, or nano-ρ, that this run charged to the ledger, to all windows together
+    nano    nano-ε, or nano-ρ, that this run charged to the ledger, to all time windows together
     folder  where the bundle lies
     """
 
@@ -59,12 +56,12 @@ class PublishedBundle:
 
 
 def publish(release: Release, *, new_draw: bool = False) -> PublishedBundle:
-    """The bundle of one release: replayed when it was ever settled, else charged and drawn.
+    """Return the bundle of one release: replayed when it was ever settled, else charged and drawn.
 
     Raises DeclarationError for what the data set file does not allow, BudgetExceeded when the
     ceiling would be passed, NotPrepared when the snapshot is not fit; then nothing was charged and
     nothing drawn. TooFewRows where no table keeps the promise of a k-anonymous release: nothing is
-    released, and the row of the ledger stays, as somebody looked.
+    released, and the row of the ledger stays, as somebody has read the rows.
     """
     release.require_allowed()
     snapshot = require_snapshot(release.spec, release.home, release.windows)
@@ -72,8 +69,8 @@ def publish(release: Release, *, new_draw: bool = False) -> PublishedBundle:
     try:
         return _publish(release, key, snapshot)
     except Damaged:
-        # What lies there may be whole, and of somebody who refined the same release first, at
-        # another ε: whoever asks for the key once more is told so.
+        # What lies there may be whole, and a refinement of the same release to another ε that was
+        # charged first: the key then refuses this one in words of its own.
         release.key(snapshot, new_draw=new_draw)
         raise
 
@@ -82,7 +79,7 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
     """Replay, resume, or charge and draw the release with this key."""
     store, ledger = release.store, release.home.ledger
     if ledger.state(key.digest) == "settled":
-        return _replayed(release, key, ledger)
+        return _replay(release, key, ledger)
     spec = release.resolve(key)
     drawing = release.open(spec, snapshot)
     charge = spec.charge(release.run, rows=drawing.rows)
@@ -90,24 +87,24 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
         _require_affordable(charge, ledger)
         drawing.dry_run()
         # Everything that a charged release must have on disk, before it is charged.
-        store.begin(store.folder(key), key.population)
-        drawing.begin()
+        store.create_folder(store.folder(key), key.population)
+        drawing.create_files()
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
-            return _replayed(release, key, ledger)
+            return _replay(release, key, ledger)
         require_reserved_parameters(release, key)
         sweep(store.folder(key))
         secret, is_resumed = ledger.key(key.population), reservation.state == "resumed"
-        stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
-        with _answers_kept(reservation, drawing, ledger):
-            # What is drawn is what the ledger's row says, whoever wrote it.
+        stored = [store.read_sealed(path, key=secret) for path in store.bundle_paths(key)]
+        with _abort_if_answers_lost(reservation, drawing, ledger):
+            # What is drawn is what the ledger's row says, whichever process wrote it.
             bundle = drawing.draw(release.resolve(key), stored, is_resumed=is_resumed)
         path = store.bundle_path(key, release.postprocessing)
         store.write(path, bundle, key=secret, texts=drawing.texts(bundle))
         # One that was stored before a crash stays as it was written: that one is settled.
-        bundle = store.sealed(path, key=secret)
-        reservation.settle(spend_rows(bundle), facts=facts_of(bundle, path))
-        drawing.end()
+        bundle = store.read_sealed(path, key=secret)
+        reservation.settle(spend_rows(bundle), facts=settled_facts(bundle, path))
+        drawing.remove_files()
     bundle = settled_bundle(store, path, ledger=ledger, population=key.population)
     if is_resumed:
         return PublishedBundle(bundle, "resumed", 0, path)
@@ -117,22 +114,21 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
 def require_reserved_parameters(release: Release, key: Key) -> None:
     """DeclarationError for an unfinished release that was begun with another post-processing.
 
-    Its evaluation asks about its own centres or tables: other ones would be other questions, of
-    which the charge holds one set only. Settled, it may be changed for nothing.
+    Its evaluation asks about its own centres or tables: others would be other questions, of which
+    the charge holds one set only. Settled, it may be changed for nothing.
     """
-    begun = reserved_entry(key.digest, key.population, release.home.ledger).facts
-    now = fact_text(release.postprocessing)
-    if begun.get("evaluation", "none") != "none" and begun["postprocessing"] != now:
+    facts = reserved_entry(key.digest, key.population, release.home.ledger).facts
+    parameters = fact_text(release.postprocessing)
+    if facts.get("evaluation", "none") != "none" and facts["postprocessing"] != parameters:
         raise DeclarationError(
-            f"{'/'.join(release.path)}: expected the parameters {begun['postprocessing']} that the "
-            f"charged release was begun with, got {now}: finish it first"
+            f"{'/'.join(release.path)}: expected the parameters {facts['postprocessing']} that the "
+            f"charged release was begun with, got {parameters}: finish it first"
         )
 
 
 def _require_affordable(charge: Charge, ledger: Ledger) -> None:
     """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
-    balance = ledger.balance(charge.population, charge.blocks)
-    balance.require_budget(
+    ledger.balance(charge.population, charge.blocks).require_budget(
         Fraction(charge.nano_epsilon, NANO),
         release=charge.what,
         account=charge.population,
@@ -141,46 +137,47 @@ def _require_affordable(charge: Charge, ledger: Ledger) -> None:
     )
 
 
-def _replayed(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
-    """A settled release from the store; made again from its transcript where it is not there, or
-    was never asked for with this post-processing.
+def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
+    """Return a settled release from the store; rebuild it from its transcript where it is missing,
+    or was never requested with this post-processing.
     """
     store, path = release.store, release.store.bundle_path(key, release.postprocessing)
     if not path.exists():
-        bundle = restored(release, key, path)
-        store.begin(path.parent, key.population)
+        bundle = rebuild_missing(release, key, path)
+        store.create_folder(path.parent, key.population)
         store.write(path, bundle, key=ledger.key(key.population))
-    # Left behind by a run that was killed once it had settled.
-    AnswerCount(release.home.answer_counts / key.digest).end()
+    # Left by a run that was killed once it had settled.
+    AnswerCount(release.home.answer_counts / key.digest).remove()
     bundle = settled_bundle(store, path, ledger=ledger, population=key.population)
-    named = level_facts(type(release), release.level)
-    if not named.items() <= bundle.facts.items():
-        # All refinements of one release have one key, and somebody was first, at another ε.
-        raise store.another(path)
+    if not release.level_facts.items() <= bundle.facts.items():
+        # All refinements of one release have one key, and another ε was charged first.
+        raise store.damaged(path)
     return PublishedBundle(bundle, "replayed", 0, path)
 
 
 @contextmanager
-def _answers_kept(reservation: Reservation, drawing: Drawing, ledger: Ledger) -> Iterator[None]:
-    """Lost answers end the key for ever: they may have been seen."""
+def _abort_if_answers_lost(
+    reservation: Reservation, drawing: Drawing, ledger: Ledger
+) -> Iterator[None]:
+    """End the key for ever where answers are lost: they may have been seen."""
     try:
         yield
-    except AnswersLost as lost:
-        reservation.die(str(lost))
-        drawing.end()
+    except AnswersLost as error:
+        reservation.die(str(error))
+        drawing.remove_files()
         raise
-    except OtherQuestion as other:
-        # The answers are whole: only who asks has changed, and may change back.
+    except OtherQuestion as error:
+        # The answers are whole: only the questions have changed, and may change back.
         charge = reservation.charge
-        begun = reserved_entry(charge.key, charge.population, ledger)
-        raise OtherQuestion(f"{charge.what}: {other}; {_way_out(begun)}") from None
+        reserved = reserved_entry(charge.key, charge.population, ledger)
+        raise OtherQuestion(f"{charge.what}: {error}; {_recovery_hint(reserved)}") from None
 
 
-def _way_out(begun: Entry) -> str:
-    """Who began a release that this program would ask otherwise, and what can be done."""
+def _recovery_hint(reserved: Entry) -> str:
+    code = reserved.facts.get("code", "another version")
     return (
-        f"its answers stay as they are: finish it with {begun.facts.get('code', 'another version')}"
-        f", or give it up by `dp-pipeline budget give-up {str(begun.key)[:12]} --reason …` and "
+        f"its answers stay as they are: finish it with {code}"
+        f", or give it up by `dp-pipeline budget give-up {str(reserved.key)[:12]} --reason …` and "
         "draw anew with --new-draw"
     )
 
@@ -190,8 +187,8 @@ _SHORTEST = 8
 
 
 def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
-    """Mark an unfinished release as dead; gives the row that charged it. What it cost stays spent,
-    and its stored answers stay where they are. Waits for who is at work on it.
+    """Mark an unfinished release as dead, and return the row that charged it. What it cost stays
+    spent, and its stored answers stay where they are. Waits for a process that is at work on it.
 
     key      the first digits of its key, as messages show them: at least 8
     reason   why, in one line; kept in the row
@@ -200,44 +197,44 @@ def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
     """
     require_line(reason, of="reason to give up a release")
     ledger = home.ledger
-    begun = ledger.history(_unfinished(ledger, key))[0]
+    reserved = ledger.history(_unfinished_key(ledger, key))[0]
     charge = Charge(
-        key=str(begun.key),
-        population=begun.population,
-        kind=begun.kind or "dp",
-        nano_epsilon=begun.nano_epsilon,
-        what=begun.what,
-        facts=begun.facts,
-        currency=ledger.balance(begun.population).currency,
-        delta=delta_of(begun.facts),
-        blocks=blocks_of(begun.facts),
+        key=str(reserved.key),
+        population=reserved.population,
+        kind=reserved.kind or "dp",
+        nano_epsilon=reserved.nano_epsilon,
+        what=reserved.what,
+        facts=reserved.facts,
+        currency=ledger.balance(reserved.population).currency,
+        delta=delta_of(reserved.facts),
+        blocks=blocks_of(reserved.facts),
     )
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             raise DeclarationError(
-                f"{begun.what}: expected an unfinished release, got a settled one"
+                f"{reserved.what}: expected an unfinished release, got a settled one"
             )
         reservation.die(f"{GIVEN_UP}{by}: {reason}")
-    AnswerCount(home.answer_counts / charge.key).end()
-    return begun
+    AnswerCount(home.answer_counts / charge.key).remove()
+    return reserved
 
 
-def _unfinished(ledger: Ledger, key: str) -> str:
-    """The whole key of the one unfinished release that begins so."""
-    if len(key) < _SHORTEST:
+def _unfinished_key(ledger: Ledger, digits: str) -> str:
+    """Return the whole key of the one unfinished release that begins with these digits."""
+    if len(digits) < _SHORTEST:
         raise DeclarationError(
             f"release: expected the first {_SHORTEST} digits or more of its key, as `dp-pipeline "
-            f"check` shows them, got {key!r}"
+            f"check` shows them, got {digits!r}"
         )
-    found = [one for one in ledger.unfinished() if one.startswith(key)]
-    if not found:
+    keys = [key for key in ledger.unfinished() if key.startswith(digits)]
+    if not keys:
         raise DeclarationError(
-            f"release {key[:64]}: expected an unfinished one, got none with such a key: it has "
+            f"release {digits[:64]}: expected an unfinished one, got none with such a key: it has "
             "ended, or it was never charged"
         )
-    if len(found) > 1:
+    if len(keys) > 1:
         raise DeclarationError(
-            f"release {key[:64]}: expected the key of one unfinished release, got {len(found)} "
-            f"that begin so, such as {found[0]} and {found[1]}: say more digits"
+            f"release {digits[:64]}: expected the key of one unfinished release, got {len(keys)} "
+            f"that begin so, such as {keys[0]} and {keys[1]}: say more digits"
         )
-    return found[0]
+    return keys[0]

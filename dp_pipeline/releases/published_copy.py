@@ -1,11 +1,11 @@
-"""The shelf: a place that stays the same, where readers find the newest cleared release.
+"""Published copies: a fixed place where readers find the newest cleared release.
 
     <published>/<data set>/<model>/versions/<version>/   one export, never changed
     <published>/<data set>/<model>/current.json          which version is the newest
     <published>/<data set>/<model>/current               a link to it, in a folder
 
-A version is whole before anything names it, and ``current.json`` is written last and at once: who
-reads meanwhile gets the old or the new one. That also holds on an object store, where there are no
+A version is whole before anything names it, and ``current.json`` is written last and at once: a
+reader meanwhile gets the old or the new one. That also holds on an object store, where there are no
 links and no folder can be renamed. Old versions stay until somebody deletes them: they are public.
 """
 
@@ -27,9 +27,9 @@ from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.export.folder import SUMS, files_of
 from dp_pipeline.files import temporary_folder
 from dp_pipeline.releases.export import (
-    Asked,
-    Exported,
-    Found,
+    Export,
+    ExportRequest,
+    SettledRelease,
     export,
     find_newest_settled,
     publications_of,
@@ -37,12 +37,11 @@ from dp_pipeline.releases.export import (
 from dp_pipeline.releases.home import PUBLISHED_VARIABLE, Home, published_place
 
 CURRENT, VERSIONS = "current", "versions"
-_FORMAT = "csv"
 
 
 @dataclass(frozen=True)
 class PublishedCopy:
-    """What stands on the shelf of one model now.
+    """The published copy of one model.
 
     place     the folder or address that holds ``current.json``
     version   of the key of the release and the digest of the export
@@ -56,70 +55,83 @@ class PublishedCopy:
 
 
 def publish_copies(spec: DatasetSpec, home: Home) -> dict[str, PublishedCopy | None]:
-    """Put the newest cleared release of everything that a data set publishes onto its shelf;
-    published model → what stands there now, None where nothing cleared was ever settled.
+    """Copy the newest cleared release of everything that a data set publishes to its fixed place;
+    return published model → its copy, None where nothing cleared was ever settled.
     """
-    return {one.model: _newest(spec, home, one) for one in publications_of(spec)}
+    return {
+        publication.model: _publish_copy(spec, home, publication)
+        for publication in publications_of(spec)
+    }
 
 
-def _newest(spec: DatasetSpec, home: Home, publication: Publication) -> PublishedCopy | None:
+def _publish_copy(spec: DatasetSpec, home: Home, publication: Publication) -> PublishedCopy | None:
     span = publication.span if spec.windows is not None else 0
-    asked = Asked(publication.model, epsilon_text(publication.epsilon), span=span)
+    request = ExportRequest(publication.model, epsilon_text(publication.epsilon), span=span)
     try:
-        found = find_newest_settled(spec, home, asked, only_cleared=True)
+        settled = find_newest_settled(spec, home, request, only_cleared=True)
     except NotPrepared:
         return None
     place = "/".join((published_place(home).rstrip("/"), spec.name, publication.model))
-    return _at_address(found, place) if "://" in place else _in_folder(found, Path(place))
+    is_address = "://" in place
+    write = _copy_to_address if is_address else _copy_to_folder
+    exported = write(settled, place)
+    shown = _without_password(place) if is_address else place
+    return PublishedCopy(shown, _version(exported), exported.digest, settled.words)
 
 
-def _in_folder(found: Found, place: Path) -> PublishedCopy:
-    versions = place / VERSIONS
+def _copy_to_folder(settled: SettledRelease, place: str) -> Export:
+    folder = Path(place)
+    versions = folder / VERSIONS
     versions.mkdir(parents=True, exist_ok=True)
-    with temporary_folder(place / CURRENT) as beside:
-        exported = export(found, beside / "new", ending=_FORMAT)
+    with temporary_folder(folder / CURRENT) as scratch:
+        exported = export(settled, scratch / "new", ending="csv")
         version = _version(exported)
         if not (versions / version).exists():
             exported.folder.rename(versions / version)
-        (beside / "link").symlink_to(Path(VERSIONS, version), target_is_directory=True)
-        (beside / "told").write_bytes(_told(exported))
-        (beside / "told").replace(place / f"{CURRENT}.json")
-        (beside / "link").replace(place / CURRENT)
-    return _shelved(str(place), exported)
+        (scratch / "link").symlink_to(Path(VERSIONS, version), target_is_directory=True)
+        (scratch / "json").write_bytes(_current_json(exported))
+        (scratch / "json").replace(folder / f"{CURRENT}.json")
+        (scratch / "link").replace(folder / CURRENT)
+    return exported
 
 
-def _at_address(found: Found, place: str) -> PublishedCopy:
-    shown = _without_password(place)
-    with tempfile.TemporaryDirectory() as beside:
-        exported = export(found, Path(beside, "new"), ending=_FORMAT)
-        told = Path(beside, f"{CURRENT}.json")
-        told.write_bytes(_told(exported))
-        with _one_line_of(shown):
+def _copy_to_address(settled: SettledRelease, place: str) -> Export:
+    with tempfile.TemporaryDirectory() as scratch:
+        exported = export(settled, Path(scratch, "new"), ending="csv")
+        current = Path(scratch, f"{CURRENT}.json")
+        current.write_bytes(_current_json(exported))
+        with _one_line_errors(_without_password(place)):
             files, root = _file_system(place)
-            _put(files, exported, f"{root}/{VERSIONS}/{_version(exported)}")
-            files.put_file(str(told), f"{root}/{told.name}")
-    return _shelved(shown, exported)
+            _put_version(files, exported, f"{root}/{VERSIONS}/{_version(exported)}")
+            files.put_file(str(current), f"{root}/{current.name}")
+    return exported
 
 
-def _put(files: Any, exported: Exported, at: str) -> None:
-    """A version, written once. The list of digests comes last: where it is, all others are.
+def _put_version(files: Any, exported: Export, folder: str) -> None:
+    """Write a version once. The list of digests comes last: where it is, all other files are.
 
     A whole file is put, so that a store learns from its name what it is: a page is shown, and not
     downloaded. Folders are made where paths begin at a root. A bucket needs none, and would itself
     be made where its name is mistyped.
     """
-    if files.exists(f"{at}/{SUMS}"):
+    if files.exists(f"{folder}/{SUMS}"):
         return
     names = [name for name in files_of(exported.folder) if name != SUMS]
     for name in (*names, SUMS):
-        path = f"{at}/{name}"
+        path = f"{folder}/{name}"
         if path.startswith("/"):
             files.makedirs(path.rpartition("/")[0], exist_ok=True)
         files.put_file(str(exported.folder / name), path)
 
 
+_REASONS: dict[type[Exception], str] = {
+    FileNotFoundError: ": no such bucket or folder; none is made",
+    PermissionError: ": it may not be read or written with the key that the driver found",
+}
+
+
 @contextmanager
-def _one_line_of(place: str) -> Iterator[None]:
+def _one_line_errors(place: str) -> Iterator[None]:
     """PipelineError for whatever a driver raises. Its own words are left out: they may have the
     key that it was given.
     """
@@ -135,20 +147,13 @@ def _one_line_of(place: str) -> Iterator[None]:
         ) from None
 
 
-_REASONS: dict[type[Exception], str] = {
-    FileNotFoundError: ": no such bucket or folder; none is made",
-    PermissionError: ": it may not be read or written with the key that the driver found",
-}
-
-
 def _without_password(place: str) -> str:
-    """An address as it may be shown."""
     return re.sub(r"://([^/@:]*):[^/@]*@", r"://\1@", place)
 
 
 def _file_system(place: str) -> tuple[Any, str]:
-    """What fsspec makes of an address; DeclarationError for one of a store that it does not know,
-    or whose driver is not installed.
+    """Return fsspec's file system of an address and the path in it; DeclarationError for one of a
+    store that it does not know, or whose driver is not installed.
     """
     expected = (
         f"{PUBLISHED_VARIABLE}: expected a folder, or an address of a store that fsspec knows"
@@ -168,22 +173,17 @@ def _file_system(place: str) -> tuple[Any, str]:
     return files, str(root).rstrip("/")
 
 
-def _version(exported: Exported) -> str:
-    return f"{exported.found.bundle.key[:16]}-{exported.digest[:16]}"
+def _version(exported: Export) -> str:
+    return f"{exported.settled.bundle.key[:16]}-{exported.digest[:16]}"
 
 
-def _told(exported: Exported) -> bytes:
-    """What ``current.json`` says."""
-    told = {
+def _current_json(exported: Export) -> bytes:
+    content = {
         "format": FORMAT,
         "version": f"{VERSIONS}/{_version(exported)}",
         "digest": f"sha256:{exported.digest}",
-        "release": exported.found.words,
-        "key": exported.found.bundle.key,
+        "release": exported.settled.words,
+        "key": exported.settled.bundle.key,
         "files": list(exported.files),
     }
-    return f"{json.dumps(told, indent=1, ensure_ascii=False)}\n".encode()
-
-
-def _shelved(place: str, exported: Exported) -> PublishedCopy:
-    return PublishedCopy(place, _version(exported), exported.digest, exported.found.words)
+    return f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode()

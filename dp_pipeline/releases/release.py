@@ -1,9 +1,7 @@
 """Release: what a data set asks for at one level, ε or K, and what makes it the same one again.
 
-Both kinds of release go through the one protocol of ``publish.publish``: charged or recorded, then
-drawn, stored, settled; and replayed ever after.
-
-What was released of the same persons without any ε stands beside it: every later card says so.
+Every kind of release goes through the protocol of ``publish.publish``: charged or recorded, then
+drawn, stored and settled; replayed ever after.
 """
 
 from __future__ import annotations
@@ -29,37 +27,9 @@ from dp_pipeline.releases.store import BundleStore
 from dp_pipeline.results.bundle import Bundle, Key
 
 OTHER_NON_DP = "other non-DP releases"
-"""The fact of a bundle that names them."""
-
-
-def other_non_dp_releases(
-    spec: DatasetSpec, ledger: Ledger, *, before: str | None = None, exclude_key: str | None = None
-) -> list[str]:
-    """One text a release, oldest first, reserved or finished; none on benchmarks: their rows are
-    public.
-
-    before   key of a release: those that were recorded before it; all of them where it is not
-             recorded yet, or None
-    but      key of a release that is not told
-    """
-    if not spec.is_release:
-        return []
-    past = () if before is None else ledger.history(before)
-    own = past[0].sequence if past else None
-    return [
-        _named(one)
-        for one in ledger.not_dp_releases(spec.population)
-        if one.key != exclude_key and (own is None or one.sequence < own)
-    ]
-
-
-def _named(entry: Entry) -> str:
-    snapshot = entry.facts.get("snapshot")
-    return entry.what if snapshot is None else f"{entry.what}, snapshot {snapshot}"
-
-
+"""The fact of a bundle that names the releases of the same persons that have no ε."""
 ROWS = "rows"
-"""The fact of a ledger row that holds the keyed fingerprint of the tables that are counted; in no
+"""The fact of a ledger row that holds the keyed fingerprint of the counted tables; it is in no
 bundle, and never exported.
 """
 TRANSCRIPT = "transcript"
@@ -67,10 +37,34 @@ TRANSCRIPT = "transcript"
 _MEASURING = ("config", "gate", "inference", "models", "results", "raw/counters")
 
 
+def other_non_dp_releases(
+    spec: DatasetSpec, ledger: Ledger, *, before: str | None = None, exclude_key: str | None = None
+) -> list[str]:
+    """Return one text a release without ε of the same persons, oldest first, finished or not; none
+    on benchmarks, whose rows are public.
+
+    before       key of a release: those recorded before it; all where None, or not recorded yet
+    exclude_key  key of a release to leave out
+    """
+    if not spec.is_release:
+        return []
+    history = () if before is None else ledger.history(before)
+    entries = [
+        entry
+        for entry in ledger.not_dp_releases(spec.population)
+        if entry.key != exclude_key and (not history or entry.sequence < history[0].sequence)
+    ]
+    snapshots = [entry.facts.get("snapshot") for entry in entries]
+    return [
+        entry.what if snapshot is None else f"{entry.what}, snapshot {snapshot}"
+        for entry, snapshot in zip(entries, snapshots, strict=True)
+    ]
+
+
 @cache
 def code_version(rooms: tuple[str, ...] = _MEASURING) -> str:
-    """The package's version and a digest of the code that measures; recorded with a release, not a
-    part of its key. Templates of pages are code.
+    """Return the package's version and a digest of the code in some rooms, page templates included.
+    It is recorded with a release, and is no part of its key.
 
     FileNotFoundError for a room without code: its changes would be no other version.
     """
@@ -87,36 +81,36 @@ def code_version(rooms: tuple[str, ...] = _MEASURING) -> str:
 
 
 def program_code() -> str:
-    """Of evaluations, comparisons and budget reports: the code that measures, writes and draws."""
+    """Return the version of the code behind evaluations, comparisons and budget reports."""
     return code_version(("raw", "metrics", "reporting", "ledger", "releases", "orchestration"))
 
 
 @dataclass(frozen=True)
 class ReleaseSpec:
-    """One draw of a release, as declarations and ledger say it when somebody asks for it.
+    """One draw of a release, as declarations and ledger describe it when it is asked for.
 
-    facts    written into the ledger and the bundle: declarations and versions, no rows
-    what     the words for messages and the ledger
-    price    of a first draw, in the population's currency; 0 where no finite ε holds
-    delta    its own δ
-    windows  those that are charged, where rows are cut
-    reserved    the row that charged it; None before
+    facts     written into the ledger and the bundle: declarations and versions, no rows
+    what      the words for messages and the ledger
+    price     of a first draw, in the population's currency; 0 where no finite ε holds
+    delta     its own δ
+    windows   the charged ones, where rows are partitioned into time windows
+    reserved  the ledger row that charged it; None before
     """
 
     key: Key
     facts: Mapping[str, str]
     what: str
     currency: Currency
-    price: Fraction = Fraction(0)
-    delta: Fraction = Fraction(0)
-    windows: tuple[str, ...] = ()
-    reserved: Entry | None = None
+    price: Fraction
+    delta: Fraction
+    windows: tuple[str, ...]
+    reserved: Entry | None
 
     def charge(self, run: Mapping[str, str], *, rows: str) -> Charge:
-        """What the ledger reserves or records before anyone looks.
+        """Return what the ledger reserves or records before any row is counted.
 
         run    what the ledger notes of the run: run id, asset
-        rows   fingerprint of the tables that its answers are of; may be empty
+        rows   fingerprint of the tables that its answers are about; may be empty
         """
         return Charge(
             key=self.key.digest,
@@ -134,36 +128,35 @@ class ReleaseSpec:
 class Drawing(ABC):
     """The rows of one release, opened before it is charged and drawn from afterwards.
 
-    rows   keyed fingerprint of the tables that are counted; empty where no answer about them is
-           ever stored alone, so that a run that was killed begins from nothing
+    rows   keyed fingerprint of the counted tables; empty where no answer is ever stored alone, so
+           that a resumed run draws everything again
     """
 
     rows: str
 
-    @abstractmethod
-    def dry_run(self) -> None:
-        """A dry run on an empty table: what cannot be drawn is refused here, at no cost."""
+    def dry_run(self) -> None:  # noqa: B027
+        """Draw once over an empty table: what cannot be drawn is refused here, at no cost."""
 
-    def begin(self) -> None:  # noqa: B027
-        """Make everything on disk that a charged release must have."""
+    def create_files(self) -> None:  # noqa: B027
+        """Create every file that a charged release must have."""
 
     @abstractmethod
     def draw(self, spec: ReleaseSpec, stored: Sequence[Bundle], *, is_resumed: bool) -> Bundle:
-        """The bundle.
+        """Return the bundle.
 
         spec         the release as it was charged
-        stored       bundles of it that a run left which was killed before it settled
+        stored       its bundles from a run that was killed before it settled
         is_resumed   whether an earlier run charged it
 
-        AnswersLost where stored answers are missing, or are of other rows than these.
+        AnswersLost where stored answers are missing, or are about other rows than these.
         """
 
     def texts(self, bundle: Bundle) -> dict[str, str]:  # noqa: ARG002
-        """File name → what a person reads beside a bundle, sealed with it."""
+        """Return the texts to seal with a bundle, by file name."""
         return {}
 
-    def end(self) -> None:  # noqa: B027
-        """Take away what was kept for a run that goes on: it is settled, or dead."""
+    def remove_files(self) -> None:  # noqa: B027
+        """Remove what only an unfinished release needs."""
 
 
 class Release(ABC):
@@ -174,7 +167,7 @@ class Release(ABC):
     """
 
     SYMBOL: ClassVar[str]
-    """What its level is called: ``ε`` or ``K``."""
+    """The name of its level: ``ε`` or ``K``."""
     FOLDER: ClassVar[tuple[str, ...]] = ()
     """Between data set and name, in the released store and in asset keys."""
     ROOMS: ClassVar[tuple[str, ...]] = _MEASURING
@@ -186,17 +179,16 @@ class Release(ABC):
     run: Mapping[str, str]
 
     @staticmethod
-    @abstractmethod
-    def names(spec: DatasetSpec) -> tuple[str, ...]:
-        """Declared models or methods of a data set."""
+    def names(spec: DatasetSpec) -> tuple[str, ...]:  # noqa: ARG004
+        """Return the declared models or methods of a data set; none of a discovered domain."""
+        return ()
 
     @staticmethod
-    @abstractmethod
-    def levels(spec: DatasetSpec) -> tuple[str, ...]:
-        """Declared levels of a data set, ascending, as keys of partitions."""
+    def levels(spec: DatasetSpec) -> tuple[str, ...]:  # noqa: ARG004
+        """Return the declared levels of a data set, ascending, as keys of partitions."""
+        return ()
 
     @classmethod
-    @abstractmethod
     def at(
         cls,
         spec: DatasetSpec,
@@ -207,11 +199,12 @@ class Release(ABC):
         noise: str,
         run: Mapping[str, str] | None = None,
     ) -> Self:
-        """A declared release; DeclarationError for a level that is not declared."""
+        """Return a declared release; DeclarationError for a level that is not declared."""
+        raise NotImplementedError
 
     @classmethod
     def version(cls) -> str:
-        """Version of the code that measures, as it is now."""
+        """Return the version of the code that measures, as it is now."""
         return code_version(cls.ROOMS)
 
     @property
@@ -227,7 +220,17 @@ class Release(ABC):
     @property
     @abstractmethod
     def summary(self) -> str:
-        """What the model or method does, in a line."""
+        """One line on what the model or method does."""
+
+    @property
+    def cost(self) -> Fraction:
+        """What it costs the population by itself, in its currency; 0 without a finite ε."""
+        return Fraction(0)
+
+    @property
+    def delta(self) -> Fraction:
+        """Its own δ, beside that of its population's conversion."""
+        return Fraction(0)
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -236,13 +239,18 @@ class Release(ABC):
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The windows whose rows it is of, where rows are cut; else none."""
+        """The time windows whose rows it is about; none where rows are not partitioned."""
         return self.spec.blocks
 
     @property
     def partition(self) -> tuple[str, ...]:
-        """Its windows, where rows are cut, and its level: what files of it are called."""
+        """Its time windows, if any, and its level: the names of its files."""
         return (*filter(None, [range_text(self.windows)]), self.level)
+
+    @property
+    def level_facts(self) -> dict[str, str]:
+        """The fact of its bundle that names its level."""
+        return {level_fact(type(self)): self.level}
 
     @property
     def store(self) -> BundleStore:
@@ -251,12 +259,12 @@ class Release(ABC):
 
     @property
     def postprocessing(self) -> dict[str, str]:
-        """Parameters and declarations that need no further look at the rows."""
+        """Parameters and declarations that need no further query of the rows."""
         return {}
 
     @abstractmethod
     def label_state(self, state: str) -> str:
-        """A state, with what a reader has to know of a release that has not the ε it names."""
+        """Return a state, labelled where the release does not have the ε that it names."""
 
     @abstractmethod
     def require_allowed(self) -> None:
@@ -264,23 +272,52 @@ class Release(ABC):
 
     @abstractmethod
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> Key:
-        """Its key: of the newest draw, or with ``new_draw`` of one more."""
+        """Return the key of the newest draw, or with ``new_draw`` of one more."""
 
-    @abstractmethod
     def resolve(self, key: Key) -> ReleaseSpec:
-        """The draw with this key, as declarations and ledger say it now."""
+        """Return the draw with this key, as declarations and ledger describe it now."""
+        return ReleaseSpec(
+            key=key,
+            facts=self.facts(key),
+            what=self.what,
+            currency=self.spec.currency,
+            price=self.cost,
+            delta=self.delta,
+            windows=self.windows,
+            reserved=next(iter(self.home.ledger.history(key.digest)), None),
+        )
+
+    def facts(self, key: Key) -> dict[str, str]:
+        """Return what every kind of release writes into the ledger and its bundle."""
+        others = other_non_dp_releases(self.spec, self.home.ledger, before=key.digest)
+        return {
+            "population": self.spec.population,
+            "dataset": self.spec.name,
+            "model": self.name,
+            "snapshot": key.snapshot,
+            "declaration": self.spec.digest,
+            "unit": str(self.spec.protection),
+            "purpose": self.spec.purpose,
+            "code": self.version(),
+            **({OTHER_NON_DP: "; ".join(others)} if others else {}),
+        }
 
     @abstractmethod
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> Drawing:
-        """Its rows, ready to be drawn from; NotPrepared where they are not prepared."""
+        """Return its rows, ready to be drawn from; NotPrepared where they are not prepared."""
 
     @abstractmethod
-    def remade(self, key: Key, settled: Entry) -> Bundle:
-        """A settled release, made again from what is stored of it without a look at the rows;
+    def rebuild(self, key: Key, settled: Entry) -> Bundle:
+        """Return a settled release, made again from what is stored of it without reading a row;
         Damaged where that cannot be.
         """
 
 
+def level_fact(kind: type[Release]) -> str:
+    """Return the name of the fact that holds the level of a kind of release."""
+    return "k" if kind.FOLDER else "epsilon"
+
+
 def digest_of(*parts: object) -> str:
-    """A short digest of texts and declarations, to compare versions by."""
+    """Return a short digest of texts and declarations, to compare versions by."""
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:12]

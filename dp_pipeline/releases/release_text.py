@@ -1,4 +1,4 @@
-"""What is said of a release in words: what a model or method releases and costs, and its card."""
+"""Words about a release: what a model or method releases and costs, and its card."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def describe(spec: DatasetSpec, kind: type[Release], name: str) -> str:
-    """What a model or method releases and what that costs, in a few sentences."""
+    """Return what a model or method releases and what that costs, in a few sentences."""
     if kind is DomainRelease:
         return _describe_domain(spec)
     return (_describe_method if kind.FOLDER else _describe_model)(spec, name)
@@ -40,7 +40,7 @@ def _describe_model(spec: DatasetSpec, name: str) -> str:
         return f"{text} Not differentially private: {guarantees[0].reason}; charges nothing."
     if (span := spec.span_of(name)) > 1:
         text += f" Each release is of {span} {spec.cut.every}s, and is charged to all of them."
-    costs = ", ".join(spec.currency.text(price(spec, one)) for one in guarantees)
+    costs = ", ".join(spec.currency.text(price(spec, guarantee)) for guarantee in guarantees)
     evaluated = " and its evaluation's" if spec.evaluation else ""
     why = f": {guarantees[0].reason}" if guarantees[0].reason else ""
     return (
@@ -50,12 +50,12 @@ def _describe_model(spec: DatasetSpec, name: str) -> str:
 
 
 def _describe_domain(spec: DatasetSpec) -> str:
-    asked = declared_discovery(spec)
-    delta = "" if asked.delta is None else f" and δ={delta_text(asked.delta)}"
+    discover = declared_discovery(spec)
+    delta = "" if discover.delta is None else f" and δ={delta_text(discover.delta)}"
     return (
         f"{spec.title}: {', '.join(spec.to_discover)} as the rows have them, by noisy answers. "
         f"Protected unit: {spec.protection}. The first run on a snapshot charges "
-        f"ε={epsilon_text(asked.epsilon)}{delta}; a re-run replays at cost 0, and "
+        f"ε={epsilon_text(discover.epsilon)}{delta}; a re-run replays at cost 0, and "
         "every release over that snapshot is made with it."
     )
 
@@ -72,7 +72,7 @@ def _describe_method(spec: DatasetSpec, name: str) -> str:
 
 
 def reported(release: Release, bundle: Bundle) -> ReportedRelease:
-    """The release as cards show it, with what the account says of its population now, and its
+    """Return the release as cards show it, with the present balance of its population, and its
     quality where its rows are public.
     """
     if bundle.is_k_anonymous:
@@ -89,8 +89,8 @@ def reported(release: Release, bundle: Bundle) -> ReportedRelease:
 
 
 def write_card(release: Release, bundle: Bundle, folder: Path) -> Path:
-    """The card of a release, in Markdown: as it was sealed with a k-anonymous bundle; else written
-    anew by every run, as the sum of all charges grows.
+    """Write the card of a release, in Markdown, and return its path: as it was sealed with a
+    k-anonymous bundle; else written anew by every run, as the sum of all charges grows.
 
     folder   where the bundle lies
     """

@@ -1,6 +1,5 @@
-"""Comparing the releases of one data set over ε: a table, pictures, and the HTML report.
-
-Comparing the k-anonymous releases of one data set over K: a table, pictures, and a page.
+"""Reports that compare the releases of one data set over ε, over time windows, or over K: a table,
+pictures, and a page.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ _PANELS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the comparison asset shows.
+    """The content of the comparison asset.
 
     summary    the best model first, a line and a table of at most five columns in markdown;
                None without numbers
@@ -88,25 +87,27 @@ class Comparison:
 
 
 def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
-    """Table, pictures and HTML report from what was evaluated, over all ε.
+    """Write the HTML report of all evaluated ε, and return it with its table and pictures.
 
-    Under the account that the file declares: a report says for whom it protects.
+    It is made under the account that the file declares: a report says whom it protects.
     """
     ledger = open_population(spec, home)
     ascending = {key: evaluations[key] for key in spec.partition_keys if key in evaluations}
-    evaluated = [row for one in ascending.values() for row in from_documents(one["rows"])]
+    evaluated = [
+        row for evaluation in ascending.values() for row in from_documents(evaluation["rows"])
+    ]
     releases = [
         ReportedPrivateRelease(
             spec=spec,
             bundle=pointed_bundle(spec, home, pointer, model=name, epsilon=key),
             state=pointer["state"],
-            compared=_compared(one, name),
+            compared=_compared(evaluation, name),
         )
-        for key, one in ascending.items()
-        for name, pointer in one["pointers"].items()
+        for key, evaluation in ascending.items()
+        for name, pointer in evaluation["pointers"].items()
         if pointer is not None
     ]
-    newest = {one.bundle.facts["model"]: one.bundle for one in releases}
+    newest = {release.bundle.facts["model"]: release.bundle for release in releases}
     labels = model_labels(newest.values())
     named = [replace(row, model=labels.get(row.model, row.model)) for row in evaluated]
     rows = (*named, *relative_rows(named))
@@ -125,14 +126,16 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
 
 
 def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
-    """One picture of the clusterings' metric that says most, one of each kind of the tables'."""
+    """Return one picture of the clusterings' most telling metric, and one of each kind of the
+    tables'.
+    """
     metrics = metrics_of(rows)
-    first = [one for one in _TITLES if one in metrics][:1]
-    chosen = [("utility over ε", _TITLES[one], [one]) for one in first]
+    first = next((metric for metric in _TITLES if metric in metrics), None)
+    chosen = [] if first is None else [("utility over ε", _TITLES[first], [first])]
     for kind, (caption, title) in _PANELS.items():
-        shown = [one for one in metrics if one.startswith(kind)]
-        # What is said of one attribute stands side by side.
-        chosen.append((caption, title, sorted(shown, key=lambda one: one.partition("/")[2])))
+        names = [metric for metric in metrics if metric.startswith(kind)]
+        # Metrics of one attribute stand side by side.
+        chosen.append((caption, title, sorted(names, key=lambda name: name.partition("/")[2])))
     return [
         line_chart(
             utility_panels(rows, names),
@@ -146,44 +149,39 @@ def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
 
 
 def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
-    """One picture with a map of every clustering, those of the tables' marginals, and one of every
-    table's cliques; none of other releases.
+    """Return a picture with a map of every clustering, those of the tables' marginals, and one of
+    every table's cliques; none of other releases.
     """
-    maps = [one for one in bundles if "centres" in one.tables]
-    tables = [one for one in bundles if "marginals" in one.tables]
-    return [*_maps(spec, maps), *_marginals(tables), *_graphs(tables)]
+    maps = [bundle for bundle in bundles if "centres" in bundle.tables]
+    tables = [bundle for bundle in bundles if "marginals" in bundle.tables]
+    pictures = []
+    if maps:
+        views = [_view(spec, name, bundle) for name, bundle in zip(_names(maps), maps, strict=True)]
+        pictures.append(cluster_maps(views, title=_title_of(maps, "Centres")))
+    return [*pictures, *_marginals(tables), *_graphs(tables)]
 
 
 def _marginals(bundles: Sequence[Bundle]) -> Iterator[Picture]:
-    """As many pictures of the tables as all attributes need."""
+    """Yield as many pictures of the marginals as all attributes need."""
     if not bundles:
         return
     title = _title_of(bundles, "Marginals")
-    shown = dict(zip(_names(bundles), (one.tables["marginals"] for one in bundles), strict=True))
-    many = len(attributes_of(shown))
-    for first in range(0, max(1, many), MOST_PANELS):
-        # The first one is called alike however many there are.
+    tables = (bundle.tables["marginals"] for bundle in bundles)
+    marginals = dict(zip(_names(bundles), tables, strict=True))
+    for first in range(0, max(1, len(attributes_of(marginals))), MOST_PANELS):
+        # The name of the first one does not depend on their number.
         caption = title if first == 0 else f"{title}, from attribute {first + 1}"
-        yield marginal_bars(shown, first=first, title=caption)
+        yield marginal_bars(marginals, first=first, title=caption)
 
 
 def _graphs(bundles: Sequence[Bundle]) -> list[Picture]:
-    """A picture of every table that has cliques of several attributes."""
-    titles = {f"Cliques of {_title(one)}": one.tables.get("cliques") for one in bundles}
+    """Return a picture of every table that has cliques of several attributes."""
+    titles = {f"Cliques of {_title(bundle)}": bundle.tables.get("cliques") for bundle in bundles}
     return [
         model_graph(cliques, title=title)
         for title, cliques in titles.items()
         if cliques is not None and any(", " in text for text in cliques["attributes"].tolist())
     ]
-
-
-def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
-    """One picture of the clusterings, if there are any."""
-    if not bundles:
-        return []
-    named = zip(_names(bundles), bundles, strict=True)
-    views = [_view(spec, name, bundle) for name, bundle in named]
-    return [cluster_maps(views, title=_title_of(bundles, "Centres"))]
 
 
 def _view(spec: DatasetSpec, name: str, bundle: Bundle) -> ClusterView:
@@ -192,17 +190,17 @@ def _view(spec: DatasetSpec, name: str, bundle: Bundle) -> ClusterView:
 
 
 def _names(bundles: Sequence[Bundle]) -> list[str]:
-    """Models; with their ε where it is not the same."""
-    alike = len({bundle.facts["epsilon"] for bundle in bundles}) == 1
-    return [bundle.model if alike else _title(bundle) for bundle in bundles]
+    """Return the models; with their ε where it is not the same."""
+    is_same = len({bundle.facts["epsilon"] for bundle in bundles}) == 1
+    return [bundle.model if is_same else _title(bundle) for bundle in bundles]
 
 
-def _title_of(bundles: Sequence[Bundle], what: str) -> str:
+def _title_of(bundles: Sequence[Bundle], subject: str) -> str:
     if len(bundles) == 1:
-        return f"{what} of {_title(bundles[0])}"
+        return f"{subject} of {_title(bundles[0])}"
     epsilons = {bundle.facts["epsilon"] for bundle in bundles}
     where = f"ε={epsilons.pop()}" if len(epsilons) == 1 else "the largest ε of each"
-    return f"{what} of {len(bundles)} models at {where}"
+    return f"{subject} of {len(bundles)} models at {where}"
 
 
 def _title(bundle: Bundle) -> str:
@@ -210,12 +208,13 @@ def _title(bundle: Bundle) -> str:
 
 
 NEWEST = 6
-"""Windows whose releases stand on the page; the maps are of the last four."""
+"""Time windows whose releases are on the page; the maps are of the last four."""
 _MAPS = 4
 
 
 def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
-    """Utility, noisy totals and costs over windows, maps of the newest, and the HTML report.
+    """Write the HTML report over time windows: utility, noisy totals, costs, and maps of the
+    newest.
 
     evaluations   window → its evaluation, of all that were evaluated
     """
@@ -223,9 +222,9 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
     names = sorted(evaluations, key=windows.start)
     quality = {name: from_documents(evaluations[name]["rows"]) for name in names}
     newest = [
-        one
+        release
         for name in reversed(names[-NEWEST:])
-        for one in _of_window(spec, home, name, evaluations[name])
+        for release in _of_window(spec, home, name, evaluations[name])
     ]
     rows = tuple(quality[names[-1]]) if names else ()
     spent = ledger.blocks(spec.population)
@@ -245,25 +244,23 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
 
 
 def _of_window(
-    spec: DatasetSpec, home: Home, name: str, evaluated: Mapping[str, Any]
+    spec: DatasetSpec, home: Home, name: str, evaluation: Mapping[str, Any]
 ) -> Iterator[ReportedPrivateRelease]:
-    own = spec.at_window(name)
-    for model, pointer in evaluated["pointers"].items():
+    spec = spec.at_window(name)
+    for model, pointer in evaluation["pointers"].items():
         if pointer is not None:
-            bundle = pointed_bundle(own, home, pointer, model=model)
-            compared = _compared(evaluated, model)
-            yield ReportedPrivateRelease(
-                spec=own, bundle=bundle, state=pointer["state"], compared=compared
-            )
+            bundle, state = pointed_bundle(spec, home, pointer, model=model), pointer["state"]
+            compared = _compared(evaluation, model)
+            yield ReportedPrivateRelease(spec=spec, bundle=bundle, state=state, compared=compared)
 
 
-def _compared(evaluated: Mapping[str, Any], model: str) -> tuple[ComparedTable, ...]:
-    """What an evaluation of public rows has of one model's columns and pairs; none of before."""
-    return from_compared(evaluated.get("compared", {}).get(model, []))
+def _compared(evaluation: Mapping[str, Any], model: str) -> tuple[ComparedTable, ...]:
+    """Return the compared columns and pairs of one model in an evaluation of public rows."""
+    return from_compared(evaluation.get("compared", {}).get(model, []))
 
 
 def _totals(names: Sequence[str], evaluations: Mapping[str, Any]) -> dict[str, list[WindowNumber]]:
-    """Model → its noisy number of rows of each window."""
+    """Return model → its noisy number of rows of each time window."""
     totals: dict[str, list[WindowNumber]] = {}
     for name in names:
         for model, total in evaluations[name].get("totals", {}).items():
@@ -276,7 +273,7 @@ def _over_time(
     quality: Mapping[str, Sequence[QualityRow]],
     totals: Mapping[str, Sequence[WindowNumber]],
 ) -> list[Picture]:
-    """The noisy totals, and each metric, over all windows."""
+    """Return pictures of the noisy totals, and of each metric, over all time windows."""
     pictures = []
     if totals:
         title = "Noisy number of rows"
@@ -307,13 +304,13 @@ def _windows_picture(
 
 
 def _last_maps(spec: DatasetSpec, newest: Sequence[ReportedPrivateRelease]) -> list[Picture]:
-    """The maps of the last windows by the clustering that is published first."""
-    maps = [one for one in newest if "centres" in one.bundle.tables]
-    shown = [one for one in maps if one.bundle.model == maps[0].bundle.model][:_MAPS]
-    if not shown:
+    """Return the maps of the last time windows by the clustering that is published first."""
+    maps = [release for release in newest if "centres" in release.bundle.tables]
+    first = [release for release in maps if release.bundle.model == maps[0].bundle.model][:_MAPS]
+    if not first:
         return []
-    views = [_view(spec, one.spec.window, one.bundle) for one in reversed(shown)]
-    title = f"Centres of {shown[0].bundle.model}, the last windows"
+    views = [_view(spec, release.spec.window, release.bundle) for release in reversed(first)]
+    title = f"Centres of {first[0].bundle.model}, the last windows"
     return [cluster_maps(views, title=title)]
 
 
@@ -322,11 +319,11 @@ def _timeline(
     spent: Mapping[str, Fraction],
     totals: Mapping[str, Sequence[WindowNumber]],
 ) -> Timeline:
-    """One line a window: what everything ever released of it has cost, and its noisy totals."""
+    """Return one line a time window: the cost of all its releases, and its noisy totals."""
     by_window = {
-        (model, one.window): noisy_text(one.value, one.deviation)
-        for model, found in totals.items()
-        for one in found
+        (model, total.window): noisy_text(total.value, total.deviation)
+        for model, numbers in totals.items()
+        for total in numbers
     }
     lines = [
         [
@@ -344,16 +341,16 @@ _PICTURES = {"auc": "AUC over K", "seconds": "run time over K"}
 
 
 def page_path(spec: DatasetSpec, home: Home) -> Path:
-    """The HTML page of a data set's k-anonymous releases."""
+    """Return the HTML page of a data set's k-anonymous releases."""
     return home.reports / f"{spec.name}.k_anonymous.html"
 
 
 def compare_k_anonymous(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
 ) -> Comparison:
-    """Tables, pictures and page from what was released and evaluated, over all K.
+    """Write the page of all evaluated K, and return it with its tables and pictures.
 
-    Under the account that the file declares: a page says for whom it does not protect.
+    It is made under the account that the file declares: a page says whom it does not protect.
     """
     ledger = open_population(spec, home)
     releases = list(_releases(spec, home, evaluations))
@@ -375,22 +372,22 @@ def compare_k_anonymous(
         pictures=pictures,
         non_dp_releases=other_non_dp_releases(spec, ledger),
     )
-    rows = [row for one in evaluations.values() for row in from_documents(one["rows"])]
+    documents = [evaluation["rows"] for evaluation in evaluations.values()]
+    rows = [row for document in documents for row in from_documents(document)]
     return Comparison(tuple(rows), summary_over_k(releases), pictures, path)
 
 
 def _releases(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
-) -> Sequence[ReportedKAnonymousRelease]:
-    """Every release that was evaluated: methods as declared, K ascending."""
-    declared, found = declared_k_anonymity(spec), []
+) -> Iterator[ReportedKAnonymousRelease]:
+    """Yield every release that was evaluated: methods as declared, K ascending."""
+    declared = declared_k_anonymity(spec)
     for name in declared.methods:
         for key in declared.partition_keys:
-            evaluated = evaluations.get(key, {"pointers": {}, "rows": []})
-            pointer = evaluated["pointers"].get(name)
+            evaluation = evaluations.get(key, {"pointers": {}, "rows": []})
+            pointer = evaluation["pointers"].get(name)
             if pointer is not None:
-                own = (one for one in from_documents(evaluated["rows"]) if one.model == name)
-                figures = {row.metric: row.value for row in own}
+                rows = from_documents(evaluation["rows"])
+                figures = {row.metric: row.value for row in rows if row.model == name}
                 bundle = pointed_bundle(spec, home, pointer, model=name, k=key)
-                found.append(reported_k_anonymous_release(spec, bundle, figures))
-    return found
+                yield reported_k_anonymous_release(spec, bundle, figures)

@@ -1,4 +1,4 @@
-"""RunPlan: what a run would do and cost, from declarations and ledger alone: nothing is read or
+"""RunPlan: the releases and costs of a run, from declarations and ledger alone: nothing is read or
 charged.
 """
 
@@ -26,20 +26,20 @@ from dp_pipeline.reporting.text import table_text
 from dp_pipeline.results.measurement import deviation, gaussian_moments
 
 COLUMNS = ("model", "ε", "state", "cost")
-"""Of a release that a run would make, or has made, as text."""
+"""Columns of planned releases, and of those that a run has made, as text."""
 
 
 @dataclass(frozen=True)
 class PlannedRelease:
     """One release of a plan.
 
-    cost    what it would charge, in the population's currency, each of its windows: 0 when it was
-            settled or reserved before, or has no ε
+    cost    what it would charge, in the population's currency, to each of its time windows: 0 when
+            it was settled or reserved before, or has no ε
     state   ``new``, ``settled``, ``unfinished`` or ``dead``; with ``, not-dp`` or
-            ``, composed`` where the model does not promise the ε that is asked
+            ``, composed`` where the model does not promise the requested ε
     delta   its own δ, where it would charge one
-    cells   most cells that the tables of a model of a table can have together; else None
-    windows   those that it is of, where rows are cut
+    cells   most cells that the tables of a table model can have together; else None
+    windows its time windows, where rows are partitioned
     noise   mean |noise| of one count of a one-way table that is paid with all of its ε, in rows;
             None where there is no ε, or no count
     """
@@ -65,7 +65,7 @@ class RunPlan:
 
     balance   before the run, under the limits of the account, or of the data set file where
               there is no account yet; all amounts in the population's currency
-    windows   where rows are cut, each window that a release is of, with its balance, oldest first
+    windows   each time window of a release, with its balance, oldest first
     word      one line where the file declares other limits than the account has; else empty
     """
 
@@ -77,8 +77,8 @@ class RunPlan:
 
     @property
     def total_cost(self) -> Fraction:
-        """Σ of the costs; of all windows together, where rows are cut."""
-        costs = (one.cost * max(1, len(one.windows)) for one in self.releases)
+        """Σ of the costs; of all time windows together."""
+        costs = (release.cost * max(1, len(release.windows)) for release in self.releases)
         return sum(costs, Fraction(0))
 
     @property
@@ -93,7 +93,7 @@ class RunPlan:
 
     @property
     def remaining(self) -> Fraction | None:
-        """What it has left before the run; None for a benchmark without a ceiling."""
+        """What the account has remaining before the run; None for no limit."""
         return self.balance.remaining
 
     @property
@@ -112,17 +112,17 @@ class RunPlan:
 
     @property
     def has_tables(self) -> bool:
-        """Whether any release is of a model of a table."""
+        """Whether any release is of a table model."""
         return any(release.cells is not None for release in self.releases)
 
     @property
     def is_of_many_windows(self) -> bool:
-        """Whether its releases end with more than one window."""
-        return len({one.windows[-1] for one in self.releases if one.windows}) > 1
+        """Whether its releases end with more than one time window."""
+        return len({release.windows[-1] for release in self.releases if release.windows}) > 1
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
-        """What is asked, spent, left and allowed, for ever and in this month; None for no limit."""
+        """Amounts by name: for ever, and for this month if that is limited; None for no limit."""
         amounts = {
             "requested": self.total_cost,
             "spent": self.spent,
@@ -139,12 +139,12 @@ class RunPlan:
         }
 
     def releases_of(self, window: str) -> list[PlannedRelease]:
-        """Those that are of a window, among others."""
-        return [one for one in self.releases if window in one.windows]
+        """Return the releases that cover a time window."""
+        return [release for release in self.releases if window in release.windows]
 
     def cost_of(self, window: str) -> Fraction:
-        """Σ of what they would charge to it."""
-        return sum((one.cost for one in self.releases_of(window)), Fraction(0))
+        """Return Σ of what its releases would charge to a time window."""
+        return sum((release.cost for release in self.releases_of(window)), Fraction(0))
 
     def require_budget(self) -> None:
         """BudgetExceeded when the whole plan does not fit: then no part of it is begun. A window
@@ -152,153 +152,164 @@ class RunPlan:
         """
         name, where = self.spec.name, f"population {self.spec.population}"
         for window, balance in self.windows.items():
-            alone = replace(balance, ceiling=None, per_month=None)
-            alone.require_budget(self.cost_of(window), release=name, account=where)
-        whole = replace(self.balance, window_ceiling=None)
-        whole.require_budget(self.total_cost, release=name, account=where, delta=self.delta)
+            window_balance = replace(balance, ceiling=None, per_month=None)
+            window_balance.require_budget(self.cost_of(window), release=name, account=where)
+        total_balance = replace(self.balance, window_ceiling=None)
+        total_balance.require_budget(self.total_cost, release=name, account=where, delta=self.delta)
 
     def __repr__(self) -> str:
         currency = self.spec.currency
-        left = "no limit" if self.remaining is None else currency.text(self.remaining)
-        end = f"requested {currency.text(self.total_cost)}, left {left}"
-        rows = [
-            [one.model, epsilon_text(one.epsilon), one.state, currency.text(one.cost)]
-            for one in self.releases
-        ]
-        return table_text(f"Plan of {self.spec.name}", COLUMNS, rows, end)
+        remaining = "no limit" if self.remaining is None else currency.text(self.remaining)
+        end = f"requested {currency.text(self.total_cost)}, left {remaining}"
+        return table_text(
+            f"Plan of {self.spec.name}",
+            COLUMNS,
+            [
+                [
+                    release.model,
+                    epsilon_text(release.epsilon),
+                    release.state,
+                    currency.text(release.cost),
+                ]
+                for release in self.releases
+            ],
+            end,
+        )
 
 
 def plan_run(options: RunOptions) -> RunPlan:
-    """What a run would do, on the current snapshot or the one that is named. Only releases at an ε
-    have a price. The ledger is looked at once, however many windows there are.
+    """Plan a run on the current snapshot, or the one that is named. Only releases at an ε have a
+    price. The ledger is read once, however many time windows there are.
 
     Raises DeclarationError for a noise source that these releases may not use, and for a
     file that disagrees with the account of its population, or declares more than it has.
     """
     with options.home.ledger.consistent_view():
-        plans = [_plan(one) for one in options.per_window]
-    windows = {name: one for plan in plans for name, one in plan.windows.items()}
-    releases = tuple(one for plan in plans for one in plan.releases)
-    return replace(
-        plans[0], releases=releases, windows={name: windows[name] for name in sorted(windows)}
-    )
+        plans = [_plan_window(window) for window in options.per_window]
+    windows = {name: balance for plan in plans for name, balance in plan.windows.items()}
+    releases = tuple(release for plan in plans for release in plan.releases)
+    return replace(plans[0], releases=releases, windows=dict(sorted(windows.items())))
 
 
 def refined_cost(options: RunOptions) -> Fraction | None:
-    """What a run would cost if each release refined the one at the next smaller ε; None where
-    it does so already, no model can, or one was refined otherwise; of one window at most.
+    """Return what a run would cost if each release refined the one at the next smaller ε; None
+    where it does so already, no model can, or one was refined otherwise; for one window at most.
     """
     if options.refine or options.new_draw or options.snapshot or len(options.windows) > 1:
         return None
-    steps = replace(options, refine=PREVIOUS)
-    if all(isinstance(one, EpsilonRelease) and one.refine is None for one in steps.releases):
+    in_steps = replace(options, refine=PREVIOUS)
+    if all(
+        isinstance(release, EpsilonRelease) and release.refine is None
+        for release in in_steps.releases
+    ):
         return None
     try:
-        return plan_run(steps).total_cost
+        return plan_run(in_steps).total_cost
     except DeclarationError:
         return None
 
 
-def _plan(options: RunOptions) -> RunPlan:
-    spec, home, asked = options.spec, options.home, options.releases
-    for release in asked:
+def _plan_window(options: RunOptions) -> RunPlan:
+    spec, home = options.spec, options.home
+    for release in options.releases:
         release.require_allowed()
-    releases = tuple(one for one in asked if isinstance(one, EpsilonRelease))
-    opened = home.ledger.account(spec.population)
-    if opened is not None:
-        declared_account(spec).require_within(opened)
+    releases = [release for release in options.releases if isinstance(release, EpsilonRelease)]
+    account = home.ledger.account(spec.population)
+    if account is not None:
+        declared_account(spec).require_within(account)
     spec.require_window()
-    reads = _snapshot(spec, home, options.snapshot)
-    discovery = [] if options.discovery is None else [_discovery(options.discovery, reads)]
+    snapshot, new_draw = _snapshot(spec, home, options.snapshot), options.new_draw
+    discovery = options.discovery
     planned = [
-        _planned(one, beside=releases, last=reads, new_draw=options.new_draw) for one in releases
+        _plan_release(release, releases, snapshot, new_draw=new_draw) for release in releases
     ]
-    windows = sorted({window for one in planned for window in one.windows})
+    windows = sorted({window for release in planned for window in release.windows})
     return RunPlan(
         spec=spec,
-        releases=(*discovery, *planned),
-        balance=_balance(spec, home, opened),
-        windows={one: _balance(spec.at_window(one), home, opened) for one in windows},
+        releases=(*([] if discovery is None else [_plan_domain(discovery, snapshot)]), *planned),
+        balance=_balance(spec, home, account),
+        windows={window: _balance(spec.at_window(window), home, account) for window in windows},
         word=limits_word(spec, home),
     )
 
 
-def _balance(spec: DatasetSpec, home: Home, opened: Account | None) -> Balance:
-    account = declared_account(spec)
+def _balance(spec: DatasetSpec, home: Home, account: Account | None) -> Balance:
     balance = home.ledger.balance(spec.population, spec.blocks)
-    if opened is not None:
+    if account is not None:
         return balance
+    declared = declared_account(spec)
     return replace(
         balance,
-        ceiling=account.limit,
-        currency=account.currency,
-        per_month=account.month_limit,
-        delta_ceiling=account.most_delta,
-        window_ceiling=account.window_limit,
+        ceiling=declared.limit,
+        currency=declared.currency,
+        per_month=declared.month_limit,
+        delta_ceiling=declared.most_delta,
+        window_ceiling=declared.window_limit,
         window=spec.window,
     )
 
 
 def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
-    """The snapshot that a run would read. Only its name enters a plan, so no key is needed."""
+    """Return the snapshot that a run would read, without a key: only its name enters a plan."""
     current = None if name else current_snapshot(home.raw, spec.name, b"", spec.window)
     named = snapshot_name(spec, name, datetime.now(UTC).date())
     return current or Snapshot(Path(home.raw, spec.name, named), b"")
 
 
-def _discovery(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
-    """The domain: charged once a snapshot, whatever is released."""
-    state = release.home.ledger.state(release.key(snapshot).digest)
-    is_new = state is None
-    words = {None: "new", "settled": "settled", "dead": "dead"}.get(state, "unfinished")
+def _plan_domain(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
+    """Plan the domain, which is charged once a snapshot, whatever is released."""
+    state = _state_words(release.home.ledger.state(release.key(snapshot).digest))
+    is_new = state == "new"
     return PlannedRelease(
         release.name,
         release.epsilon,
         release.cost if is_new else Fraction(0),
-        words,
+        state,
         delta=release.delta if is_new else Fraction(0),
     )
 
 
-def _planned(
-    release: EpsilonRelease, *, beside: Sequence[EpsilonRelease], last: Snapshot, new_draw: bool
+def _plan_release(
+    release: EpsilonRelease, together: Sequence[EpsilonRelease], last: Snapshot, *, new_draw: bool
 ) -> PlannedRelease:
-    """beside   all that are asked for together"""
+    """Plan one release.
+
+    together   all releases of the run
+    last       snapshot of its last time window
+    """
     spec, ledger = release.spec, release.home.ledger
-    earlier = [_snapshot(spec.at_window(one), release.home, "") for one in release.windows[:-1]]
-    reads = replace(last, earlier=tuple(earlier))
-    key = release.key(reads, new_draw=new_draw)
+    earlier = [
+        _snapshot(spec.at_window(window), release.home, "") for window in release.windows[:-1]
+    ]
+    key = release.key(replace(last, earlier=tuple(earlier)), new_draw=new_draw)
     refined = release.refine
-    if key.refines and not any(_refines(release, one) for one in beside):
-        # Else what stands before it in the request would be charged, and the run would end here.
+    if key.refines and not any(
+        (other.name, other.windows, other.epsilon) == (release.name, release.windows, refined)
+        for other in together
+    ):
+        # Else the releases before it in the request would be charged, and the run would end here.
         coarse = release.refined(key)
-        refined = None if coarse is None else coarse.epsilon
+        refined = None if coarse is None else coarse.key.epsilon
     state = ledger.state(key.digest)
     # As the ledger will count it: in whole billionths, rounded up.
-    nano = nano_epsilon(release.cost_beside(refined)) if state is None else 0
-    cost = Fraction(nano, NANO)
-    names = {None: "new", "settled": "settled", "dead": "dead"}
-    words = release.guarantee.label_state(names.get(state, "unfinished"))
-    cells = _most_cells(release)
+    nano = nano_epsilon(release.refinement_cost(refined)) if state is None else 0
     return PlannedRelease(
         release.name,
         release.epsilon,
-        cost,
-        words,
-        cells,
+        Fraction(nano, NANO),
+        release.guarantee.label_state(_state_words(state)),
+        _most_cells(release),
         windows=release.windows,
         noise=_noise_of_a_count(release),
     )
 
 
-def _refines(release: EpsilonRelease, other: EpsilonRelease) -> bool:
-    """Whether ``other``, which is asked for together with the release, is what it refines."""
-    refined = release.name, release.windows, release.refine
-    return (other.name, other.windows, other.epsilon) == refined
+def _state_words(state: str | None) -> str:
+    return {None: "new", "settled": "settled", "dead": "dead"}.get(state, "unfinished")
 
 
 def _noise_of_a_count(release: EpsilonRelease) -> float | None:
-    """Mean |noise| of one count, by what its ε buys at the declared distance; no row is read."""
+    """Return the mean |noise| of one count that all of its ε pays for; no row is read."""
     guarantee, distance = release.guarantee, release.spec.distance
     if not guarantee.is_dp:
         return None
@@ -312,9 +323,12 @@ _CELLS: dict[tuple[str, str, str], int | None] = {}
 
 
 def _most_cells(release: EpsilonRelease) -> int | None:
-    """Of a model of a table; kept, as it takes a second and is the same for every window and ε."""
+    """Return the most cells of a table model; cached, as it takes a second and is the same for
+    every window and ε.
+    """
     spec, model = release.spec.widest, release.model
-    at = spec.digest, release.name, repr(model)
-    if at not in _CELLS:
-        _CELLS[at] = model.most_cells(spec.domain) if isinstance(model, TableModel) else None
-    return _CELLS[at]
+    cache_key = spec.digest, release.name, repr(model)
+    if cache_key not in _CELLS:
+        cells = model.most_cells(spec.domain) if isinstance(model, TableModel) else None
+        _CELLS[cache_key] = cells
+    return _CELLS[cache_key]

@@ -1,4 +1,4 @@
-"""RunResult: what a run has released, what it cost, and where it lies."""
+"""RunResult: the releases of a run, their cost, and where they lie."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAIN_TABLES = ("synthetic", "centres", "classes")
-"""What a reader of a release takes first, by its name in the bundle."""
+"""The main table of a release, by its name in the bundle."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,44 +52,42 @@ class ReleaseResult:
 
     @property
     def epsilon(self) -> Fraction:
-        """That was asked."""
+        """The requested ε."""
         return Fraction(self.release.level)
 
     @property
     def state(self) -> str:
-        """Its origin; with ``, not-dp`` or ``, composed`` where the model does not promise that
-        ε.
-        """
+        """Its origin; labelled where the model does not promise that ε."""
         return self.release.label_state(self.origin)
 
     @property
     def currency(self) -> Currency:
-        """What its population pays in."""
+        """The currency of its population."""
         return self.release.spec.currency
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """Those that it is of, where rows are cut."""
+        """The time windows that it covers, where rows are partitioned."""
         return self.release.windows
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its own noisy counts say against it, a line each, with its name."""
+        """What its own noisy counts suggest against it, a line each, with its name."""
         name = f"{self.bundle.model} at {self.release.SYMBOL}={self.release.level}"
         return tuple(f"{name}: {text}" for text in bundle_warnings(self.release.spec, self.bundle))
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of all that was released as a table."""
+        """Names of its released tables."""
         return tuple(self.bundle.tables)
 
     @property
     def table(self) -> pd.DataFrame:
         """The synthetic table, the centres of clusters with their noisy sizes, or the classes."""
-        return self.table_named(next(one for one in MAIN_TABLES if one in self.tables))
+        return self.read_table(next(name for name in MAIN_TABLES if name in self.tables))
 
-    def table_named(self, name: str) -> pd.DataFrame:
-        """One of ``tables``; KeyError for another name."""
+    def read_table(self, name: str) -> pd.DataFrame:
+        """Return one of ``tables``; KeyError for another name."""
         import pandas as pd
 
         return pd.DataFrame(dict(self.bundle.tables[name]))
@@ -105,8 +103,8 @@ class RunResult(Sequence[ReleaseResult]):
     """The releases of a run.
 
     discovery   what discovering the domain has cost
-    failures    window → names of the checks on rows that did not pass and stop nothing, under an
-                empty name where rows are not cut: for the custodian of the rows alone
+    failures    time window → names of the checks on rows that did not pass and stop nothing, under
+                an empty name where rows are not partitioned: for the data custodian alone
     """
 
     options: RunOptions
@@ -123,24 +121,26 @@ class RunResult(Sequence[ReleaseResult]):
         discovery: Fraction = Fraction(0),
         failures: Mapping[str, tuple[str, ...]] | None = None,
     ) -> RunResult:
-        """What lies there now of a run.
+        """Return the releases of a run as they lie there now.
 
-        levels   of each window, those that were run just now: any other was whole before
+        levels   of each time window, those that were run just now: any other was complete before
         """
         with options.home.ledger.consistent_view():
             pairs = zip(options.per_window, levels, strict=True)
-            releases = [one for own, ran in pairs for one in release_results(own, ran=ran)]
+            releases = [
+                release for window, ran in pairs for release in release_results(window, ran=ran)
+            ]
         return cls(options, tuple(releases), discovery, failures or {})
 
     @property
     def spec(self) -> DatasetSpec:
-        """The data set, at its newest window where rows are cut."""
+        """The data set, at its newest time window where rows are partitioned."""
         return self.options.per_window[-1].spec
 
     @property
     def charged(self) -> Fraction:
-        """What the run added to the ledger in all, with the discovery of a domain."""
-        return sum((one.cost for one in self.releases), self.discovery)
+        """Sum that the run added to the ledger, with the discovery of a domain."""
+        return sum((release.cost for release in self.releases), self.discovery)
 
     @property
     def report(self) -> Path:
@@ -149,17 +149,17 @@ class RunResult(Sequence[ReleaseResult]):
 
     @property
     def failed_checks(self) -> tuple[str, ...]:
-        """Names of the checks on rows that did not pass, each once; for the custodian alone."""
-        return tuple(dict.fromkeys(name for one in self.failures.values() for name in one))
+        """Names of the checks on rows that did not pass; for the data custodian alone."""
+        return tuple(dict.fromkeys(name for names in self.failures.values() for name in names))
 
     @property
     def failing(self) -> DatasetSpec:
-        """The data set, at the newest window with a check that did not pass where rows are cut."""
-        newest_first = (one.spec for one in reversed(self.options.per_window))
-        return next((one for one in newest_first if self.failures.get(one.window)), self.spec)
+        """The data set, at the newest time window with a check that did not pass."""
+        newest_first = (options.spec for options in reversed(self.options.per_window))
+        return next((spec for spec in newest_first if self.failures.get(spec.window)), self.spec)
 
-    def __getitem__(self, at: Any) -> Any:
-        return self.releases[at]
+    def __getitem__(self, index: Any) -> Any:
+        return self.releases[index]
 
     def __len__(self) -> int:
         return len(self.releases)
@@ -168,8 +168,8 @@ class RunResult(Sequence[ReleaseResult]):
         currency = self.spec.currency
         end = f"charged by this run: {currency.text(self.charged)}; report: {self.report}"
         rows = [
-            [one.model, epsilon_text(one.epsilon), one.state, currency.text(one.cost)]
-            for one in self.releases
+            [result.model, result.release.level, result.state, currency.text(result.cost)]
+            for result in self.releases
         ]
         return table_text(f"Run of {self.spec.name}", COLUMNS, rows, end)
 
@@ -177,15 +177,15 @@ class RunResult(Sequence[ReleaseResult]):
 def release_results(
     options: RunOptions, *, ran: Collection[str] | None = None
 ) -> Iterator[ReleaseResult]:
-    """Every release of a run over one window, or of rows that are not cut, as the last run left it.
+    """Yield every release of a run over one time window, as the last run left it.
 
-    ran   levels that were run just now: any other was whole before. None: all of them
+    ran   levels that were run just now: any other was complete before. None: all of them
     """
     for release in options.releases:
         pointer = read_document(pointer_path(release))
-        evaluated = read_document(evaluation_path(release)) or {"rows": []}
+        evaluation = read_document(evaluation_path(release)) or {"rows": []}
         bundle = released_bundle(release, pointer)
-        rows = [row for row in from_documents(evaluated["rows"]) if row.model == bundle.model]
+        rows = [row for row in from_documents(evaluation["rows"]) if row.model == bundle.model]
         is_new = ran is None or release.level in ran
         origin, nano = (pointer["state"], int(pointer["nano"])) if is_new else ("replayed", 0)
         folder = options.home.released / pointer["folder"]

@@ -1,8 +1,6 @@
-"""What a release learns from elsewhere, at no cost: the release of the window before, and the
-public rows of another data set.
-
-Its row of the ledger says which those were: gone on with or made again, it has to find the very
-same ones.
+"""Side information of a release, at no cost: the release of the time window before, and the public
+rows of another data set. Its row of the ledger names them: resumed or rebuilt, it has to use the
+very same ones.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ Codes = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class PublicRows:
-    """The prepared rows of the data set that a model names.
+    """The prepared rows of the data set that a model names as its prior.
 
     fact   its name and a digest of all codes
     """
@@ -41,7 +39,7 @@ class PublicRows:
 
     @classmethod
     def of(cls, spec: DatasetSpec, model: Model, home: Home, *, what: str) -> PublicRows | None:
-        """None where the model names none.
+        """Return the rows that a model names; None where it names none.
 
         what   words for messages
 
@@ -57,36 +55,36 @@ class PublicRows:
         assert isinstance(model, TableModel)
         names = model.chosen(spec.domain)
         _require_alike(spec, other, names, where)
-        sizes = {one: spec.domain[one].size for one in names}
+        sizes = {attribute: spec.domain[attribute].size for attribute in names}
         table = PublicTable(dict(_codes(home, other, names, where)), sizes)
         return cls(table, f"{name} {table.digest}")
 
 
-def learned_from(key: ReleaseKey, spec: DatasetSpec, home: Home, pointer: Path) -> str:
-    """Where in the store the release of the window before lies, where that was settled and is of
-    the same declarations and parameters; else empty.
+def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, pointer: Path) -> str:
+    """Return where in the store the release of the time window before lies, where that was settled
+    with the same declarations and parameters; else empty.
 
     pointer   the file that names it
     """
-    named = read_document(pointer)
-    if named is None:
+    stored = read_document(pointer)
+    if stored is None:
         return ""
     # Boxes and tables of other declarations or parameters are not those of this one.
-    facts = learned_bundle(key, spec, home, str(named["folder"])).facts
-    own = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
-    is_alike = all(facts.get(name) == text for name, text in own.items())
-    return str(named["folder"]) if is_alike else ""
+    folder = str(stored["folder"])
+    facts = earlier_bundle(key, spec, home, folder).facts
+    expected = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
+    return folder if expected.items() <= facts.items() else ""
 
 
-def learned_bundle(key: ReleaseKey, spec: DatasetSpec, home: Home, folder: str) -> Bundle:
-    """The settled release in this folder, of whichever window; Damaged where it is not as it was
-    settled.
+def earlier_bundle(key: ReleaseKey, spec: DatasetSpec, home: Home, folder: str) -> Bundle:
+    """Return the settled release in this folder, of any time window; Damaged where it is not as it
+    was settled.
     """
     return pointed_bundle(spec.of_all_windows(), home, {"folder": folder}, model=key.model)
 
 
 def _require_public(spec: DatasetSpec, other: DatasetSpec, home: Home, where: str) -> None:
-    """The file of today may say otherwise than the account that its rows were read for."""
+    """DeclarationError where the rows are protected, by their file or by their account."""
     if other.is_release or other.population == spec.population:
         raise DeclarationError(
             f"{where}: expected a data set with `purpose: benchmark` and a population of its own, "
@@ -98,11 +96,11 @@ def _require_public(spec: DatasetSpec, other: DatasetSpec, home: Home, where: st
 def _require_alike(
     spec: DatasetSpec, other: DatasetSpec, names: tuple[str, ...], where: str
 ) -> None:
-    """The same code has to mean the same in both."""
+    """DeclarationError where a code does not mean the same in both data sets."""
     for name in names:
-        own = spec.domain[name]
+        attribute = spec.domain[name]
         alike = other.domain[name] if name in other.domain.names else None
-        if alike is None or (own.cells, own.nullable) != (alike.cells, alike.nullable):
+        if alike is None or (attribute.cells, attribute.nullable) != (alike.cells, alike.nullable):
             raise DeclarationError(
                 f"{where}: expected attributes with the same levels or bins in {other.name}, got "
                 f"{name} otherwise"
@@ -118,7 +116,7 @@ def _codes(home: Home, other: DatasetSpec, names: tuple[str, ...], where: str) -
             f"{where}: expected prepared rows of {other.name}, got none: `dp-pipeline run "
             f"{other.name}` first"
         )
-    # What it was read from behind links, too, may be another population's by now.
+    # A file that was read through a link may be protected by another population by now.
     home.ledger.require_claimable(other.population, *snapshot.claimed)
     from dp_pipeline.raw.stages import prepared_codes
 

@@ -1,4 +1,4 @@
-"""Where bundles lie on disk: whole or not at all, sealed, each with its transcript beside it."""
+"""Bundles on disk: whole or not at all, sealed, each with its transcript in the folder above it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from dp_pipeline.results.clusters import Tables
 TRANSCRIPT_FILE = "transcript.jsonl"
 BUNDLE_FILE = "bundle.json"
 POPULATION = "population"
-"""The file of a release's folder that says whose rows it is about."""
+"""The file of a release's folder that names its population."""
 _SEAL = "seal"
 _DIGITS = 16
-"""Of the digest that names the folder of a bundle."""
+"""Length of the digest that names the folder of a bundle."""
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _NOT_STORED = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a folder that does not hold the files of a bundle, and nothing else."""
@@ -39,37 +39,37 @@ def store_file(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True)
 class BundleStore:
-    """Releases on disk: ``<root>/<data set>/<model>/<key>/`` holds the transcript of one
-    release and one folder for every post-processing of it.
+    """Releases on disk: ``<root>/<data set>/<model>/<key>/`` holds the transcript of one release
+    and one folder for every post-processing of it.
 
     Each of these has a seal: a digest, keyed with the secret of its population, of every file and
-    of the place where it lies. Who can write here, and does not hold that key, can neither change
-    a file, nor put one more beside it, nor a bundle in the place of another, unnoticed.
+    of the place where it lies. Without that key, a writer can neither change a file, nor add one,
+    nor put a bundle in the place of another, unnoticed.
     """
 
     root: Path
 
     def folder(self, key: Key) -> Path:
-        """Everything of one release."""
+        """Return the folder of one release."""
         return Path(self.root, *key.place, key.digest[:32])
 
     def transcript_path(self, key: Key) -> Path:
-        """The noisy answers of one release."""
+        """Return the file with the noisy answers of one release."""
         return self.folder(key) / TRANSCRIPT_FILE
 
     def bundle_path(self, key: Key, postprocessing: Mapping[str, str]) -> Path:
-        """The bundle of one release under one post-processing."""
+        """Return the folder of a release's bundle under one post-processing."""
         text = json.dumps(dict(postprocessing), sort_keys=True)
         return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
     def bundle_paths(self, key: Key) -> tuple[Path, ...]:
-        """Every stored bundle of one release."""
-        # By their whole name: one that was moved away may lie beside, called otherwise.
+        """Return the folders of every stored bundle of one release."""
+        # By their whole name: one that was moved away may lie here under another.
         return tuple(sorted(self.folder(key).glob(f"bundle-{'[0-9a-f]' * _DIGITS}")))
 
-    def begin(self, folder: Path, population: str) -> None:
-        """Make the folder of a release, for its owner only, and say in it whose rows it is about:
-        first of all, so that nothing of them ever lies there under no name.
+    def create_folder(self, folder: Path, population: str) -> None:
+        """Create the folder of a release, for its owner only, and write its population into it
+        first: nothing about persons ever lies there under no name.
         """
         make_private(folder)
         if not (folder / POPULATION).exists():
@@ -78,11 +78,11 @@ class BundleStore:
     def write(
         self, path: Path, bundle: Bundle, *, key: bytes, texts: Mapping[str, str] | None = None
     ) -> None:
-        """Store a bundle in the folder of a release that was begun, for its owner only; one that
-        already lies there is kept as it is.
+        """Store a bundle in the folder of a release, for its owner only; one that already lies
+        there stays as it is.
 
         key     the secret of its population
-        texts   file name → what a person reads beside it
+        texts   file name → text for a person, sealed with it
         """
         with temporary_folder(path) as temporary:
             for name, table in bundle.tables.items():
@@ -100,28 +100,27 @@ class BundleStore:
                     raise
             sync(path.parent)
 
-    def sealed(self, path: Path, *, key: bytes) -> Bundle:
-        """A bundle as it was written; Damaged where anything in its folder is not, UnknownFormat
-        where another program wrote it.
+    def read_sealed(self, path: Path, *, key: bytes) -> Bundle:
+        """Return a bundle as it was written; Damaged where anything in its folder is not,
+        UnknownFormat where another program wrote it.
 
-        Only the ledger knows whether it was ever settled: of one that was,
-        ``publish.replay.settled_bundle`` is what reads it.
+        Only the ledger knows whether it was ever settled: ``replay.settled_bundle`` reads those.
         """
         try:
             files = _contents(path)
             text = files[BUNDLE_FILE].decode()
             # First: another program may seal otherwise, and its bundle is whole.
             names = table_names(text)
-            found = files.pop(_SEAL, b"")
-            if not hmac.compare_digest(found, self._seal(path, files, key).encode()):
-                raise self.another(path)
+            seal = files.pop(_SEAL, b"")
+            if not hmac.compare_digest(seal, self._seal(path, files, key).encode()):
+                raise self.damaged(path)
             tables: Tables = {name: read_parquet(files[f"{name}.parquet"]) for name in names}
         except (*_NOT_STORED, ValueError, KeyError, Damaged):
-            raise self.another(path) from None
+            raise self.damaged(path) from None
         return Bundle.from_json(text, tables)
 
-    def another(self, path: Path) -> Damaged:
-        """The error for a bundle that is not what was written or settled, with what to do."""
+    def damaged(self, path: Path) -> Damaged:
+        """Return the error for a bundle that is not what was written or settled, with a remedy."""
         has_answers = (path.parent / TRANSCRIPT_FILE).exists()
         remedy = (
             f"move {path} away and run again: it is made again from its answers at no cost"
@@ -138,12 +137,12 @@ class BundleStore:
         return hmac.new(key, text.encode(), "sha256").hexdigest()
 
     def _place(self, path: Path) -> str:
-        """Where it lies in the store: the same after the whole store was moved."""
+        """Return its path in the store, which stays the same where the whole store is moved."""
         return path.relative_to(self.root).as_posix()
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a bundle, read once: what is compared is what is used."""
+    """Return every file of a bundle, read once: what is compared is what is used."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

@@ -1,5 +1,5 @@
-"""What one release has spent, recorded by the code that draws the noise and never by the model;
-exact shares of an ε, and what the charges of one budget cost the population that pays them.
+"""The charges of one release, recorded by the code that draws the noise and never by the model;
+exact shares of an ε, and the cost of a budget's charges to the population that pays them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROUNDED_UP = Fraction(1, 10**6)
 
 
 def biased_splits(fan: int) -> str:
-    """The mechanism that says which boxes of a ``fan``-way tree are split (PrivTree)."""
+    """Return the mechanism that decides which boxes of a ``fan``-way tree are split (PrivTree)."""
     return f"biased splits in {fan}"
 
 
@@ -51,22 +51,19 @@ _CONCENTRATED = (GAUSSIAN, EXPONENTIAL)
 
 @dataclass(frozen=True)
 class Spend:
-    """One charged look at the rows.
+    """One charged query of the rows.
 
     what          the question, in words
-    mechanism     ``discrete Laplace``, ``refined discrete Laplace``, ``noisy max``, ``discrete
-                  L∞ mechanism``, ``discrete Laplace along tree paths`` or ``biased splits in
-                  2 | 4 | 8 | 16``, which cost ε; ``discrete Gaussian`` or ``exponential
-                  mechanism``, which cost ρ
-    epsilon       what it cost, in ``currency``
+    mechanism     one of those above: pure ones cost ε, concentrated ones ρ
+    epsilon       its cost, in ``currency``
     sensitivity   most that one protected unit moves the answer: L1 of a vector for
                   the Laplace, L∞ for the L∞ mechanism, squared L2 for the Gaussian,
-                  one score for a choice; whole numbers
-    scale         scale of the noise that was drawn, of the Gaussian σ²; of a tree, the
+                  one score for a choice; an integer
+    scale         scale of the drawn noise, of the Gaussian σ²; of a tree, the
                   scale of one count that spends a whole path: 1/scale = Σ 1/scale over
                   every path; of a refinement, what it adds: 1/scale = 1/after − 1/before
     currency      ``pure`` for ε, ``zcdp`` for ρ
-    delta         what it cost beside ε, of texts that are discovered; else 0
+    delta         its cost in δ, for texts that are discovered; else 0
     """
 
     what: str
@@ -79,13 +76,13 @@ class Spend:
 
     @property
     def epsilon_of_scale(self) -> Fraction:
-        """The ε, or ρ, that the drawn scale proves, without looking at what was claimed.
+        """The ε, or ρ, that the drawn scale proves, without the claimed one.
 
         Laplace, refined or not, and tree paths: Δ1/scale. L∞ mechanism: Δ∞/scale. Noisy max of
         scores that may move in either direction: 2Δ∞/scale. Biased splits in β:
         (2β − 1)/(β − 1) · Δ∞/scale.
         Gaussian: ρ = Δ2²/(2σ²). Exponential mechanism: ρ = (2Δ∞/scale)²/8. On texts: Δ1/scale,
-        and what that ρ of the Gaussian means at half of the δ.
+        and the ε of that ρ of the Gaussian at half of the δ.
         """
         if self.mechanism == TRUNCATED_TEXTS:
             return self.sensitivity / self.scale
@@ -99,10 +96,10 @@ class Spend:
 
 @dataclass(frozen=True)
 class Disclosure:
-    """One look at the rows without noise: from then on no ε holds for the release.
+    """One exact query of the rows: from then on no ε holds for the release.
 
     what     the question, in words
-    reason   why a published method asks it
+    reason   why a published method needs it
     """
 
     what: str
@@ -127,7 +124,7 @@ class Accountant:
         self.epsilon, self.currency, self.delta = epsilon, currency, delta
         self._spends: list[Spend] = []
         self._disclosures: list[Disclosure] = []
-        self._settled: list[Callable[[], None]] = []
+        self._completion_checks: list[Callable[[], None]] = []
 
     @property
     def spends(self) -> tuple[Spend, ...]:
@@ -136,16 +133,16 @@ class Accountant:
 
     @property
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """Every look without noise so far, in order."""
+        """Every exact query so far, in order."""
         return tuple(self._disclosures)
 
     @property
     def kind(self) -> Literal["dp", "not-dp"]:
-        """``dp`` while every look had its noise."""
+        """``dp`` while every query had its noise."""
         return "not-dp" if self._disclosures else "dp"
 
     def disclose(self, disclosure: Disclosure) -> None:
-        """Record a look without noise; it is never taken back."""
+        """Record an exact query; it is never taken back."""
         self._disclosures.append(disclosure)
 
     @property
@@ -156,15 +153,15 @@ class Accountant:
     @property
     def spent_delta(self) -> Fraction:
         """Σ of the δ of the charges."""
-        return sum((one.delta for one in self._spends), Fraction(0))
+        return sum((spend.delta for spend in self._spends), Fraction(0))
 
     @property
     def remaining(self) -> Fraction:
-        """What may still be charged, in the currency of the budget."""
+        """The rest of the budget, in its currency."""
         return self.epsilon - self.spent
 
     def cost(self, spend: Spend) -> Fraction:
-        """What a spend takes from this budget; BoundaryViolation for ρ from a budget of ε."""
+        """Return the cost of a spend in this budget; BoundaryViolation for ρ in one of ε."""
         if spend.currency == self.currency.name:
             return spend.epsilon
         if self.currency == PURE:
@@ -174,10 +171,10 @@ class Accountant:
             )
         return rho_of_pure(spend.epsilon)
 
-    def charge(self, *spends: Spend, settled: Callable[[], None] | None = None) -> None:
+    def charge(self, *spends: Spend, require_complete: Callable[[], None] | None = None) -> None:
         """Record charges, or raise BudgetExceeded with none of them recorded.
 
-        settled   of a charge that is spent bit by bit: raises while something is left of it
+        require_complete   of a charge that is spent bit by bit: raises while any of it is unspent
         """
         spent, delta = self.spent, self.spent_delta
         for spend in spends:
@@ -200,12 +197,12 @@ class Accountant:
                 )
             spent += cost
         self._spends += spends
-        if settled is not None:
-            self._settled.append(settled)
+        if require_complete is not None:
+            self._completion_checks.append(require_complete)
 
     def require_all_spent(self) -> None:
-        """Raise unless the charges are exactly the budget, and all of them were spent: an unspent
-        rest is a wrong claim too.
+        """BoundaryViolation unless the charges are exactly the budget, and all of them were spent:
+        an unspent rest is a wrong claim too.
         """
         if self.remaining != 0:
             raise BoundaryViolation(
@@ -217,26 +214,25 @@ class Accountant:
             raise BoundaryViolation(
                 f"release: expected charges of exactly δ={self.delta}, got {self.spent_delta}"
             )
-        for settled in self._settled:
-            settled()
+        for require_complete in self._completion_checks:
+            require_complete()
 
 
 def _require_proven(spend: Spend) -> None:
     """BoundaryViolation unless the scale proves the ε, or the ρ."""
     if not isinstance(spend.epsilon, Fraction) or spend.epsilon <= 0:
         raise BoundaryViolation(f"{spend.what}: expected a positive Fraction as ε, got another")
-    concentrated = spend.mechanism in _CONCENTRATED
-    of_texts = spend.mechanism in _OF_TEXTS
-    if not isinstance(spend.delta, Fraction) or (0 < spend.delta < 1) is not of_texts:
+    is_concentrated, is_of_texts = spend.mechanism in _CONCENTRATED, spend.mechanism in _OF_TEXTS
+    if not isinstance(spend.delta, Fraction) or (0 < spend.delta < 1) is not is_of_texts:
         raise BoundaryViolation(f"{spend.what}: expected a δ of texts and of nothing else")
-    if not concentrated and not of_texts and spend.mechanism not in _LOSS:
+    if not is_concentrated and not is_of_texts and spend.mechanism not in _LOSS:
         raise BoundaryViolation(f"{spend.what}: expected a known mechanism, got another")
-    if spend.currency != ("zcdp" if concentrated else "pure"):
+    if spend.currency != ("zcdp" if is_concentrated else "pure"):
         raise BoundaryViolation(f"{spend.what}: expected its mechanism's currency, got another")
     if not isinstance(spend.scale, Fraction) or spend.scale <= 0:
         raise BoundaryViolation(f"{spend.what}: expected a positive Fraction as scale, got another")
     if not _proves(spend):
-        symbol = "ρ" if concentrated else "ε"
+        symbol = "ρ" if is_concentrated else "ε"
         raise BoundaryViolation(
             f"{spend.what}: expected a scale that costs {symbol}={spend.epsilon}, "
             f"got one that costs {spend.epsilon_of_scale}"
@@ -244,9 +240,9 @@ def _require_proven(spend: Spend) -> None:
 
 
 def _proves(spend: Spend) -> bool:
-    """Whether the scale costs what is charged. That of the exponential mechanism is a square
+    """Return whether the scale costs what is charged. That of the exponential mechanism is a square
     root, rounded up: it may cost a little less. So may one on texts, whose scale is made a float,
-    or comes from an ε by way of whole nano-ρ.
+    or comes from an ε by way of integer nano-ρ.
     """
     proven = spend.epsilon_of_scale
     if spend.mechanism in _OF_TEXTS:
@@ -257,9 +253,9 @@ def _proves(spend: Spend) -> bool:
 
 
 def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fraction, ...]:
-    """Shares of ``epsilon`` in proportion to ``weights``; they add up to it exactly.
+    """Return shares of ``epsilon`` in proportion to ``weights``; they add up to it exactly.
 
-    weights   positive, at least one; whole numbers or fractions, never floats
+    weights   positive, at least one; integers or fractions, never floats
 
     >>> split(Fraction(1), [1, 2])
     (Fraction(1, 3), Fraction(2, 3))
@@ -274,16 +270,16 @@ def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fractio
 
 
 def root_weights(sizes: Sequence[int]) -> tuple[int, ...]:
-    """√size in whole thousandths: the shares that give tables of these sizes the least
+    """Return √size in integer thousandths: the shares that give tables of these sizes the least
     total noise (minimise Σ size/ε_i subject to Σ ε_i = ε), without a float.
     """
     return tuple(isqrt(size * 10**6) for size in sizes)
 
 
 def rho_costs(spends: Sequence[Spend], *, budget: Currency) -> tuple[Fraction, ...]:
-    """One ρ a spend; they add up to what the budget costs a population that pays in ρ.
+    """Return one ρ a spend; they add up to the cost of the budget to a population that pays in ρ.
 
-    budget   what the spends were accounted in
+    budget   the currency that the spends were accounted in
 
     In a budget of ρ every pure spend was charged as ε²/2 by itself. A budget of pure ε
     costs ε²/2 as a whole: (Σ ε_i)²/2 was reserved before anyone knew the ε_i, and each

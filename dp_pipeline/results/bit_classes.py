@@ -1,6 +1,5 @@
-"""Declared yes/no questions about attributes, and the classes of rows by their answers.
-
-Beside them the sum of several discrete Laplace numbers: its tail, exactly, and a margin for it.
+"""Declared yes/no questions about attributes, and the classes of rows by their answers; with the
+exact tail of a sum of discrete Laplace numbers, and a margin for it.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from dp_pipeline.results.measurement import codes_of_keys
 
 @dataclass(frozen=True)
 class DeclaredBit:
-    """Whether a row's code of an attribute is one of some codes.
+    """The question whether a row's code of an attribute is one of some codes.
 
-    name    what is asked, for a person; levels may be spelled alike, so names may be too
+    name    the question, for a person; levels may be spelled alike, so names may be too
     codes   those with the answer yes, ascending: at least one, and not all
     """
 
@@ -34,7 +33,7 @@ class DeclaredBit:
     codes: tuple[int, ...]
 
     def answers(self, size: int) -> tuple[int, ...]:
-        """1 or 0 for every code of an attribute of that size.
+        """Return 1 or 0 for every code of an attribute of that size.
 
         >>> DeclaredBit("colour=red", "colour", (0,)).answers(3)
         (1, 0, 0)
@@ -48,23 +47,23 @@ class DeclaredBit:
         return f"{self.attribute} in {self.codes[0]}..{self.codes[-1]}"
 
     def derived(self, domain: Domain) -> DerivedAttribute:
-        """The attribute of its answers: no is 0, yes is 1."""
+        """Return the attribute of its answers: no is 0, yes is 1."""
         return DerivedAttribute((self.attribute,), self.answers(domain[self.attribute].size))
 
 
 def declared_bits(domain: Domain, attributes: tuple[str, ...]) -> tuple[DeclaredBit, ...]:
-    """What may be asked of attributes with cells, known before anyone looks.
+    """Return every bit that attributes with cells have, known without a row.
 
     ``x>=t`` for every bin but the first of an attribute with bins, ``x=v`` for every level of any
     other one: declared levels have no order. Missing values are a level of their own, above no
-    threshold. Of two bits of one attribute that say the contrary, the first is left out; an
+    threshold. Of two contrary bits of one attribute the first is left out; an
     attribute with a single cell has none.
     """
     return tuple(bit for name in attributes for bit in _bits_of(domain[name]))
 
 
 def bit_count(domain: Domain, attributes: tuple[str, ...]) -> int:
-    """How many ``declared_bits`` there are, without making them."""
+    """Return the number of ``declared_bits``, without making them."""
     return sum(_bit_count(domain[name]) for name in attributes)
 
 
@@ -95,7 +94,7 @@ class BitClasses:
     """At most 2^m classes by m bits; fewer where two bits are about one attribute, since a number
     that is not ≥ 20 is not ≥ 40 either.
 
-    bits     none asks nothing, and all rows are one class; a release has at least one
+    bits     without any, all rows are one class; a release has at least one
     domain   declared attributes
 
     >>> from dp_pipeline.config.domain import Attribute
@@ -120,7 +119,7 @@ class BitClasses:
             size = self.domain[name].size
             answers = [bit.answers(size) for bit in self.bits if bit.attribute == name]
             patterns = list(zip(*answers, strict=True))
-            numbers = {pattern: at for at, pattern in enumerate(dict.fromkeys(patterns))}
+            numbers = {pattern: i for i, pattern in enumerate(dict.fromkeys(patterns))}
             groups[name] = tuple(numbers[pattern] for pattern in patterns)
         return groups
 
@@ -139,39 +138,38 @@ class BitClasses:
         """1 or 0, (classes, bits)."""
         codes = codes_of_keys(np.arange(self.size), self.shape)
         table = np.empty((self.size, len(self.bits)), dtype=np.int64)
-        for at, bit in enumerate(self.bits):
+        for i, bit in enumerate(self.bits):
             groups = self.groups[bit.attribute]
             of_group = dict(zip(groups, bit.answers(len(groups)), strict=True))
             column = codes[:, list(self.groups).index(bit.attribute)]
-            table[:, at] = np.array([of_group[group] for group in sorted(of_group)])[column]
+            table[:, i] = np.array([of_group[group] for group in sorted(of_group)])[column]
         return table
 
     def are_split_by(self, bit: DeclaredBit) -> bool:
-        """Whether two levels of one group have different answers to another bit."""
+        """Return whether two levels of one group have different answers to another bit."""
         groups = self.groups.get(bit.attribute)
         if groups is None:
             return True
         return len(set(zip(groups, bit.answers(len(groups)), strict=True))) > max(groups) + 1
 
     def derived_groups(self) -> dict[str, DerivedAttribute]:
-        """The groups of every attribute, to be derived first."""
+        """Return the groups of every attribute, to be derived first."""
         return {
             _groups_of(name): DerivedAttribute((name,), groups)
             for name, groups in self.groups.items()
         }
 
     def derived_class(self) -> dict[str, DerivedAttribute]:
-        """The class, of the groups."""
+        """Return the class, derived from the groups."""
         names = tuple(_groups_of(name) for name in self.groups)
         return {CLASS: DerivedAttribute(names, tuple(range(self.size)))}
 
     def of(self, codes: Mapping[str, NDArray[Any]]) -> IntArray:
-        """The class of every row (n,), of codes (n,) of the attributes."""
-        rows = len(next(iter(codes.values())))
-        found = np.zeros(rows, dtype=np.int64)
+        """Return the class of every row (n,), from codes (n,) of the attributes."""
+        classes = np.zeros(len(next(iter(codes.values()))), dtype=np.int64)
         for (name, groups), size in zip(self.groups.items(), self.shape, strict=True):
-            found = found * size + np.array(groups, dtype=np.int64)[codes[name]]
-        return found
+            classes = classes * size + np.array(groups, dtype=np.int64)[codes[name]]
+        return classes
 
 
 def _groups_of(attribute: str) -> str:
@@ -183,7 +181,8 @@ ROUNDING = 1e-9
 
 
 def tail_of_sum(terms: int, scale: Fraction, above: int) -> float:
-    """P(S > above), S the sum of C = ``terms`` independent numbers with P(x) ∝ exp(−|x|/scale).
+    """Return P(S > above), S the sum of C = ``terms`` independent numbers with P(x) ∝
+    exp(−|x|/scale).
 
     above   at least 0
 
@@ -202,11 +201,11 @@ def tail_of_sum(terms: int, scale: Fraction, above: int) -> float:
     stay = -log1p(exp(-rate))
     step = stay - rate
     with_u_left = [
-        _log_comb(2 * terms - left - 1, terms - 1)
+        _log_comb(2 * terms - count - 1, terms - 1)
         + terms * step
-        + (terms - left) * stay
-        + _log_above(left, rate, above - terms)
-        for left in range(1, terms + 1)
+        + (terms - count) * stay
+        + _log_above(count, rate, above - terms)
+        for count in range(1, terms + 1)
     ]
     with_v_left = [
         _log_comb(terms - 1 + steps, steps)
@@ -215,11 +214,11 @@ def tail_of_sum(terms: int, scale: Fraction, above: int) -> float:
         + _log_at_most(terms - steps, rate, steps - above - 1)
         for steps in range(above + 1, terms)
     ]
-    return fsum(exp(one) for one in (*with_u_left, *with_v_left))
+    return fsum(exp(log_term) for log_term in (*with_u_left, *with_v_left))
 
 
 def margin_of_sum(terms: int, scale: Fraction, *, most: Fraction) -> int:
-    """The smallest whole t ≥ 0 with P(S > t) ≤ ``most``; see ``tail_of_sum``.
+    """Return the smallest integer t ≥ 0 with P(S > t) ≤ ``most``; see ``tail_of_sum``.
 
     Twice the margin of one number, 2·scale·ln(1/most), is too little where there are many: ten
     pass it with a probability of .089, not .05.
@@ -228,53 +227,53 @@ def margin_of_sum(terms: int, scale: Fraction, *, most: Fraction) -> int:
     33
     """
 
-    def is_enough(margin: int) -> bool:
+    def is_sufficient(margin: int) -> bool:
         return tail_of_sum(terms, scale, margin) * (1 + ROUNDING) <= most
 
     high = 0
-    while not is_enough(high):
+    while not is_sufficient(high):
         high = 2 * high + 1
     low = (high - 1) // 2
-    # What was tried last was too little; of 0 there is no less.
+    # The last margin was too small; there is none below 0.
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
+        low, high = (low, middle) if is_sufficient(middle) else (middle, high)
     return high
 
 
 def _log_above(terms: int, rate: float, above: int) -> float:
-    """ln P(G > above) of a sum G of so many geometric numbers, P(x) = (1 − q)q^x: fewer than
+    """Return ln P(G > above) of a sum G of so many geometric numbers, P(x) = (1 − q)q^x: fewer than
     ``terms`` successes in above + terms trials.
     """
     if above < 0:
         return 0.0
     trials, successes = above + terms, np.arange(terms)
-    ways = _running_sum(np.log((trials - successes[1:] + 1) / successes[1:]))
-    return _log_sum(ways + successes * _log_success(rate) - (trials - successes) * rate)
+    log_combinations = _running_sum(np.log((trials - successes[1:] + 1) / successes[1:]))
+    return _log_sum(log_combinations + successes * _log_success(rate) - (trials - successes) * rate)
 
 
 def _log_at_most(terms: int, rate: float, most: int) -> float:
-    """ln P(G ≤ most) of the same sum, for few values: one by one."""
+    """Return ln P(G ≤ most) of the same sum, for few values: one by one."""
     if most < 0:
         return -inf
     failures = np.arange(most + 1)
-    ways = _running_sum(np.log((failures[1:] + terms - 1) / failures[1:]))
-    return terms * _log_success(rate) + _log_sum(ways - failures * rate)
+    log_combinations = _running_sum(np.log((failures[1:] + terms - 1) / failures[1:]))
+    return terms * _log_success(rate) + _log_sum(log_combinations - failures * rate)
 
 
 def _running_sum(logs: FloatArray) -> FloatArray:
-    """The sums of the first 0, 1, … numbers."""
+    """Return the sums of the first 0, 1, … numbers."""
     return np.concatenate([[0.0], np.cumsum(logs)])
 
 
 def _log_sum(logs: FloatArray) -> float:
-    """ln Σ e^x."""
+    """Return ln Σ e^x."""
     most = float(logs.max())
     return most + log(float(np.exp(logs - most).sum()))
 
 
 def _log_success(rate: float) -> float:
-    """ln(1 − q)."""
+    """Return ln(1 − q)."""
     return log(-expm1(-rate))
 
 

@@ -1,6 +1,5 @@
-"""ClassTable: classes of rows by the bits that were kept, with a noisy count of each label.
-
-ClassPromise: the two claims of a class table, and the size from which a class is published.
+"""ClassTable: classes of rows by the kept bits, with a noisy count of each label; and ClassPromise:
+the two claims of such a table, and the size from which a class is published.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ class ClassPromise:
     """A class is published if its noisy size is at least (K − 1)·L + 1 + t.
 
     k         persons a published class has, but for a probability of β
-    rows      L: rows that neighbouring data sets differ by, at most, so no fewer than one person
+    rows      L: most rows that neighbouring data sets differ by, so at least as many as a person
               has; 1 where a person is one row that is added or removed
     beta      β: a class of fewer than K persons is published with probability β at most
-    labels    C: noisy counts that a noisy size is the sum of
-    classes   how many classes there are
+    labels    C: number of noisy counts that add up to a noisy size
+    classes   number of classes
     scale     Laplace scale of every count, in rows
 
     *Proof.* Fewer than K persons have at most (K − 1)·L rows. Their class is published only if the
-    C noises add up to more than t, the smallest whole number with P(S > t) ≤ β. Expectations
+    C noises add up to more than t, the smallest integer with P(S > t) ≤ β. Expectations
     add up: of all classes that have so few, at most β·classes are published on average. ∎
 
     >>> ClassPromise(5, 1, Fraction(1, 20), 2, 256, Fraction(10)).least_size
@@ -63,7 +62,7 @@ class ClassPromise:
         return self.beta * self.classes
 
     def claims(self) -> dict[str, np.ndarray]:
-        """What is promised, what follows, and what is not promised: one row each."""
+        """Return the promises, what follows, and what is not promised: one row each."""
         few = f"fewer than {self.k} {'rows' if self.rows == 1 else 'persons'}"
         beta, most = f"{float(self.beta):g}", f"{float(self.most_small):.4g}"
         claims = (
@@ -78,7 +77,7 @@ class ClassPromise:
         }
 
     def numbers(self) -> dict[str, np.ndarray]:
-        """The numbers behind the claims, in one row; ``from_numbers`` reads them."""
+        """Return the numbers behind the claims, in one row; ``from_numbers`` reads them."""
         return {
             "k": np.array([self.k], dtype=np.int64),
             "rows that neighbours differ by": np.array([self.rows], dtype=np.int64),
@@ -92,7 +91,7 @@ class ClassPromise:
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, np.ndarray]) -> ClassPromise:
-        """The promise that these numbers were written of."""
+        """Return the promise behind these numbers."""
         names = ("k", "rows that neighbours differ by", "labels", "classes")
         k, rows, labels, classes = (int(numbers[name][0]) for name in names)
         beta, scale = (Fraction(str(numbers[name][0])) for name in ("beta", "scale"))
@@ -101,16 +100,16 @@ class ClassPromise:
 
 @dataclass(frozen=True)
 class ClassTable:
-    """What ``dp_kjig`` releases: the classes that are large enough after noise.
+    """The release of ``dp_kjig``: the classes that are large enough after noise.
 
     label       the attribute with C levels that is counted
     classes     every class that the kept bits can tell apart
     published   int64 (p,): numbers of the published ones, ascending
     counts      int64 (p, C): their noisy counts, which may be negative
-    promise     what holds for a published class, and what does not
+    promise     the claims about published classes
 
-    All that is here of the rows is a function of the published counts. A total of all classes,
-    less the published ones, would be the counts of one that is withheld alone.
+    All of it is a function of the published counts. A total of all classes, less the published
+    ones, would be the counts of a single withheld class.
     """
 
     label: str
@@ -123,7 +122,7 @@ class ClassTable:
     def of_noisy(
         cls, label: str, classes: BitClasses, noisy: IntArray, promise: ClassPromise
     ) -> ClassTable:
-        """Of the noisy counts (classes, C) of every class: those that are too small stay behind."""
+        """Return the table of noisy counts (classes, C), without classes that are too small."""
         published = np.flatnonzero(noisy.sum(axis=1) >= promise.least_size)
         return cls(label, classes, published, noisy[published], promise)
 
@@ -135,7 +134,7 @@ class ClassTable:
 
     @property
     def places(self) -> IntArray:
-        """Where a class is among the published ones (classes,); p for one that is not."""
+        """Position of every class among the published ones (classes,); p for the others."""
         places = np.full(self.classes.size, len(self.published))
         places[self.published] = np.arange(len(self.published))
         return places
@@ -144,9 +143,9 @@ class ClassTable:
     def rates(self) -> FloatArray:
         """Shares of the levels (p + 1, C): of each published class and, last, of all the others.
 
-        Those of a class are beside one more row that has the rates of the published classes
-        together, which are also those of a class that is not published: all levels alike where
-        none is. Noise below 0 counts as 0.
+        To each class one row is added that has the rates of the published classes together, which
+        are also those of an unpublished class: all levels alike where none is published. Noise
+        below 0 counts as 0.
         """
         total = np.maximum(self.total, 0).astype(np.float64)
         overall = total / total.sum() if total.sum() > 0 else np.full(len(total), 1 / len(total))
@@ -155,34 +154,34 @@ class ClassTable:
         return shares
 
     def places_of(self, codes: Mapping[str, NDArray[Any]]) -> IntArray:
-        """Which of the rates each row has (n,), of codes (n,) of the attributes."""
+        """Return the position of each row's rates (n,), from codes (n,) of the attributes."""
         return self.places[self.classes.of(codes)]
 
     def tables(self) -> Tables:
-        """``bits``, one row a kept bit, and ``bit_levels``, one row a level that it answers yes to;
-        ``classes``, one row a published class: its answers and noisy size; ``counts``, one row a
-        published class and level of the label; ``total``, one row a level: all published classes
+        """Return ``bits``, one row a kept bit, and ``bit_levels``, one row a level with the answer
+        yes; ``classes``, one row a published class: its answers and noisy size; ``counts``, one row
+        a published class and level of the label; ``total``, one row a level: all published classes
         together; ``claims``, one row each, and ``threshold``, the numbers behind them.
         """
         bits, domain = self.classes.bits, self.classes.domain
         levels = _texts(domain[self.label].labels())
-        yes = [(at, bit, code) for at, bit in enumerate(bits) for code in bit.codes]
+        yes = [(i, bit, code) for i, bit in enumerate(bits) for code in bit.codes]
         return {
             "bits": {
                 "bit": _texts([bit.name for bit in bits]),
                 "attribute": _texts([bit.attribute for bit in bits]),
             },
             "bit_levels": {
-                "bit": np.array([at for at, _, _ in yes], dtype=np.int64),
+                "bit": np.array([i for i, _, _ in yes], dtype=np.int64),
                 "code": np.array([code for _, _, code in yes], dtype=np.int64),
                 "level": _texts([domain[bit.attribute].labels()[code] for _, bit, code in yes]),
             },
             "classes": {
                 "class": self.published,
-                # With its place, so that no two are the same whatever levels are called.
+                # With its position, so that names differ whatever levels are called.
                 **{
-                    f"{at} {bit.name}": self.classes.answers[self.published, at]
-                    for at, bit in enumerate(bits)
+                    f"{i} {bit.name}": self.classes.answers[self.published, i]
+                    for i, bit in enumerate(bits)
                 },
                 "rows": self.counts.sum(axis=1),
             },
@@ -202,18 +201,18 @@ class ClassTable:
 
     @classmethod
     def from_tables(cls, tables: Tables, domain: Domain) -> ClassTable:
-        """The release that these tables were made of, under the same declaration."""
+        """Return the release behind these tables, under the same declaration."""
         bits, levels, total = tables["bits"], tables["bit_levels"], tables["total"]
-        kept = tuple(
-            DeclaredBit(name, attribute, tuple(levels["code"][levels["bit"] == at].tolist()))
-            for at, (name, attribute) in enumerate(
+        declared = tuple(
+            DeclaredBit(name, attribute, tuple(levels["code"][levels["bit"] == i].tolist()))
+            for i, (name, attribute) in enumerate(
                 zip(bits["bit"].tolist(), bits["attribute"].tolist(), strict=True)
             )
         )
         published = tables["classes"]["class"]
         return cls(
             label=str(total["attribute"][0]),
-            classes=BitClasses(kept, domain),
+            classes=BitClasses(declared, domain),
             published=published,
             counts=tables["counts"]["rows"].reshape(len(published), len(total["rows"])),
             promise=ClassPromise.from_numbers(tables["threshold"]),

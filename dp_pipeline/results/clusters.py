@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_pipeline.config.encoding import Coordinate, FloatArray
+from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
 from dp_pipeline.results.trees import CountedBoxes, Nodes
 
 Columns = Mapping[str, np.ndarray]
@@ -21,9 +21,9 @@ Batches = Callable[[], Iterator[np.ndarray]]
 
 
 class LongColumns(Mapping[str, np.ndarray]):
-    """The columns of a table of many rows, made or read some rows at a time; each look at a whole
-    column makes it anew. Texts and objects of all rows are many times what they are made of, codes
-    or a file. A table of at most a batch of rows is a plain dict of arrays.
+    """The columns of a table of many rows, made or read some rows at a time; each access to a whole
+    column makes it anew. Texts and objects of all rows take many times the memory of what they are
+    made of, codes or a file. A table of at most a batch of rows is a plain dict of arrays.
 
     columns   name → its batches
 
@@ -45,12 +45,12 @@ class LongColumns(Mapping[str, np.ndarray]):
         return len(self._columns)
 
     def batches(self, name: str) -> Iterator[np.ndarray]:
-        """The column, some rows at a time."""
+        """Return the column, some rows at a time."""
         return self._columns[name]()
 
 
 def batches_of(table: Columns, name: str) -> Iterator[np.ndarray]:
-    """A column of any table, ``ROWS_A_BATCH`` rows at a time; one of none where there is no row."""
+    """Yield a column of any table, ``ROWS_A_BATCH`` rows at a time; an empty one without rows."""
     if isinstance(table, LongColumns):
         yield from table.batches(name)
         return
@@ -60,7 +60,7 @@ def batches_of(table: Columns, name: str) -> Iterator[np.ndarray]:
 
 
 def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
-    """The rows of any table, so many at a time; columns without rows where there are none."""
+    """Yield the columns of any table, ``ROWS_A_BATCH`` rows at a time; empty ones without rows."""
     if not len(table):
         yield {}
     columns = [batches_of(table, name) for name in table]
@@ -70,13 +70,13 @@ def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
 
 @dataclass(frozen=True)
 class Synopsis:
-    """Disjoint boxes in data units with noisy weights: any k, any picture and any count come from
-    it without a further look at the rows.
+    """Disjoint boxes in data units with noisy weights: centres for any k, pictures and counts come
+    from it without a further query of the rows.
 
     lower, upper   float (m, d)
     weights        float (m,); may be negative
-    counted        the noisy counts that the weights were made from, where each box was counted
-                   once; else None. No part of what is stored: the answers give it again
+    counted        the noisy counts behind the weights, where each box was counted once; else None.
+                   It is not stored: the answers give it again
     """
 
     columns: tuple[str, ...]
@@ -90,16 +90,16 @@ class Synopsis:
         """Centres of the boxes, (m, d)."""
         return (self.lower + self.upper) / 2
 
-    def refined(self, *, enough: int = 3000, most: int = 4) -> Synopsis:
-        """The same boxes, the positive ones cut where they are few, so that a large box does not
-        stand for its middle alone.
+    def refined(self, *, target: int = 3000, most: int = 4) -> Synopsis:
+        """Return the same boxes, the positive ones cut where they are few, so that a large box is
+        not represented by its middle alone.
 
-        enough   positive boxes from which on nothing is cut; each is cut into
-                 ⌊(enough/m)^{1/d}⌋ parts an axis, at most ``most``
+        target   number of positive boxes from which on nothing is cut; each is cut into
+                 ⌊(target/m)^{1/d}⌋ parts an axis, at most ``most``
         """
         positive = self.weights > 0
         d, m = self.lower.shape[1], max(1, int(positive.sum()))
-        cuts = min(most, int((enough / m) ** (1 / d) + 1e-9))
+        cuts = min(most, int((target / m) ** (1 / d) + 1e-9))
         if cuts < 2:
             return self
         corners = np.stack(np.unravel_index(np.arange(cuts**d), (cuts,) * d), axis=1)
@@ -118,7 +118,7 @@ class Synopsis:
         )
 
     def table(self) -> dict[str, np.ndarray]:
-        """One row a box: bounds on every axis, and the weight."""
+        """Return one row a box: bounds on every axis, and the weight."""
         columns: dict[str, np.ndarray] = {}
         for axis, name in enumerate(self.columns):
             columns[f"{name}_lower"] = self.lower[:, axis]
@@ -127,7 +127,7 @@ class Synopsis:
 
     @classmethod
     def of_table(cls, columns: tuple[str, ...], table: Columns) -> Synopsis:
-        """What ``table`` was made of."""
+        """Return the synopsis that ``table`` was made from."""
         lower, upper = (
             np.stack([table[f"{name}_{end}"] for name in columns], axis=1)
             for end in ("lower", "upper")
@@ -142,28 +142,35 @@ class Synopsis:
         columns: tuple[str, ...],
         box: tuple[Coordinate, ...],
     ) -> Synopsis:
-        """Boxes of tree nodes."""
-        low = np.array([interval.lower for interval in box])
-        width = np.array([interval.upper - interval.lower for interval in box])
-        size = width / (1 << nodes.heights)[:, None]
-        lower = low + nodes.positions(len(box)) * size
-        # The last box may end a digit above the declared bound.
-        upper = np.minimum(lower + size, [interval.upper for interval in box])
-        return cls(columns, lower, upper, weights)
+        """Return the boxes of tree nodes."""
+        cells = (1 << nodes.heights)[:, None]
+        return cls._of_cells(nodes.positions(len(box)), cells, weights, columns, box)
 
     @classmethod
     def of_grid(
         cls, table: FloatArray, columns: tuple[str, ...], box: tuple[Coordinate, ...]
     ) -> Synopsis:
-        """Boxes of a grid of equal cells, table (g,)·d."""
-        low = np.array([interval.lower for interval in box])
-        width = np.array([interval.upper - interval.lower for interval in box])
+        """Return the boxes of a grid of equal cells, table (g,)·d."""
         positions = np.stack(np.unravel_index(np.arange(table.size), table.shape), axis=1)
-        size = width / table.shape[0]
+        cells = np.full((table.size, 1), table.shape[0])
+        return cls._of_cells(positions, cells, table.ravel().astype(float), columns, box)
+
+    @classmethod
+    def _of_cells(
+        cls,
+        positions: IntArray,
+        cells: IntArray,
+        weights: FloatArray,
+        columns: tuple[str, ...],
+        box: tuple[Coordinate, ...],
+    ) -> Synopsis:
+        """Return boxes at positions (m, d) of grids with as many ``cells`` (m, 1) an axis."""
+        low = np.array([interval.lower for interval in box])
+        size = np.array([interval.upper - interval.lower for interval in box]) / cells
         lower = low + positions * size
         # The last box may end a digit above the declared bound.
         upper = np.minimum(lower + size, [interval.upper for interval in box])
-        return cls(columns, lower, upper, table.ravel().astype(float))
+        return cls(columns, lower, upper, weights)
 
 
 Tables = Mapping[str, Columns]
@@ -171,11 +178,10 @@ Tables = Mapping[str, Columns]
 
 @dataclass(frozen=True)
 class Clusters:
-    """What a clustering model releases.
+    """The release of a clustering model.
 
     centres    float (k, d), data units, inside the declared box
-    synopsis   noisy boxes that the centres were made from: another k needs no further ε;
-               None where there are none
+    synopsis   noisy boxes behind the centres: another k needs no further ε; None without boxes
     sizes      float (k,), noisy rows of each centre, may be negative; None where not measured
     """
 
@@ -185,10 +191,10 @@ class Clusters:
     sizes: FloatArray | None = None
 
     def tables(self) -> Tables:
-        """``centres``, one row each; where there are any, ``synopsis``, one row a box, and
+        """Return ``centres``, one row each; where there are any, ``synopsis``, one row a box, and
         ``sizes``, one row a centre.
         """
-        tables = {"centres": {name: self.centres[:, a] for a, name in enumerate(self.columns)}}
+        tables = {"centres": dict(zip(self.columns, self.centres.T, strict=True))}
         if self.synopsis is not None:
             tables["synopsis"] = self.synopsis.table()
         if self.sizes is not None:

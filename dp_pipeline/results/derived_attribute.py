@@ -1,5 +1,5 @@
-"""Attributes that others decide, by what is public or was released: levels put together by what was
-released about them, and whole rows in proportion to a table of expectations, without bias.
+"""Attributes that are derived from others: groups of levels; and integer counts in proportion to a
+table of expectations, without bias.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MOST_DERIVED_CELLS = 1 << 17
 
 @dataclass(frozen=True)
 class DerivedAttribute:
-    """The group of every cell over some attributes: whole numbers 0, 1, … without a gap.
+    """The group of every cell over some attributes: integers 0, 1, … without a gap.
 
     attributes   at least one, each with cells
     groups       one a cell, the last attribute fastest
 
     >>> either = DerivedAttribute(("coughs", "sneezes"), (0, 1, 1, 1))
-    >>> either.size, either.named("is ill").labels()
+    >>> either.size, either.as_attribute("is ill").labels()
     (2, ('group 0', 'group 1'))
     """
 
@@ -37,8 +37,8 @@ class DerivedAttribute:
         """Number of groups."""
         return max(self.groups) + 1
 
-    def named(self, name: str) -> Attribute:
-        """The attribute with groups as levels."""
+    def as_attribute(self, name: str) -> Attribute:
+        """Return the attribute with groups as levels."""
         levels = Levels(tuple(f"group {group}" for group in range(self.size)))
         return Attribute(name, name, "drop", cells=levels)
 
@@ -48,7 +48,8 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator) -> IntArray:
-    """Whole counts (g, m) with the row sums ``totals`` (g,), every row ∝ its row of ``table``.
+    """Return integer counts (g, m) with the row sums ``totals`` (g,), every row ∝ its row of
+    ``table``.
 
     table   (g, m), cells ≥ 0; a row of nothing counts as the sum of all rows, or as equal cells
 
@@ -62,12 +63,13 @@ def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator
     >>> rounded_counts(half, np.array([4, 5]), np.random.default_rng(0)).tolist()
     [[2, 2], [0, 5]]
     """
-    everywhere = table.sum(axis=0) if table.any() else np.ones(table.shape[1])
-    upto = np.cumsum(np.where(table.any(axis=1, keepdims=True), table, everywhere), axis=1)
+    pooled = table.sum(axis=0) if table.any() else np.ones(table.shape[1])
+    cumulative = np.cumsum(np.where(table.any(axis=1, keepdims=True), table, pooled), axis=1)
     # The steps are counted over the rows that hold points: the others must not use any up.
     starts = (rng.random() + GOLDEN * np.cumsum(totals > 0)) % 1
     # Divided by the row's own last sum, so that cells of nothing at its end get nothing.
-    ticks = np.floor(upto / upto[:, -1:] * totals[:, None] + starts[:, None]).astype(np.int64)
+    expected = cumulative / cumulative[:, -1:] * totals[:, None]
+    ticks = np.floor(expected + starts[:, None]).astype(np.int64)
     ticks = np.minimum(ticks, totals[:, None])
     ticks[:, -1] = totals
     return np.asarray(np.diff(ticks, axis=1, prepend=0))
@@ -76,44 +78,46 @@ def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator
 def sample_cells(
     table: FloatArray, groups: IntArray, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """New cells (rows,) and the rows that they are for; ``groups`` says every row's slice of
-    ``table``.
+    """Return sampled cells (rows,) and the rows that they are for; ``groups`` names every row's
+    slice of ``table``.
     """
-    where = shuffled_rows(len(groups), rng)
-    return deal_cells(rounded_counts(table, rows_of_groups(groups, len(table)), rng), groups, where)
+    order = shuffled_rows(len(groups), rng)
+    counts = rounded_counts(table, rows_of_groups(groups, len(table)), rng)
+    return deal_cells(counts, groups, order)
 
 
 def shuffled_rows(rows: int, rng: np.random.Generator) -> IntArray:
-    """The places of so many rows in random order, of the smallest type."""
+    """Return the indices of so many rows in random order, of the smallest type."""
     return rng.permutation(np.arange(rows, dtype=np.min_scalar_type(-rows - 1)))
 
 
 _ROWS_AT_ONCE = 1 << 20
 
 
-def rows_of_groups(groups: IntArray, many: int) -> IntArray:
-    """Rows of every group (many,)."""
-    rows = np.zeros(many, dtype=np.int64)
+def rows_of_groups(groups: IntArray, group_count: int) -> IntArray:
+    """Return the number of rows of every group (group_count,)."""
+    rows = np.zeros(group_count, dtype=np.int64)
     # In parts: bincount makes a copy of 64 bits.
     for start in range(0, len(groups), _ROWS_AT_ONCE):
-        rows += np.bincount(groups[start : start + _ROWS_AT_ONCE], minlength=many)
+        rows += np.bincount(groups[start : start + _ROWS_AT_ONCE], minlength=group_count)
     return rows
 
 
-def deal_cells(counts: IntArray, groups: IntArray, where: IntArray) -> tuple[IntArray, IntArray]:
-    """Cells (rows,) and the rows that they are for: in every group as many of each cell as
-    ``counts`` (groups, cells) says, given to its rows in the order of ``where``.
+def deal_cells(counts: IntArray, groups: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
+    """Return cells (rows,) and the rows that they are for: in every group as many of each cell as
+    ``counts`` (groups, cells), given to its rows in this order.
     """
-    many, size = counts.shape
-    cells = np.repeat(np.tile(np.arange(size, dtype=code_type([size])), many), counts.ravel())
+    group_count, size = counts.shape
+    every_cell = np.tile(np.arange(size, dtype=code_type([size])), group_count)
+    cells = np.repeat(every_cell, counts.ravel())
     # Random inside its group: cells depend on nothing else that the rows already have.
-    shuffled = groups.astype(np.min_scalar_type(many - 1), copy=False)[where]
-    return cells, where[np.argsort(shuffled, kind="stable")]
+    shuffled = groups.astype(np.min_scalar_type(group_count - 1), copy=False)[order]
+    return cells, order[np.argsort(shuffled, kind="stable")]
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """The group of every level: whole numbers 0, 1, …, in ascending order, none left out.
+    """The group of every level: integers 0, 1, …, ascending, without a gap.
 
     >>> Grouping.by_share(np.array([0.5, 0.01, 0.015, 0.475]), least=0.02).groups
     (0, 1, 1, 2)
@@ -125,18 +129,18 @@ class Grouping:
     def by_share(
         cls, shares: FloatArray, *, least: float, kinds: IntArray | None = None
     ) -> Grouping:
-        """A level with at least that share stays alone; others join their neighbours in the order
-        of the codes until the group has it.
+        """Return the grouping in which a level with at least that share stays alone; others join
+        their neighbours in the order of the codes until the group has it.
 
         kinds   of every level, where only levels of one kind may be together
         """
-        groups, held, group = [], 0.0, 0
-        for at, share in enumerate(shares.tolist()):
-            is_other = kinds is not None and at > 0 and kinds[at] != kinds[at - 1]
-            if at and (held >= least or share >= least or is_other):
-                group, held = group + 1, 0.0
+        groups, group_share, group = [], 0.0, 0
+        for level, share in enumerate(shares.tolist()):
+            is_other = kinds is not None and level > 0 and kinds[level] != kinds[level - 1]
+            if level and (group_share >= least or share >= least or is_other):
+                group, group_share = group + 1, 0.0
             groups.append(group)
-            held += share
+            group_share += share
         return cls(tuple(groups))
 
     @property
@@ -150,17 +154,17 @@ class Grouping:
         return np.array(self.groups, dtype=np.int64)
 
     def summed(self, values: FloatArray | IntArray) -> FloatArray:
-        """One sum a group, of one value a level."""
+        """Return one sum a group, of one value a level."""
         sums = np.bincount(self.labels, weights=values, minlength=self.size)
         return sums.astype(np.float64)
 
     def of(self, attribute: Attribute) -> Attribute:
-        """The attribute with groups as levels."""
+        """Return the attribute with groups as levels."""
         levels = Levels(tuple(f"group {group}" for group in range(self.size)))
         return Attribute(attribute.name, attribute.column, attribute.on_invalid, cells=levels)
 
     def expanded(self, codes: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
-        """A level for every group in ``codes``, by the shares of the levels inside it."""
+        """Return a level for every group in ``codes``, by the shares of the levels inside it."""
         table = np.zeros((self.size, len(self.groups)))
         table[self.labels, np.arange(len(self.groups))] = shares
         empty = table.sum(axis=1) <= 0

@@ -1,5 +1,5 @@
-"""Noisy answers: frozen values that carry the scale of their noise and may leave. Of tables, with
-what they say of fewer attributes, and how their noise falls with what is paid.
+"""Noisy answers: frozen values that carry the scale of their noise and may leave; sums of noisy
+tables over fewer attributes; and planning numbers: how noise falls with the paid amount.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_RATE = 30.0
 """Above this rate nothing but 0 is drawn: a variance of 0 would divide by 0."""
 
 SHARES = 1 << 12
-"""Whole shares that a tree's ε is accounted in: a public grid, so that paths add up exactly."""
+"""Integer shares of a tree's ε in its account: a public grid, so that paths add up exactly."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class NoisyMarginal:
         return gaussian_moments(self.scale)[0] if self.gaussian else deviation(self.scale)
 
     def averaged(self, other: NoisyMarginal) -> NoisyMarginal:
-        """This and another measurement of the same table, both with Gaussian noise, as one: by
-        their precisions, whole again.
+        """Return this and another measurement of the same table, both with Gaussian noise, as one:
+        by their precisions, in integers again.
 
         >>> first = NoisyMarginal(("a",), np.array([4, 9]), Fraction(6), gaussian=True)
         >>> again = NoisyMarginal(("a",), np.array([1, 9]), Fraction(3), gaussian=True)
@@ -57,19 +57,19 @@ class NoisyMarginal:
         """
         total = self.scale + other.scale
         table = (self.table * float(other.scale) + other.table * float(self.scale)) / float(total)
-        whole, scale = np.rint(table).astype(np.int64), self.scale * other.scale / total
-        return NoisyMarginal(self.attributes, whole, scale, gaussian=True)
+        integers, scale = np.rint(table).astype(np.int64), self.scale * other.scale / total
+        return NoisyMarginal(self.attributes, integers, scale, gaussian=True)
 
 
 @dataclass(frozen=True)
 class NoisyCounts:
-    """A measured table, or what is left of one when its other axes are added up.
+    """A measured table, or its sum over some axes.
 
     attributes   in the order of the table's axes
     table        int64; cells may be negative
     deviation    standard deviation of the noise in one cell, in rows
     gaussian     whether it is Gaussian; else Laplace
-    terms        measured cells in one cell: each brought its noise
+    terms        measured cells in one cell, each with its noise
     """
 
     attributes: tuple[str, ...]
@@ -80,28 +80,29 @@ class NoisyCounts:
 
     @classmethod
     def of(cls, measured: NoisyMarginal) -> NoisyCounts:
-        """The measured table itself."""
+        """Return the measured table itself."""
         deviation = measured.variance**0.5
         return cls(measured.attributes, measured.table, deviation, measured.gaussian)
 
     def summed(self, names: tuple[str, ...]) -> NoisyCounts:
-        """Over all axes but these, in their order.
+        """Return the sum over all axes but these, in their order.
 
         >>> NoisyCounts(("a", "b"), np.array([[1, 2], [3, 4]]), 2.0).summed(("b",)).deviation
         2.8284271247461903
         """
         axes = self.attributes
-        others = tuple(at for at, name in enumerate(axes) if name not in names)
-        many = prod(self.table.shape[at] for at in others)
-        left = [name for name in axes if name in names]
-        table = self.table.sum(axis=others).transpose([left.index(name) for name in names])
-        deviation = self.deviation * sqrt(many)
-        return NoisyCounts(names, table, deviation, self.gaussian, self.terms * many)
+        summed_axes = tuple(axis for axis, name in enumerate(axes) if name not in names)
+        terms = prod(self.table.shape[axis] for axis in summed_axes)
+        remaining = [name for name in axes if name in names]
+        order = [remaining.index(name) for name in names]
+        table = self.table.sum(axis=summed_axes).transpose(order)
+        deviation = self.deviation * sqrt(terms)
+        return NoisyCounts(names, table, deviation, self.gaussian, self.terms * terms)
 
     def noise_distance(self, rows: float) -> tuple[float, float]:
-        """Mean and standard deviation of ½ Σ |noise|/rows: how far noise alone puts the shares in
-        this table from true ones. Of a sum of m Laplace numbers of scale b it is known that
-        E|x| = b · 2m · C(2m, m)/4^m; discrete ones are as good as these where they count.
+        """Return mean and standard deviation of ½ Σ |noise|/rows: the distance that noise alone
+        puts between the shares in this table and true ones. For a sum of m Laplace numbers of scale
+        b, E|x| = b · 2m · C(2m, m)/4^m; discrete ones are as good as these where they count.
 
         >>> mean, spread = NoisyCounts(("a",), np.zeros(2, dtype=int), 2**0.5).noise_distance(10)
         >>> round(mean, 6), round(spread, 6)
@@ -118,13 +119,13 @@ class NoisyCounts:
 def least_noisy(
     measured: Iterable[NoisyCounts], names: tuple[str, ...], shape: tuple[int, ...]
 ) -> NoisyCounts | None:
-    """Of the measured tables with these axes, other ones added up, the one with the least noise;
-    None where none has them in this shape, such as only for groups of their levels.
+    """Return the sum with the least noise of a measured table over these axes; None where no table
+    has them in this shape, such as only for groups of their levels.
     """
-    sums = [one.summed(names) for one in measured if set(names) <= set(one.attributes)]
+    sums = [counts.summed(names) for counts in measured if set(names) <= set(counts.attributes)]
     return min(
-        (one for one in sums if one.table.shape == shape),
-        key=lambda one: one.deviation,
+        (counts for counts in sums if counts.table.shape == shape),
+        key=lambda counts: counts.deviation,
         default=None,
     )
 
@@ -144,7 +145,7 @@ class NoisyGrid:
 
 @dataclass(frozen=True)
 class NoisyNodes:
-    """Counts of disjoint tree nodes, after noise; ``table`` is in the order that was asked."""
+    """Counts of disjoint tree nodes, after noise; ``table`` is in the requested order."""
 
     table: IntArray
     scale: Fraction
@@ -180,7 +181,7 @@ class NoisyNumber:
 
 
 def variance(scale: Fraction) -> float:
-    """Variance of the discrete Laplace: 2q/(1−q)², q = e^(−1/scale).
+    """Return the variance of the discrete Laplace: 2q/(1−q)², q = e^(−1/scale).
 
     >>> round(variance(Fraction(1)), 4)
     1.8413
@@ -189,7 +190,7 @@ def variance(scale: Fraction) -> float:
 
 
 def deviation(scale: Fraction) -> float:
-    """Mean |x| of the discrete Laplace: 1/sinh(1/scale).
+    """Return the mean |x| of the discrete Laplace: 1/sinh(1/scale).
 
     >>> round(deviation(Fraction(1)), 4)
     0.8509
@@ -198,7 +199,7 @@ def deviation(scale: Fraction) -> float:
 
 
 def gaussian_moments(sigma2: Fraction) -> tuple[float, float]:
-    """Mean |x| and variance of the discrete Gaussian, P(x) ∝ exp(−x²/(2σ²)).
+    """Return mean |x| and variance of the discrete Gaussian, P(x) ∝ exp(−x²/(2σ²)).
 
     >>> [round(moment, 4) for moment in gaussian_moments(Fraction(100))]
     [7.9722, 100.0]
@@ -214,13 +215,13 @@ def gaussian_moments(sigma2: Fraction) -> tuple[float, float]:
 
 
 def variances(rates: FloatArray) -> FloatArray:
-    """Variance of the discrete Laplace at every rate 1/scale.
+    """Return the variance of the discrete Laplace at every rate 1/scale.
 
     >>> variances(np.array([1.0])).round(4).tolist()
     [1.8413]
     """
-    few = np.minimum(rates, MOST_RATE)
-    return np.asarray(2 * np.exp(-few) / np.expm1(-few) ** 2)
+    capped = np.minimum(rates, MOST_RATE)
+    return np.asarray(2 * np.exp(-capped) / np.expm1(-capped) ** 2)
 
 
 @dataclass(frozen=True)
@@ -242,11 +243,11 @@ class NoiseRate:
     distance: int
 
     def deviation(self, amount: float) -> float:
-        """Mean |noise| of one cell."""
+        """Return the mean |noise| of one cell."""
         return self.distance / (sqrt(pi * amount) if self.concentrated else amount)
 
     def variance(self, amount: float) -> float:
-        """Variance of the noise in one cell: 2·(distance/ε)², or distance²/(2ρ)."""
+        """Return the variance of the noise in one cell: 2·(distance/ε)², or distance²/(2ρ)."""
         return (
             self.distance**2 / (2 * amount)
             if self.concentrated
@@ -254,25 +255,25 @@ class NoiseRate:
         )
 
     def scale(self, moves: float, amount: float) -> float:
-        """Scale of the noise in a number that one row moves by ``moves``: of Laplace noise, or the
-        standard deviation of Gaussian noise.
+        """Return the scale of the noise in a number that one row moves by ``moves``: of Laplace
+        noise, or the standard deviation of Gaussian noise.
         """
         moved = self.distance * moves
         return moved / (sqrt(2 * amount) if self.concentrated else amount)
 
     def share(self, weight: float) -> float:
-        """What a table's share of the amount is proportional to."""
+        """Return the number to which a table's share of the amount is proportional."""
         return weight ** (2 / 3) if self.concentrated else sqrt(weight)
 
     def least(self, weights: Sequence[float], amount: float) -> float:
-        """Least Σ weight · deviation: (Σ share)²/a, or (Σ share)^(3/2)/√(πa)."""
+        """Return the least Σ weight · deviation: (Σ share)²/a, or (Σ share)^(3/2)/√(πa)."""
         total = sum(map(self.share, weights))
         return self.distance * (
             total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
         )
 
     def integer_shares(self, weights: Sequence[float]) -> list[Fraction]:
-        """The shares in whole thousandths and at least one, as exact weights for a split."""
+        """Return the shares in integer thousandths, at least one, as exact weights."""
         return [Fraction(max(1, round(1000 * self.share(weight)))) for weight in weights]
 
 
@@ -282,9 +283,9 @@ class SparseTable:
 
     attributes   of the table
     shape        its size; the product may be larger than any array
-    table        int64 (kept, 2): key and noisy count, ascending by key; a key is the codes read
+    table        int64 (cells, 2): key and noisy count, ascending by key; a key is the codes read
                  as digits, the last attribute fastest
-    threshold    least count that was kept
+    threshold    least count of a retained cell
     scale        Laplace scale in rows, of every cell
     """
 
@@ -296,17 +297,17 @@ class SparseTable:
 
     @property
     def codes(self) -> IntArray:
-        """The cells that were kept, int64 (kept, attributes)."""
+        """The retained cells, int64 (cells, attributes)."""
         return codes_of_keys(self.table[:, 0], self.shape)
 
     @property
     def counts(self) -> IntArray:
-        """Their noisy counts, int64 (kept,)."""
+        """Their noisy counts, int64 (cells,)."""
         return self.table[:, 1]
 
 
 def codes_of_keys(keys: IntArray, shape: tuple[int, ...]) -> IntArray:
-    """Codes (m, axes) of cells with these keys, the last axis fastest.
+    """Return the codes (m, axes) of cells with these keys, the last axis fastest.
 
     >>> codes_of_keys(np.array([0, 5]), (2, 3)).tolist()
     [[0, 0], [1, 2]]
@@ -318,10 +319,11 @@ def codes_of_keys(keys: IntArray, shape: tuple[int, ...]) -> IntArray:
 
 
 def threshold_for(cells: int, scale: Fraction, *, empty_cells: int) -> int:
-    """The least threshold that at most ``empty_cells`` of as many empty cells reach, on average.
+    """Return the least threshold that at most ``empty_cells`` of as many empty cells reach, on
+    average.
 
-    Whole, at least 1: a count of 0 is never kept. With q = e^(−1/scale) it is the least one
-    with cells · q^threshold / (1 + q) ≤ empty_cells.
+    An integer, at least 1: a count of 0 is never retained. With q = e^(−1/scale) it is the least
+    one with cells · q^threshold / (1 + q) ≤ empty_cells.
 
     >>> threshold_for(65536, Fraction(5), empty_cells=100)
     30

@@ -1,12 +1,11 @@
-"""SyntheticTable: rows drawn from a released model of a table, and what they were drawn from.
-
-Codes → the columns of the source: levels as text, numbers drawn inside their bins.
+"""SyntheticTable: rows drawn from a released model of a table, in the columns of the source: levels
+as text, numbers drawn inside their bins.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,17 +21,17 @@ from dp_pipeline.results.measurement import NoisyMarginal
 def decode_columns(
     codes: IntArray, attributes: tuple[str, ...], domain: Domain, rng: np.random.Generator
 ) -> Columns:
-    """Synthetic columns (rows,) in declared order, under their names in the source; of more rows
-    than a batch has, each is made anew at every look.
+    """Return synthetic columns (rows,) in declared order, under their names in the source; columns
+    of more rows than a batch has are made anew at every access.
 
-    codes        whole numbers (rows, attributes), each 0..size−1 of its attribute
+    codes        integers (rows, attributes), each 0..size−1 of its attribute
     attributes   names of the columns of ``codes``, in any order
     rng          draws the numbers: the same state gives the same columns
 
     A level is its text and a number is drawn uniformly inside its bin: float64, or
-    int64 from the whole numbers of the bin where the attribute is ``whole``. A date is
+    int64 from the integers of the bin where the attribute is ``whole``. A date is
     datetime64 in days, a time in seconds of a clock in its zone, or either a text where a format
-    is declared. Each has the code it came from, but for a bin without a whole number: its values
+    is declared. Each has the code it came from, except for a bin without an integer: its values
     are the nearest one inside the bounds. A column with a missing value is an object array
     with None there, or has NaT; without one, or if not nullable, it has the plain type.
     Attributes that share a source column go by their own names.
@@ -44,16 +43,20 @@ def decode_columns(
         for name, column in zip(declared, names, strict=True)
     }
     if len(codes) <= ROWS_A_BATCH:
-        return {name: next(one.drawn(rng)) for name, one in columns.items()}
-    return LongColumns({name: one.begun(rng) for name, one in columns.items()})
+        return {name: next(column.sample(rng)) for name, column in columns.items()}
+    return LongColumns({name: column.repeatable(rng) for name, column in columns.items()})
 
 
 def _column_names(attributes: list[Attribute]) -> list[str]:
-    """A name each: the source's, or the attribute's own where the source's is not its alone."""
-    columns = [one.column for one in attributes]
-    names = [one.name if columns.count(one.column) > 1 else one.column for one in attributes]
+    """Return a name each: the source's, or the attribute's own where several share a column."""
+    columns = [attribute.column for attribute in attributes]
+    names = [
+        attribute.name if columns.count(attribute.column) > 1 else attribute.column
+        for attribute in attributes
+    ]
     # The name of one attribute may be the column of another.
-    return names if len(set(names)) == len(names) else [one.name for one in attributes]
+    is_unique = len(set(names)) == len(names)
+    return names if is_unique else [attribute.name for attribute in attributes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,31 +67,31 @@ class _Decoding:
     codes: IntArray
 
     @cached_property
-    def misses(self) -> bool:
+    def has_missing(self) -> bool:
         """Whether a value is missing anywhere."""
-        one = self.attribute
-        return one.nullable and bool((self.codes == one.missing_code).any())
+        attribute = self.attribute
+        return attribute.nullable and bool((self.codes == attribute.missing_code).any())
 
-    def begun(self, rng: np.random.Generator) -> Batches:
-        """The column from here on, as often as it is asked for; ``rng`` is led to its end."""
+    def repeatable(self, rng: np.random.Generator) -> Batches:
+        """Return a sampler that gives the same column at each call, and lead ``rng`` to its end."""
         start = copy.deepcopy(rng)
         if isinstance(self.attribute.cells, Bins):
-            for _ in self.drawn(rng):
+            for _ in self.sample(rng):
                 pass
-        return lambda: self.drawn(copy.deepcopy(start))
+        return lambda: self.sample(copy.deepcopy(start))
 
-    def drawn(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """The column, some rows at a time."""
+    def sample(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Yield the column, some rows at a time."""
         for start in range(0, max(1, len(self.codes)), ROWS_A_BATCH):
             codes = self.codes[start : start + ROWS_A_BATCH]
-            yield _column(self.attribute, codes, rng, misses=self.misses)
+            yield _column(self.attribute, codes, rng, has_missing=self.has_missing)
 
 
 def _column(
-    attribute: Attribute, codes: IntArray, rng: np.random.Generator, *, misses: bool
+    attribute: Attribute, codes: IntArray, rng: np.random.Generator, *, has_missing: bool
 ) -> np.ndarray:
-    """Some rows of a column; an array of objects where ``misses`` says that any may need it."""
-    if not misses:
+    """Return some rows of a column; an array of objects where the whole column has to be one."""
+    if not has_missing:
         return _values(attribute, codes, rng)
     missing = codes == attribute.missing_code
     # A missing value gets a number as well: every row takes one draw.
@@ -103,57 +106,58 @@ def _column(
 
 def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> np.ndarray:
     if isinstance(attribute.cells, Bins):
-        draw = _whole_numbers if attribute.is_integer or attribute.clock else _numbers
-        drawn = draw(attribute.cells, codes, rng, attribute.pieces)
-        return drawn if attribute.clock is None else attribute.clock.release_values(drawn)
+        sample = _sample_integers if attribute.is_integer or attribute.clock else _sample_numbers
+        values = sample(attribute.cells, codes, rng, attribute.pieces)
+        return values if attribute.clock is None else attribute.clock.release_values(values)
     return np.array(attribute.labels(), dtype=np.str_)[codes]
 
 
-def _numbers(
+def _sample_numbers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> FloatArray:
-    """Uniform in [edge, next edge), or as its pieces have rows: a sum that was rounded up to the
-    next edge is taken back.
+    """Return numbers uniform in [edge, next edge), or as its pieces have rows: a sum that was
+    rounded up to the next edge is taken back.
     """
     edges = np.asarray(bins.edges)
     low, high = edges[:-1], edges[1:]
     last = np.append(np.nextafter(high[:-1], -np.inf), high[-1])
-    part = rng.random(len(codes))
-    drawn = low[codes] + part * (high - low)[codes]
+    share = rng.random(len(codes))
+    values = low[codes] + share * (high - low)[codes]
     if pieces:
-        # The number below which that part of the rows of its bin are; even where a bin has none.
+        # The number below which that share of the rows of its bin are; even where a bin has none.
         starts, rows = np.array(pieces).T
-        places, upto = np.append(starts, edges[-1]), np.concatenate([[0.0], np.cumsum(rows)])
-        at_edges = np.interp(edges, places, upto)
-        first, held = at_edges[:-1][codes], np.diff(at_edges)[codes]
-        inside = np.clip(np.interp(first + part * held, upto, places), low[codes], high[codes])
-        drawn = np.where(held > 0, inside, drawn)
-    return np.asarray(np.minimum(drawn, last[codes]))
+        places = np.append(starts, edges[-1])
+        cumulative = np.concatenate([[0.0], np.cumsum(rows)])
+        at_edges = np.interp(edges, places, cumulative)
+        first, bin_rows = at_edges[:-1][codes], np.diff(at_edges)[codes]
+        inside = np.interp(first + share * bin_rows, cumulative, places)
+        values = np.where(bin_rows > 0, np.clip(inside, low[codes], high[codes]), values)
+    return np.asarray(np.minimum(values, last[codes]))
 
 
-def _whole_numbers(
+def _sample_integers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> IntArray:
-    """Uniform over the whole numbers of [edge, next edge), the last bin with its upper edge; or as
-    its pieces have rows.
+    """Return integers uniform in [edge, next edge), the last bin with its upper edge; or as its
+    pieces have rows.
     """
-    first, last = _whole_ends(bins)
+    first, last = _integer_ends(bins)
     if pieces:
-        drawn = np.floor(_numbers(bins, codes, rng, pieces)).astype(np.int64)
-        return np.clip(drawn, first[codes], last[codes])
+        values = np.floor(_sample_numbers(bins, codes, rng, pieces)).astype(np.int64)
+        return np.clip(values, first[codes], last[codes])
     return rng.integers(first[codes], last[codes], endpoint=True, dtype=np.int64)
 
 
-def _whole_ends(bins: Bins) -> tuple[IntArray, IntArray]:
-    """The first and last whole number of every bin; twice the nearest one where it has none."""
+def _integer_ends(bins: Bins) -> tuple[IntArray, IntArray]:
+    """Return the first and last integer of every bin; twice the nearest one where it has none."""
     edges = np.asarray(bins.edges)
     low, high = edges[:-1], edges[1:]
     first = np.ceil(low)
     last = np.ceil(high) - 1
     last[-1] = np.floor(high[-1])
-    inside = np.clip(np.rint((low + high) / 2), np.ceil(edges[0]), np.floor(edges[-1]))
+    nearest = np.clip(np.rint((low + high) / 2), np.ceil(edges[0]), np.floor(edges[-1]))
     is_empty = first > last
-    first, last = np.where(is_empty, inside, first), np.where(is_empty, inside, last)
+    first, last = np.where(is_empty, nearest, first), np.where(is_empty, nearest, last)
     return first.astype(np.int64), last.astype(np.int64)
 
 
@@ -163,13 +167,13 @@ MOST_CELLS_SHOWN = 200_000
 
 @dataclass(frozen=True)
 class SyntheticTable:
-    """What a model of a table releases.
+    """The release of a table model.
 
     attributes   in declared order
-    codes        whole numbers (rows, attributes), of any type: synthetic rows
+    codes        integers (rows, attributes), of any type: synthetic rows
     measured     the noisy tables that were paid for
     cliques      attributes of the model graph's nodes
-    links        (parent, child) places in ``cliques``; the separator is what they share
+    links        (parent, child) positions in ``cliques``; they share the separator
     domain       declared attributes, for levels and bins
     seed         of the numbers inside the bins
     groupings    attribute → groups of its levels in measured tables of several attributes
@@ -193,20 +197,20 @@ class SyntheticTable:
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
 
     def counts(self, attributes: Names) -> IntArray:
-        """Synthetic rows in every cell over ``attributes``, of their marginal's shape."""
+        """Return synthetic rows in every cell over ``attributes``, of their marginal's shape."""
         shape = self.domain.shape(attributes)
         counts = np.zeros(int(np.prod(shape, dtype=np.int64)), dtype=np.int64)
         # In parts: keys are eight times as large as codes.
         for start in range(0, len(self.codes), ROWS_A_BATCH):
-            part = slice(start, start + ROWS_A_BATCH)
-            keys = np.zeros(len(self.codes[part]), dtype=np.int64)
+            batch = slice(start, start + ROWS_A_BATCH)
+            keys = np.zeros(len(self.codes[batch]), dtype=np.int64)
             for name, size in zip(attributes, shape, strict=True):
-                keys = keys * size + self._column[name][part]
+                keys = keys * size + self._column[name][batch]
             counts += np.bincount(keys, minlength=counts.size)
         return counts.reshape(shape)
 
     def probabilities(self, attributes: Names) -> FloatArray:
-        """The synthetic distribution over ``attributes``; uniform where there is no row."""
+        """Return the synthetic distribution over ``attributes``; uniform where there is no row."""
         counts = self.counts(attributes)
         rows = len(self.codes)
         return counts / rows if rows else np.full(counts.shape, 1 / counts.size)
@@ -216,80 +220,75 @@ class SyntheticTable:
         return dict(zip(self.attributes, np.ascontiguousarray(self.codes.T), strict=True))
 
     def tables(self) -> Tables:
-        """``synthetic``, in the source's columns; ``codes``, one column an attribute;
+        """Return ``synthetic``, in the source's columns; ``codes``, one column an attribute;
         ``marginals``, one row a level; ``cliques`` and ``measured``, one row each; ``cells``,
         one row a noisy count, where they are not too many; ``groups``, one row a level, where
         levels were grouped.
         """
         rng = np.random.default_rng(self.seed)
+        names = _comma_lists([marginal.attributes for marginal in self.measured])
+        sizes = np.array([marginal.table.size for marginal in self.measured], dtype=np.int64)
+        deviations = [marginal.variance**0.5 for marginal in self.measured]
         tables = {
             "synthetic": decode_columns(self.codes, self.attributes, self.domain, rng),
             "codes": dict(self._column),
             "marginals": self._marginals(),
             "cliques": self._cliques(),
             "measured": {
-                "marginal": _text([one.attributes for one in self.measured]),
-                "cells": np.array([one.table.size for one in self.measured], dtype=np.int64),
-                "deviation": np.array(
-                    [one.variance**0.5 for one in self.measured], dtype=np.float64
-                ),
+                "marginal": names,
+                "cells": sizes,
+                "deviation": np.array(deviations, dtype=np.float64),
             },
         }
-        cells = self._cells()
-        if cells:
-            tables["cells"] = cells
+        if sizes.sum() <= MOST_CELLS_SHOWN:
+            counts = [marginal.table.ravel() for marginal in self.measured]
+            empty = np.zeros(0, np.int64)
+            tables["cells"] = {
+                "marginal": np.repeat(names, sizes),
+                "cell": np.concatenate([empty, *map(np.arange, sizes)]).astype(np.int64),
+                "noisy_count": np.concatenate([empty, *counts]),
+            }
         if self.groupings:
             tables["groups"] = self._groups()
         return tables
 
     def _groups(self) -> dict[str, np.ndarray]:
-        """The group of every level: cells of tables of several attributes are over groups."""
+        """Return the group of every level, over which tables of several attributes are."""
         levels = {name: self.domain[name].labels() for name in self.groupings}
         pairs = [(name, label) for name, labels in levels.items() for label in labels]
         return {
             "attribute": np.array([name for name, _ in pairs], dtype=np.str_),
             "level": np.array([label for _, label in pairs], dtype=np.str_),
-            "group": np.concatenate([one.labels for one in self.groupings.values()]),
+            "group": np.concatenate([grouping.labels for grouping in self.groupings.values()]),
         }
 
     def _marginals(self) -> dict[str, np.ndarray]:
         labels = [self.domain[name].labels() for name in self.attributes]
-        names = np.repeat(np.array(self.attributes, np.str_), [len(one) for one in labels])
+        sizes = [len(levels) for levels in labels]
         return {
-            "attribute": names,
-            "level": np.array([label for one in labels for label in one], dtype=np.str_),
-            "probability": np.concatenate([self.probabilities((n,)) for n in self.attributes]),
+            "attribute": np.repeat(np.array(self.attributes, np.str_), sizes),
+            "level": np.array([label for levels in labels for label in levels], dtype=np.str_),
+            "probability": np.concatenate(
+                [self.probabilities((name,)) for name in self.attributes]
+            ),
         }
 
     def _cliques(self) -> dict[str, np.ndarray]:
         parents = {child: parent for parent, child in self.links}
-        shared = [
-            [name for name in clique if name in self.cliques[parents[at]]] if at in parents else []
-            for at, clique in enumerate(self.cliques)
+        parent = np.array([parents.get(i, -1) for i in range(len(self.cliques))], np.int64)
+        separators = [
+            [name for name in clique if i in parents and name in self.cliques[parents[i]]]
+            for i, clique in enumerate(self.cliques)
         ]
+        cells = [self.domain.cell_count(clique) for clique in self.cliques]
         return {
-            "attributes": _text(self.cliques),
-            "cells": np.array([self.domain.cell_count(c) for c in self.cliques], dtype=np.int64),
-            "parent": np.array([parents.get(at, -1) for at in range(len(self.cliques))], np.int64),
-            "separator": _text(shared),
-        }
-
-    def _cells(self) -> dict[str, np.ndarray] | None:
-        """The noisy counts, cell by cell in the order of the tables; None where there are many."""
-        if sum(one.table.size for one in self.measured) > MOST_CELLS_SHOWN:
-            return None
-        sizes = [one.table.size for one in self.measured]
-        return {
-            "marginal": np.repeat(_text([one.attributes for one in self.measured]), sizes),
-            "cell": np.concatenate([np.arange(size) for size in sizes]).astype(np.int64)
-            if sizes
-            else np.zeros(0, np.int64),
-            "noisy_count": np.concatenate([one.table.ravel() for one in self.measured])
-            if sizes
-            else np.zeros(0, np.int64),
+            "attributes": _comma_lists(self.cliques),
+            "cells": np.array(cells, dtype=np.int64),
+            "parent": parent,
+            "separator": _comma_lists(separators),
         }
 
 
-def _text(cliques: object) -> np.ndarray:
-    names = [", ".join(clique) for clique in cliques]  # type: ignore[attr-defined]
+def _comma_lists(tables: Sequence[Sequence[str]]) -> np.ndarray:
+    names = [", ".join(attributes) for attributes in tables]
     return np.array(names, dtype=np.str_) if names else np.zeros(0, dtype="<U1")

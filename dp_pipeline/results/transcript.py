@@ -1,5 +1,5 @@
-"""Every question and noisy answer of one release, in order, each on disk before it is seen, and how
-many of them were written, kept elsewhere.
+"""Every question and noisy answer of one release, in order, each on disk before it is seen, and
+their count, kept elsewhere.
 
 A model that is run again over its transcript gets the same answers and needs no rows: replaying is
 post-processing and costs nothing. An answer that never reached the disk was never returned, so
@@ -14,7 +14,6 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -32,7 +31,7 @@ _DIGITS = re.compile(rb"(\d{20})\n")
 
 class AnswersLost(Damaged):
     """Answers of a charged release are lost, or nobody knows how many were seen, or they would be
-    of two data sets: it can never be finished. Any other damage can be mended, and kills nothing.
+    of two data sets: it can never be finished. Any other damage can be mended, and ends nothing.
     """
 
 
@@ -55,37 +54,37 @@ class AnswerCount:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def begin(self) -> None:
+    def create(self) -> None:
         """Count no answer yet, before the release is charged; a count that is there stays."""
         make_private(self.path.parent)
-        write_atomically(self.path, _text(0), overwrite=False)
+        write_atomically(self.path, _digits(0), overwrite=False)
 
     def read(self) -> int:
-        """How many answers were counted; AnswersLost where that is not known."""
+        """Return how many answers were counted; AnswersLost where that is not known."""
         content = self.path.read_bytes() if self.path.is_file() else b""
-        found = _DIGITS.fullmatch(content)
-        if found is None:
+        match = _DIGITS.fullmatch(content)
+        if match is None:
             raise AnswersLost(
                 f"count of answers {self.path}: expected the number of answers drawn so far, "
                 "got none: nobody knows how many of them were seen"
             )
-        return int(found[1])
+        return int(match[1])
 
     def write(self, answers: int) -> None:
-        """Count so many; it is on disk when this returns."""
+        """Write the number of answers; it is on disk when this returns."""
         descriptor = os.open(self.path, os.O_WRONLY)
         try:
-            os.pwrite(descriptor, _text(answers), 0)
+            os.pwrite(descriptor, _digits(answers), 0)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
-    def end(self) -> None:
-        """Forget the count of a release that is settled or dead: its ledger row says the rest."""
+    def remove(self) -> None:
+        """Remove the count of a release that is settled or dead: its ledger row says the rest."""
         self.path.unlink(missing_ok=True)
 
 
-def _text(answers: int) -> bytes:
+def _digits(answers: int) -> bytes:
     return b"%020d\n" % answers
 
 
@@ -94,10 +93,11 @@ _HEADER = "release "
 
 @dataclass(frozen=True)
 class AnswerRecord:
-    """One question, known by its identity, and its noisy answer; what was asked in words.
+    """One question, known by its identity, and its noisy answer.
 
-    scale   at which its discrete Laplace noise was drawn, exactly, as whoever refines the answer
-            has to know it; None: noise that is never refined
+    words   the question for a person
+    scale   exact scale of its discrete Laplace noise, for a refinement of the answer; None: noise
+            that is never refined
     """
 
     question: str
@@ -109,12 +109,11 @@ class AnswerRecord:
 class Transcript:
     """The record of one release; on disk when ``path`` is given, else in memory.
 
-    Opening a file drops a torn last record (a crash while writing it: the line
-    has no end) and refuses any other damage: a whole last record may have been
-    seen, so drawing it again would be a second answer for one charge. The caller
-    holds the release's lock. A file begins with a header, made by ``create``
-    before the release is charged: a charged release whose file has none has lost
-    answers that somebody may have seen.
+    Opening a file drops a torn last record (a crash while writing it: the line has no end) and
+    refuses any other damage: a complete last record may have been seen, so drawing it again would
+    be a second answer for one charge. The caller holds the release's lock. A file begins with a
+    header, made by ``create`` before the release is charged: a charged release whose file has none
+    has lost answers that somebody may have seen.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -128,10 +127,10 @@ class Transcript:
 
     @staticmethod
     def create(path: Path, key: str, *, salt: bytes = b"") -> None:
-        """Make the file of a release that was never charged; one that is there stays as it is.
+        """Create the file of a release that was never charged; one that is there stays as it is.
 
-        salt   secret bytes that the chain begins with, 8 or a multiple of 8: who reads the digest
-               in a bundle, and knows most answers, could find the others by trying
+        salt   secret bytes that the chain begins with, 8 or a multiple of 8: a reader of the digest
+               in a bundle, who knows most answers, could find the others by trying
         """
         make_private(path.parent)
         header = AnswerRecord(_HEADER + key, np.frombuffer(salt, dtype="<i8"))
@@ -140,12 +139,12 @@ class Transcript:
 
     @classmethod
     def read(cls, path: Path) -> Transcript:
-        """The answers that a file holds now, to be replayed; the file is not touched, and neither
-        is a torn last record in it.
+        """Return the answers that a file holds now, to be replayed; the file is not written to, and
+        keeps a torn last record.
         """
-        seen = cls()
-        seen._load(path)
-        return seen.rewind()
+        transcript = cls()
+        transcript._load(path)
+        return transcript.rewind()
 
     def require_header(self, key: str) -> None:
         """AnswersLost unless the file begins with the header of this release."""
@@ -173,7 +172,7 @@ class Transcript:
 
     @property
     def records(self) -> tuple[AnswerRecord, ...]:
-        """Everything that was asked and answered."""
+        """Every question with its answer, in order."""
         return tuple(self._records)
 
     @property
@@ -182,20 +181,20 @@ class Transcript:
         return self._chain
 
     def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
-        """The stored answer to the next question, None when it was never answered.
+        """Return the stored answer to the next question, None when it was never answered.
 
         words   of the question, for the message
 
-        OtherQuestion when another one was answered at this place: the program that runs now is
-        not the one that asked. The answers are whole.
+        OtherQuestion when another one was answered at this place: the program that runs now asks
+        otherwise. The answers are whole.
         """
         if self._next == len(self._records):
             return None
         record = self._records[self._next]
         if record.question != question:
             raise OtherQuestion(
-                f"transcript: expected {_shown(record.question, record.words)} next, "
-                f"got {_shown(question, words)}"
+                f"transcript: expected {_question_label(record.question, record.words)} next, "
+                f"got {_question_label(question, words)}"
             )
         self._next += 1
         return replace(record, answer=record.answer.copy())
@@ -215,9 +214,11 @@ class Transcript:
         return replace(record, answer=answer)
 
     def rewind(self) -> Transcript:
-        """The same records, to be replayed from the first, never written to."""
+        """Return the same records, to be replayed from the first, never written to."""
         copy = Transcript()
-        copy._records = [one for one in self._records if not one.question.startswith(_HEADER)]
+        copy._records = [
+            record for record in self._records if not record.question.startswith(_HEADER)
+        ]
         copy._chain = self._chain
         return copy
 
@@ -225,42 +226,40 @@ class Transcript:
         content = path.read_bytes()
         lines = content.splitlines(keepends=True)
         _require_format(lines, path)
-        whole = 0
-        for number, line in enumerate(lines):
+        complete_bytes = 0
+        for number, line in enumerate(lines, 1):
             decoded = _decode(line, self._chain)
             if decoded is None:
-                if number < len(lines) - 1 or line.endswith(b"\n"):
+                if number < len(lines) or line.endswith(b"\n"):
                     raise AnswersLost(
-                        f"transcript: expected record {number + 1} whole, got a broken one"
+                        f"transcript: expected record {number} whole, got a broken one"
                     )
                 break
             record, self._chain = decoded
             self._records.append(record)
-            whole += len(line)
+            complete_bytes += len(line)
         self._next = min(1, len(self._records))
-        if whole < len(content) and self._path is not None:
+        if complete_bytes < len(content) and self._path is not None:
             with path.open("r+b") as file:
-                file.truncate(whole)
+                file.truncate(complete_bytes)
                 os.fsync(file.fileno())
 
 
-def _shown(question: str, words: str) -> str:
+def _question_label(question: str, words: str) -> str:
     return f"{words!r} ({question[:12]})" if words else repr(question)
 
 
 def _require_format(lines: list[bytes], path: Path) -> None:
-    """UnknownFormat where the first line says another format, or is whole and says none: how to
-    tell whether the others are whole, only the program knows that wrote them.
+    """UnknownFormat where the first line names another format, or is complete and names none: only
+    the program that wrote the others knows how to tell whether they are complete.
     """
-    parsed = _parsed(lines[0]) if lines else None
-    if parsed is None or ("format" not in parsed[0] and not _is_next(*parsed, "")):
-        return
-    fields, _ = parsed
-    of = f"transcript {path.parent.name[:12]}"
-    require_format(fields.get("format"), of=of)
+    fields, digest = _parse(lines[0]) if lines else (None, None)
+    if fields is not None and ("format" in fields or digest == _chained("", fields)):
+        require_format(fields.get("format"), of=f"transcript {path.parent.name[:12]}")
 
 
-def _encode(record: AnswerRecord, chain: str, **more: int) -> tuple[bytes, str]:
+def _encode(record: AnswerRecord, chain: str, **header: int) -> tuple[bytes, str]:
+    """Return the line of a record behind a chain, and the chain with it."""
     packed = base64.b64encode(zlib.compress(record.answer.astype("<i8").tobytes(), 1)).decode()
     fields = {
         "question": record.question,
@@ -268,35 +267,34 @@ def _encode(record: AnswerRecord, chain: str, **more: int) -> tuple[bytes, str]:
         "shape": list(record.answer.shape),
         "answer": packed,
         "scale": None if record.scale is None else str(record.scale),
-        **more,
+        **header,
     }
-    body = json.dumps(fields, sort_keys=True)
-    digest = hashlib.sha256((chain + body).encode()).hexdigest()
+    digest = _chained(chain, fields)
     return (json.dumps({"record": fields, "chain": digest}, sort_keys=True) + "\n").encode(), digest
 
 
-def _parsed(line: bytes) -> tuple[dict[str, Any], object] | None:
-    """The fields of a line and its digest, whole or not; None where it is no record."""
+def _chained(chain: str, fields: dict[str, Any]) -> str:
+    body = json.dumps(fields, sort_keys=True)
+    return hashlib.sha256((chain + body).encode()).hexdigest()
+
+
+def _parse(line: bytes) -> tuple[dict[str, Any] | None, object]:
+    """Return the fields of a line and its digest, right or not; None where it is no record."""
     try:
         stored = json.loads(line)
         fields, digest = stored["record"], stored["chain"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return (fields, digest) if isinstance(fields, dict) else None
-
-
-def _is_next(fields: Mapping[str, Any], digest: object, chain: str) -> bool:
-    """Whether these are the fields that were written behind this chain."""
-    body = json.dumps(fields, sort_keys=True)
-    return hashlib.sha256((chain + body).encode()).hexdigest() == digest
+        return None, None
+    return (fields if isinstance(fields, dict) else None), digest
 
 
 def _decode(line: bytes, chain: str) -> tuple[AnswerRecord, str] | None:
-    """The record of one line, None when it is not whole or not the next of this chain."""
-    parsed = _parsed(line)
-    if parsed is None or not line.endswith(b"\n") or not _is_next(*parsed, chain):
+    """Return the record of one line and the chain with it; None when the line is not complete or
+    not the next of this chain.
+    """
+    fields, digest = _parse(line)
+    if fields is None or not line.endswith(b"\n") or digest != _chained(chain, fields):
         return None
-    fields, digest = parsed
     values = np.frombuffer(zlib.decompress(base64.b64decode(fields["answer"])), dtype="<i8")
     answer = values.astype(np.int64).reshape(fields["shape"])
     scale = None if fields["scale"] is None else Fraction(fields["scale"])
@@ -304,8 +302,7 @@ def _decode(line: bytes, chain: str) -> tuple[AnswerRecord, str] | None:
 
 
 def _append(path: Path, line: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
-    with os.fdopen(descriptor, "wb") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
         file.write(line)
         file.flush()
         os.fsync(file.fileno())

@@ -1,5 +1,5 @@
 """Trees over the declared box in any number of dimensions, without a dense grid, and boxes that
-were counted once, of one window or of several.
+were counted once, for one time window or for several.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AXIS_BITS = COORDINATE_BITS + 1
 """Halvings of one axis after which a box is one fixed-point number."""
 
 MOST_FAN_BITS = 16
-"""Most bits that one question goes below a node."""
+"""Most bits that one question descends below a node."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class BitTree:
     def over(
         cls, columns: tuple[str, ...], box: Sequence[Coordinate], *, most: int = MOST_BITS
     ) -> BitTree:
-        """The tree that always halves the longest side, the first of equal ones.
+        """Return the tree that always halves the longest side, the first of equal ones.
 
         >>> BitTree.over(("x", "y"), [Coordinate(0, 4), Coordinate(0, 1)], most=4).axes
         (0, 0, 0, 1)
@@ -60,9 +60,9 @@ class BitTree:
     def require_axes(self) -> None:
         """BoundaryViolation unless every bit halves one of the columns, none too often."""
         counts = [self.axes.count(axis) for axis in range(len(self.columns))]
-        different = 1 <= len(counts) == len(set(self.columns))
-        known = sum(counts) == self.depth <= MOST_BITS
-        if not (different and known and max(counts) <= AXIS_BITS):
+        are_distinct = 1 <= len(counts) == len(set(self.columns))
+        are_axes = sum(counts) == self.depth <= MOST_BITS
+        if not (are_distinct and are_axes and max(counts) <= AXIS_BITS):
             raise BoundaryViolation(
                 f"tree: expected at most {MOST_BITS} bits, each of one of {len(counts)} different "
                 f"columns and at most {AXIS_BITS} of each, got others"
@@ -83,16 +83,16 @@ class BitTree:
             raise BoundaryViolation("tree nodes: expected no more bits than the depth, got more")
 
     def boxes(self, nodes: Prefixes, box: Sequence[Coordinate]) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper corners of nodes in data units, each (m, d)."""
+        """Return the lower and upper corners of nodes in data units, each (m, d)."""
         low = np.array([interval.lower for interval in box])
         width = np.array([interval.upper - interval.lower for interval in box])
         position = np.zeros((len(nodes), len(box)))
         size = np.ones((len(nodes), len(box)))
         for bit, axis in enumerate(self.axes[: int(nodes.depths.max(initial=0))]):
-            here = nodes.depths > bit
-            value = nodes.bits[here] >> (nodes.depths[here] - 1 - bit) & 1
-            size[here, axis] /= 2
-            position[here, axis] += value * size[here, axis]
+            deeper = nodes.depths > bit
+            value = nodes.bits[deeper] >> (nodes.depths[deeper] - 1 - bit) & 1
+            size[deeper, axis] /= 2
+            position[deeper, axis] += value * size[deeper, axis]
         lower = low + position * width
         # The last box may end a digit above the declared bound.
         return lower, np.minimum(lower + size * width, [interval.upper for interval in box])
@@ -114,24 +114,24 @@ class Prefixes:
 
     @classmethod
     def root(cls) -> Prefixes:
-        """The whole box."""
+        """Return the whole box."""
         return cls(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Prefixes]) -> Prefixes:
-        """All nodes of ``parts``, in their order."""
+        """Return all nodes of ``parts``, in their order."""
         none = np.zeros(0, dtype=np.int64)
         return cls(
             np.concatenate([none, *(part.depths for part in parts)]),
             np.concatenate([none, *(part.bits for part in parts)]),
         )
 
-    def where(self, chosen: np.ndarray) -> Prefixes:
-        """The nodes that a mask (m,) or positions select."""
-        return Prefixes(self.depths[chosen], self.bits[chosen])
+    def where(self, selected: np.ndarray) -> Prefixes:
+        """Return the nodes that a mask (m,) or positions select."""
+        return Prefixes(self.depths[selected], self.bits[selected])
 
     def children(self, bits: int) -> Prefixes:
-        """All 2^bits nodes ``bits`` further down, node by node, in the order of their bits.
+        """Return all 2^bits nodes ``bits`` further down, node by node, in the order of their bits.
 
         >>> Prefixes.root().children(1).children(1).bits.tolist()
         [0, 1, 2, 3]
@@ -141,12 +141,12 @@ class Prefixes:
         return Prefixes(np.repeat(self.depths + bits, fan), below.ravel())
 
     def are_disjoint(self) -> bool:
-        """Whether no node lies in another and none stands twice."""
+        """Return whether no node lies in another and none occurs twice."""
         deepest = int(self.depths.max(initial=0))
         first = self.bits << (deepest - self.depths)
         order = np.argsort(first)
-        after = first + (np.int64(1) << (deepest - self.depths))
-        return bool((after[order][:-1] <= first[order][1:]).all())
+        end = first + (np.int64(1) << (deepest - self.depths))
+        return bool((end[order][:-1] <= first[order][1:]).all())
 
     @property
     def keys(self) -> IntArray:
@@ -171,45 +171,46 @@ class Nodes:
 
     @classmethod
     def root(cls) -> Nodes:
-        """The whole box."""
+        """Return the whole box."""
         return cls(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
     @classmethod
     def concatenate(cls, parts: list[Nodes]) -> Nodes:
-        """All nodes of ``parts``, in their order."""
+        """Return all nodes of ``parts``, in their order."""
         return cls(
             np.concatenate([part.heights for part in parts]),
             np.concatenate([part.cells for part in parts]),
         )
 
     def where(self, mask: np.ndarray) -> Nodes:
-        """The nodes that a boolean mask (m,) selects."""
+        """Return the nodes that a boolean mask (m,) selects."""
         return Nodes(self.heights[mask], self.cells[mask])
 
     def positions(self, dimensions: int) -> IntArray:
-        """Grid position of every node, (m, d)."""
+        """Return the grid position of every node, (m, d)."""
         result = np.empty((len(self), dimensions), dtype=np.int64)
-        rest = self.cells.copy()
+        remaining = self.cells.copy()
         for axis in reversed(range(dimensions)):
-            result[:, axis] = rest & ((1 << self.heights) - 1)
-            rest >>= self.heights
+            result[:, axis] = remaining & ((1 << self.heights) - 1)
+            remaining >>= self.heights
         return result
 
     def prefixes(self, dimensions: int) -> Prefixes:
-        """The same boxes in the binary tree that halves the axes in turn.
+        """Return the same boxes in the binary tree that halves the axes in turn.
 
         >>> Nodes(np.array([2]), np.array([0b01_10])).prefixes(2)
         Prefixes(depths=array([4]), bits=array([6]))
         """
         positions, bits = self.positions(dimensions), np.zeros(len(self), dtype=np.int64)
         for height in range(int(self.heights.max(initial=0))):
-            here = self.heights > height
-            for position in positions[here].T:
-                bits[here] = bits[here] << 1 | position >> (self.heights[here] - 1 - height) & 1
+            deeper = self.heights > height
+            for position in positions[deeper].T:
+                bit = position >> (self.heights[deeper] - 1 - height) & 1
+                bits[deeper] = bits[deeper] << 1 | bit
         return Prefixes(self.heights * dimensions, bits)
 
     def children(self, dimensions: int) -> Nodes:
-        """All 2^d children of every node; child j takes the lower half of axis t where bit t
+        """Return all 2^d children of every node; child j takes the lower half of axis t where bit t
         of j is 0.
         """
         corners = np.arange(1 << dimensions)[:, None] >> np.arange(dimensions) & 1
@@ -221,31 +222,24 @@ class Nodes:
         return Nodes(heights, cells)
 
     def are_disjoint(self, dimensions: int, depth: int) -> bool:
-        """Whether no node lies in another, none stands twice, and all are
-        cells of the tree down to ``depth``.
+        """Return whether no node lies in another, none occurs twice, and all are cells of the tree
+        down to ``depth``.
         """
         if len(self) and not 0 <= self.heights.min() <= self.heights.max() <= depth:
             return False
-        if (self.cells >> (self.heights * dimensions)).any():
-            return False
-        cover = np.zeros((1,) * dimensions, dtype=np.int64)
-        for height in range(depth + 1):
-            if height:
-                for axis in range(dimensions):
-                    cover = np.repeat(cover, 2, axis=axis)
-            here = np.bincount(self.cells[self.heights == height], minlength=cover.size)
-            cover = cover + here.reshape(cover.shape)
-        return bool(cover.max() <= 1)
+        is_outside = (self.cells >> (self.heights * dimensions)).any()
+        return not is_outside and self.prefixes(dimensions).are_disjoint()
 
 
 @dataclass(frozen=True)
 class CountedBoxes:
-    """Boxes that cover the declared box, and their noisy counts before anything is made of them.
+    """Boxes that cover the declared box, and their noisy counts before any post-processing.
 
     They lie on a line, in the order of the smallest boxes that they could be cut into. Where all
-    windows halve the same sides in the same order, two of their boxes are apart or one lies in the
-    other. So the places at which boxes of *every* window begin are those at which the boxes of the
-    finest common cut begin: each of these is one box in some window, and one or more in the others.
+    time windows halve the same sides in the same order, two of their boxes are apart or one lies in
+    the other. So the places at which boxes of *every* window begin are those at which the boxes of
+    the finest common cut begin: each of these is one box in some window, and one or more in the
+    others.
 
     *Variance.* Noise of boxes is drawn apart, and so is that of windows: the variance of a sum is
     the sum of the variances of all boxes in it.
@@ -269,7 +263,7 @@ class CountedBoxes:
     def of_tree(
         cls, tree: BitTree, nodes: Prefixes, box: Sequence[Coordinate], counts: FloatArray, v: float
     ) -> CountedBoxes:
-        """Disjoint nodes that cover the box, counted with the variance ``v`` each."""
+        """Return disjoint nodes that cover the box, counted with the variance ``v`` each."""
         first = nodes.bits << (tree.depth - nodes.depths)
         order = np.argsort(first)
         ends = tree.boxes(nodes.where(order), box)
@@ -278,21 +272,21 @@ class CountedBoxes:
 
 
 def summed_boxes(windows: Sequence[CountedBoxes]) -> CountedBoxes | None:
-    """The sum over the finest boxes of which all windows tell; None where they are not cut alike,
-    so that boxes overlap.
+    """Return the sum over the finest boxes that all time windows have counted; None where they are
+    not cut alike, so that boxes overlap.
     """
-    one = windows[0]
-    if any((other.columns, other.cut) != (one.columns, one.cut) for other in windows):
+    oldest = windows[0]
+    if any((window.columns, window.cut) != (oldest.columns, oldest.cut) for window in windows):
         return None
     first = reduce(np.intersect1d, [window.first for window in windows])
     starts = [np.searchsorted(window.first, first) for window in windows]
     pairs = list(zip(windows, starts, strict=True))
     return CountedBoxes(
-        one.columns,
-        one.cut,
+        oldest.columns,
+        oldest.cut,
         first,
-        np.minimum.reduceat(one.lower, starts[0], axis=0),
-        np.maximum.reduceat(one.upper, starts[0], axis=0),
-        np.sum([np.add.reduceat(window.counts, at) for window, at in pairs], axis=0),
-        np.sum([np.add.reduceat(window.variances, at) for window, at in pairs], axis=0),
+        np.minimum.reduceat(oldest.lower, starts[0], axis=0),
+        np.maximum.reduceat(oldest.upper, starts[0], axis=0),
+        np.sum([np.add.reduceat(window.counts, start) for window, start in pairs], axis=0),
+        np.sum([np.add.reduceat(window.variances, start) for window, start in pairs], axis=0),
     )

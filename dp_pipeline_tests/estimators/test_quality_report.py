@@ -101,10 +101,10 @@ def test_classifiers_learn_as_much_as_there_is_to_learn():
     smokes = rng.integers(0, 2, 400)
     text = {"smokes": smokes, "age": smokes * 2, "rent": rng.integers(0, 2, 400)}
     untold = {**text, "age": rng.integers(0, 3, 400)}
-    good = TableComparison(PEOPLE, text, text).learned("smokes")
+    good = TableComparison(PEOPLE, text, text).learned_label("smokes")
     assert (good.accuracy, good.auc, good.real_accuracy, good.real_auc) == (1.0, 1.0, 1.0, 1.0)
     assert 0.45 < good.majority < 0.6
-    bad = TableComparison(PEOPLE, text, untold).learned("smokes")
+    bad = TableComparison(PEOPLE, text, untold).learned_label("smokes")
     assert bad.real_accuracy == 1.0
     assert bad.accuracy < 0.9
 
@@ -113,7 +113,7 @@ def test_label_of_several_levels_has_a_classifier_each():
     rng = np.random.default_rng(0)
     age = rng.integers(0, 3, 300)
     rows = {"smokes": (age > 0).astype(int), "age": age, "rent": (age > 1).astype(int)}
-    result = TableComparison(PEOPLE, rows, rows).learned("age")
+    result = TableComparison(PEOPLE, rows, rows).learned_label("age")
     assert (result.accuracy, result.auc) == (1.0, 1.0)
     assert 0.2 < result.majority < 0.5
 
@@ -123,7 +123,7 @@ def test_label_that_cannot_be_predicted_is_refused(label: str):
     domain = Domain((levels("wide", *map(str, range(21))), levels("smokes", "no", "yes")))
     rows = {"wide": np.array([0, 1]), "smokes": np.array([0, 1])}
     with pytest.raises(DeclarationError, match="label: expected"):
-        TableComparison(domain, rows, rows).learned(label)
+        TableComparison(domain, rows, rows).learned_label(label)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -99,7 +99,7 @@ def test_places_in_other_units_are_no_geojson(tmp_path: Path) -> None:
     assert (folder / "centres.csv").read_text(encoding="utf-8").startswith("north,east,hour")
 
 
-def test_places_that_are_called_as_degrees_but_are_none_are_no_geojson(tmp_path: Path) -> None:
+def test_places_that_are_no_degrees_are_no_geojson(tmp_path: Path) -> None:
     release = map_release()
     far = tuple(replace(one, coordinate=Coordinate(0.0, 5000.0)) for one in release.spec.domain)
     own = replace(release.spec, domain=replace(release.spec.domain, attributes=far))
@@ -177,7 +177,7 @@ def test_a_card_of_exact_measures_becomes_a_page_too() -> None:
     assert has_same_words(card_page(card(made)), card(made))
 
 
-def test_a_phone_shows_each_number_of_a_card_under_the_name_of_its_column() -> None:
+def test_a_card_on_a_phone_names_each_column() -> None:
     page = card_page("| Noise | Scale < 1 |\n| --- | ---: |\n| discrete Laplace | 400 |\n")
     assert '<td data-label="Noise">discrete Laplace</td>' in page
     assert '<td data-label="Scale &lt; 1">400</td>' in page

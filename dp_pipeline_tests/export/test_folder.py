@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.export.folder import files_of, replace_whole
+from dp_pipeline.export.folder import files_of, replace_folder
 from dp_pipeline_tests.export.samples import exported, map_release
 
 OF = {"dataset": "squares", "model": "eug_kmeans"}
@@ -23,13 +23,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in files_of(folder)}
 
 
-def test_an_earlier_export_of_the_same_is_replaced_and_nothing_is_left_beside(
-    tmp_path: Path,
-) -> None:
-    replace_whole(tmp_path / "deep" / "out", write, **OF)
+def test_an_earlier_export_is_replaced_without_leftovers(tmp_path: Path) -> None:
+    replace_folder(tmp_path / "deep" / "out", write, **OF)
     first = contents(tmp_path / "deep" / "out")
     (tmp_path / "deep" / "out" / "card.md").write_text("old", encoding="utf-8")
-    replace_whole(tmp_path / "deep" / "out", write, **OF)
+    replace_folder(tmp_path / "deep" / "out", write, **OF)
     assert contents(tmp_path / "deep" / "out") == first
     assert [one.name for one in (tmp_path / "deep").iterdir()] == ["out"]
 
@@ -44,12 +42,12 @@ def a_folder(path: Path) -> None:
 
 
 def a_link(path: Path) -> None:
-    replace_whole(path.with_name("elsewhere"), write, **OF)
+    replace_folder(path.with_name("elsewhere"), write, **OF)
     path.symlink_to(path.with_name("elsewhere"))
 
 
 def with_a_note(path: Path) -> None:
-    replace_whole(path, write, **OF)
+    replace_folder(path, write, **OF)
     (path / "note.txt").write_text("mine", encoding="utf-8")
 
 
@@ -59,23 +57,21 @@ def test_what_is_no_earlier_export_is_refused_by_name_and_stays(there, tmp_path:
     there(target)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(DeclarationError, match=f"^{target}: expected no folder, or an earlier"):
-        replace_whole(target, write, **OF)
+        replace_folder(target, write, **OF)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("other", [{"dataset": "rides"}, {"model": "htree_kmeans"}])
-def test_an_export_of_another_data_set_or_model_is_refused_by_name(
-    other: dict[str, str], tmp_path: Path
-) -> None:
-    replace_whole(tmp_path / "out", write, **OF)
+def test_an_export_of_another_model_is_refused(other: dict[str, str], tmp_path: Path) -> None:
+    replace_folder(tmp_path / "out", write, **OF)
     before = contents(tmp_path / "out")
     with pytest.raises(DeclarationError, match="got one of squares/eug_kmeans"):
-        replace_whole(tmp_path / "out", write, **{**OF, **other})
+        replace_folder(tmp_path / "out", write, **{**OF, **other})
     assert contents(tmp_path / "out") == before
 
 
 def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
-    replace_whole(tmp_path / "out", write, **OF)
+    replace_folder(tmp_path / "out", write, **OF)
     before = contents(tmp_path / "out")
 
     def fail(folder: Path) -> None:
@@ -83,15 +79,15 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space left"):
-        replace_whole(tmp_path / "out", fail, **OF)
+        replace_folder(tmp_path / "out", fail, **OF)
     assert contents(tmp_path / "out") == before
     assert [one.name for one in tmp_path.iterdir()] == ["out"]
 
 
-def test_an_export_that_cannot_take_its_name_gives_the_old_one_its_name_back(
+def test_a_failed_rename_restores_the_old_export(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace_whole(tmp_path / "out", write, **OF)
+    replace_folder(tmp_path / "out", write, **OF)
     before = contents(tmp_path / "out")
     rename = Path.rename
 
@@ -102,5 +98,5 @@ def test_an_export_that_cannot_take_its_name_gives_the_old_one_its_name_back(
 
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(OSError, match="not now"):
-        replace_whole(tmp_path / "out", write, **OF)
+        replace_folder(tmp_path / "out", write, **OF)
     assert contents(tmp_path / "out") == before

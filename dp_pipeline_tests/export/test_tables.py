@@ -51,7 +51,7 @@ def test_every_table_of_a_release_comes_back_as_it_was(ending: str, tmp_path: Pa
         assert table_digest(back) == table_digest(table), name
 
 
-def test_a_table_that_is_written_in_parts_comes_back_whole(
+def test_a_table_written_in_parts_is_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "LINES", 3)
@@ -63,7 +63,7 @@ def test_a_table_that_is_written_in_parts_comes_back_whole(
     assert len((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()) > 8
 
 
-def test_a_text_that_a_spreadsheet_would_compute_is_guarded_in_csv(tmp_path: Path) -> None:
+def test_a_text_like_a_formula_is_guarded_in_csv(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     write_table(path, {"=name": np.array(["=1+1", "-0.5", "plain"])})
     lines = list(csv.reader(path.open(encoding="utf-8")))
@@ -83,9 +83,7 @@ def test_a_text_that_a_spreadsheet_would_compute_is_guarded_in_csv(tmp_path: Pat
     ],
     ids=str,
 )
-def test_what_csv_cannot_tell_apart_is_refused_and_parquet_says_it(
-    table: dict[str, np.ndarray], tmp_path: Path
-) -> None:
+def test_csv_refuses_what_parquet_can_hold(table: dict[str, np.ndarray], tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="expected texts that CSV can tell"):
         write_table(tmp_path / "table.csv", table)
     back = written(tmp_path / "table.parquet", table)

@@ -45,7 +45,7 @@ def test_a_k_anonymous_export_verifies_and_promises_no_epsilon(tmp_path: Path) -
     folder = exported(tmp_path / "out", k_anonymous(purpose="benchmark", reason="it reads rows"))
     checks = verified(folder)
     assert bad(checks) == []
-    (total,) = [one.found for one in checks if one.of == "sum of the charges"]
+    (total,) = [one.result for one in checks if one.of == "sum of the charges"]
     assert total.startswith("no ε is stated")
 
 

@@ -19,7 +19,7 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.one_shot import OneShot
-from dp_pipeline.releases.roll_up import summed
+from dp_pipeline.releases.roll_up import sum_marginals
 from dp_pipeline.results.clusters import Synopsis, Tables
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal
@@ -269,7 +269,7 @@ def test_the_variance_of_a_roll_up_is_that_of_its_parts_together() -> None:
             assert found is not None
             known.append(found)
         for names, exact in (("colour",), [5, 2, 3]), (("smokes",), [6, 4]):
-            total = summed(known, names)
+            total = sum_marginals(known, names)
             assert total is not None
             errors = total.table - 3 * np.array(exact)
             squares += (errors**2 / total.variance).tolist()
@@ -282,6 +282,6 @@ def test_tables_over_different_groups_are_not_added_up() -> None:
     known = [
         EarlierTables((table,), {"age": Grouping(groups)}) for groups in ((0, 1, 1), (0, 0, 1))
     ]
-    assert summed(known, ("sex", "age")) is None
-    assert summed(known[:1] * 2, ("sex", "age")) is not None
-    assert summed(known, ("sex",)) is None
+    assert sum_marginals(known, ("sex", "age")) is None
+    assert sum_marginals(known[:1] * 2, ("sex", "age")) is not None
+    assert sum_marginals(known, ("sex",)) is None

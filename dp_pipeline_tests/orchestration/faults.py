@@ -142,4 +142,4 @@ def reseal(release: Release, folder: Path) -> Bundle:
     key = release.home.ledger.key(release.spec.population)
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "seal"}
     (folder / "seal").write_text(release.store._seal(folder, files, key))
-    return release.store.sealed(folder, key=key)
+    return release.store.read_sealed(folder, key=key)

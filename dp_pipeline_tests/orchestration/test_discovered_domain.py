@@ -29,7 +29,7 @@ from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.release import OTHER_NON_DP
-from dp_pipeline.releases.replay import document
+from dp_pipeline.releases.replay import encode_document
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.store import store_file
 from dp_pipeline_tests.ledger.population import charge
@@ -296,7 +296,7 @@ def test_pointer_to_domain_of_another_snapshot_is_no_domain(project: Project, sp
 def test_a_pointer_out_of_the_store_is_no_domain(project: Project, spec: DatasetSpec):
     publish_domain(of(project, spec))
     (pointer,) = (project.home.released / "shops" / NAME).glob("snapshot-*.json")
-    pointer.write_bytes(document({"folder": str(project.datasets)}))
+    pointer.write_bytes(encode_document({"folder": str(project.datasets)}))
     with pytest.raises(Damaged, match="expected a pointer to a folder in"):
         domain_release.domain_bundle(spec, project.home)
 
@@ -314,7 +314,7 @@ def test_a_bundle_that_was_not_settled_is_no_domain(
     snapshot = next((project.home.raw / "shops").glob("*/manifest.json")).parent.name
     pointer = project.home.released / "shops" / NAME / f"snapshot-{snapshot}.json"
     folder = str(stored.parent.relative_to(project.home.released))
-    store_file(pointer, document({"folder": folder}))
+    store_file(pointer, encode_document({"folder": folder}))
     with pytest.raises(PipelineError):
         with_discovered(spec, project.home)
 

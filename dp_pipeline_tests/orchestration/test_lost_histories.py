@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError, PipelineError
-from dp_pipeline.releases.account import traces
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.run_plan import plan_run
+from dp_pipeline.releases.traces import find_traces
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
 
@@ -54,7 +54,7 @@ def test_releases_that_cannot_be_listed_are_not_taken_for_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     home = Home(tmp_path)
-    assert list(traces(home)) == []
+    assert list(find_traces(home)) == []
     closed = home.released / "rides"
     (closed / "grid" / "key").mkdir(parents=True)
     real = os.scandir
@@ -66,7 +66,7 @@ def test_releases_that_cannot_be_listed_are_not_taken_for_none(
 
     monkeypatch.setattr(os, "scandir", refused)
     with pytest.raises(PipelineError, match=r"rides: Permission denied; let the user"):
-        list(traces(home))
+        list(find_traces(home))
 
 
 def test_a_copied_transcript_does_not_stand_for_a_settled_one(rides: Project):

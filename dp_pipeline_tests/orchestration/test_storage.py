@@ -50,7 +50,7 @@ def stored(folder: Path, **tables: dict[str, np.ndarray]) -> tuple[Bundle, Path]
 
 def test_every_kind_of_column_comes_back(tmp_path: Path):
     bundle, path = stored(tmp_path, synthetic=TABLE, empty=NONE)
-    back = BundleStore(tmp_path).sealed(path, key=KEY)
+    back = BundleStore(tmp_path).read_sealed(path, key=KEY)
     assert back.to_json() == bundle.to_json()
     for name, table in bundle.tables.items():
         assert list(back.tables[name]) == list(table)
@@ -79,7 +79,7 @@ def test_table_written_in_batches_comes_back_with_all_its_rows(
     monkeypatch.setattr(tables, "ROWS_A_BATCH", 2)
     bundle, path = stored(tmp_path, synthetic=table)
     assert pq.read_metadata(path / "synthetic.parquet").num_row_groups == 4
-    back = BundleStore(tmp_path).sealed(path, key=KEY)
+    back = BundleStore(tmp_path).read_sealed(path, key=KEY)
     assert back.to_json() == bundle.to_json()
     found = {name: repr(one.tolist()) for name, one in back.tables["synthetic"].items()}
     assert found == {name: repr(one.tolist()) for name, one in table.items()}
@@ -104,14 +104,14 @@ def test_a_change_beside_a_missing_value_is_damage(tmp_path: Path, name: str):
     place = table.column_names.index("gap_whole")
     pq.write_table(table.set_column(place, "gap_whole", pa.array(CHANGED[name].tolist())), file)
     with pytest.raises(Damaged, match="expected it as it was stored"):
-        BundleStore(tmp_path).sealed(path, key=KEY)
+        BundleStore(tmp_path).read_sealed(path, key=KEY)
 
 
 def test_a_bundle_that_lies_there_is_kept_as_it_is(tmp_path: Path):
     bundle, path = stored(tmp_path, synthetic=TABLE)
     other = replace(bundle, tables={"synthetic": NONE})
     BundleStore(tmp_path).write(path, other, key=KEY)
-    assert BundleStore(tmp_path).sealed(path, key=KEY).to_json() == bundle.to_json()
+    assert BundleStore(tmp_path).read_sealed(path, key=KEY).to_json() == bundle.to_json()
 
 
 def test_first_of_two_rebuilt_bundles_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -121,7 +121,7 @@ def test_first_of_two_rebuilt_bundles_stays(tmp_path: Path, monkeypatch: pytest.
     # Both have looked, and seen none.
     monkeypatch.setattr(Path, "exists", lambda self: self != path and real(self))
     BundleStore(tmp_path).write(path, other, key=KEY)
-    assert BundleStore(tmp_path).sealed(path, key=KEY).to_json() == bundle.to_json()
+    assert BundleStore(tmp_path).read_sealed(path, key=KEY).to_json() == bundle.to_json()
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -147,6 +147,6 @@ def test_any_column_with_a_missing_value_comes_back(one: list):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _, path = stored(folder, synthetic={"x": objects(*one)})
-        again = BundleStore(folder).sealed(path, key=KEY).tables["synthetic"]["x"]
+        again = BundleStore(folder).read_sealed(path, key=KEY).tables["synthetic"]["x"]
     assert again.dtype.kind == "O"
     assert repr(again.tolist()) == repr(one)

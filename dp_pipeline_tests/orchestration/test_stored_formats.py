@@ -26,7 +26,7 @@ def stored_bundle(folder: Path) -> tuple[Path, Read]:
     bundle = Bundle("ab" * 32, {"releasable": "yes"}, (), {}, {"t": table}, "cd" * 32)
     store, key = BundleStore(folder), bytes(32)
     store.write(folder / "bundle", bundle, key=key)
-    return folder / "bundle" / "bundle.json", lambda: store.sealed(folder / "bundle", key=key)
+    return folder / "bundle" / "bundle.json", lambda: store.read_sealed(folder / "bundle", key=key)
 
 
 def stored_manifest(folder: Path) -> tuple[Path, Read]:

@@ -268,12 +268,12 @@ def test_bundle_that_no_ledger_row_names_is_refused(edit: str, of_two_centres: S
 def test_seal_is_of_one_population_and_one_place(stored: Stored):
     project, _, published = stored
     store, key = BundleStore(project.home.released), project.ledger.key("riders")
-    assert store.sealed(published.folder, key=key).key == published.bundle.key
+    assert store.read_sealed(published.folder, key=key).key == published.bundle.key
     copy = published.folder.with_name("bundle-copy")
     shutil.copytree(published.folder, copy)
     for folder, secret in ((published.folder, bytes(32)), (copy, key)):
         with pytest.raises(Damaged):
-            store.sealed(folder, key=secret)
+            store.read_sealed(folder, key=secret)
 
 
 def test_rebuilt_bundle_by_newer_code_says_so(rides: Project, monkeypatch: pytest.MonkeyPatch):
@@ -461,5 +461,5 @@ def rooms_that_say(words: str) -> set[str]:
 
 
 def test_no_other_file_reads_a_bundle_without_the_ledger():
-    assert rooms_that_say(".sealed(") == {"publish", "replay"}
+    assert rooms_that_say(".read_sealed(") == {"publish", "replay"}
     assert rooms_that_say('"bundle.json"') == {"store"}

@@ -30,7 +30,7 @@ from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.outcome import published_windows, report_path
 from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.replay import require_intact, require_reproducible
-from dp_pipeline.releases.roll_up import roll_up, summed
+from dp_pipeline.releases.roll_up import roll_up, sum_marginals
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import RunResult
 from dp_pipeline.results.bundle import LEARNED
@@ -620,7 +620,7 @@ def test_weeks_of_other_groups_add_up_single_attributes_alone(other: tuple[int, 
         return EarlierTables((alone, pair), {"x": Grouping(groups)})
 
     both = [known((0, 0, 1)), known(other)]
-    single, pair = (summed(both, names) for names in (("x",), ("x", "y")))
+    single, pair = (sum_marginals(both, names) for names in (("x",), ("x", "y")))
     assert single is not None
     assert single.table.tolist() == [10, 12, 14]
     assert float(single.variance) == pytest.approx(4)
@@ -634,7 +634,7 @@ def test_windows_without_a_common_table_are_refused(
     outcomes = run_weeks(project, spec, *WEEKS[:2], epsilon="0.1")
     releases = [outcome.release for outcome in outcomes if outcome.release.name == "independent"]
     assert len(roll_up(releases)) == 3
-    monkeypatch.setattr("dp_pipeline.releases.roll_up.summed", lambda *_: None)
+    monkeypatch.setattr("dp_pipeline.releases.roll_up.sum_marginals", lambda *_: None)
     with pytest.raises(DeclarationError, match="table that all of these windows have measured"):
         roll_up(releases)
 

@@ -98,7 +98,7 @@ class Population:
                 for axis, size in zip(axes, sizes, strict=True):
                     cell = cell * size + code[axis]
                 row.append(one.groups[cell])
-        added = tuple(one.named(name) for name, one in derived.items())
+        added = tuple(one.as_attribute(name) for name, one in derived.items())
         width = self.cells.shape[1] + len(added)
         return Population(
             self.points,

@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 def count(tmp_path: Path) -> AnswerCount:
     """Its count, begun."""
     counted = AnswerCount(tmp_path / "counts" / KEY)
-    counted.begin()
+    counted.create()
     return counted
 
 
@@ -63,7 +63,7 @@ def cut(path: Path, answers: int) -> None:
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: 1 + answers]))
 
 
-def test_the_count_is_on_disk_after_the_answer(
+def test_the_count_is_synced_second(
     path: Path, count: AnswerCount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[tuple[str, bytes]] = []
@@ -88,29 +88,22 @@ def test_answers_that_were_cut_off_are_noticed(kept: int, path: Path, count: Ans
         opened(path, count)
 
 
-def test_a_last_answer_that_was_seen_and_then_torn_is_noticed(
-    path: Path, count: AnswerCount
-) -> None:
+def test_a_torn_answer_is_lost_only_where_it_was_counted(path: Path, count: AnswerCount) -> None:
     draw(path, count, [], many=2)
-    path.write_bytes(path.read_bytes()[:-9])
+    content = path.read_bytes()
+    path.write_bytes(content[:-9])
     with pytest.raises(Damaged, match=r"expected the 2 answers that were counted .*, got 1"):
         opened(path, count)
-
-
-def test_a_torn_answer_that_was_not_counted_is_drawn_anew(path: Path, count: AnswerCount) -> None:
-    draw(path, count, [], many=2)
-    path.write_bytes(path.read_bytes() + b'{"chain": "0')
+    path.write_bytes(content + b'{"chain": "0')
     draw(path, count, [])
     assert count.read() == 4
 
 
 @pytest.mark.parametrize("content", [None, b"", b"3\n", b"0000000000000000000x\n", b"0" * 40])
-def test_a_count_that_is_lost_or_broken_is_noticed(
-    content: bytes | None, path: Path, count: AnswerCount
-) -> None:
+def test_a_broken_count_is_noticed(content: bytes | None, path: Path, count: AnswerCount) -> None:
     draw(path, count, [], many=2)
     if content is None:
-        count.end()
+        count.remove()
     else:
         count.path.write_bytes(content)
     with pytest.raises(Damaged, match="expected the number of answers drawn so far, got none"):
@@ -118,57 +111,45 @@ def test_a_count_that_is_lost_or_broken_is_noticed(
 
 
 def test_an_older_count_put_back_is_noticed(path: Path, count: AnswerCount) -> None:
-    older = count.path.read_bytes()
     draw(path, count, [], many=2)
-    count.path.write_bytes(older)
+    count.write(0)
     with pytest.raises(Damaged, match=r"expected the 0 answers that were counted .*, got 2"):
         opened(path, count)
 
 
-def crash_before_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def append(*_: object) -> None:
-        raise Crash
+def crash_in_append(patch: pytest.MonkeyPatch, share: float) -> None:
+    """Crash once this share of the answer is written."""
 
-    monkeypatch.setattr("dp_pipeline.results.transcript._append", append)
-
-
-def crash_in_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def append(path: Path, line: bytes) -> None:
-        path.write_bytes(path.read_bytes() + line[: len(line) // 2])
+        path.write_bytes(path.read_bytes() + line[: int(share * len(line))])
         raise Crash
 
-    monkeypatch.setattr("dp_pipeline.results.transcript._append", append)
+    patch.setattr("dp_pipeline.results.transcript._append", append)
 
 
-def crash_between_answer_and_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(*_: object) -> None:
-        raise Crash
-
-    monkeypatch.setattr(AnswerCount, "write", write)
-
-
-def crash_after_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def crash_in_count(patch: pytest.MonkeyPatch, *, is_written: bool) -> None:
     write = AnswerCount.write
 
     def counted(self: AnswerCount, answers: int) -> None:
-        write(self, answers)
+        if is_written:
+            write(self, answers)
         raise Crash
 
-    monkeypatch.setattr(AnswerCount, "write", counted)
+    patch.setattr(AnswerCount, "write", counted)
 
 
 CRASHES: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int]] = {
-    "before the answer is written": (crash_before_the_answer, 0),
-    "while it is written": (crash_in_the_answer, 0),
-    "between answer and count": (crash_between_answer_and_count, 1),
-    "after the count": (crash_after_the_count, 1),
+    "before the answer is written": (lambda patch: crash_in_append(patch, 0), 0),
+    "while it is written": (lambda patch: crash_in_append(patch, 0.5), 0),
+    "between answer and count": (lambda patch: crash_in_count(patch, is_written=False), 1),
+    "after the count": (lambda patch: crash_in_count(patch, is_written=True), 1),
 }
 """How a process ends at one answer, and how many more answers are on disk then."""
 
 
 @pytest.mark.parametrize("done", range(3))
 @pytest.mark.parametrize("crash", CRASHES)
-def test_after_a_crash_every_question_has_one_seen_answer(
+def test_after_a_crash_one_answer_is_seen(
     crash: str, done: int, path: Path, count: AnswerCount
 ) -> None:
     seen: list[tuple[str, int]] = []
@@ -187,7 +168,7 @@ def test_after_a_crash_every_question_has_one_seen_answer(
 
 def test_an_answer_a_resumed_run_saw_is_counted_first(path: Path, count: AnswerCount) -> None:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-        crash_between_answer_and_count(patch)
+        crash_in_count(patch, is_written=False)
         draw(path, count, [])
     assert count.read() == 0
     assert opened(path, count).recall("first") is not None
@@ -196,16 +177,13 @@ def test_an_answer_a_resumed_run_saw_is_counted_first(path: Path, count: AnswerC
         opened(path, count)
 
 
-def test_begin_keeps_a_count_and_opens_it_to_nobody(path: Path, count: AnswerCount) -> None:
+def test_a_count_is_private_created_once_and_removed(path: Path, count: AnswerCount) -> None:
     draw(path, count, [], many=2)
-    count.begin()
+    count.create()
     assert count.read() == 2
     assert list(count.path.parent.iterdir()) == [count.path]
     assert stat.S_IMODE(count.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(count.path.parent.stat().st_mode) == 0o700
-
-
-def test_what_has_ended_is_forgotten_and_may_end_twice(count: AnswerCount) -> None:
-    count.end()
-    count.end()
+    for _ in range(2):
+        count.remove()
     assert list(count.path.parent.iterdir()) == []

@@ -100,9 +100,7 @@ def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]) 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
 @given(bits, st.sampled_from(BITS))
-def test_a_bit_splits_classes_where_there_are_more_with_it(
-    kept: list[DeclaredBit], other: DeclaredBit
-) -> None:
+def test_a_bit_that_splits_classes_adds_some(kept: list[DeclaredBit], other: DeclaredBit) -> None:
     classes = BitClasses(tuple(kept), PEOPLE)
     more = BitClasses((*kept, other), PEOPLE)
     assert classes.are_split_by(other) == (more.size > classes.size)

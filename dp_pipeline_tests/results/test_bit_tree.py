@@ -71,9 +71,7 @@ def grown_trees(draw: st.DrawFn) -> tuple[BitTree, Prefixes]:
 
 @fuzz
 @given(sides=widths, most=st.integers(0, MOST_BITS))
-def test_the_longest_side_is_halved_and_the_first_of_equal_ones(
-    sides: list[float], most: int
-) -> None:
+def test_the_first_longest_side_is_halved(sides: list[float], most: int) -> None:
     tree, left, halvings = tree_over(sides, most), list(sides), [0] * len(sides)
     assert tree.depth == min(most, AXIS_BITS * len(sides))
     for axis in tree.axes:
@@ -84,15 +82,9 @@ def test_the_longest_side_is_halved_and_the_first_of_equal_ones(
     tree.require_axes()
 
 
-def test_an_axis_ends_at_one_number_and_others_go_on() -> None:
-    assert tree_over([1e9, 1.0]).axes == (0,) * 17 + (1,) * 17
-
-
 @fuzz
 @given(case=some_nodes())
-def test_the_box_of_a_node_is_what_halving_leaves(
-    case: tuple[list[float], BitTree, Prefixes],
-) -> None:
+def test_a_node_is_what_halving_leaves(case: tuple[list[float], BitTree, Prefixes]) -> None:
     sides, tree, nodes = case
     low, high = tree.boxes(nodes, box_of(sides))
     assert low.shape == high.shape == (len(nodes), len(sides))
@@ -118,9 +110,7 @@ def test_a_row_lies_in_the_box_of_every_prefix_of_its_path(sides: list[float], s
 
 @fuzz
 @given(case=some_nodes(), bits=st.integers(0, 4))
-def test_children_are_what_one_bit_at_a_time_gives(
-    case: tuple[list[float], BitTree, Prefixes], bits: int
-) -> None:
+def test_children_come_bit_by_bit(case: tuple[list[float], BitTree, Prefixes], bits: int) -> None:
     _, _, nodes = case
     step = nodes
     for _ in range(bits):
@@ -132,9 +122,7 @@ def test_children_are_what_one_bit_at_a_time_gives(
 
 @fuzz
 @given(case=grown_trees())
-def test_the_leaves_of_any_tree_tile_the_box(
-    case: tuple[BitTree, Prefixes],
-) -> None:
+def test_the_leaves_of_any_tree_tile_the_box(case: tuple[BitTree, Prefixes]) -> None:
     tree, leaves = case
     tree.require_nodes(leaves, 0)
     finest = [
@@ -202,7 +190,7 @@ def test_what_is_no_node_is_refused(nodes: Prefixes, bits: int) -> None:
 
 @fuzz
 @given(case=some_nodes(), bits=st.integers(0, 16))
-def test_nodes_with_children_below_the_tree_are_refused(
+def test_children_below_the_tree_are_refused(
     case: tuple[list[float], BitTree, Prefixes], bits: int
 ) -> None:
     _, tree, nodes = case

@@ -69,7 +69,7 @@ def test_what_must_not_be_replaced_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_what_a_killed_writer_leaves_is_swept_once_it_is_old(
+def test_old_leftovers_of_a_killed_writer_are_swept(
     write: Callable[[Path], None], tmp_path: Path
 ) -> None:
     kept = tmp_path / "kept.parquet"

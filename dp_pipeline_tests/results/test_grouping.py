@@ -24,35 +24,21 @@ def colours(*groups: int) -> Grouping:
 
 @fuzz
 @given(levels=shares, least=least)
-def test_every_level_has_a_group_numbered_in_order(levels: list[float], least: float) -> None:
+def test_groups_are_neighbours_with_the_share(levels: list[float], least: float) -> None:
     grouping = Grouping.by_share(np.array(levels), least=least)
     assert len(grouping.groups) == len(levels)
     assert grouping.groups[0] == 0
     assert set(np.diff(grouping.groups).tolist()) <= {0, 1}
     assert grouping.size == len(set(grouping.groups))
     assert grouping.labels.tolist() == list(grouping.groups)
-
-
-@fuzz
-@given(levels=shares, least=least)
-def test_a_level_with_the_share_is_alone(levels: list[float], least: float) -> None:
-    grouping = Grouping.by_share(np.array(levels), least=least)
+    sums = grouping.summed(np.array(levels))
     for group in range(grouping.size):
         inside = [level for level, at in zip(levels, grouping.groups, strict=True) if at == group]
-        assert len(inside) == 1 or max(inside) < least
-        assert len(inside) == 1 or sum(inside[:-1]) < least
-
-
-@fuzz
-@given(levels=shares, least=least)
-def test_neighbouring_groups_of_rare_levels_have_the_share(
-    levels: list[float], least: float
-) -> None:
-    grouping = Grouping.by_share(np.array(levels), least=least)
-    sums = grouping.summed(np.array(levels))
-    for group in range(grouping.size - 1):
-        after = levels[grouping.groups.index(group + 1)]
-        assert sums[group] >= least * (1 - 1e-12) or after >= least
+        # A level with the share is alone, and a group ends as soon as it has it.
+        assert len(inside) == 1 or (max(inside) < least and sum(inside[:-1]) < least)
+        if group + 1 < grouping.size:
+            after = levels[grouping.groups.index(group + 1)]
+            assert sums[group] >= least * (1 - 1e-12) or after >= least
 
 
 def test_the_gate_takes_the_groups_of_any_shares() -> None:
@@ -62,12 +48,8 @@ def test_the_gate_takes_the_groups_of_any_shares() -> None:
         require_groupings(domain, {"colour": Grouping.by_share(drawn, least=0.2)})
 
 
-def test_sums_over_groups_keep_the_total() -> None:
+def test_an_attribute_of_groups_keeps_name_source_and_total() -> None:
     assert colours(0, 1, 1).summed(np.array([5, -2, 4])).tolist() == [5, 2]
-    assert colours(0, 0, 0).summed(np.array([0.5, 0.25, 0.25])).tolist() == [1.0]
-
-
-def test_an_attribute_of_groups_keeps_its_name_and_source() -> None:
     coarse = colours(0, 1, 1).of(TOWN["colour"])
     assert (coarse.name, coarse.column, coarse.size) == ("colour", "colour", 2)
     assert not coarse.is_numeric
@@ -80,7 +62,7 @@ def test_an_attribute_of_groups_keeps_its_name_and_source() -> None:
     drawn=st.lists(st.floats(0, 1), min_size=4, max_size=4),
     rows=st.lists(st.integers(0, 3), max_size=20),
 )
-def test_a_level_drawn_for_a_group_is_one_of_its_own(
+def test_a_level_is_drawn_from_its_group(
     steps: list[int], drawn: list[float], rows: list[int]
 ) -> None:
     grouping = Grouping((0, *np.cumsum(steps).tolist()))

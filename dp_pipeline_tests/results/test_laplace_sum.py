@@ -43,9 +43,7 @@ def test_the_tail_is_that_of_the_convolution(terms: int, scale: Fraction) -> Non
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 @pytest.mark.parametrize("beta", [Fraction(1, 2), BETA, Fraction(1, 1000)], ids=str)
-def test_the_margin_is_the_smallest_that_is_allowed(
-    terms: int, scale: Fraction, beta: Fraction
-) -> None:
+def test_the_margin_is_the_smallest_allowed(terms: int, scale: Fraction, beta: Fraction) -> None:
     probabilities, zero = convolved(terms, scale)
     tails = probabilities[zero:][::-1].cumsum()[::-1]
     margin = margin_of_sum(terms, scale, most=beta)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,35 +32,26 @@ from dp_pipeline.results.clusters import Columns, LongColumns
 from dp_pipeline.results.synthetic_table import SyntheticTable, decode_columns
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
+
+
+def level(name: str, *levels: str, **fields: Any) -> Attribute:
+    return Attribute(name, name, "drop", cells=Levels(levels), **fields)
+
+
+def number(name: str, *edges: float, column: str = "", **fields: Any) -> Attribute:
+    box = Coordinate(edges[0], edges[-1])
+    return Attribute(name, column or name, "clip", box, Bins(edges), **fields)
+
+
 FORM = Domain(
     (
-        Attribute("sex", "sex", "drop", cells=Levels(("f", "m")), nullable=True),
-        Attribute("town", "town", "drop", cells=Levels(("", "Ål", "Wien"))),
-        Attribute(
-            "height", "h", "clip", Coordinate(0.0, 9.0), Bins((0.0, 1.0, 9.0)), nullable=True
-        ),
-        Attribute(
-            "age",
-            "age",
-            "clip",
-            Coordinate(0.0, 90.0),
-            Bins((0.0, 30.0, 90.0)),
-            is_integer=True,
-            nullable=True,
-        ),
-        Attribute(
-            "shoe", "shoe", "clip", Coordinate(0.0, 50.0), Bins((0.0, 30.0, 50.0)), is_integer=True
-        ),
-        Attribute(
-            "born",
-            "born",
-            "clip",
-            Coordinate(0.0, 9.0),
-            Bins((0.0, 3.0, 9.0)),
-            clock=Clock("date"),
-            nullable=True,
-        ),
-        Attribute("weight", "weight", "clip", Coordinate(0.0, 9.0), Bins((0.0, 1.0, 9.0))),
+        level("sex", "f", "m", nullable=True),
+        level("town", "", "Ål", "Wien"),
+        number("height", 0.0, 1.0, 9.0, column="h", nullable=True),
+        number("age", 0.0, 30.0, 90.0, is_integer=True, nullable=True),
+        number("shoe", 0.0, 30.0, 50.0, is_integer=True),
+        number("born", 0.0, 3.0, 9.0, clock=Clock("date"), nullable=True),
+        number("weight", 0.0, 1.0, 9.0),
     )
 )
 EVERY_MODULE = (clusters, synthetic_table, export_tables)

@@ -45,7 +45,7 @@ def test_moments_are_those_of_the_noise_that_is_drawn(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize("scale", [Fraction(1, 10**9), Fraction(10**30)])
-def test_moments_of_any_scale_are_positive_and_finite(scale: Fraction, gaussian: bool) -> None:
+def test_moments_of_any_scale_are_finite(scale: Fraction, gaussian: bool) -> None:
     noisy = NoisyMarginal(("a",), CELLS, scale, gaussian=gaussian)
     assert 0 < noisy.deviation < 1e31
     assert 0 < noisy.variance < 1e61

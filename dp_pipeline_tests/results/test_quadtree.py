@@ -85,15 +85,6 @@ def test_disjointness_is_what_brute_force_says(case: tuple[int, Nodes]) -> None:
     assert nodes.are_disjoint(dimensions, DEPTH) is expected
 
 
-@fuzz
-@given(case=grown_trees())
-def test_the_leaves_of_any_tree_are_disjoint_and_cover_the_box(case: tuple[int, Nodes]) -> None:
-    dimensions, leaves = case
-    assert leaves.are_disjoint(dimensions, DEPTH)
-    cells = set().union(*finest_cells(leaves, dimensions))
-    assert len(cells) == 1 << DEPTH * dimensions
-
-
 @pytest.mark.parametrize(
     "nodes",
     [

@@ -72,12 +72,10 @@ def test_a_synopsis_is_a_table_of_bounds_and_weights() -> None:
 
 @fuzz
 @given(weights=weights_of_boxes, enough=st.integers(0, 5000), most=st.integers(1, 5))
-def test_parts_have_the_weight_and_the_place_of_their_boxes(
-    weights: list[float], enough: int, most: int
-) -> None:
+def test_parts_have_the_weight_of_their_boxes(weights: list[float], enough: int, most: int) -> None:
     whole = eighths(weights)
     cut = whole.weights > 0
-    parts = whole.refined(enough=enough, most=most)
+    parts = whole.refined(target=enough, most=most)
     if len(parts.weights) == 8:
         assert parts is whole or not cut.any()
         return
@@ -108,7 +106,7 @@ def test_parts_have_the_weight_and_the_place_of_their_boxes(
     ],
 )
 def test_few_boxes_are_cut_and_many_are_not(boxes: int, enough: int, parts: int) -> None:
-    refined = eighths([5.0] * boxes + [0.0] * (8 - boxes)).refined(enough=enough)
+    refined = eighths([5.0] * boxes + [0.0] * (8 - boxes)).refined(target=enough)
     assert (refined.weights > 0).sum() == parts
     assert (refined.weights == 0).sum() == 8 - boxes
 

@@ -38,7 +38,7 @@ def table_of(
     names=st.permutations(NAMES),
     many=st.integers(0, 3),
 )
-def test_counts_are_those_of_a_loop_over_the_synthetic_rows(
+def test_counts_are_those_of_a_loop(
     rows: list[tuple[int, ...]], names: list[str], many: int
 ) -> None:
     wanted = tuple(names[:many])
@@ -65,30 +65,32 @@ def test_columns_have_the_names_and_values_of_the_source() -> None:
     }
 
 
-def test_marginals_have_one_row_a_level() -> None:
-    marginals = table_of(ROWS).tables()["marginals"]
-    assert marginals["attribute"].tolist() == ["y"] * 3 + ["colour"] * 3 + ["smokes"] * 2
-    assert marginals["level"][3:].tolist() == ["red", "green", "blue", "no", "yes"]
-    assert marginals["probability"].tolist() == [0.25, 0.25, 0.5, 0.5, 0.25, 0.25, 0.5, 0.5]
-
-
-def test_cliques_are_stored_with_their_parent_and_separator() -> None:
-    cliques = table_of(ROWS).tables()["cliques"]
-    assert cliques["attributes"].tolist() == ["y, colour", "colour, smokes"]
-    assert cliques["cells"].tolist() == [9, 6]
-    assert cliques["parent"].tolist() == [-1, 0]
-    assert cliques["separator"].tolist() == ["", "colour"]
-
-
-def test_measured_tables_are_stored_with_their_noise() -> None:
+def test_every_table_is_stored_beside_the_rows() -> None:
     tables = table_of(ROWS).tables()
-    assert tables["measured"]["marginal"].tolist() == ["", "colour, smokes"]
-    assert tables["measured"]["cells"].tolist() == [1, 6]
-    deviations = [one.variance**0.5 for one in MEASURED]
-    assert tables["measured"]["deviation"].tolist() == pytest.approx(deviations)
-    assert tables["cells"]["marginal"].tolist() == [""] + ["colour, smokes"] * 6
-    assert tables["cells"]["cell"].tolist() == [0, *range(6)]
-    assert tables["cells"]["noisy_count"].tolist() == [4, 1, -1, 1, 0, 0, 3]
+    stored = {
+        name: {key: values.tolist() for key, values in tables[name].items()} for name in tables
+    }
+    assert stored["marginals"] == {
+        "attribute": ["y"] * 3 + ["colour"] * 3 + ["smokes"] * 2,
+        "level": [*tables["marginals"]["level"][:3].tolist(), "red", "green", "blue", "no", "yes"],
+        "probability": [0.25, 0.25, 0.5, 0.5, 0.25, 0.25, 0.5, 0.5],
+    }
+    assert stored["cliques"] == {
+        "attributes": ["y, colour", "colour, smokes"],
+        "cells": [9, 6],
+        "parent": [-1, 0],
+        "separator": ["", "colour"],
+    }
+    assert stored["measured"] == {
+        "marginal": ["", "colour, smokes"],
+        "cells": [1, 6],
+        "deviation": pytest.approx([marginal.variance**0.5 for marginal in MEASURED]),
+    }
+    assert stored["cells"] == {
+        "marginal": [""] + ["colour, smokes"] * 6,
+        "cell": [0, *range(6)],
+        "noisy_count": [4, 1, -1, 1, 0, 0, 3],
+    }
 
 
 def test_large_tables_are_not_stored_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +101,7 @@ def test_large_tables_are_not_stored_cell_by_cell(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("measured", [MEASURED, ()], ids=["measured", "nothing measured"])
-def test_a_table_of_no_rows_has_columns_of_their_types(
-    measured: tuple[NoisyMarginal, ...],
-) -> None:
+def test_a_table_of_no_rows_has_columns_of_their_types(measured: tuple[NoisyMarginal, ...]) -> None:
     tables = table_of([], measured).tables()
     filled = table_of(ROWS, measured).tables()
     assert set(tables) == set(filled)

@@ -50,7 +50,7 @@ class StoreReader:
 
     def _read(self, path: Path) -> str:
         try:
-            return BundleStore(self.root).sealed(path, key=self._key(path)).to_json()
+            return BundleStore(self.root).read_sealed(path, key=self._key(path)).to_json()
         except Damaged as damage:
             self._note(path, str(damage))
             return ""

@@ -169,7 +169,7 @@ def require_year_added_up(project: Project, spec: DatasetSpec) -> None:
         share = roots[name] / sum(roots.values())
         of_a_week = variance(Fraction(AT_MOST / (0.1 * share)))
         assert one.deviations == pytest.approx((len(WEEKS) * of_a_week) ** 0.5, rel=1e-3)
-        assert one.direct == pytest.approx(of_a_week**0.5, rel=1e-3)
+        assert one.single_release_deviations == pytest.approx(of_a_week**0.5, rel=1e-3)
     rows = len(WEEKS) * AT_MOST * RIDERS
     totals = [(one.counts.sum() - rows) / one.deviations[0] for one in sums.values()]
     spread = [one.counts.size for one in sums.values()]

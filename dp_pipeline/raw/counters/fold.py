@@ -123,7 +123,7 @@ class FoldCounter:
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> FoldCounter:
         """Return the same rows with derived attributes, each a byte or more a row."""
         checks.require_derived(self._domain, derived)
-        attributes = tuple(attribute.named(name) for name, attribute in derived.items())
+        attributes = tuple(attribute.as_attribute(name) for name, attribute in derived.items())
         domain = Domain((*self._domain, *attributes), self._domain.constraints)
         return self._recoded(domain, BatchRecoding(derived=derived))
 

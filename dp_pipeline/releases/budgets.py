@@ -1,0 +1,101 @@
+"""Accounts of populations as plain values, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dp_pipeline.config.amounts import delta_text, epsilon_text
+from dp_pipeline.ledger import Balance, Ledger
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One population.
+
+    releases   charges, settled or not
+    windows    sum of the charges to each time window, where rows are partitioned; else empty
+    """
+
+    population: str
+    releases: int
+    balance: Balance
+    windows: Mapping[str, Fraction] = field(default_factory=dict)
+
+    @property
+    def windows_word(self) -> str:
+        """How full the time windows are, in words; empty where there are none."""
+        if not self.windows:
+            return ""
+        fullest, spent = max(self.windows.items(), key=lambda pair: pair[1])
+        currency, ceiling = self.balance.currency, self.balance.window_ceiling
+        limit = (
+            "without a limit of each" if ceiling is None else f"of {currency.text(ceiling)} each"
+        )
+        return (
+            f"{len(self.windows)} windows charged, {limit}; the fullest is {fullest} with "
+            f"{currency.text(spent)}"
+        )
+
+    def texts(self) -> dict[str, str]:
+        """Return exact amounts as text; ``none`` where there is no ceiling. An account in ρ also
+        names its δ, and the ε that its spending means at it.
+        """
+        texts, currency = self._texts(epsilon_text), self.balance.currency
+        if self.balance.delta_summary:
+            ceiling = self.balance.delta_ceiling
+            texts["own_delta_spent"] = str(self.balance.delta_spent)
+            texts["own_delta_ceiling"] = "none" if ceiling is None else str(ceiling)
+        if self.windows:
+            limit = self.balance.window_ceiling
+            texts["windows"] = str(len(self.windows))
+            texts["fullest_window"] = epsilon_text(max(self.windows.values()))
+            texts["each_window"] = "none" if limit is None else epsilon_text(limit)
+        if currency.delta is None:
+            return texts
+        return {
+            **texts,
+            "currency": currency.name,
+            "delta": delta_text(currency.delta),
+            "spent_epsilon": epsilon_text(currency.epsilon_of(self.balance.spent)),
+        }
+
+    def cells(self) -> list[str]:
+        """Return one line of a table for a person."""
+        return list(self._texts(self.balance.currency.text).values())
+
+    def _texts(self, text: Callable[[Fraction], str]) -> dict[str, str]:
+        balance = self.balance
+        amounts = {
+            "spent": balance.spent,
+            "left": balance.remaining,
+            "ceiling": balance.ceiling,
+            "per_month": balance.per_month,
+            "month_left": balance.month_remaining,
+        }
+        return {
+            "population": self.population,
+            "releases": str(self.releases),
+            "not_dp": str(balance.not_dp),
+            **{name: "none" if value is None else text(value) for name, value in amounts.items()},
+        }
+
+
+def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
+    """Return every account, or the one of a data set's population; the ledger is verified first."""
+    ledger.verify()
+    population = None if dataset is None else population_of(dataset)
+    return [
+        Budget(name, ledger.releases(name), ledger.balance(name), ledger.blocks(name))
+        for name in ledger.populations()
+        if population in (None, name)
+    ]
+
+
+def population_of(dataset: str) -> str:
+    """Return the population of a declared data set; DeclarationError for an undeclared name."""
+    from dp_pipeline.config.catalogue import file_of
+    from dp_pipeline.config.parser import load_spec
+
+    return load_spec(file_of(dataset)).population
