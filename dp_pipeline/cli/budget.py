@@ -64,7 +64,7 @@ def show(dataset: str | None, reader: Reader) -> None:
     from dp_pipeline.releases.budgets import budgets
 
     accounts = budgets(_home().ledger, dataset)
-    reader.answer(
+    reader.print_output(
         lambda: {"accounts": [budget.texts() for budget in accounts]},
         lambda: _print_budgets(accounts),
     )
@@ -154,7 +154,7 @@ def verify(reader: Reader) -> None:
 
     ledger = _home().ledger
     tip = ledger.verify()
-    reader.answer(
+    reader.print_output(
         lambda: {"rows": tip.sequence, "newest": tip.hash},
         lambda: click.echo(
             f"{tip.sequence} rows; chain, sums, limits and head agree; newest {tip.hash[:16]}"

@@ -49,7 +49,7 @@ def data_check(file: Path, sample: int | None, reader: Reader) -> None:
     require_buildable(spec, Lines.read(file))
     require_runnable(spec, file)
     lines = warnings(spec, file)
-    reader.answer(
+    reader.print_output(
         lambda: _check_document(spec, file, lines), lambda: _print_check(spec, file, lines)
     )
     if sample is not None:
@@ -113,12 +113,14 @@ def _show_sample(spec: DatasetSpec, rows: int) -> None:
 
     if spec.windows is not None:
         spec = spec.at_window(spec.windows.first)
-    local = next((source for source in spec.source.alternatives if not source.is_remote), None)
-    if local is None:
+    local_source = next(
+        (source for source in spec.source.alternatives if not source.is_remote), None
+    )
+    if local_source is None:
         raise DeclarationError(
             f"{spec.name}: expected a source that is here for --sample, got one that is downloaded"
         )
-    sample = parse_first_rows(replace(spec, source=local), rows)
+    sample = parse_first_rows(replace(spec, source=local_source), rows)
     click.echo(_FOR_CUSTODIANS.format(rows=sample.rows))
     name = max(len("attribute"), *(len(column.attribute) for column in sample.columns))
     click.echo(f"  {'attribute':{name}}  as declared  missing  not read  outside")
@@ -239,7 +241,7 @@ def data() -> None:
 def data_list(reader: Reader) -> None:
     """List the data sets, your own before the built-in ones."""
     specs, refusals = _loaded()
-    reader.answer(
+    reader.print_output(
         lambda: {"datasets": [_listed(spec) for spec in specs], "refused": refusals},
         lambda: _print_list(specs, refusals),
     )

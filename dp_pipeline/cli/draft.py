@@ -58,7 +58,7 @@ def data_init(
     if public:
         _require_public(name, source)
     _write(path, _draft(name, source, fields, origin=origin_name, person=person, public=public))
-    _print_next(where / path.name, is_open=not public)
+    _print_next(where / path.name, has_todos=not public)
 
 
 def _source_fields(
@@ -218,11 +218,11 @@ def data_schema() -> None:
     click.echo(schema_text(), nl=False)
 
 
-def _print_next(path: Path, *, is_open: bool) -> None:
+def _print_next(path: Path, *, has_todos: bool) -> None:
     from dp_pipeline.config.catalogue import DATASETS_VARIABLE
 
     click.echo(
-        f"{path}: written" + ("; every TODO in it is a decision of yours" if is_open else "")
+        f"{path}: written" + ("; every TODO in it is a decision of yours" if has_todos else "")
     )
     folder = follow_links(path).parent
     if follow_links(os.environ.get(DATASETS_VARIABLE) or "/") != folder:

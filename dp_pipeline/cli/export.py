@@ -74,7 +74,7 @@ def export(
     settled = find_newest_settled(spec, find_home(), request)
     require_cleared(settled, allow_not_dp=allow_not_dp)
     exported = export_found(settled, target, ending=ending)
-    reader.answer(lambda: _document(exported), lambda: _print(exported))
+    reader.print_output(lambda: _document(exported), lambda: _print(exported))
 
 
 def _require_folder(of: str, path: Path) -> None:
@@ -136,7 +136,7 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
     checks = verified(folder)
     bad = [check for check in checks if not check.is_good]
     digest = f"sha256:{digest_of_export(folder)}" if (folder / SUMS).is_file() else "none"
-    reader.answer(
+    reader.print_output(
         lambda: {
             "folder": str(folder),
             "good": not bad,

@@ -35,11 +35,11 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Reader:
-    """The reader of a command's answer: a person, or with `--json` a program."""
+    """The reader of a command's output: a person, or with `--json` a program."""
 
     is_program: bool = False
 
-    def answer(self, document: Callable[[], Document], page: Callable[[], None]) -> None:
+    def print_output(self, document: Callable[[], Document], page: Callable[[], None]) -> None:
         """Print the document of a program, or the page of a person; only one of them is made."""
         if self.is_program:
             fields = {"format": FORMAT, **document()}

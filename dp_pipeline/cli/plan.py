@@ -39,7 +39,7 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     planned, in_steps = plan_run(request), refined_cost(request)
     if in_steps is not None and in_steps >= planned.total_cost:
         in_steps = None
-    reader.answer(
+    reader.print_output(
         lambda: {**plan_document(planned), "requested_in_steps": amount_text(in_steps)},
         lambda: _print_page(planned, in_steps),
     )
@@ -156,15 +156,15 @@ def _cells(release: PlannedRelease) -> list[str]:
     from dp_pipeline.reporting.text import number_text
 
     noise, cells, megabytes = release.noise, release.cells, release.megabytes
-    is_table = cells is not None and megabytes is not None
+    has_table = cells is not None and megabytes is not None
     return [
         release.model,
         epsilon_text(release.epsilon),
         release.state,
         epsilon_text(release.cost),
         "–" if noise is None else number_text(noise),
-        f"{cells:,}" if is_table else "–",
-        number_text(megabytes) if is_table and megabytes is not None else "–",
+        f"{cells:,}" if has_table else "–",
+        number_text(megabytes) if has_table and megabytes is not None else "–",
     ]
 
 
@@ -214,6 +214,6 @@ def k_anonymity_line(spec: DatasetSpec) -> str:
     """Return the declared k-anonymous releases of a data set in a line."""
     from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity
 
-    declared = declared_k_anonymity(spec)
-    methods, ks = ", ".join(declared.methods), ", ".join(declared.partition_keys)
+    k_anonymity = declared_k_anonymity(spec)
+    methods, ks = ", ".join(k_anonymity.methods), ", ".join(k_anonymity.partition_keys)
     return f"k-anonymous, by `anonymize`, without any ε: {methods} at K = {ks}"

@@ -56,7 +56,7 @@ def anonymize(dataset: str, reader: Reader, quiet: bool, custodian: bool, **opti
     sensitive rows the K has to be named: two releases reveal more than each.
     """
     (result,) = _executed([anonymize_options(dataset, **options)], quiet=quiet)
-    reader.answer(lambda: result_document(result), lambda: print_result(result))
+    reader.print_output(lambda: result_document(result), lambda: print_result(result))
     print_failed_checks(result.failing, result.failed_checks, custodian=custodian)
 
 
@@ -125,7 +125,7 @@ def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: A
     from dp_pipeline.releases.run_options import requested
 
     (result,) = _executed([requested(dataset, **options)], quiet=quiet)
-    reader.answer(lambda: result_document(result), lambda: print_result(result))
+    reader.print_output(lambda: result_document(result), lambda: print_result(result))
     print_failed_checks(result.failing, result.failed_checks, custodian=custodian)
 
 
@@ -141,7 +141,7 @@ def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
     methods = [anonymize_options(name, ks=(k,)) for name, k in DEMO_ANONYMOUS.items()]
     results = _executed([*models, *methods], quiet=quiet)
     runs, tables = results[: len(models)], results[len(models) :]
-    reader.answer(
+    reader.print_output(
         lambda: {
             "runs": [result_document(result) for result in runs],
             "k_anonymous": [result_document(result) for result in tables],
@@ -188,7 +188,7 @@ def backfill(
             )
         partitions = [partition_key(options.spec.cut, name) for name in options.windows]
     planned = plan_run(options)
-    reader.answer(
+    reader.print_output(
         lambda: {**plan_document(planned), "runs": partitions}, lambda: print_plan(planned)
     )
     planned.require_budget()
@@ -227,7 +227,7 @@ def roll_up(dataset: str, models: tuple[str, ...], windows: str, reader: Reader)
         name: str(write_roll_up([release for release in releases if release.name == name]))
         for name in options.names
     }
-    reader.answer(
+    reader.print_output(
         lambda: {"dataset": dataset, "windows": list(options.windows), "files": files},
         lambda: click.echo("\n".join(f"{name}: {path}" for name, path in files.items())),
     )

@@ -299,13 +299,13 @@ def webserver(words: Sequence[str]) -> None:
     from dp_pipeline.orchestration.instance import keep_files_private
 
     keep_files_private()
-    origins, make = declared_origins(), vars(cli)[_MAKES_APP]
+    origins, create_app = declared_origins(), vars(cli)[_MAKES_APP]
 
     def guarded(context: Any, path_prefix: str = "", *arguments: Any, **options: Any) -> WebGuard:
         if path_prefix:
             # The guard knows the paths that answer with data, from the root.
             raise DeclarationError(f"--path-prefix: expected none, got {path_prefix[:60]!r}")
-        return WebGuard(make(context, path_prefix, *arguments, **options), origins)
+        return WebGuard(create_app(context, path_prefix, *arguments, **options), origins)
 
     vars(cli)[_MAKES_APP] = guarded
     cli.cli(list(words), prog_name="dagster-webserver", auto_envvar_prefix="DAGSTER_WEBSERVER")

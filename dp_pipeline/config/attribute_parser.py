@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from dp_pipeline.config import fields
-from dp_pipeline.config.clock import Clock, Every, Spans
+from dp_pipeline.config.clock import Clock, ClockBins, Every
 from dp_pipeline.config.domain import MISSING, Attribute, OnInvalid, Undeclared
 from dp_pipeline.config.encoding import MAX_CELLS, Bins, Coordinate, Levels, is_interval
 from dp_pipeline.config.errors import FieldError
@@ -43,7 +43,7 @@ MAX_FILE_BYTES = 1 << 23
 OTHER = "other"
 _EXPECTED_LEVELS = f"2 to {MAX_CELLS} different levels"
 _EXPECTED_BOUNDS = "lower < upper, both within ±1e15, wide enough for 2^17 steps"
-_UNITS = (1e-9, 1e9)
+_UNIT_BOUNDS = (1e-9, 1e9)
 
 
 def _level_texts(value: object) -> object:
@@ -248,7 +248,7 @@ def _count_or_quantiles(value: object) -> int | Quantiles:
 
 def _unit(text: str) -> float | None:
     value = fields.finite(text)
-    return value if value is not None and _UNITS[0] <= value <= _UNITS[1] else None
+    return value if value is not None and _UNIT_BOUNDS[0] <= value <= _UNIT_BOUNDS[1] else None
 
 
 _BOUNDS = {
@@ -257,7 +257,9 @@ _BOUNDS = {
         _DISCOVERED,
     ]
 }
-_UNIT = fields.Scalar(_unit, f"a number from {_UNITS[0]:g} to {_UNITS[1]:g}", fields.NUMBER)
+_UNIT = fields.Scalar(
+    _unit, f"a number from {_UNIT_BOUNDS[0]:g} to {_UNIT_BOUNDS[1]:g}", fields.NUMBER
+)
 
 
 class Numeric(_ColumnSection, SignsSection):
@@ -422,7 +424,7 @@ class Moment(_ColumnSection):
             raise FieldError(expected, str(list(self.bounds))[:62], field=("bounds",))
         return first, last
 
-    def _cells(self, clock: Clock) -> Spans | None:
+    def _cells(self, clock: Clock) -> ClockBins | None:
         first, last = self._ends(clock)
         if self.edges is not None:
             cuts = [clock.lower_bound(text) for text in self.edges]
@@ -431,14 +433,14 @@ class Moment(_ColumnSection):
             expected = f"ascending cuts inside the bounds, each {_FORM[self.type]}"
             is_good = is_ascending and len(valid_cuts) == len(cuts)
             require(is_good, expected, str(list(self.edges))[:62], "edges")
-            return Spans.starting_at(clock, first, last, valid_cuts)
+            return ClockBins.starting_at(clock, first, last, valid_cuts)
         if self.bins is not None:
             most = min(MAX_CELLS, last - first + 1)
             require(self.bins <= most, f"at most {most} bins", str(self.bins), "bins")
-            return Spans.equal(clock, first, last, self.bins)
+            return ClockBins.equal(clock, first, last, self.bins)
         if self.every is None:
             return None
-        cells = Spans.periods(clock, first, last, self.every)
+        cells = ClockBins.periods(clock, first, last, self.every)
         expected = f"at most {MAX_CELLS} cells between the bounds"
         require(cells is not None, expected, f"one each {self.every}", "every")
         return cells

@@ -154,7 +154,7 @@ def format_mistake(text: str, kind: ClockKind) -> str:
 
 
 @dataclass(frozen=True)
-class Spans(Bins):
+class ClockBins(Bins):
     """Bins of the integers of a clock.
 
     ``edges`` are the first numbers of the cells, and behind the last one there is half a number
@@ -162,7 +162,7 @@ class Spans(Bins):
 
     every   the period of each cell; empty where cells are not those of a calendar
 
-    >>> Spans.periods(Clock("date"), 20727, 20758, "month").labels()
+    >>> ClockBins.periods(Clock("date"), 20727, 20758, "month").labels()
     ('2026-10', '2026-11')
     """
 
@@ -177,15 +177,15 @@ class Spans(Bins):
         last: int,
         starts: Iterable[int],
         every: Every | Literal[""] = "",
-    ) -> Spans:
+    ) -> ClockBins:
         """Return cells that begin with ``first`` and with each of the starts."""
         return cls((float(first), *map(float, starts), last + 0.5), clock, every)
 
     @classmethod
-    def equal(cls, clock: Clock, first: int, last: int, count: int) -> Spans:
+    def equal(cls, clock: Clock, first: int, last: int, count: int) -> ClockBins:
         """Return ``count`` cells of numbers of days or seconds that differ by one at most.
 
-        >>> Spans.equal(Clock("date"), 20727, 20757, 2).labels()
+        >>> ClockBins.equal(Clock("date"), 20727, 20757, 2).labels()
         ('[2026-10-01, 2026-10-17)', '[2026-10-17, 2026-10-31]')
         """
         size = last - first + 1
@@ -193,7 +193,7 @@ class Spans(Bins):
         return cls.starting_at(clock, first, last, starts)
 
     @classmethod
-    def periods(cls, clock: Clock, first: int, last: int, every: Every) -> Spans | None:
+    def periods(cls, clock: Clock, first: int, last: int, every: Every) -> ClockBins | None:
         """Return a cell for each period in the zone of the clock; None where there are too many.
 
         An hour that clocks show twice is one cell.

@@ -554,10 +554,10 @@ def _require_consistent(spec: DatasetSpec) -> None:
         require(epsilon in spec.partitions, expected, epsilon_text(epsilon), "publish")
     expected = "publish, which says what a new snapshot is for"
     require(spec.refresh is None or published, expected, "nothing", "refresh")
-    person = spec.protection.column
+    person_column = spec.protection.column
     columns = {column for attribute in spec.domain for column in attribute.inputs}
-    is_apart = person is None or person not in columns
-    require(is_apart, f"no attribute on the person's column {person!r}", "one", "attributes")
+    is_apart = person_column is None or person_column not in columns
+    require(is_apart, f"no attribute on the person's column {person_column!r}", "one", "attributes")
     for column in sorted(columns):
         is_unique = len({*spec.signs_of(column)}) < 2
         require(is_unique, f"one decimal sign of the column {column!r}", "two", "attributes")

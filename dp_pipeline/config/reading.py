@@ -31,7 +31,7 @@ class Signs:
 
 Function = Literal["hour", "weekday", "month", "year", "difference", "product", "prefix"]
 PARTS_OF_TIME = ("hour", "weekday", "month", "year")
-UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400, "weeks": 604_800}
+SECONDS_OF_UNIT = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400, "weeks": 604_800}
 """Unit of a difference between two times → its seconds."""
 
 
@@ -48,7 +48,7 @@ class Derived:
     clock      how times are read; None where the inputs are numbers or texts
     signs      how numbers are read
     missing    texts that mean a missing value
-    unit       of a difference of times: one of UNITS
+    unit       of a difference of times: one of SECONDS_OF_UNIT
     factor     of a product
     letters    length of a prefix
     """

@@ -58,9 +58,9 @@ class CachedScan(Generic[Counts]):
         return self._counts
 
 
-VERSION = 1
-"""Of the digests. It rises where the same arguments would be answered otherwise, as by another
-formula of a score: a release that was started before cannot be finished then.
+DIGEST_VERSION = 1
+"""Of the digests of questions. It rises where the same arguments would be answered otherwise, as by
+another formula of a score: a release that was started before cannot be finished then.
 """
 
 QuestionKey = tuple[object, ...]
@@ -96,7 +96,7 @@ def question(
         price = [spend.mechanism, spend.epsilon, spend.sensitivity, spend.scale, spend.currency]
         symbol = "ε" if spend.currency == "pure" else "ρ"
         words = f"{spend.mechanism}: {spend.what}, Δ={spend.sensitivity}, {symbol}={spend.epsilon}"
-    return IdentifiedQuestion(words, digest_of((VERSION, key, price, recoding)))
+    return IdentifiedQuestion(words, digest_of((DIGEST_VERSION, key, price, recoding)))
 
 
 def digest_of(value: object) -> str:

@@ -38,8 +38,8 @@ def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None
         steps = (
             np.diff(grouping.groups, prepend=-1) if type(grouping) is Grouping else np.array([-1])
         )
-        fits = len(steps) == domain[name].size and steps[0] == 1
-        if not fits or not set(steps.tolist()) <= {0, 1}:
+        is_complete = len(steps) == domain[name].size and steps[0] == 1
+        if not is_complete or not set(steps.tolist()) <= {0, 1}:
             raise BoundaryViolation(f"groups of {name}: expected one for every level, got others")
 
 
@@ -48,11 +48,11 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
     every cell of others, in tuples that never change, and no group is left out.
     """
     for name, attribute in derived.items():
-        fixed = (
+        is_fixed = (
             type(attribute) is DerivedAttribute and type(name) is str and name not in domain.names
         )
         # A list could be changed between two questions.
-        if not fixed or not all(
+        if not is_fixed or not all(
             type(part) is tuple for part in (attribute.attributes, attribute.groups)
         ):
             raise BoundaryViolation(f"attribute {name}: expected a new one, derived, got another")
@@ -111,16 +111,16 @@ def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
         )
 
 
-def require_grid(domain: Domain, columns: tuple[str, ...], cells: int) -> None:
+def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) -> None:
     """Raise BoundaryViolation for a grid without cells, or with more cells or axes than an engine
     counts.
     """
     require_axes(domain, columns)
     if len(columns) > MOST_GRID_AXES:
         raise BoundaryViolation(f"grid: expected at most {MOST_GRID_AXES} axes, got {len(columns)}")
-    if cells < 1 or cells ** len(columns) > MOST_GRID_CELLS:
+    if cells_per_axis < 1 or cells_per_axis ** len(columns) > MOST_GRID_CELLS:
         raise BoundaryViolation(
-            f"grid: expected 1 to {MOST_GRID_CELLS} cells, got {cells} an axis "
+            f"grid: expected 1 to {MOST_GRID_CELLS} cells, got {cells_per_axis} an axis "
             f"on {len(columns)} axes"
         )
 
@@ -128,8 +128,8 @@ def require_grid(domain: Domain, columns: tuple[str, ...], cells: int) -> None:
 def require_tree(domain: Domain, tree: BitTree) -> None:
     """Raise BoundaryViolation unless the tree halves declared columns and can never change."""
     # A list could be changed between two questions: the same nodes would be other boxes.
-    fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
-    if not fixed or not all(type(axis) is int for axis in tree.axes):
+    is_fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
+    if not is_fixed or not all(type(axis) is int for axis in tree.axes):
         raise BoundaryViolation("tree: expected tuples of columns and whole numbers, got another")
     require_axes(domain, tree.columns)
     tree.require_axes()

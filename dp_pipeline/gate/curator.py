@@ -630,7 +630,7 @@ class Curator:
         )
 
     def _disclosed(
-        self, words: str, key: QuestionKey, reason: str, query: Callable[[Disclosing], Sealed]
+        self, words: str, key: QuestionKey, reason: str, exact_query: Callable[[Disclosing], Sealed]
     ) -> IntArray:
         if not self._benchmark:
             raise BoundaryViolation(f"{words}: expected benchmark rows, got rows to be protected")
@@ -639,7 +639,7 @@ class Curator:
         def exact(counter: Counter) -> IntArray:
             if not isinstance(counter, Disclosing):
                 raise BoundaryViolation(f"{words}: expected an engine that discloses, got another")
-            return query(counter).open_at_the_gate()
+            return exact_query(counter).open_at_the_gate()
 
         return self._executor.answer_without_noise(f"disclosed without noise: {words}", key, exact)
 

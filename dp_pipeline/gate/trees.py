@@ -171,8 +171,8 @@ class SplitSession:
     """Yes or no for every box asked: split it? The shape costs ε, however deep it goes.
 
     A box at level t of a β-way tree has the whole number b = max(−δ, c − t·δ), c its
-    rows; it is split when b + X > 0, X discrete Laplace of scale λ, δ ≥ λ·ln β whole. QuestionKey
-    are the root, then children of boxes that were split, each once. Only the bits leave.
+    rows; it is split when b + X > 0, X discrete Laplace of scale λ, δ ≥ λ·ln β whole. Boxes
+    asked are the root, then children of those that were split, each once. Only the bits leave.
 
     *Proof* (Zhang, Xiao, Xie, SIGMOD 2016, Theorem 3.1, here for whole numbers and with
     its constants derived). Let q = e^(−1/λ). P(X ≥ m) is q^m/(1+q) for m ≥ 1 and
@@ -239,8 +239,12 @@ def pyramid(finest: IntArray) -> list[IntArray]:
     >>> [level.tolist() for level in pyramid(np.array([[1, 0], [2, 4]]))]
     [[[7]], [[1, 0], [2, 4]]]
     """
-    cells = finest.shape[0] if finest.ndim else 0
-    if cells < 1 or cells & (cells - 1) or set(finest.shape) != {cells}:
+    cells_per_axis = finest.shape[0] if finest.ndim else 0
+    if (
+        cells_per_axis < 1
+        or cells_per_axis & (cells_per_axis - 1)
+        or set(finest.shape) != {cells_per_axis}
+    ):
         raise BoundaryViolation(f"pyramid: expected 2^h cells on every axis, got {finest.shape}")
     levels = [np.ascontiguousarray(finest)]
     while levels[-1].shape[0] > 1:

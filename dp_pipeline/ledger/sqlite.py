@@ -120,10 +120,10 @@ class SqliteStore:
             with _engine(self.path).execution_options(begin=begin).begin() as connection:
                 yield connection
         except DBAPIError as error:
-            raise self._explained(error) from None
+            raise self._pipeline_error(error) from None
         except UnicodeDecodeError:
             # Python's driver cannot even read what SQLite says of a name that is no text.
-            raise self._damaged("its tables have names that are no text") from None
+            raise self._damage_error("its tables have names that are no text") from None
 
     def require_sound(self, connection: Connection) -> None:
         """Raise Damaged where SQLite finds that a table and its indexes or limits disagree."""
@@ -140,18 +140,18 @@ class SqliteStore:
             raise Damaged(f"ledger {self.path}: the file is not a ledger")
         return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
 
-    def _damaged(self, reason: str) -> Damaged:
+    def _damage_error(self, reason: str) -> Damaged:
         return Damaged(
             f"ledger {self.path}: expected a whole database, got a damaged one: {reason}: put back "
             "the copy with all rows"
         )
 
-    def _explained(self, error: DBAPIError) -> PipelineError:
+    def _pipeline_error(self, error: DBAPIError) -> PipelineError:
         code = getattr(error.orig, "sqlite_errorcode", None)
         reason = " ".join(str(error.orig).split())
         # No code: Python could not even decode what SQLite handed over.
         if code is None or code & 0xFF in _CORRUPT:
-            return self._damaged(reason)
+            return self._damage_error(reason)
         return PipelineError(with_remedy(f"ledger {self.path}: {reason}", error.orig))
 
 

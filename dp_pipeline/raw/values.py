@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.clock import DAY, FIRST_SECOND, LAST_SECOND, Clock
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import INVALID, Bins, FloatArray, IntArray, Levels
-from dp_pipeline.config.reading import SPACES, UNITS, Derived, Function, Signs
+from dp_pipeline.config.reading import SECONDS_OF_UNIT, SPACES, Derived, Function, Signs
 from dp_pipeline.config.windows import Windows
 
 Kind = Literal["text", "number", "time", "other"]
@@ -347,7 +347,7 @@ def _value(rule: Derived, inputs: list[FloatArray]) -> FloatArray:
     if rule.function == "product":
         return first * rule.factor
     if rule.function == "difference":
-        return (first - inputs[1]) / UNITS.get(rule.unit, 1)
+        return (first - inputs[1]) / SECONDS_OF_UNIT.get(rule.unit, 1)
     is_there = ~np.isnan(first)
     assert rule.clock is not None
     parts = _part_of_time(rule.function, rule.clock.wall_times(np.where(is_there, first, 0)))

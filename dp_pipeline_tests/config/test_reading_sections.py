@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.config.clock import Clock, Every, Spans
+from dp_pipeline.config.clock import Clock, ClockBins, Every
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline_tests.raw.written import written_spec
 
@@ -90,14 +90,14 @@ def test_a_cell_begins_with_the_first_day_of_what_it_is_called(every: Every) -> 
     days = [first + timedelta(days=at) for at in range((last - first).days + 1)]
     begin = [day for day in days if day == first or BEGINS[every](day)]
     epoch = date(1970, 1, 1)
-    spans = Spans.periods(Clock("date"), (first - epoch).days, (last - epoch).days, every)
-    assert spans is not None
-    assert spans.edges[:-1] == tuple((day - epoch).days for day in begin)
-    assert (last - epoch).days < spans.edges[-1] < (last - epoch).days + 1
+    bins = ClockBins.periods(Clock("date"), (first - epoch).days, (last - epoch).days, every)
+    assert bins is not None
+    assert bins.edges[:-1] == tuple((day - epoch).days for day in begin)
+    assert (last - epoch).days < bins.edges[-1] < (last - epoch).days + 1
 
 
 def test_cells_that_differ_in_their_clock_alone_are_no_equals() -> None:
     clocks = (Clock("timestamp", "Europe/Zurich"), Clock("timestamp"))
-    zurich, utc = (Spans.equal(one, 0, 9, 2) for one in clocks)
+    zurich, utc = (ClockBins.equal(one, 0, 9, 2) for one in clocks)
     assert zurich.edges == utc.edges
     assert zurich != utc

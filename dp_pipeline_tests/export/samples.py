@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp_pipeline.config.amounts import rho_of
-from dp_pipeline.config.clock import Clock, Spans
+from dp_pipeline.config.clock import Clock, ClockBins
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.export.contents import write_contents
@@ -38,16 +38,16 @@ PEOPLE = Domain(
             "income", "Income", "clip", Coordinate(0.0, 9.0), Bins((0.0, 1.5, 9.0)), nullable=True
         ),
         Attribute(
-            "born", "Born", "drop", Coordinate(0.0, 99.0), Spans.equal(Clock("date"), 0, 99, 2),
+            "born", "Born", "drop", Coordinate(0.0, 99.0), ClockBins.equal(Clock("date"), 0, 99, 2),
             clock=Clock("date"), nullable=True,
         ),
         Attribute(
             "seen", "Seen", "drop", Coordinate(0.0, 999.0),
-            Spans.equal(Clock("timestamp"), 0, 999, 2), clock=Clock("timestamp"),
+            ClockBins.equal(Clock("timestamp"), 0, 999, 2), clock=Clock("timestamp"),
         ),
         Attribute(
             "left", "Left", "drop", Coordinate(0.0, 99.0),
-            Spans.equal(Clock("date"), 0, 99, 2), clock=Clock("date", format="%d.%m.%Y"),
+            ClockBins.equal(Clock("date"), 0, 99, 2), clock=Clock("date", format="%d.%m.%Y"),
         ),
     )
 )  # fmt: skip

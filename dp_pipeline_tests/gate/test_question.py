@@ -50,7 +50,7 @@ def test_another_version_makes_another_question(
 ) -> None:
     transcript = Transcript()
     curator_over(TEN_PEOPLE, transcript=transcript).measure(("smokes",), epsilon=ONE)
-    monkeypatch.setattr(questions, "VERSION", questions.VERSION + 1)
+    monkeypatch.setattr(questions, "DIGEST_VERSION", questions.DIGEST_VERSION + 1)
     with pytest.raises(OtherQuestion, match="'discrete Laplace: marginal of smokes, Δ=1, ε=1'"):
         curator_over(None, transcript=transcript.rewind()).measure(("smokes",), epsilon=ONE)
 

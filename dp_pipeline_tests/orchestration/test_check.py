@@ -296,7 +296,7 @@ def obstacles(project: Project) -> list[str]:
 def test_unfinished_release_of_other_questions_is_named(
     rides: Project, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(charge, "VERSION", charge.VERSION + 1)
+    monkeypatch.setattr(charge, "DIGEST_VERSION", charge.DIGEST_VERSION + 1)
     (text,) = obstacles(rides)
     assert "charged, and cannot be finished now: transcript: expected 'discrete Laplace" in text
     assert f"finish it with {code_version()}, or give it up (`budget give-up`)" in text

@@ -70,7 +70,7 @@ def reworded() -> Iterator[None]:
 def other_answers() -> Iterator[None]:
     """Code that answers all questions otherwise."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(charge, "VERSION", charge.VERSION + 1)
+        patch.setattr(charge, "DIGEST_VERSION", charge.DIGEST_VERSION + 1)
         yield
 
 

@@ -38,7 +38,7 @@ def check(context: click.Context, reader: Reader, sweep: bool, replay: bool) -> 
     home = find_home()
     swept = [str(path) for path in sweep_all(home)] if sweep else []
     findings = list(check_home(home, replay=replay))
-    reader.answer(
+    reader.print_output(
         lambda: {"findings": [asdict(finding) for finding in findings], "swept": swept},
         lambda: _print(home, findings, swept),
     )
