@@ -119,8 +119,8 @@ def _cross_validate(
     folds, times = next((folds, times) for below, folds, times in FOLDS if len(rows) < below)
     aucs = np.array(
         [
-            [_auc(candidate, scored, test) for candidate in candidates]
-            for scored, test in _folds(rows, guarantee, folds, times)
+            [_auc(candidate, scored_rows, test) for candidate in candidates]
+            for scored_rows, test in _folds(rows, guarantee, folds, times)
         ]
     ).T
     aucs = aucs[:, ~np.isnan(aucs).any(axis=0)]
@@ -142,13 +142,13 @@ def _folds(
             yield ScoredRows(learn, lowered), rows.select(numbers == fold)
 
 
-def _auc(candidate: Candidate, scored: ScoredRows, test: CodedRows) -> float:
+def _auc(candidate: Candidate, scored_rows: ScoredRows, test: CodedRows) -> float:
     """Return NaN where the rows to be tested on have one label, or none."""
     try:
-        result = candidate.recode(scored)
+        result = candidate.recode(scored_rows)
     except TooFewRows:
         return GUESSING
-    learn = scored.rows.select(~result.suppressed)
+    learn = scored_rows.rows.select(~result.suppressed)
     (features, counts, _), (tested, _, class_of_row) = (
         _released_classes(result.rule, rows) for rows in (learn, test)
     )

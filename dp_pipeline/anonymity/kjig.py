@@ -29,9 +29,9 @@ from dp_pipeline.config.parameters import choice
 Shape = Literal["best", "columns"]
 
 
-def _leaves(scored: ScoredRows) -> Recoding:
+def _leaves(scored_rows: ScoredRows) -> Recoding:
     """Return the leaves of ``tree``, of fewer rows than by itself: a larger K makes larger ones."""
-    return Tree(least=10).recode(scored.rows, scored.guarantee, seed=0)
+    return Tree(least=10).recode(scored_rows.rows, scored_rows.guarantee, seed=0)
 
 
 CANDIDATES = (

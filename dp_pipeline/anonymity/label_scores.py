@@ -67,9 +67,9 @@ class ScoreRule:
         changes = (weights - (weights @ shares)[:, None]) * shares
         complement = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
         scaled = changes[:, labels] * SCORE_UNIT / np.sqrt(2 * shares * complement)[labels]
-        for bit, weight in zip(bits, np.rint(scaled), strict=True):
+        for bit, line_weights in zip(bits, np.rint(scaled), strict=True):
             first, end = bit.code_range(rows.columns)
-            tables[bit.column][first:end] += weight
+            tables[bit.column][first:end] += line_weights
         return cls(tuple(tables))
 
     def keep_lines(self, is_kept: NDArray[np.bool_]) -> ScoreRule:

@@ -59,8 +59,8 @@ def cumulative_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
 
 def _bits_of(i: int, column: Column) -> list[Bit]:
     if column.ordered:
-        thresholds = [Bit(i, code, "at_least") for code in range(1, column.values)]
-        return thresholds + [Bit(i, code) for code in range(column.values, column.size)]
+        threshold_bits = [Bit(i, code, "at_least") for code in range(1, column.values)]
+        return threshold_bits + [Bit(i, code) for code in range(column.values, column.size)]
     return [Bit(i, code) for code in range(column.size)][column.size == 2 :]
 
 

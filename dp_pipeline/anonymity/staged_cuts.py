@@ -52,7 +52,7 @@ would make the boxes around bands alike.
 """
 
 
-def recode_in_stages(scored: ScoredRows, stages: tuple[Stage, ...]) -> Recoding:
+def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Recoding:
     """Return classes under which the rows keep the guarantee, cut until no stage allows a cut.
 
     Of the cuts of the first stage that allows any, that one is made which most parts the scores of
@@ -65,21 +65,21 @@ def recode_in_stages(scored: ScoredRows, stages: tuple[Stage, ...]) -> Recoding:
     It depends on how many rows there are of each kind, not on their order. Nothing is left out.
     TooFewRows as ``Method.recode``.
     """
-    rows, guarantee = scored.rows, scored.guarantee
+    rows, guarantee = scored_rows.rows, scored_rows.guarantee
     if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:
         return unchanged
-    thresholds = score_thresholds(scored.scores)
-    levels = _levels_along_lines(thresholds, scored.scores)
+    thresholds = score_thresholds(scored_rows.scores)
+    levels = _levels_along_lines(thresholds, scored_rows.scores)
     lines = tuple(
         Column(f"line {i}", tuple(map(str, range(len(cuts) + 1))), ordered=True)
         for i, cuts in enumerate(thresholds)
     )
     codes = np.column_stack([rows.codes, levels])
     with_lines = replace(rows, columns=(*rows.columns, *lines), codes=codes)
-    tree = grow(with_lines, guarantee, lambda cuts: _choose(cuts, stages, scored))
+    tree = grow(with_lines, guarantee, lambda cuts: _choose(cuts, stages, scored_rows))
     classes = Groups.of(tree.box_numbers(codes), tree.nodes.count(None))
     boxes = boxes_around(rows.codes, rows.columns, classes)
-    rule = BandRule.of(tree, thresholds, scored.rule)
+    rule = BandRule.of(tree, thresholds, scored_rows.rule)
     return Recoding.of_all(BoxRule(rows.columns, boxes, rule), rows)
 
 
@@ -135,11 +135,11 @@ class BandRule:
     @classmethod
     def of(cls, tree: BoxTree, thresholds: tuple[IntArray, ...], rule: ScoreRule) -> BandRule:
         """Return the rule of a tree whose forks along lines ask about levels of thresholds."""
-        columns, is_used = len(rule.level_scores), np.zeros(len(thresholds), dtype=np.bool_)
+        column_count, is_used = len(rule.level_scores), np.zeros(len(thresholds), dtype=np.bool_)
         nodes = list(tree.nodes)
         for i, fork in enumerate(nodes):
-            if fork is not None and fork.column >= columns:
-                line = fork.column - columns
+            if fork is not None and fork.column >= column_count:
+                line = fork.column - column_count
                 is_used[line] = True
                 first = int(thresholds[line][fork.first - 1])
                 nodes[i] = Fork(fork.column, first, NO_END, fork.no, fork.yes)
@@ -150,16 +150,16 @@ class BandRule:
         return self.tree.box_numbers(np.column_stack([codes, self.rule.scores(codes)]))
 
 
-def _choose(cuts: Cuts, stages: tuple[Stage, ...], scored: ScoredRows) -> IntArray:
+def _choose(cuts: Cuts, stages: tuple[Stage, ...], scored_rows: ScoredRows) -> IntArray:
     """Return the cut of each box that parts scores most, of the first stage that allows any."""
-    is_along_column = cuts.line.columns < len(scored.rows.columns)
+    is_along_column = cuts.line.columns < len(scored_rows.rows.columns)
     offered = np.zeros(cuts.allowed.shape, dtype=np.bool_)
     for kind, times in reversed(stages):
         is_large = cuts.evenness >= times * max(cuts.guarantee.k, cuts.guarantee.diversity)
         is_kind = is_along_column if kind == "columns" else ~is_along_column
         is_allowed = cuts.allowed & is_large & is_kind
         offered = np.where(is_allowed.any(axis=1, keepdims=True), is_allowed, offered)
-    gains = score_gains(cuts, scored.scores)
+    gains = score_gains(cuts, scored_rows.scores)
     best = cuts.best(gains, offered)
     is_gain = gains[np.arange(len(best)), best] >= LEAST_GAIN
     return np.where(is_gain, best, cuts.best(cuts.evenness, offered))

@@ -191,16 +191,16 @@ def adjusted_rand(table: ClassTable) -> float:
     rows = counts.sum()
     if rows == 0:
         return float("nan")
-    together = _pairs(counts)
-    in_classes, in_clusters = _pairs(counts.sum(axis=1)), _pairs(counts.sum(axis=0))
-    by_chance = in_classes * in_clusters / max(1.0, _pairs(rows))
+    together = _pair_count(counts)
+    in_classes, in_clusters = _pair_count(counts.sum(axis=1)), _pair_count(counts.sum(axis=0))
+    by_chance = in_classes * in_clusters / max(1.0, _pair_count(rows))
     at_most = (in_classes + in_clusters) / 2
     if at_most == by_chance:
         return 1.0
     return float((together - by_chance) / (at_most - by_chance))
 
 
-def _pairs(counts: Any) -> float:
+def _pair_count(counts: Any) -> float:
     return float((counts * (counts - 1)).sum() / 2)
 
 

@@ -52,9 +52,9 @@ def ordered_t_closeness(classes: EquivalenceClasses) -> float:
         return float("nan")
     table = np.cumsum(classes.totals) / classes.rows
     sums = np.concatenate([[0.0], np.cumsum(table)])
-    before = np.concatenate([[0], np.cumsum(classes.sizes)])[classes.groups]
+    earlier_rows = np.concatenate([[0], np.cumsum(classes.sizes)])[classes.groups]
     # Share of a class's rows up to the label of each entry (entries,), 1 at its last.
-    reached = (np.cumsum(classes.counts) - before) / classes.sizes[classes.groups]
+    reached = (np.cumsum(classes.counts) - earlier_rows) / classes.sizes[classes.groups]
     ends = np.append(classes.labels[1:], len(table))
     ends[np.append(classes.starts[1:], len(reached)) - 1] = len(table)
     # Q stays the same from one label of a class to the next and P ascends, so it is passed once.
@@ -231,7 +231,7 @@ def containment_k(bits: NDArray[Any]) -> int:
 
 
 def is_binary(codes: NDArray[Any]) -> bool:
-    """Return whether there are only 0 and 1, or nothing."""
+    """Return whether there are only 0 and 1, as integers or truth values, or nothing."""
     if codes.size == 0:
         return True
     return codes.dtype.kind in "iub" and not bool(((codes != 0) & (codes != 1)).any())

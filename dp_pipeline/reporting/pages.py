@@ -199,7 +199,11 @@ def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
     return {
         "grid": Grid.of(releases),
         "figures": FIGURES,
-        "tried": {name: Grid.of(having) for name, having in evaluated.items() if having},
+        "tried": {
+            name: Grid.of(evaluated_releases)
+            for name, evaluated_releases in evaluated.items()
+            if evaluated_releases
+        },
         "by_method": {method: by_method[method] for method, _ in Grid.of(releases).lines},
         "diverse": _grouped(
             (f"{release.method} {release.diversity}", str(release.k))

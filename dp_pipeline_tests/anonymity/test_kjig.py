@@ -30,14 +30,14 @@ def either_or(records: int, *, noise: int = 0) -> CodedRows:
     return flagged(codes, np.where(codes[:, 0], codes[:, 1], codes[:, 2]))
 
 
-def nothing(scored: ScoredRows) -> Recoding:
+def nothing(scored_rows: ScoredRows) -> Recoding:
     """All rows are one class."""
-    return Recoding.of_all(BitRule(scored.rows.columns, ()), scored.rows)
+    return Recoding.of_all(BitRule(scored_rows.rows.columns, ()), scored_rows.rows)
 
 
-def columns(scored: ScoredRows) -> Recoding:
+def columns(scored_rows: ScoredRows) -> Recoding:
     """Columns that say something of the label."""
-    return recode_columns(scored.rows, scored.guarantee)
+    return recode_columns(scored_rows.rows, scored_rows.guarantee)
 
 
 def keeps_columns(rows: CodedRows, *recodes, guarantee=FIVE) -> bool:
@@ -63,9 +63,11 @@ def test_the_candidate_that_most_is_learned_from_is_chosen():
 def test_folds_ask_for_classes_as_fine(records, k, folds, learned, lowered):
     asked = []
 
-    def noted(scored: ScoredRows) -> Recoding:
-        asked.append((len(scored.rows), scored.guarantee.k, scored.guarantee.diversity))
-        return nothing(scored)
+    def noted(scored_rows: ScoredRows) -> Recoding:
+        asked.append(
+            (len(scored_rows.rows), scored_rows.guarantee.k, scored_rows.guarantee.diversity)
+        )
+        return nothing(scored_rows)
 
     keeps_columns(either_or(records), noted, nothing, guarantee=KAnonymityGuarantee(k, 2))
     assert len(asked) == folds + 1

@@ -37,7 +37,7 @@ from dp_pipeline.results.clusters import Clusters, Synopsis, Tables
 from dp_pipeline.results.measurement import SHARES, variance, variances
 from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes
 
-BLOCK = 4
+BITS_A_BLOCK = 4
 """Bits counted at once: 16 children."""
 
 GROWTH = 2.0
@@ -46,7 +46,7 @@ GROWTH = 2.0
 FIRST_SHARE = 0.2
 """Part of ε for the first generation, which shows how much signal there is."""
 
-STRONG = 300.0
+STRONG_SIGNAL = 300.0
 """Rows a cluster, in units of the noise's scale, from which on leaves may be taken for empty: below
 it, tails of few rows look like noise."""
 
@@ -117,7 +117,7 @@ class _Growth:
     def first(self) -> _Frontier:
         positions, shares = np.zeros(1, dtype=np.int64), np.array([SHARES])
         root = _Frontier(Prefixes.root(), positions, np.zeros(1), np.full(1, np.inf), shares)
-        return self.count([(root, BLOCK, np.array([max(1, int(FIRST_SHARE * SHARES))]))])[0]
+        return self.count([(root, BITS_A_BLOCK, np.array([max(1, int(FIRST_SHARE * SHARES))]))])[0]
 
     def count(self, requests: Sequence[tuple[_Frontier, int, IntArray]]) -> list[_Frontier]:
         """Count all descendants so many bits below nodes, for so many shares of each: they are the
@@ -174,7 +174,7 @@ class GrownTree:
         positions, nodes = self.noisy.leaves
         lower, upper = tree.boxes(nodes, box)
         weights = self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
-        if self.plan.signal >= STRONG:
+        if self.plan.signal >= STRONG_SIGNAL:
             weights = np.where(self.noisy.occupied(lower, upper), weights, 0.0)
         return Synopsis(tree.columns, lower, upper, weights)
 
@@ -192,18 +192,18 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
         live = live.where(live.shares > 0)
         # Whole bits, so that many nodes share one scale of noise.
         bits = np.rint(growth.depths(live, plan)).astype(np.int64)
-        is_last = bits <= BLOCK
-        last = [(live.where(is_last & (bits == depth)), depth) for depth in range(BLOCK + 1)]
+        is_last = bits <= BITS_A_BLOCK
+        last = [(live.where(is_last & (bits == depth)), depth) for depth in range(BITS_A_BLOCK + 1)]
         live, bits = live.where(~is_last), bits[~is_last]
         # Whole shares for the next generation: a geometric series that ends with all of them.
-        part = np.minimum(1.0, (GROWTH - 1) / (GROWTH ** (bits / BLOCK) - 1))
+        part = np.minimum(1.0, (GROWTH - 1) / (GROWTH ** (bits / BITS_A_BLOCK) - 1))
         shares = np.maximum(1, np.floor(live.shares * part)).astype(np.int64)
         leaves = [(frontier, depth, frontier.shares) for frontier, depth in last]
-        *_, live = growth.count([*leaves, (live, BLOCK, shares)])
+        *_, live = growth.count([*leaves, (live, BITS_A_BLOCK, shares)])
     return GrownTree(growth.noisy, plan)
 
 
-ENOUGH = 50.0
+ENOUGH_SIGNAL = 50.0
 """Rows a cluster, in units of the noise's scale, from which on all centres are moved."""
 
 MANY_COLUMNS = 5
@@ -233,7 +233,7 @@ class HTreeKMeans(Clustering):
     smooth      whether those counts are combined with what the tree of before says of these leaves
 
     With three columns or more, a share φ = min(0.4, d/16) of ε is kept from the tree to move
-    centres (``move_by_residuals``): all k where the tree shows a strong signal. At a weak one the
+    centres (``move_by_residuals``): all k where the tree shows signal enough. At a weaker one the
     leaves are counted once more, but for long boxes whose middles are far from the mean of their
     rows: with five columns or more an eighth of φε buys how far the rows are from the middle of
     all, and where that is little beside what the boxes say, as many centres are moved as have rows
@@ -266,7 +266,7 @@ class HTreeKMeans(Clustering):
     smooth: str = smooth()
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError also for numbers that cannot be smoothed."""
+        """Raise DeclarationError also for smoothing without the tree of the window before."""
         super().check(domain)
         require_plan(self.plan_from, self.smooth)
 
@@ -305,7 +305,7 @@ class HTreeKMeans(Clustering):
         rate = float(epsilon - budget) / curator.distance
         plan = GrowthPlan.of(released.rows, clusters=self.k, rate=rate)
         leaves = released.leaves(rate=rate, caution=plan.caution)
-        if plan.signal < ENOUGH and len(columns) < MANY_COLUMNS:
+        if plan.signal < ENOUGH_SIGNAL and len(columns) < MANY_COLUMNS:
             # As in a new tree: a budget that moves no centres counts the leaves.
             budget = Fraction(0)
         counted = curator.measure_boxes(tree, leaves, epsilon=epsilon - budget)
@@ -330,7 +330,7 @@ class HTreeKMeans(Clustering):
         """Return what moves centres, None where the leaves are rather counted again, and the ε that
         remains of the budget for it.
         """
-        if signal >= ENOUGH:
+        if signal >= ENOUGH_SIGNAL:
             return partial(move_by_residuals, curator), budget
         price = budget / 8
         rows = float(synopsis.weights.clip(min=0).sum() * price / curator.distance)

@@ -71,22 +71,22 @@ def move_by_residuals(
     sizes = np.maximum(1.0, spread.sizes)
     # One whole step of axis a is unit / weight_a of its own fixed-point digits.
     digits = np.array([side.half_width / _ONE for side in box]) / np.array(rule.weights)
-    means = noisy * (steps / _ONE / sizes)[:, None] * digits
+    mean_residuals = noisy * (steps / _ONE / sizes)[:, None] * digits
     rate = float(epsilon) / curator.distance
     deviations = np.sqrt(2) * steps[:, None] * digits / (rate * sizes)[:, None]
     is_noise = np.sqrt(2) / (rate * sizes) >= 0.5
-    means[is_noise | (spread.sizes < 1)] = 0.0
+    mean_residuals[is_noise | (spread.sizes < 1)] = 0.0
     low, high = ([getattr(side, end) for side in box] for end in ("lower", "upper"))
-    return np.asarray(np.clip(centres + _shrunk(means, deviations), low, high))
+    return np.asarray(np.clip(centres + _shrunk(mean_residuals, deviations), low, high))
 
 
-def _shrunk(means: FloatArray, deviations: FloatArray) -> FloatArray:
-    """Return means (k, d) times signal / (signal + noise), the signal's variance pooled by axis."""
-    moved = (means != 0).any(axis=1)
+def _shrunk(mean_residuals: FloatArray, deviations: FloatArray) -> FloatArray:
+    """Return mean residuals (k, d) times signal / (signal + noise), signals pooled by axis."""
+    moved = (mean_residuals != 0).any(axis=1)
     if not moved.any():
-        return means
-    signal = (means[moved] ** 2 - deviations[moved] ** 2).mean(axis=0).clip(min=0)
-    return np.asarray(means * (signal / (signal + deviations**2)))
+        return mean_residuals
+    signal = (mean_residuals[moved] ** 2 - deviations[moved] ** 2).mean(axis=0).clip(min=0)
+    return np.asarray(mean_residuals * (signal / (signal + deviations**2)))
 
 
 def _quantile(distances: FloatArray, weights: FloatArray) -> float:

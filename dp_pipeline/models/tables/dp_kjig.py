@@ -145,6 +145,7 @@ class DpKjig(Model):
         # One session with the answers to all bits: every step asks about most of them.
         answers = curator.with_attributes({_answer(bit): bit.derived(domain) for bit in candidates})
         bits: tuple[DeclaredBit, ...] = ()
+        remaining = epsilon
         for step in range(steps):
             classes = BitClasses(bits, domain)
             candidates = tuple(bit for bit in candidates if classes.are_split_by(bit))
@@ -158,8 +159,8 @@ class DpKjig(Model):
             offers = {(*self.label, *classes_so_far, _answer(bit)): bit for bit in candidates}
             scores = dict.fromkeys(offers, Purity() if self.score == "purity" else Independence())
             bits += (offers[view.choose(f"bit {step + 1}", scores, epsilon=price)],)
-            epsilon -= price
-        return bits, epsilon
+            remaining -= price
+        return bits, remaining
 
 
 def _by_class(curator: Curator, classes: BitClasses) -> Curator:

@@ -70,8 +70,10 @@ class Mst(TableModel):
         pairs = [
             pair for pair in pairs_of(names) if curator.domain.cell_count(pair) <= self.clique_cells
         ]
-        third = curator.accountant.remaining / (3 if pairs else 1)
-        one_ways = OneWays.of(curator.tabulate({(name,): third / len(names) for name in names}))
+        stage_amount = curator.accountant.remaining / (3 if pairs else 1)
+        one_ways = OneWays.of(
+            curator.tabulate({(name,): stage_amount / len(names) for name in names})
+        )
         groupings = {
             marginal.attributes[0]: _frequent(
                 marginal, one_ways.rows, zeros.kinds(marginal.attributes[0])
@@ -83,7 +85,7 @@ class Mst(TableModel):
         sizes = dict(zip(names, coarse.domain.shape(names), strict=True))
         zeros = zeros.grouped(groupings)
         growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
-        tree = _SpanningTree(coarse, zeros, growth, shares, one_ways.rows).draw(pairs, third)
+        tree = _SpanningTree(coarse, zeros, growth, shares, one_ways.rows).draw(pairs, stage_amount)
         remaining = curator.accountant.remaining
         # Constraints may leave room for fewer edges, or for none: then there is more for the rest.
         tables = tree or ([(name,) for name in names] if remaining else [])
@@ -147,16 +149,16 @@ class _SpanningTree:
             gaps[i, j] = Gap.of_shares(self.rows, expected)
         session = self.coarse.open_scores(gaps)
         edges = nx.number_of_edges(nx.minimum_spanning_tree(nx.Graph(pairs)))
-        forest, tree, growth = nx.utils.UnionFind(self.shares), list[Names](), self.growth
+        components, tree, growth = nx.utils.UnionFind(self.shares), list[Names](), self.growth
         for edge in range(edges):
-            offered = [pair for pair in pairs if forest[pair[0]] != forest[pair[1]]]
+            offered = [pair for pair in pairs if components[pair[0]] != components[pair[1]]]
             if growth.edges:
                 offered = [pair for pair in offered if pair in growth.fitting]
             if not offered:
                 break
             name = f"edge {edge + 1} of {edges}"
             tree.append(session.choose(name, offered, amount=amount / edges))
-            forest.union(*tree[-1])
+            components.union(*tree[-1])
             if growth.edges:
                 growth = growth.with_edge(tree[-1])
         return tree

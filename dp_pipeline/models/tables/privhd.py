@@ -91,14 +91,14 @@ def paper_plan(variant: str, epsilon: Fraction, *, attributes: int, kappa: Fract
     draws = draw_count(kappa, attributes)
     if not draws:
         return NetworkPlan(Fraction(0), 0, Fraction(0), epsilon)
-    price = Fraction(1, 10) if epsilon > Fraction(1, 10) else epsilon / 2
-    half, tables = price / 2, epsilon - price
+    structure_epsilon = Fraction(1, 10) if epsilon > Fraction(1, 10) else epsilon / 2
+    half, tables = structure_epsilon / 2, epsilon - structure_epsilon
     pairs = attributes * (attributes - 1) // 2
     if variant == "published":
         return NetworkPlan(pairs * half, draws, half, tables, fixed=True)
     if variant == "composed":
         return NetworkPlan(half, draws, half / draws, tables)
-    return NetworkPlan(Fraction(0), draws, price / draws, tables)
+    return NetworkPlan(Fraction(0), draws, structure_epsilon / draws, tables)
 
 
 def high_pass(
@@ -287,11 +287,11 @@ class PrivHd(TableModel):
 
     def _tuned_plan(self, epsilon: Fraction, units: Fraction, attributes: int) -> NetworkPlan:
         """Plan at most N̂·ε1/10 draws: the noise of one has a scale of a fifth of the rows then."""
-        price = epsilon * self.structure_share
-        most = max(draw_count(Fraction(1, 2), attributes), ceil(units * price / 10))
+        structure_epsilon = epsilon * self.structure_share
+        most = max(draw_count(Fraction(1, 2), attributes), ceil(units * structure_epsilon / 10))
         draws = min(draw_count(self.kappa or Fraction(5), attributes), most)
         tables = epsilon * (1 - self.one_way_share - self.structure_share)
-        return NetworkPlan(Fraction(0), draws, price / max(1, draws), tables)
+        return NetworkPlan(Fraction(0), draws, structure_epsilon / max(1, draws), tables)
 
     def _useful_cells(self, sizes: Sizes, signal: Fraction) -> int:
         """Return most cells of a clique whose rows stand out from the noise of about d tables."""

@@ -68,8 +68,13 @@ class Density:
         weights = table["weight"] / ((x_upper - x_lower) * (y_upper - y_lower))
         corners = np.zeros((len(x_edges), len(y_edges)))
         low, high = slice(0, len(weights)), slice(len(weights), 2 * len(weights))
-        for x_at, y_at, sign in ((low, low, 1), (high, low, -1), (low, high, -1), (high, high, 1)):
-            np.add.at(corners, (x[x_at], y[y_at]), sign * weights)
+        for x_side, y_side, sign in (
+            (low, low, 1),
+            (high, low, -1),
+            (low, high, -1),
+            (high, high, 1),
+        ):
+            np.add.at(corners, (x[x_side], y[y_side]), sign * weights)
         cells = np.maximum(corners.cumsum(axis=0).cumsum(axis=1)[:-1, :-1], 0.0)
         total = float(np.diff(x_edges) @ cells @ np.diff(y_edges))
         return cls(x_edges, y_edges, cells / total if total > 0 else np.zeros_like(cells))
@@ -154,11 +159,11 @@ def _view_text(view: ClusterView) -> str:
         return many
     largest = int(np.argmax(view.sizes))
     columns = view.columns[:1] if view.is_strip else view.columns
-    place = ", ".join(
+    place_text = ", ".join(
         f"{name} = {view.dates.get(name, number_text)(float(number))}"
         for name, number in zip(columns, view.centres[largest], strict=False)
     )
-    return f"{many}, the largest at {place} with {number_text(view.sizes[largest])} noisy rows"
+    return f"{many}, the largest at {place_text} with {number_text(view.sizes[largest])} noisy rows"
 
 
 def draw_map(axes: Axes, view: ClusterView) -> None:

@@ -416,9 +416,17 @@ def tick_texts(values: Sequence[float]) -> list[str]:
 
 def _draw_reference(axes: Axes, value: float, name: str) -> None:
     axes.axhline(value, color=picture.MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
-    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    coordinates: dict[str, Any] = {
+        "xycoords": ("axes fraction", "data"),
+        "textcoords": "offset points",
+    }
     axes.annotate(
-        picture.plain(name), (0.0, value), xytext=(4, 3), fontsize=8, color=picture.MUTED, **place
+        picture.plain(name),
+        (0.0, value),
+        xytext=(4, 3),
+        fontsize=8,
+        color=picture.MUTED,
+        **coordinates,
     )
 
 

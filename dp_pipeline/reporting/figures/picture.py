@@ -280,6 +280,6 @@ def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:
     result = list(heights)
     for below, above in pairwise(order):
         result[above] = max(result[above], result[below] + gap)
-    for places, index in enumerate(reversed(order)):
-        result[index] = min(result[index], 1 - places * gap)
+    for above_count, index in enumerate(reversed(order)):
+        result[index] = min(result[index], 1 - above_count * gap)
     return result
