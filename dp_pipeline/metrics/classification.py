@@ -118,7 +118,7 @@ def predict_attribute(
 ) -> tuple[float, float]:
     """Return accuracy and AUC of a classifier that predicts one attribute from all others.
 
-    learned, asked   two tables with the same attributes: to learn from, and to be tested on
+    training, tested   two tables with the same attributes: to learn from, and to be tested on
 
     One classifier a level, each against the rest, of two levels one for both; the level with the
     largest sum is the answer, and AUC is ``macro_auc`` of the sums. A level that no learned row has
@@ -325,12 +325,12 @@ class _Learned:
             some = np.union1d(chosen, np.unique(target, return_index=True)[1])
             features, target, keys = features[some], target[some], keys[some]
         _, first, rows = np.unique(keys, return_index=True, return_counts=True)
-        spread = float(features.var()) * features.shape[1]
+        inverse_width = float(features.var()) * features.shape[1]
         return cls(
             features[first].astype(np.float64),
             target[first],
             rows.astype(np.float64),
-            1 / spread if spread else 1.0,
+            1 / inverse_width if inverse_width else 1.0,
         )
 
 

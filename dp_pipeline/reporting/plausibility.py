@@ -100,11 +100,11 @@ class NoisyTotal:
     @classmethod
     def of_sums(cls, totals: Iterable[tuple[float, float]]) -> NoisyTotal | None:
         """Return the mean of totals by the inverse of their variances; None where there is none."""
-        sums = [(total, spread) for total, spread in totals if spread > 0]
-        precision = sum(1 / spread for _, spread in sums)
+        sums = [(total, total_variance) for total, total_variance in totals if total_variance > 0]
+        precision = sum(1 / total_variance for _, total_variance in sums)
         if not precision:
             return None
-        mean = sum(total / spread for total, spread in sums) / precision
+        mean = sum(total / total_variance for total, total_variance in sums) / precision
         return cls(mean, 1 / sqrt(precision))
 
     @classmethod
@@ -130,10 +130,10 @@ class NoisyTotal:
         if "centres" not in tables:
             return None
         counts = _counts(tables)
-        spread = _count_variance(spends, distance)
-        if counts is None or spread is None:
+        count_variance = _count_variance(spends, distance)
+        if counts is None or count_variance is None:
             return None
-        return cls(float(counts.sum()), sqrt(len(counts) * spread))
+        return cls(float(counts.sum()), sqrt(len(counts) * count_variance))
 
 
 def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:

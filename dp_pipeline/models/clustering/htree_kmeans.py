@@ -285,8 +285,8 @@ class HTreeKMeans(Clustering):
         if budget and mover is None:
             positions, nodes = grown.noisy.leaves
             again = curator.measure_boxes(tree, nodes, epsilon=budget)
-            spread = np.full(len(nodes), variance(again.scale))
-            grown.noisy.count_again(positions, again.table, spread)
+            noise_variance = np.full(len(nodes), variance(again.scale))
+            grown.noisy.count_again(positions, again.table, noise_variance)
             synopsis = grown.synopsis(tree, box)
         return self._clusters(synopsis, mover, budget, rng)
 
@@ -309,18 +309,18 @@ class HTreeKMeans(Clustering):
             # As in a new tree: a budget that moves no centres counts the leaves.
             budget = Fraction(0)
         counted = curator.measure_boxes(tree, leaves, epsilon=epsilon - budget)
-        values, spread = counted.table.astype(np.float64), variance(counted.scale)
-        synopsis, mover = _counted_leaves(tree, leaves, box, values, spread), None
+        values, noise_variance = counted.table.astype(np.float64), variance(counted.scale)
+        synopsis, mover = _counted_leaves(tree, leaves, box, values, noise_variance), None
         if budget:
             mover, budget = self._mover(curator, synopsis, plan.signal, budget)
         if budget and mover is None:
             again = curator.measure_boxes(tree, leaves, epsilon=budget)
-            precisions = 1 / spread, 1 / variance(again.scale)
+            precisions = 1 / noise_variance, 1 / variance(again.scale)
             values = np.average([values, again.table], axis=0, weights=precisions)
-            spread = 1 / sum(precisions)
-            synopsis = _counted_leaves(tree, leaves, box, values, spread)
+            noise_variance = 1 / sum(precisions)
+            synopsis = _counted_leaves(tree, leaves, box, values, noise_variance)
         if self.smooth == "true":
-            values, _ = smoothed(values, spread, released.mass(leaves), spread)
+            values, _ = smoothed(values, noise_variance, released.mass(leaves), noise_variance)
             synopsis = replace(synopsis, weights=whole_counts(values))
         return self._clusters(synopsis, mover, budget, rng)
 
@@ -368,8 +368,12 @@ def moving_share(dimensions: int) -> Fraction:
 
 
 def _counted_leaves(
-    tree: BitTree, leaves: Prefixes, box: Sequence[Coordinate], values: FloatArray, spread: float
+    tree: BitTree,
+    leaves: Prefixes,
+    box: Sequence[Coordinate],
+    values: FloatArray,
+    noise_variance: float,
 ) -> Synopsis:
     """Return the leaves of a tree with their noisy counts, all of one variance."""
-    counted = CountedBoxes.of_tree(tree, leaves, box, values, spread)
+    counted = CountedBoxes.of_tree(tree, leaves, box, values, noise_variance)
     return Synopsis(tree.columns, *tree.boxes(leaves, box), whole_counts(values), counted)

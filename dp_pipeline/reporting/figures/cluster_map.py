@@ -267,13 +267,13 @@ def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
     if view.sizes is None or len(view.sizes) > (MOST_NUMBERS // 3 if is_small else MOST_NUMBERS):
         return
     for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
-        is_left = _fits_left(centre, view)
+        is_number_left = _fits_left(centre, view)
         axes.annotate(
             rows_text(size),
             tuple(centre.tolist()),
-            xytext=(-6 if is_left else 6, 3),
+            xytext=(-6 if is_number_left else 6, 3),
             textcoords="offset points",
-            ha="right" if is_left else "left",
+            ha="right" if is_number_left else "left",
             fontsize=6 if is_small else 7.5,
             color=picture.INK,
             bbox=_PAPER,
@@ -338,10 +338,10 @@ def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) ->
     elif view.is_true_to_scale:
         axes.set_aspect(view.aspect)
     picture.quiet(axes)
-    is_left, is_lowest = is_named
-    axes.tick_params(labelsize=7.5, labelleft=is_left, labelbottom=is_lowest)
+    is_leftmost, is_lowest = is_named
+    axes.tick_params(labelsize=7.5, labelleft=is_leftmost, labelbottom=is_lowest)
     across, up = (picture.plain(name, width=30) + " (°)" * view.degrees for name in view.columns)
-    if is_left:
+    if is_leftmost:
         axes.set_ylabel(up, fontsize=8.5)
     if is_lowest:
         axes.set_xlabel(across, fontsize=8.5)

@@ -78,15 +78,15 @@ def _shares(marginals: Marginals, name: str) -> dict[str, float]:
 def _draw(axes: Axes, name: str, releases: Sequence[Mapping[str, float]]) -> None:
     levels = list(next(shares for shares in releases if shares))
     values = np.array([[shares.get(level, np.nan) for level in levels] for shares in releases])
-    selected = _select_levels(levels, values)
+    selected_levels = _select_levels(levels, values)
     heading = picture.plain(name, width=24)
-    if len(selected) < len(levels):
-        heading = f"{picture.plain(name, width=18)}, top {len(selected)}"
-    ticks = range(0, len(selected), math.ceil(len(selected) / MOST_LEVELS) or 1)
-    bars = values[0, selected] if len(releases) == 1 else None
-    draw_shares(axes, heading, [levels[level] for level in selected], bars=bars, ticks=ticks)
+    if len(selected_levels) < len(levels):
+        heading = f"{picture.plain(name, width=18)}, top {len(selected_levels)}"
+    ticks = range(0, len(selected_levels), math.ceil(len(selected_levels) / MOST_LEVELS) or 1)
+    bars = values[0, selected_levels] if len(releases) == 1 else None
+    draw_shares(axes, heading, [levels[level] for level in selected_levels], bars=bars, ticks=ticks)
     if bars is None:
-        _draw_dots(axes, values[:, selected])
+        _draw_dots(axes, values[:, selected_levels])
 
 
 def draw_shares(
