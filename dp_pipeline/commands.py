@@ -31,8 +31,8 @@ def plan(
     windows: str = "",
     span: int = 0,
 ) -> RunPlan:
-    """What `run` with the same arguments would cost, from declarations and ledger alone: nothing is
-    read or charged. What does not fit is no error here; ``fits`` says so.
+    """Return what `run` with the same arguments would cost, from declarations and ledger alone:
+    nothing is read or charged. What does not fit is no error here; ``fits`` says so.
 
     dataset    a declaration, the name of one, or its file
     models     only these; all that are declared if none
@@ -40,7 +40,7 @@ def plan(
     new_draw   draw once more, at the full price
     refine     the smaller ε whose release is refined, or ``"previous"``
     snapshot   the name of a new snapshot to open
-    windows    of rows that are cut: one, or ``"FIRST..LAST"``; the newest that is over if none
+    windows    one time window, or ``"FIRST..LAST"``; the newest closed one if empty
     span       how many windows to release together; as declared if 0
 
     Raises DeclarationError for what is not declared.

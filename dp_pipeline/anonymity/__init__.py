@@ -31,7 +31,7 @@ METHODS: Registry[type[Method]] = Registry(
 
 
 def build_method(name: str, texts: Mapping[str, str], *, of: str) -> Method:
-    """A method with its parameters read from text; DeclarationError names what is wrong.
+    """Return a method with its parameters read from text; DeclarationError names what is wrong.
 
     of   whose declaration it is, for the message
     """

@@ -53,7 +53,7 @@ def _end(ctx: click.Context, error: PipelineError) -> NoReturn:
 
 
 def operator_name() -> str:
-    """The user's name; where a user has none, as in some containers, the number."""
+    """Return the user's name; where a user has none, as in some containers, the number."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -100,11 +100,11 @@ class Commands(OneLineErrors):
         return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Their names."""
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """One of them, None for a name that is none."""
+        """Return the command of this name, or None for an unknown name."""
         module, _, name = COMMANDS.get(cmd_name, "").partition(":")
         if not module:
             return None

@@ -190,8 +190,8 @@ def _require_host(headers: Mapping[str, str], origins: Sequence[str]) -> None:
     if not _own_origins(host, origins):
         raise RequestRefused(
             403,
-            "host: expected localhost, 127.0.0.1, [::1] or that of an origin that "
-            f"{ORIGINS_VARIABLE} names, got {host[:60]!r}",
+            "host: expected localhost, 127.0.0.1, [::1] or the host of an origin in "
+            f"{ORIGINS_VARIABLE}, got {host[:60]!r}",
         )
 
 

@@ -106,7 +106,7 @@ class Target:
         levels = domain[self.attribute].labels()
         if not set(self.positive) <= set(levels):
             raise DeclarationError(
-                f"target {self.attribute!r}: expected levels of the attribute, got another"
+                f"target {self.attribute!r}: expected levels of the attribute, got an unknown level"
             )
         return tuple(sorted(levels.index(level) for level in self.positive))
 

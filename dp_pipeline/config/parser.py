@@ -144,7 +144,7 @@ class DiscoverSection(fields.Section):
     beta: Annotated[Fraction, fields.Scalar(parse_delta, "β", fields.NUMBER)] = BETA
 
     def declared(self, domain: Domain) -> Discover:
-        """Return the budget; FieldError for a domain that needs no budget, or another one."""
+        """Return the budget; FieldError where the domain needs none, or needs another δ."""
         undeclared = {
             attribute.name: attribute.undeclared
             for attribute in domain

@@ -220,7 +220,8 @@ class Source:
 
 def database_names(location: str) -> tuple[str, ...]:
     """Return the canonical names of a location of ``database_name``: a file by its path, a
-    server's database by each name of its host. A variable that is not set is its only name.
+    server's database by each name of its host. A variable
+    that is not set stands for itself.
 
     >>> database_names("sqlite:////data/../rides.db"), database_names("$RIDES")
     (('file:/rides.db',), ('sql:$RIDES',))

@@ -209,7 +209,7 @@ class ParquetFile(_Sampled):
 
     @model_validator(mode="after")
     def _require_copy(self) -> Self:
-        """Files that are read in place are there, and all of their rows are read."""
+        """Refuse `in_place` where rows are downloaded or sampled: only a copy can be."""
         is_whole = self.download is None and self.sample is None
         is_good = self.snapshot == "copy" or is_whole
         require(is_good, "copy, where rows are downloaded or sampled", "in_place", "snapshot")
@@ -236,7 +236,7 @@ class Database(fields.Section):
     @model_validator(mode="before")
     @classmethod
     def _require_every_row(cls, value: object) -> object:
-        """A sample is drawn by the places of rows, and the rows of a query have none."""
+        """Refuse a sample of a query: it is drawn by the places of rows, which a query lacks."""
         is_whole = "sample" not in require_mapping(value)
         require(is_whole, "every row of a query", "a sample of them", "sample")
         return value
@@ -352,8 +352,8 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
     expected = "the hash of sensitive data that is downloaded"
     require(hashes is not None or not is_release, expected, "nothing", "sha256")
     if hashes is not None and len(hashes) != len(urls):
-        expected = f"{_EXPECTED_HASH}, {len(urls)} times"
-        raise FieldError(expected, str(len(hashes)), field=("sha256",))
+        expected = f"{len(urls)} hashes, one for each URL"
+        raise FieldError(expected, f"{len(hashes)}", field=("sha256",))
     return replace(
         _with_form(form, section),
         location=urls[0],

@@ -169,7 +169,7 @@ def numeric_features(X: Any) -> Features:
     for dtype in (column.dtype for column in features.columns):
         if dtype.kind == "c":
             raise DeclarationError(
-                "X: expected real numbers, got others: Complex data not supported"
+                "X: expected real numbers, got complex numbers: Complex data not supported"
             )
         if dtype.kind not in "biuf":
             # The type alone: what NumPy calls a text type tells the longest text of the rows.

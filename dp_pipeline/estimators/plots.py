@@ -61,7 +61,9 @@ def plot_marginals(
     with invalid_parameters():
         tables = _tables(synthetic, real, columns, most=9)
         if ax is not None and len(tables) > 1:
-            raise DeclarationError(f"ax: expected None for several columns, got {len(tables)}")
+            raise DeclarationError(
+                f"ax: expected one column to draw on it, got {len(tables)} columns: leave ax out"
+            )
     panels = [ax] if ax is not None else _panels(len(tables))
     for panel, (name, cells) in zip(panels, tables.items(), strict=False):
         _draw_marginal(panel, name, cells)

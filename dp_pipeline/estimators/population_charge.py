@@ -89,7 +89,7 @@ def require_account(
         )
     if account.purpose == "release" and not is_fit_for_release(noise):
         raise DeclarationError(
-            f"population {account.population}: noise: expected a source fit for sensitive data "
+            f"population {account.population}: noise: expected a source for sensitive data "
             f"({' or '.join(source.name for source in RELEASABLE_SOURCES)}), got another"
         )
     return ledger, account

@@ -151,7 +151,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         guarantee = guarantee_of(model, epsilon, delta, domain=domain)
         if not guarantee.is_plain:
             raise DeclarationError(
-                f"{self.method}: expected a sound variant, at the ε asked, got another: "
+                f"{self.method}: expected a variant that is sound at the requested ε, got another: "
                 f"{guarantee.reason}"
             )
         is_alone = self.population is None

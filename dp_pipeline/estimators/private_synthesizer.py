@@ -500,10 +500,11 @@ noise protects nobody
     @staticmethod
     def _add_public_rows(fit: PrivateFit, prior: Any, X: Any, names: Sequence[Any]) -> PrivateFit:
         if prior is X:
-            raise DeclarationError("prior: expected public rows of others, got X itself")
+            raise DeclarationError("prior: expected public rows of other persons, got X itself")
         if fit.spec.to_discover:
             raise DeclarationError(
-                "prior: expected declared columns, which say the same of both, got some to discover"
+                "prior: expected a domain without columns to discover, got some: declare their "
+                "levels or bounds"
             )
         return replace(fit, public=public_rows(prior, fit.spec.domain, names))
 

@@ -108,7 +108,9 @@ class FinishedFit:
         self._require_same_questions(fit)
         coarse, fine = self.fit.guarantee, fit.guarantee
         if coarse.currency != fine.currency:
-            raise DeclarationError("refines: expected a fit with the same delta, got another")
+            raise DeclarationError(
+                "refines: expected a fit with the same delta, got one with another"
+            )
         if not coarse.amount < fine.amount:
             raise DeclarationError(
                 f"refines: expected a fit at an ε below {epsilon_text(fine.epsilon)}, got "

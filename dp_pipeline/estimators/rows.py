@@ -44,7 +44,7 @@ def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]
         )
     if any(values.dtype.kind == "c" for values in features.columns):
         raise DeclarationError(
-            "X: expected numbers or text, got others: Complex data not supported"
+            "X: expected numbers or text, got complex numbers: Complex data not supported"
         )
     return features.columns
 
@@ -79,7 +79,7 @@ class PreparedRows:
         return digest.hexdigest()
 
     def _packed(self) -> list[NDArray[np.uint64]]:
-        """Return codes with as many columns in one number as fit 64 bits: sorting takes as long."""
+        """Return the codes, as many columns packed into each 64-bit number as fit."""
         packed: list[NDArray[np.uint64]] = []
         packed_size = 0
         for attribute in self.domain:
@@ -146,14 +146,18 @@ def _prepare_block(
             numbers[~fits] = attribute.coordinate.lower
             coordinates[name] = attribute.coordinate.encode(numbers)
         if refuse and not fits.all():
-            raise DeclarationError(f"X: column {name!r}: expected declared values, got others")
+            raise DeclarationError(
+                f"X: column {name!r}: expected declared values, got undeclared ones"
+            )
         keep = keep & fits
     for allowed in domain.allowed(domain.discrete):
         constrained = {name: np.where(keep, codes[name], 0) for name in allowed.names}
         broken = keep & ~allowed.holds(constrained)
         if refuse and broken.any():
             among = " and ".join(allowed.names)
-            raise DeclarationError(f"X: expected rows that keep constraints of {among}, got others")
+            raise DeclarationError(
+                f"X: expected rows that keep the constraints of {among}, got some that break them"
+            )
         keep &= ~broken
     return keep, codes, coordinates
 
@@ -169,5 +173,7 @@ def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable
         raise DeclarationError(f"prior: {str(error).removeprefix('X: ')}") from None
     rows = prepared_rows(domain, values)
     if not rows.row_count:
-        raise DeclarationError("prior: expected public rows with declared values, got none")
+        raise DeclarationError(
+            "prior: expected at least one public row with declared values, got none"
+        )
     return PublicTable(rows.codes, {attribute.name: attribute.size for attribute in domain})

@@ -251,7 +251,8 @@ def _learned_column(name: str, series: Any, kind: str, cuts: Cuts | None) -> Sel
         return _cut_numbers(name, series, cuts)
     if kind == "others":
         raise DeclarationError(
-            f"X: column {name!r}: expected texts, truth values, numbers or categories, got others"
+            f"X: column {name!r}: expected texts, truth values, numbers or categories, "
+            "got another type"
             f"{': Complex data not supported' if series.dtype.kind == 'c' else ''}"
         )
     if kind in ("truths", "numbers"):
@@ -262,7 +263,9 @@ def _learned_column(name: str, series: Any, kind: str, cuts: Cuts | None) -> Sel
 def _cut_numbers(name: str, series: Any, cuts: Cuts) -> SelectorColumn:
     numbers, readable = numbers_of(series)
     if not readable.all():
-        raise DeclarationError(f"X: column {name!r}: expected numbers for its edges, got others")
+        raise DeclarationError(
+            f"X: column {name!r}: expected numbers for its edges, got another type"
+        )
     ends = pairwise(str(text_of(cut)) for cut in (-np.inf, *cuts, np.inf))
     levels = [f"[{low}, {high})" for low, high in ends]
     levels[0] = "(" + levels[0][1:]
@@ -304,7 +307,8 @@ def _levels(name: str, series: Any) -> SelectorColumn:
         values = [category_words[place] for place in category_places]
     if UNKNOWN in values:
         raise DeclarationError(
-            f"X: column {name!r}: expected texts, truth values or numbers as categories, got others"
+            f"X: column {name!r}: expected texts, truth values or numbers as categories, "
+            "got another type"
         )
     known_texts = [text for text in values if text is not None]
     levels = known_texts if is_ordered else sorted(set(known_texts))

@@ -55,7 +55,7 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
 
     series = _series(y)
     if len(series) != rows:
-        raise DeclarationError("y: expected one label a row of X, got another number of them")
+        raise DeclarationError("y: expected one label for each row of X, got more or fewer")
     try:
         codes, different = pd.factorize(series)
         values = pd.Index(different)
@@ -65,16 +65,18 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
         )
         keys = [] if has_fractions else [_sort_key(label) for label in values]
     except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
-        raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
+        raise DeclarationError(
+            "y: expected texts, numbers or truth values, got another type"
+        ) from None
     # As a label of its own, what is not known would pass for another label beside one that is.
     if (codes < 0).any():
-        raise DeclarationError("y: expected a label of every row, got missing ones")
+        raise DeclarationError("y: expected a label for every row, got missing labels")
     if has_fractions:
         raise DeclarationError("y: expected labels of classes, got numbers with fractions")
     if len(values) > MOST_LEVELS:
         raise DeclarationError(f"y: expected at most {MOST_LEVELS} different labels, got more")
     if "" in label_texts:
-        raise DeclarationError("y: expected a label of every row, got empty ones")
+        raise DeclarationError("y: expected a label for every row, got empty labels")
     if len(set(label_texts)) < len(label_texts):
         raise DeclarationError("y: expected labels that differ as texts, got two that do not")
     order = sorted(range(len(values)), key=keys.__getitem__)
@@ -98,9 +100,13 @@ def _series(y: Any) -> Any:
     try:
         series = y if isinstance(y, pd.Series) else pd.Series(column_or_1d(y, warn=True))
     except UnicodeError:
-        raise DeclarationError("y: expected texts that can be encoded, got others") from None
+        raise DeclarationError(
+            "y: expected texts that UTF-8 can encode, got some that it cannot"
+        ) from None
     except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
-        raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
+        raise DeclarationError(
+            "y: expected texts, numbers or truth values, got another type"
+        ) from None
     except ValueError as error:
         # What it says of complex numbers goes on with the values.
         raise DeclarationError(f"y: {str(error).splitlines()[0]}") from None

@@ -63,7 +63,7 @@ def read_descriptor(folder: Path) -> dict[str, Any]:
 
 
 def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
-    """DeclarationError unless there is nothing but an earlier export of the same data set and
+    """Raise DeclarationError unless there is nothing but an earlier export of the same data set and
     model.
     """
     if not target.exists() and not target.is_symlink():

@@ -50,8 +50,8 @@ class AgreedTables:
 
     @classmethod
     def of(cls, measured: Sequence[NoisyTable], sizes: Mapping[str, int]) -> AgreedTables:
-        """The least-squares solution for all tables, each weighted by its own noise, then Ripple
-        and consistency in turn; equal cells where the tables say that there is no row.
+        """Return the least-squares solution for all tables, each weighted by its own noise, then
+        Ripple and consistency in turn; equal cells where the tables say that there is no row.
 
         measured   at least one of an attribute or more
         """
@@ -71,13 +71,13 @@ class AgreedTables:
         return float(next(iter(self.cells.values())).sum())
 
     def one_way(self, name: str) -> FloatArray:
-        """Rows of every level, from the first table that has the attribute."""
+        """Return rows of every level, from the first table that has the attribute."""
         names = next(names for names in self.cells if name in names)
         return marginal_of(self.cells[names], names, (name,))
 
     def pair(self, first: str, second: str) -> tuple[FloatArray, float] | None:
-        """The table over two attributes, axes in this order, the mean of all that hold them by
-        inverse variance, and the variance of one of its cells; None where none does. What it is
+        """Return the table over two attributes, axes in this order, the mean of all that hold them
+        by inverse variance, and the variance of one of its cells; None where none does. What it is
         off from independence is shrunk by its noise.
         """
         total, precision = np.zeros(()), 0.0

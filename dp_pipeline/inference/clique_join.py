@@ -81,7 +81,7 @@ def join_cliques(
 
 
 def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
-    """The cell of every row in the table over some attributes, (place, size) each."""
+    """Return the cell of every row in the table over some attributes, (place, size) each."""
     # One more: with a single attribute its size is a factor too.
     cells = prod(size for _, size in given) + 1
     keys = np.zeros(codes.shape[1], dtype=code_type([cells]))

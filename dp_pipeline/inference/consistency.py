@@ -55,7 +55,7 @@ def make_consistent(
 
 
 def shared_sets(cliques: Iterable[Names]) -> tuple[frozenset[str], ...]:
-    """All intersections of two or more cliques and the empty set, small to large.
+    """Return all intersections of two or more cliques and the empty set, small to large.
 
     The sets are closed under intersection and every one comes after its subsets (a linear
     extension of ⊆, read off the Hasse diagram level by level), so no step of
@@ -86,7 +86,7 @@ def marginal_of(table: FloatArray, names: Names, onto: Collection[str]) -> Float
 
 
 def spread(table: FloatArray, names: Names, over: Names) -> FloatArray:
-    """A table with axes ``names`` in the shape that broadcasts over the axes ``over``.
+    """Return a table with axes ``names`` in the shape that broadcasts over the axes ``over``.
 
     >>> spread(np.ones((2, 3)), ("a", "b"), ("b", "c", "a")).shape
     (3, 1, 2)
@@ -129,7 +129,10 @@ SMALLEST_VARIANCE = 1e-100
 
 
 def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
-    """Of a cell of the table over these attributes, however often it was measured; above 0."""
+    """Return the variance of one cell of the table over these attributes, above 0.
+
+    Several measurements of the same table are combined by inverse variance.
+    """
     same = (one.variance for one in measured if set(one.attributes) == set(names))
     return 1 / sum(1 / max(variance, SMALLEST_VARIANCE) for variance in same)
 
@@ -137,7 +140,7 @@ def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
 def reconciled(
     measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> tuple[float, dict[Names, FloatArray]]:
-    """The number of rows, and every largest measured marginal, all of them consistent.
+    """Return the number of rows, and every largest measured marginal, all of them consistent.
 
     measured   noisy tables, at least one; () is the number of rows
     sizes      levels of every attribute; marginals come out in this order of attributes
@@ -199,7 +202,7 @@ def _reflected(table: FloatArray) -> FloatArray:
 def _parts(
     names: Names, sizes: Mapping[str, int]
 ) -> Iterator[tuple[Names, tuple[slice | int, ...], int]]:
-    """Every set of the attributes, where its coefficients are, and the cells that are summed."""
+    """Yield every set of attributes, the place of its coefficients and how many cells it sums."""
     for kept in product((False, True), repeat=len(names)):
         part = tuple(name for name, keep in zip(names, kept, strict=True) if keep)
         place = tuple(slice(1, None) if keep else 0 for keep in kept)
@@ -224,7 +227,7 @@ def project_to_simplex(table: FloatArray | IntArray, total: float = 1.0) -> Floa
 
 
 def project_rows(table: FloatArray, totals: FloatArray) -> FloatArray:
-    """Each row of ``table`` (g, m) onto {x ≥ 0, Σx = its total}; totals (g,) ≥ 0.
+    """Project each row of ``table`` (g, m) onto {x ≥ 0, Σx = its total}; totals (g,) ≥ 0.
 
     >>> project_rows(np.array([[3.0, 1.0], [1.0, -2.0]]), np.array([2.0, 0.0])).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
@@ -242,7 +245,7 @@ SWEEPS = 1000
 
 
 def ripple(table: FloatArray | IntArray, *, tolerance: float = 1e-3) -> FloatArray:
-    """A table ≥ 0 of the same shape and total; all 0 where the total is not above 0.
+    """Return a table ≥ 0 of the same shape and total; all 0 where the total is not above 0.
 
     tolerance   in rows: cells above −tolerance count as settled and are cut at 0 in the end,
                 where the others are scaled back to the total

@@ -93,7 +93,7 @@ class Dependence:
         return best
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
-        """Rows of every score that paths do not predict; of the same shape as ``paths``."""
+        """Return rows of every score that paths do not predict; of the same shape as ``paths``."""
         known = np.where(self.strengths > 0, self.strengths, 1.0)
         part = np.where(self.strengths > 0, self.explained * paths / known, 0.0)
         return np.asarray(self.scores * np.maximum(0.0, 1 - part))
@@ -133,7 +133,7 @@ class Dependence:
 
 
 def _closure(best: FloatArray) -> FloatArray:
-    """The best products along paths of any length."""
+    """Return the best products along paths of any length."""
     for via in range(len(best)):
         best = np.maximum(best, best[:, via, None] * best[None, via, :])
     return best

@@ -95,7 +95,7 @@ class EarlierTree:
         return float(self.below[-1])
 
     def mass(self, nodes: Prefixes) -> FloatArray:
-        """How many rows nodes had (m,)."""
+        """Return how many rows nodes had (m,)."""
         size = np.exp2(self.tree.depth - nodes.depths.astype(np.float64))
         first = nodes.bits * size
         below = np.interp(first + size, self.places, self.below)
@@ -121,7 +121,7 @@ class EarlierTree:
 
 
 def whole_counts(values: FloatArray) -> FloatArray:
-    """The nearest counts ≥ 0 with the same sum, which is at least 1."""
+    """Return the nearest counts ≥ 0 with the same sum, which is at least 1."""
     return project_to_simplex(values, max(1.0, float(values.sum())))
 
 
@@ -161,11 +161,11 @@ class EarlierTables:
         return cls(tuple(measured), groupings)
 
     def of_names(self, names: Names) -> NoisyMarginal | None:
-        """The table over these attributes; None where there was none."""
+        """Return the table over these attributes; None where there was none."""
         return next((one for one in self.measured if one.attributes == names), None)
 
     def smoothed(self, now: NoisyMarginal) -> NoisyMarginal:
-        """A table measured now, with what was known of it before."""
+        """Return a table measured now, with what was known of it before."""
         before = self.of_names(now.attributes)
         if before is None or before.table.shape != now.table.shape:
             return now
@@ -179,12 +179,12 @@ class EarlierTables:
 
 
 def believed(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
-    """A table whose cells have this variance, as one of Gaussian noise says it."""
+    """Return a table whose cells have this variance, as one of Gaussian noise says it."""
     return NoisyMarginal(names, table, Fraction(max(variance, 1e-9)), gaussian=True)
 
 
 def _shape(names: Names, groupings: Mapping[str, Grouping], domain: Domain) -> tuple[int, ...]:
-    """Of a table: of one attribute over its levels, of several over groups where there are any."""
+    """Return the shape of a table: one attribute has its levels, several have their groups."""
     grouped = len(names) > 1
     return tuple(
         groupings[name].size if grouped and name in groupings else domain[name].size
@@ -249,8 +249,8 @@ class PublicTable:
         return np.asarray((likely / likely.sum()).reshape(shape))
 
     def with_margins(self, names: Names, margins: Mapping[str, FloatArray]) -> FloatArray:
-        """The same of several attributes, with these shares of each in place of its own: how they
-        depend on each other stays as it is (iterative proportional fitting).
+        """Return the same of several attributes, with these shares of each in place of its own: how
+        they depend on each other stays as it is (iterative proportional fitting).
 
         margins   attribute → shares of its levels, or groups
         """

@@ -161,7 +161,7 @@ class ExpectedError:
     def minimise(
         self, information: TableInformation, shares: FloatArray, amount: float, steps: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the error (c,) and shares (c, tables + d) after so many gradient steps.
+        """Return the error (c,) and shares (c, tables + d) after ``steps`` gradient steps.
 
         Where the error falls alike for every next bit of a share, moving some gains nothing.
         """

@@ -66,7 +66,7 @@ class FittedTree:
         iterations: int,
         zeros: StructuralZeros = NONE,
     ) -> FittedTree:
-        """The distribution that fits the tables best.
+        """Return the distribution that fits the tables best.
 
         measured     each inside a clique; every attribute is in one of them
         iterations   at most
@@ -90,8 +90,8 @@ class FittedTree:
         )
 
     def predicted(self, names: Names) -> FloatArray:
-        """Rows expected in every cell over two attributes or more, in declared order: exact inside
-        a clique and for two, else counted in drawn rows.
+        """Return rows expected in every cell over two attributes or more, in declared order: exact
+        inside a clique and for two, else counted in drawn rows.
         """
         for node, table in zip(self.model.nodes, self.tables, strict=True):
             if set(names) <= set(node.names):
@@ -176,7 +176,7 @@ def _shares(name: str, tables: Mapping[Names, FloatArray], rows: float) -> Float
 
 
 def _kept(table: FloatArray, names: Names, wanted: Names) -> FloatArray:
-    """The marginal over ``wanted``, axes in this order."""
+    """Return the marginal over ``wanted``, axes in this order."""
     axes = tuple(axis for axis, name in enumerate(names) if name not in wanted)
     left = [name for name in names if name in wanted]
     return np.asarray(table.sum(axis=axes).transpose([left.index(name) for name in wanted]))
@@ -203,9 +203,11 @@ class OneWays:
 
     @classmethod
     def of(cls, measured: Sequence[NoisyMarginal], *others: NoisyMarginal) -> OneWays:
-        """Every table's total estimates the number of rows, as do those of ``others``: their mean
-        by inverse variance. The shares are the nearest counts without negative ones that add up
-        to it (projecting to a sum of 1 would leave the largest level alone).
+        """Return the estimated number of rows and the shares of every one-way marginal.
+
+        The number of rows is the mean of all totals, by inverse variance, with those of ``others``.
+        The shares are the nearest counts ≥ 0 that add up to it. (Projecting to a sum of 1 would
+        leave the largest level alone.)
         """
         rows = float(max(1, estimated_rows((*measured, *others))))
         sums: dict[str, FloatArray] = {}
@@ -230,7 +232,7 @@ class OneWays:
         return cls((), rows, shares)
 
     def grouped(self, groupings: dict[str, Grouping]) -> list[TableEstimate]:
-        """The marginals over groups of levels; a sum of several levels has the noise of all."""
+        """Return the marginals over groups of levels; a sum of levels has the noise of all."""
         estimates = []
         for one in self.measured:
             grouping = groupings[one.attributes[0]]
@@ -348,7 +350,7 @@ class FittedRows:
     def _by_tree(
         self, cliques: Sequence[Names], ways: OneWays, rows: int, rng: np.random.Generator
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
-        """The tree that fits all tables best."""
+        """Return the tree that fits all tables best."""
         if not cliques:
             return np.zeros((rows, 0), dtype=np.int8), (), ()
         levels, groupings = self._levels, self._all_groupings
@@ -367,7 +369,7 @@ class FittedRows:
     def _by_network(
         self, ways: OneWays, rows: int, rng: np.random.Generator
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
-        """One attribute after another, each so that all its pairs fit."""
+        """Return rows that are drawn one attribute after another, so that all pairs fit."""
         levels, zeros = self._levels, self.zeros.grouped(self.groupings)
         drawn = PairedRows(AgreedTables.of(self._told(ways), levels), levels, zeros)
         codes = zeros.satisfying(lambda many: drawn.codes(many, rng), rows, tuple(levels))
@@ -383,7 +385,7 @@ class FittedRows:
         return {**alone, **self.groupings}
 
     def _told(self, ways: OneWays) -> tuple[NoisyTable, ...]:
-        """All tables, over groups where there are groups."""
+        """Return all tables, over groups where there are groups."""
         return (*self._cleared, *ways.grouped(self._all_groupings))
 
     def _expanded(self, codes: IntArray, ways: OneWays, rng: np.random.Generator) -> IntArray:

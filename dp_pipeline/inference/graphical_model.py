@@ -87,7 +87,7 @@ class GraphicalModel:
         return [np.zeros(node.shape) for node in self.nodes]
 
     def home(self, attributes: Names) -> int:
-        """The node with the fewest cells that holds the attributes; ValueError for none."""
+        """Return the node with the fewest cells that holds the attributes; ValueError for none."""
         holding = [at for at, node in enumerate(self.nodes) if set(attributes) <= set(node.names)]
         return min(holding, key=lambda at: int(np.prod(self.nodes[at].shape)))
 
@@ -130,7 +130,7 @@ than row by row."""
 
 
 def _largest(rows: FloatArray) -> FloatArray:
-    """The largest cell of every row."""
+    """Return the largest cell of every row."""
     if rows.shape[1] > FEW_COLUMNS:
         return np.asarray(rows.max(axis=1))
     largest = rows[:, 0].copy()
@@ -140,8 +140,8 @@ def _largest(rows: FloatArray) -> FloatArray:
 
 
 def _summed(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    """The table without these axes, in ascending order. The first of them go first, one by one: of
-    what is then summed most lies side by side.
+    """Return the table without these axes, in ascending order. The first of them go first, one by
+    one: of what is then summed most lies side by side.
     """
     for before, axis in enumerate(axes):
         table = np.asarray(table.sum(axis=axis - before))
@@ -234,7 +234,7 @@ class Projection:
         return np.asarray(self._matrix @ np.concatenate([np.zeros(0), *kept]))
 
     def backward(self, cells: FloatArray) -> list[FloatArray]:
-        """One table a node: every cell is the sum of the marginals' cells that it is in."""
+        """Return one table a node: every cell is the sum of the marginals' cells that it is in."""
         cliques = self._model.zeros()
         added = self._turned @ cells
         for one in self._stages:
@@ -245,7 +245,7 @@ class Projection:
 def _wanted(
     model: GraphicalModel, tables: Sequence[Names]
 ) -> Iterator[tuple[int, list[tuple[int, ...]], tuple[int, ...], list[int]]]:
-    """Of every stage its node, all groups of that, those which are kept, and places of tables."""
+    """Yield of every stage the node, its groups, the retained groups and the table positions."""
     groups = [_groups(node) for node in model.nodes]
     wanted: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for place, names in enumerate(tables):
@@ -392,8 +392,8 @@ def _inside(
 
 
 def doubt(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> float:
-    """How much of the entropy is wanted by these tables, 0 to 1: the less, the more they tell
-    beside their noise.
+    """Return how much of the entropy is wanted by these tables, 0 to 1: the less, the more they
+    exceed their noise.
 
     start   attribute → shares, of every attribute of a table
     """
@@ -408,7 +408,8 @@ def _doubt(
     start: Mapping[str, FloatArray],
     rows: float,
 ) -> float:
-    """How much of the entropy is wanted, 0 to 1: less where tables tell far more than their noise.
+    """Return how much of the entropy is wanted, 0 to 1: less where tables tell far more than their
+    noise.
 
     By the median over tables of several attributes of what a cell is off from the product of its
     one-way marginals, squared, in variances of its noise.

@@ -36,7 +36,7 @@ class JunctionTree:
 
     @classmethod
     def of(cls, cliques: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> JunctionTree:
-        """The maximum spanning tree of the clique graph, weighted by the attributes shared.
+        """Return the maximum spanning tree of the clique graph, weighted by the attributes shared.
 
         The root is the clique with the most cells, and ``cliques`` of the tree are in
         breadth-first order from it, each with its names as given. Ties go to the earlier
@@ -78,8 +78,8 @@ class JunctionTree:
         return tuple(cell_count(clique, sizes) for clique in self.cliques)
 
     def require_running_intersection(self) -> None:
-        """BoundaryViolation unless the links span the cliques from clique 0, and the cliques with
-        any one attribute hang together.
+        """Raise BoundaryViolation unless the links span the cliques from clique 0, and the cliques
+        with any one attribute hang together.
 
         Along ``order`` that is: what a clique shares with any earlier one, its parent has.
         """
@@ -154,7 +154,7 @@ def elimination_cliques(graph: nx.Graph, order: Sequence[str]) -> tuple[frozense
 
 
 def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """An elimination order: each time the vertex that adds the fewest edges.
+    """Return an elimination order: each time the vertex that adds the fewest edges.
 
     sizes   cells of every attribute; their keys are the vertices
 

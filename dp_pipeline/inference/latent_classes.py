@@ -63,8 +63,9 @@ class LatentClasses:
     def of(
         cls, codes: IntArray, sizes: Mapping[str, int], *, classes: int = CLASSES
     ) -> LatentClasses:
-        """The classes that make these rows likely, by expectation and maximisation (Dempster,
-        Laird, Rubin 1977) from equal parts of the rows along their first principal component.
+        """Return the classes that make these rows likely, by expectation and maximisation
+        (Dempster, Laird, Rubin 1977) from equal parts of the rows along their first principal
+        component.
 
         codes   (rows, attributes), at least one row; columns in the order of ``sizes``
 
@@ -108,7 +109,7 @@ def _indicators(codes: IntArray, sizes: Sequence[int]) -> Any:
 
 
 def _begun(has: Any, shares: FloatArray, classes: int) -> FloatArray:
-    """How far every row belongs to every class at first, (rows, classes)."""
+    """Return how far every row belongs to every class at first, (rows, classes)."""
     rows = has.shape[0]
     scale = 1 / np.sqrt(np.maximum(shares, 1 / rows))
     along = _first_component(has, shares, scale)
@@ -203,7 +204,9 @@ def fit_near_classes(
 def _may_help(
     model: GraphicalModel, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> bool:
-    """Whether noise is much of what tables of several attributes tell, and none has them all."""
+    """Return whether noise is much of what tables of several attributes tell, and none has them
+    all.
+    """
     tables = [set(one.attributes) for one in measured]
     if not any(len(one) > 1 for one in tables) or set(model.sizes) in tables:
         return False
@@ -215,8 +218,8 @@ def _may_help(
 def missed(
     classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> float:
-    """How much of what tables of several attributes tell of a dependence, beyond their noise, the
-    classes do not tell: 0 for all of it, 1 for none; without any dependence 1.
+    """Return how much of what tables of several attributes tell of a dependence, beyond their
+    noise, the classes do not tell: 0 for all of it, 1 for none; without any dependence 1.
 
     start   attribute → shares, of every attribute of a table
     """

@@ -36,7 +36,7 @@ class ScoreNoise(Protocol):
     def variance(self) -> float: ...
 
     def density(self, off: FloatArray) -> FloatArray:
-        """How likely it is to be so many rows, up to a factor."""
+        """Return how likely it is to be so many rows, up to a factor."""
         ...
 
 
@@ -79,7 +79,7 @@ class CubeNoise:
         return self.scale**2 * (self.many + 1) * (self.many + 2) / 3
 
     def density(self, off: FloatArray) -> FloatArray:
-        """The mean of 1/R over all R beyond."""
+        """Return the mean of 1/R over all R beyond."""
         from scipy.special import gammaincc
 
         return np.asarray(gammaincc(self.many, np.abs(off) / self.scale))
@@ -114,8 +114,8 @@ class NoisyScores:
         return np.asarray(likely / total), float(evidence.max() + np.log(total / len(means)))
 
     def expected_near(self, prediction: FloatArray) -> tuple[FloatArray, float]:
-        """The same where g is Laplace distributed around a prediction (pairs,) in rows, with one
-        of several widths.
+        """Return the same where g is Laplace distributed around a prediction (pairs,) in rows, with
+        one of several widths.
         """
         widths = (np.sqrt(self.noise.variance) * WIDTHS).tolist()
         results = [self.integrate(self._laplace(prediction, width)) for width in widths]

@@ -94,7 +94,7 @@ class NoisyTree:
         return np.flatnonzero(is_leaf), Prefixes.concatenate(self._nodes).where(is_leaf)
 
     def occupied(self, lower: FloatArray, upper: FloatArray) -> Mask:
-        """Whether a leaf may hold any row, (m,), in the order of ``leaves``.
+        """Return whether a leaf may hold any row, (m,), in the order of ``leaves``.
 
         lower, upper   the boxes of the leaves, (m, d)
         """
@@ -104,7 +104,7 @@ class NoisyTree:
         return may_hold_rows(nodes.depths, values, variance, away)
 
     def counts(self, *, first: Sparsity | None, below: Sparsity | None) -> FloatArray:
-        """A count ≥ 0 for every node, (m,); the counts add up along the tree.
+        """Return a count ≥ 0 for every node, (m,); the counts add up along the tree.
 
         first   for the root's children; None takes no child for empty
         below   for all others
@@ -174,8 +174,8 @@ TAIL = 0.002
 def widths_away(
     lower: FloatArray, upper: FloatArray, values: FloatArray, variance: FloatArray
 ) -> FloatArray:
-    """How far the middles of boxes are from where nearly all rows are, (m,): in widths of that
-    interval of an axis, on the axis where it is most; 0 inside.
+    """Return how far the middles of boxes are from where nearly all rows are, (m,): in widths of
+    that interval of an axis, on the axis where it is most; 0 inside.
 
     lower, upper   of boxes, (m, d)
     values         their noisy counts
@@ -219,7 +219,7 @@ FAR, TOGETHER = 1.0, 4.0
 def may_hold_rows(
     depths: IntArray, values: FloatArray, variance: FloatArray, away: FloatArray
 ) -> Mask:
-    """Whether leaves may hold any row, (m,).
+    """Return whether leaves may hold any row, (m,).
 
     depths     of the leaves
     values     their noisy counts, by themselves
@@ -262,7 +262,7 @@ def may_hold_rows(
 
 
 def _share_empty(values: FloatArray) -> float:
-    """Of a group; 0 of no leaves."""
+    """Return the share of empty leaves in a group; 0 for a group without leaves."""
     many = len(values)
     if not many:
         return 0.0

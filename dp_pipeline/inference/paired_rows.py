@@ -80,8 +80,8 @@ class PairedRows:
         return view_network(self.tables.cells, self.sizes, most_cells=FAMILY_CELLS)
 
     def _dealt(self, one: Conditional, drawn: _Drawn, rng: np.random.Generator) -> IntArray:
-        """Rows of every kind that get each level of the next attribute, (kinds, levels): level by
-        level, each fitted beside all later ones.
+        """Return rows of every kind that get each level of the next attribute, (kinds, levels):
+        level by level, each fitted together with all later ones.
         """
         chances = self._started(one, drawn)
         features, wanted, doubt = self._wanted(one.child, drawn)
@@ -120,9 +120,10 @@ class PairedRows:
         return allowed
 
     def _wanted(self, child: str, drawn: _Drawn) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What is told of the next attribute: features of the kinds (kinds, f), the rows (levels,
-        f) that each level has to have of them, and what those may be off by for a nat (f,). The
-        first is 1 everywhere, the others say what levels of earlier attributes a kind has.
+        """Return the targets of the next attribute: features of the kinds (kinds, f), the rows
+        (levels, f) that each level has to have of them, and what those may be off by for a nat
+        (f,). The first is 1 everywhere, the others say what levels of earlier attributes a kind
+        has.
         """
         many = drawn.rows.sum()
         scale = many / self.tables.rows
@@ -157,7 +158,7 @@ class _Drawn:
     rows: IntArray
 
     def cells(self, names: Names, sizes: Mapping[str, int]) -> IntArray:
-        """The cell of every kind in the table over some of the attributes."""
+        """Return the cell of every kind in the table over some of the attributes."""
         cells = np.zeros(len(self.rows), dtype=np.int64)
         for name in names:
             cells = cells * sizes[name] + self.codes[:, self.names.index(name)]
@@ -190,7 +191,7 @@ ENOUGH = 1e-4
 def fitted_chances(
     start: FloatArray, features: FloatArray, rows: IntArray, wanted: FloatArray, doubt: FloatArray
 ) -> FloatArray:
-    """The chance in every group (g,) for which the event has the wanted sums of features.
+    """Return the chance in every group (g,) for which the event has the wanted sums of features.
 
     start      (g,) from 0 to 1; where it is 0 or 1 it stays
     features   (g, f)
@@ -235,7 +236,7 @@ class _Dual:
     doubt: FloatArray
 
     def minimum(self) -> FloatArray:
-        """The logits where it is least."""
+        """Return the logits where it is least."""
         theta = np.zeros(len(self.wanted))
         value, logits = self._at(theta)
         for _ in range(STEPS):
@@ -255,7 +256,7 @@ class _Dual:
         return logits
 
     def _at(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """The value, and the logits."""
+        """Return the value, and the logits."""
         logits = self.start + self.features @ theta
         told = float(self.wanted @ theta) - float(self.doubt @ theta**2) / 2
         return float(self.rows @ np.logaddexp(0.0, logits)) - told, logits

@@ -103,7 +103,7 @@ class StructuralZeros:
         return TableEstimate(one.attributes, table, one.variance)
 
     def _within(self, names: Names) -> list[AllowedCells]:
-        """What every entry says of these attributes alone."""
+        """Return what every entry says of these attributes alone."""
         found = []
         for one in self.allowed:
             kept = tuple(name for name in one.names if name in names)
@@ -114,8 +114,9 @@ class StructuralZeros:
         return found
 
     def kinds(self, name: str) -> IntArray | None:
-        """A number for every level of an attribute, alike where they may be with the same cells of
-        all others; None where no entry is about it. Levels of different kinds are never grouped.
+        """Return a number for every level of an attribute, alike where they may be with the same
+        cells of all others; None where no entry is about it. Levels of different kinds are never
+        grouped.
         """
         about = [(one.mask, one.names.index(name)) for one in self.allowed if name in one.names]
         if not about:
@@ -125,7 +126,7 @@ class StructuralZeros:
         return np.asarray(kinds, dtype=np.int64).ravel()
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> StructuralZeros:
-        """The same over groups of levels, each of levels of one kind."""
+        """Return the same over groups of levels, each of levels of one kind."""
         return StructuralZeros(tuple(_grouped(one, groupings) for one in self.allowed))
 
     def expected(self, pair: tuple[str, str], left: FloatArray, right: FloatArray) -> FloatArray:
@@ -159,15 +160,15 @@ class StructuralZeros:
         return max((cell_count(one, sizes) for one in self.cliques(sizes)), default=1)
 
     def leave_nothing(self, sizes: Mapping[str, int]) -> bool:
-        """Whether all entries together leave no row at all."""
+        """Return whether all entries together leave no row at all."""
         if not self.allowed:
             return False
         model = GraphicalModel(JunctionTree.of(self.cliques(sizes), sizes), sizes)
         return model.marginals(self.potentials(model))[1] < NOTHING / 2
 
     def without_twins(self) -> tuple[StructuralZeros, tuple[Twin, ...]]:
-        """What is left for the other attributes where one of two that say the same in other words
-        is left out; and those that were, in the order in which they can be put back.
+        """Return what is left for the other attributes where one of two that say the same in other
+        words is left out; and those that were, in the order in which they can be put back.
         """
         zeros, twins = self, tuple[Twin, ...]()
         while (found := zeros._first_twin()) is not None:
@@ -199,7 +200,7 @@ class Twin:
 
 
 def _spread(one: AllowedCells, axes: Names) -> Mask:
-    """A mask in the shape that broadcasts over a table with these axes."""
+    """Return a mask in the shape that broadcasts over a table with these axes."""
     order = [one.names.index(name) for name in axes if name in one.names]
     inside = one.mask.transpose(order)
     sizes = iter(inside.shape)
@@ -211,7 +212,7 @@ def _ratio(wanted: FloatArray, got: FloatArray) -> FloatArray:
 
 
 def _grouped(one: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCells:
-    """A group may be where its first level may be: all of them are of one kind."""
+    """Return the entry over groups: all levels of a group are allowed where its first one is."""
     mask = one.mask
     for axis, name in enumerate(one.names):
         if name in groupings:
@@ -221,7 +222,7 @@ def _grouped(one: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCel
 
 
 def _renamed(one: AllowedCells, twin: Twin) -> AllowedCells:
-    """What an entry about a twin says of the other attribute."""
+    """Return what an entry about a twin says of the other attribute."""
     if twin.name not in one.names:
         return one
     at = one.names.index(twin.name)
@@ -235,7 +236,7 @@ def _renamed(one: AllowedCells, twin: Twin) -> AllowedCells:
 
 
 def _merged(entries: Iterable[AllowedCells]) -> tuple[AllowedCells, ...]:
-    """One entry a set of attributes; none that says nothing."""
+    """Return one entry a set of attributes; none that says nothing."""
     found: dict[frozenset[str], AllowedCells] = {}
     for one in entries:
         same = found.get(frozenset(one.names))

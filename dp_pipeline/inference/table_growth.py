@@ -97,7 +97,7 @@ class TableGrowth:
         return choice
 
     def fits(self, tables: Sequence[Names]) -> bool:
-        """Whether there is a tree for these tables, small enough."""
+        """Return whether there is a tree for these tables, small enough."""
         # Takes a fifth of a second, and a plan draws no graph.
         import networkx as nx
 
@@ -128,7 +128,7 @@ class TableGrowth:
         return sorted(pairs, key=worth)[:FIRST_PAIRS]
 
     def _unions(self, tables: Sequence[Names], place: int) -> list[Names]:
-        """A table with each one that overlaps it, and with each attribute."""
+        """Return a table with each one that overlaps it, and with each attribute."""
         table = tables[place]
         others = (*tables, *((name,) for name in self.error.sizes))
         unions = {
@@ -165,7 +165,7 @@ class TableGrowth:
         )
 
     def _try(self, choice: _Choice, candidates: Sequence[Names]) -> _Trial:
-        """What would be known with each candidate, as the last of its tables."""
+        """Return what would be known with each candidate, as the last of its tables."""
         count, most = len(candidates), len(choice.tables)
         inside = np.array(
             [[set(one) <= set(new) for one in choice.tables] for new in candidates], dtype=bool
@@ -222,11 +222,11 @@ class _Choice:
     error: float
 
     def with_table(self, table: Names) -> list[Names]:
-        """The tables when ``table`` takes the place of what is inside it."""
+        """Return the tables when ``table`` takes the place of what is inside it."""
         return [*(one for one in self.tables if not set(one) <= set(table)), table]
 
     def holds(self, table: Names) -> bool:
-        """Whether the table is inside another one."""
+        """Return whether the table is inside another one."""
         return any(set(table) <= set(one) for one in self.tables)
 
 

@@ -63,7 +63,8 @@ def max_entropy(
     *,
     sweeps: int = ENTROPY_SWEEPS,
 ) -> FloatArray:
-    """The marginal over ``attributes``, of shape ``sizes`` of them, that the views leave open.
+    """Return the marginal over ``attributes``, of shape ``sizes`` of them, that the views leave
+    open.
 
     views   attributes → cells ≥ 0 that agree on what they share, one axis an attribute
     sizes   cells of every attribute
@@ -110,7 +111,8 @@ NETWORK_SWEEPS = 30
 def view_network(
     views: Mapping[Names, FloatArray], sizes: Mapping[str, int], *, most_cells: int
 ) -> tuple[Conditional, ...]:
-    """Every attribute of ``sizes`` once, after its parents: what ``sample_network`` draws from.
+    """Return every attribute of ``sizes`` once, after its parents: what ``sample_network`` draws
+    from.
 
     views        attributes → cells ≥ 0, nearly consistent; every two attributes are in one
     most_cells   of a family's table, unless the attribute alone has more
@@ -240,6 +242,6 @@ def _view(
 
 
 def _best(gains: NDArray[np.int64], left: NDArray[np.int64], rng: np.random.Generator) -> int:
-    """The place that gains most; of several that of which most is left, of several any."""
+    """Return the place that gains most; of several that of which most is left, of several any."""
     best = np.flatnonzero(gains == gains.max())
     return int(rng.choice(best[left[best] == left[best].max()]))

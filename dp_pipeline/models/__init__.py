@@ -76,7 +76,8 @@ def _build(spec: DatasetSpec, name: str) -> Model:
     if model.needs_public_rows and (spec.is_release or not is_public):
         raise DeclarationError(
             f"{spec.name}: {name}: expected a benchmark with relation replace_one and one row a "
-            f"person, where the number of rows is public, got a {spec.purpose} with {spec.relation}"
+            "person, where the number of rows is public, "
+            f"got a {spec.purpose} with {spec.relation}: choose another model"
         )
     guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
     reasons = [guarantee.reason for guarantee in guarantees if not guarantee.is_plain]

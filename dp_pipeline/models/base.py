@@ -127,7 +127,7 @@ class Model:
     def fit_after(
         self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """Do the same with the tables of an earlier release of this model, which are public."""
+        """Return a release as ``fit`` does, planned with public tables of an earlier one."""
         raise NotImplementedError
 
     def refine(

@@ -146,7 +146,7 @@ def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
         name=f"{spec.name}_each_window",
         cron_schedule="5 * * * *" if is_hourly else "0 6 * * *",
         job_name=jobs.backfill_job_name(spec),
-        description=f"Once a {windows.every} is over{_grace_text(windows.grace)}, read it and "
+        description=f"Once a {windows.every} has ended{_grace_text(windows.grace)}, read it and "
         f"publish {published}. Every {'hour' if is_hourly else 'day'} missed windows are caught "
         "up, each is charged once, and one that failed is tried again. Before the first window is "
         "published, only the newest one is requested. Earlier windows that a release of several "
@@ -173,8 +173,8 @@ def _has_file_each(spec: DatasetSpec) -> bool:
 
 
 def _may_have_rows(spec: DatasetSpec, window: str) -> bool:
-    """Return whether a window is requested at all, by declarations and by which files exist: no row
-    is looked at, and no time at which a file was written.
+    """Return whether a window may have rows: its file exists, or the data set has no file for each.
+    No row is read, and no time at which a file was written.
     """
     return not _has_file_each(spec) or source_stamp(spec.at_window(window).source) is not None
 

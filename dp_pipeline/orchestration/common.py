@@ -91,7 +91,7 @@ class WindowConfig(ReleaseConfig):
 
 
 def config_of_run(context: dg.AssetExecutionContext) -> WindowConfig:
-    """Return the configuration of a run, with the defaults of what it cannot configure."""
+    """Return the configuration of a run, with defaults for fields that it does not set."""
     return WindowConfig(**(context.op_execution_context.op_config or {}))
 
 

@@ -91,7 +91,7 @@ def _release(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDefi
 
 
 def _row_dependency(spec: DatasetSpec, name: str) -> dg.AssetDep:
-    """Return the prepared rows; of a release of several windows, those of all of them."""
+    """Return the dependency of a release on the prepared rows of all its windows."""
     key, span = dg.AssetKey([spec.name, stages_of(spec.widest)[-1]]), spec.span_of(name)
     if span == 1:
         return dg.AssetDep(key)

@@ -361,7 +361,7 @@ def bounded_part(
 
 
 def _by_part(table: pa.Table, parts: IntArray) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of every part that has some, each one chunk."""
+    """Yield the number and the rows of every part that has rows, each in one chunk."""
     order = np.argsort(parts, kind="stable")
     sorted_table = table.take(pa.array(order))
     ends = np.searchsorted(parts[order], np.arange(PART_COUNT + 1))

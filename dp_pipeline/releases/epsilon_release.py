@@ -116,7 +116,7 @@ class EpsilonRelease(NoisyRelease):
             raise DeclarationError(f"{self.where}: {error}") from None
 
     def require_allowed(self) -> None:
-        """DeclarationError also for time windows that are not there, or do not add up."""
+        """Raise DeclarationError also for time windows that are missing or do not add up."""
         super().require_allowed()
         if self.span > 1 and self.spec.delta is not None:
             raise DeclarationError(
@@ -209,7 +209,9 @@ class EpsilonRelease(NoisyRelease):
         return newest_key(key, self.home.ledger, self.spec.partitions)
 
     def _require_refining(self, epsilon: Fraction) -> None:
-        """DeclarationError for a release that cannot refine another one, whatever was released."""
+        """Raise DeclarationError for a release that cannot refine another one, whatever was
+        released.
+        """
         model, where = self.model, f"{self.where}: refine"
         if not model.refines:
             raise DeclarationError(

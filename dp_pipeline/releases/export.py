@@ -194,8 +194,8 @@ def _bundle_folder(release: Release, settled: Entry) -> str:
 
 
 def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:
-    """DeclarationError for a release that is not cleared, unless ``allow_not_dp`` exports it all
-    the same; BoundaryViolation for one of sensitive rows that must never leave.
+    """Raise DeclarationError for a release that is not cleared, unless ``allow_not_dp`` exports it
+    all the same; BoundaryViolation for one of sensitive rows that must never leave.
     """
     bundle = settled.bundle
     if is_cleared(bundle):

@@ -93,7 +93,7 @@ def declared_method(spec: DatasetSpec, name: str) -> Method:
 
 
 def require_methods(spec: DatasetSpec) -> None:
-    """DeclarationError for a declared method that does not exist or has no such parameters."""
+    """Raise DeclarationError for an unknown declared method, or for unknown parameters."""
     for name in declared_k_anonymity(spec).methods:
         declared_method(spec, name)
 
@@ -189,8 +189,8 @@ class KAnonymousRelease(Release):
         return guarantee_for(self.declared, self.name, k=self.k)
 
     def require_allowed(self) -> None:
-        """DeclarationError for a K or a method that is not declared, and on sensitive rows for
-        what the file does not allow by name or what promises nothing.
+        """Raise DeclarationError for a K or a method that is not declared, and on sensitive rows
+        for what the file does not allow by name or what promises nothing.
         """
         self.declared.partition(str(self.k))
         method = self.method
@@ -321,7 +321,7 @@ class KAnonymousDrawing(Drawing):
         bundle = Bundle(spec.key.digest, spec.facts, (), quality={}, tables=tables, transcript="")
         if not keeps_guarantee(bundle):
             raise BoundaryViolation(
-                f"{spec.what}: expected a table that keeps its promise, got another"
+                f"{spec.what}: expected a table that keeps its promise, got one that breaks it"
             )
         return bundle
 

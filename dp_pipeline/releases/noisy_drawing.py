@@ -29,8 +29,8 @@ class ReleaseCounter(Protocol):
         """The keyed fingerprint of the very bytes that are counted."""
 
     def require_stored(self, rehearsed: object = None) -> None:
-        """Damaged where what a dry run over ``rehearsed`` has read is not as it was stored; without
-        one, where anything is not.
+        """Raise Damaged where what a dry run over ``rehearsed`` has read is not as it was stored;
+        without one, where anything is not.
         """
 
 
@@ -139,21 +139,21 @@ class NoisyDrawing(Drawing):
         self._count.remove()
 
     def _require_same_rows(self, spec: ReleaseSpec) -> None:
-        """One charge pays for answers about one data set: those about two, of which a person is in
-        one or in both, may reveal nearly twice as much about her.
+        """Raise AnswersLost for other rows than those with which the release started.
 
-        OtherQuestion where the row that charged it does not name the rows.
+        One charge pays for answers about one data set. Answers about two may reveal nearly twice
+        as much about a person. OtherQuestion where the charge does not name the rows.
         """
         facts = {} if spec.reserved is None else spec.reserved.facts
         if ROWS not in facts:
             raise OtherQuestion(
-                "expected a release that says which rows it was begun with, got none"
+                "expected a release that names the rows with which it started, got none"
             )
         if facts[ROWS] != self.rows:
             # First: a table that was damaged can be put back, and the release goes on.
             self.counter.require_stored()
             raise AnswersLost(
                 f"{spec.what}: expected the rows of snapshot "
-                f"{spec.key.snapshot} that this release was begun with, got rows that were read or "
-                "prepared again otherwise; its ε is spent: only --new-draw goes on"
+                f"{spec.key.snapshot} with which this release started, got other rows, read or "
+                "prepared again: its ε is spent; put the old rows back, or pay for --new-draw"
             )

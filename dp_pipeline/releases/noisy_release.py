@@ -65,11 +65,11 @@ class NoisyRelease(Release):
         return self.guarantee.label_state(state)
 
     def require_allowed(self) -> None:
-        """DeclarationError for a noise source that does not exist, or a seed on release data."""
+        """Raise DeclarationError for an unknown noise source, or a seed on release data."""
         fit = self.noise.is_releasable
         if self.spec.is_release and not fit:
             raise DeclarationError(
-                f"{self.spec.name}: noise: expected a source fit for sensitive data, "
+                f"{self.spec.name}: noise: expected a source for sensitive data, "
                 f"got a seeded one: unset {NOISE_VARIABLE}"
             )
 

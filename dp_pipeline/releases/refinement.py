@@ -38,7 +38,7 @@ class RefinedRelease:
         return {REFINES: self.key.digest, REFINED_FROM: epsilon_text(self.key.epsilon)}
 
     def require_settled(self, ledger: Ledger) -> None:
-        """DeclarationError for a release that was not finished: its answers may be more."""
+        """Raise DeclarationError for a release that was not finished: its answers may be more."""
         state = ledger.state(self.key.digest)
         if state != "settled":
             raise DeclarationError(
@@ -47,15 +47,16 @@ class RefinedRelease:
             )
 
     def require_same_rows(self, rows: str) -> None:
-        """DeclarationError where these are not the rows that it was drawn from: noise that belongs
-        to others would be refined.
+        """Raise DeclarationError where these are not the rows that it was drawn from: noise that
+        belongs to others would be refined.
 
         rows   keyed fingerprint of the rows that are counted now
         """
         if self.reserved.facts.get(ROWS) != rows:
             raise DeclarationError(
                 f"{self.reserved.what}: refine: expected the rows of snapshot {self.key.snapshot} "
-                "that it was drawn of, got rows that were read or prepared again otherwise"
+                "from which the release was drawn, got other rows, read or prepared again: "
+                "put the old rows back, or run without --refine"
             )
 
 
@@ -94,8 +95,8 @@ def refined_release(
 
 
 def require_unrefined(key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fraction) -> None:
-    """DeclarationError where the release at ``epsilon`` was refined to another ε than that of this
-    key. Its evaluation is the same: that enters the key of the release that was refined first.
+    """Raise DeclarationError where the release at ``epsilon`` was refined to another ε than that of
+    this key. Its evaluation is the same: that enters the key of the release that was refined first.
     """
     history = ledger.history(key.digest)
     if history and (finer := history[0].facts["epsilon"]) != epsilon_text(key.epsilon):

@@ -268,7 +268,7 @@ class Release(ABC):
 
     @abstractmethod
     def require_allowed(self) -> None:
-        """DeclarationError for what the data set file, or the noise, does not allow."""
+        """Raise DeclarationError for what the data set file, or the noise, does not allow."""
 
     @abstractmethod
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> Key:

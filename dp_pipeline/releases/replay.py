@@ -184,7 +184,9 @@ def require_intact(release: Release, folder: Path) -> Bundle:
 
 
 def require_reproducible(release: Release, bundle: Bundle) -> None:
-    """Damaged unless the code of today rebuilds the same from its stored answers, byte by byte."""
+    """Raise Damaged unless the code of today rebuilds the same from its stored answers, byte by
+    byte.
+    """
     rebuilt = rebuild_bundle(release, key_of(release, bundle))
     # The digest of every table is in the text, so equal texts are equal tables.
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}

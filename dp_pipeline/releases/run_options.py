@@ -155,8 +155,8 @@ def requested(
         check_snapshot_id(snapshot)
     if refine and (new_draw or snapshot):
         raise DeclarationError(
-            f"{spec.name}: --refine: expected no --{'new-draw' if new_draw else 'snapshot'} beside "
-            "it: what is refined was drawn before, of rows that were read before"
+            f"{spec.name}: --refine: expected no --{'new-draw' if new_draw else 'snapshot'} "
+            "alongside, got both: a refinement keeps the draw and the rows of the earlier release"
         )
     options = replace(
         options, new_draw=new_draw, refine=refine, snapshot=snapshot, span=require_span(span)
@@ -165,13 +165,14 @@ def requested(
         if windows or span:
             option = "--window" if windows else "--span"
             raise DeclarationError(
-                f"{spec.name}: {option}: expected none where rows are not cut by `windows`, got one"
+                f"{spec.name}: {option}: expected a data set with `windows`, got one without: "
+                f"run it without {option}"
             )
         return options
     names = spec.cut.parse_range(windows) if windows else spec.cut.closed(now())[-1:]
     if not names:
         raise DeclarationError(
-            f"{spec.name}: expected a window that is over, got none: the first is {spec.cut.first}"
+            f"{spec.name}: expected a closed window, got none: the first is {spec.cut.first}"
         )
     return replace(options, windows=names)
 

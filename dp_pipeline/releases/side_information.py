@@ -84,7 +84,7 @@ def earlier_bundle(key: ReleaseKey, spec: DatasetSpec, home: Home, folder: str) 
 
 
 def _require_public(spec: DatasetSpec, other: DatasetSpec, home: Home, where: str) -> None:
-    """DeclarationError where the rows are protected, by their file or by their account."""
+    """Raise DeclarationError where the rows are protected, by their file or by their account."""
     if other.is_release or other.population == spec.population:
         raise DeclarationError(
             f"{where}: expected a data set with `purpose: benchmark` and a population of its own, "
@@ -96,7 +96,7 @@ def _require_public(spec: DatasetSpec, other: DatasetSpec, home: Home, where: st
 def _require_alike(
     spec: DatasetSpec, other: DatasetSpec, names: tuple[str, ...], where: str
 ) -> None:
-    """DeclarationError where a code does not mean the same in both data sets."""
+    """Raise DeclarationError where a code does not mean the same in both data sets."""
     for name in names:
         attribute = spec.domain[name]
         alike = other.domain[name] if name in other.domain.names else None

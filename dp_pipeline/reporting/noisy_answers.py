@@ -39,7 +39,7 @@ def attribute_text(attributes: Names) -> str:
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """How far the synthetic shares of some attributes are from the noisy answers about them.
+    """The distance of synthetic shares of some attributes from the noisy answers about them.
 
     distance   ½ Σ |s/m − c/n| for noisy counts c; above 1 where these are mostly noise
     noise      the same distance between noisy answers and the truth, on average

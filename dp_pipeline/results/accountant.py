@@ -201,8 +201,8 @@ class Accountant:
             self._completion_checks.append(require_complete)
 
     def require_all_spent(self) -> None:
-        """BoundaryViolation unless the charges are exactly the budget, and all of them were spent:
-        an unspent rest is a wrong claim too.
+        """Raise BoundaryViolation unless the charges are exactly the budget, and all of them were
+        spent: an unspent rest is a wrong claim too.
         """
         if self.remaining != 0:
             raise BoundaryViolation(
@@ -219,18 +219,28 @@ class Accountant:
 
 
 def _require_proven(spend: Spend) -> None:
-    """BoundaryViolation unless the scale proves the ε, or the ρ."""
+    """Raise BoundaryViolation unless the scale proves the ε, or the ρ."""
     if not isinstance(spend.epsilon, Fraction) or spend.epsilon <= 0:
-        raise BoundaryViolation(f"{spend.what}: expected a positive Fraction as ε, got another")
+        raise BoundaryViolation(
+            f"{spend.what}: expected a positive Fraction as ε, got {spend.epsilon!r:.40}"
+        )
     is_concentrated, is_of_texts = spend.mechanism in _CONCENTRATED, spend.mechanism in _OF_TEXTS
     if not isinstance(spend.delta, Fraction) or (0 < spend.delta < 1) is not is_of_texts:
-        raise BoundaryViolation(f"{spend.what}: expected a δ of texts and of nothing else")
+        raise BoundaryViolation(
+            f"{spend.what}: expected a δ of 0 to 1 for texts, else 0, got {spend.delta!r:.40}"
+        )
     if not is_concentrated and not is_of_texts and spend.mechanism not in _LOSS:
-        raise BoundaryViolation(f"{spend.what}: expected a known mechanism, got another")
+        raise BoundaryViolation(
+            f"{spend.what}: expected a known mechanism, got {spend.mechanism!r:.40}"
+        )
     if spend.currency != ("zcdp" if is_concentrated else "pure"):
-        raise BoundaryViolation(f"{spend.what}: expected its mechanism's currency, got another")
+        raise BoundaryViolation(
+            f"{spend.what}: expected the currency of its mechanism, got {spend.currency!r:.40}"
+        )
     if not isinstance(spend.scale, Fraction) or spend.scale <= 0:
-        raise BoundaryViolation(f"{spend.what}: expected a positive Fraction as scale, got another")
+        raise BoundaryViolation(
+            f"{spend.what}: expected a positive Fraction as scale, got {spend.scale!r:.40}"
+        )
     if not _proves(spend):
         symbol = "ρ" if is_concentrated else "ε"
         raise BoundaryViolation(
@@ -263,7 +273,8 @@ def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fractio
     exact = [Fraction(weight) for weight in weights if not isinstance(weight, float)]
     if len(exact) != len(weights) or not exact or min(exact) <= 0:
         raise BoundaryViolation(
-            f"budget: expected positive whole or rational weights, got {len(weights)} others"
+            "budget: expected at least one weight, each a positive integer or fraction, "
+            f"got {'one of another kind' if len(weights) else 'none'}"
         )
     total = sum(exact, Fraction(0))
     return tuple(epsilon * weight / total for weight in exact)

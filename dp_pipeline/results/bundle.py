@@ -184,8 +184,9 @@ class Bundle:
         return self.facts["releasable"] == "yes"
 
     def require_exportable(self) -> None:
-        """BoundaryViolation for a release that must never leave this project where its rows are
-        sensitive: one without the requested ε, unless the data set file allows its promise by name.
+        """Raise BoundaryViolation for a release that must never leave this project where its rows
+        are sensitive: one without the requested ε, unless the data set file allows its promise by
+        name.
         """
         is_allowed = self.is_k_anonymous and self.facts.get(ALLOWED) == "yes"
         if not self.is_releasable or (self.caveat and not is_allowed):

@@ -58,7 +58,7 @@ class BitTree:
         return len(self.axes)
 
     def require_axes(self) -> None:
-        """BoundaryViolation unless every bit halves one of the columns, none too often."""
+        """Raise BoundaryViolation unless every bit halves one of the columns, none too often."""
         counts = [self.axes.count(axis) for axis in range(len(self.columns))]
         are_distinct = 1 <= len(counts) == len(set(self.columns))
         are_axes = sum(counts) == self.depth <= MOST_BITS
@@ -69,7 +69,9 @@ class BitTree:
             )
 
     def require_nodes(self, nodes: Prefixes, bits: int) -> None:
-        """BoundaryViolation unless ``nodes`` and the boxes ``bits`` below them are of this tree."""
+        """Raise BoundaryViolation unless ``nodes`` and the boxes ``bits`` below them are of this
+        tree.
+        """
         self.require_axes()
         deepest = self.depth - bits
         if not 0 <= bits <= MOST_FAN_BITS:

@@ -95,7 +95,7 @@ def test_without_real_rows_a_square_is_how_much_a_pair_depends():
         ("columns: expected some of pet, age, got 'shoe'", {"columns": ["shoe"]}),
         ("columns: expected 1 to 9 different ones, got 0", {"columns": []}),
         ("columns: expected 1 to 9 different ones, got 2", {"columns": ["pet", "pet"]}),
-        ("ax: expected None for several columns, got 2", {"ax": object()}),
+        ("ax: expected one column to draw on it, got 2 columns: leave ax out", {"ax": object()}),
     ],
 )
 def test_columns_that_cannot_be_plotted_are_refused(words: str, call: dict[str, Any]):

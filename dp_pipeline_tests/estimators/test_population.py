@@ -112,7 +112,7 @@ class Silent(ExactNoise):
 def test_source_that_claims_protection_is_refused(
     ledger: Ledger,
 ) -> None:
-    with pytest.raises(InvalidParameter, match=r"expected a source fit for sensitive data"):
+    with pytest.raises(InvalidParameter, match=r"expected a source for sensitive data"):
         quiet_fit(paid_by("riders", noise=Silent()), VILLAGES)
     assert ledger.balance("riders").spent == 0
 

@@ -102,9 +102,17 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
     "a column missing": ({}, OTHERS.drop(columns="c"), r"prior: expected a column 'c' as declared"),
     "columns of another number": ({}, OTHERS.to_numpy()[:, 1:], "prior: expected 6 columns"),
     "no table": ({}, "census", "prior: expected two dimensions"),
-    "no rows": ({}, OTHERS[:0], "prior: expected public rows with declared values, got none"),
-    "other levels": ({}, OTHERS + 10, "prior: expected public rows with declared values"),
-    "the rows themselves": ({}, OWN, "prior: expected public rows of others, got X itself"),
+    "no rows": (
+        {},
+        OTHERS[:0],
+        "prior: expected at least one public row with declared values, got none",
+    ),
+    "other levels": (
+        {},
+        OTHERS + 10,
+        "prior: expected at least one public row with declared values",
+    ),
+    "the rows themselves": ({}, OWN, "prior: expected public rows of other persons, got X itself"),
     "another method": (
         {"method": "independent"},
         OTHERS,
@@ -122,7 +130,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
         None,
         "no plan_from: it is set by plan_from, got one",
     ),
-    "columns to discover": (DISCOVERED, OTHERS, "prior: expected declared columns"),
+    "columns to discover": (DISCOVERED, OTHERS, "prior: expected a domain without columns"),
 }
 
 

@@ -247,7 +247,11 @@ def test_refined_fit_holds_only_noisy_answers(method: str) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a smaller ε": ({}, {"epsilon": "0.2"}, r"expected a fit at an ε below 0\.2, got 0\.5"),
     "the same ε": ({}, {"epsilon": 0.5}, r"expected a fit at an ε below 0\.5, got 0\.5"),
-    "another δ": ({}, {"delta": "1e-9"}, "expected a fit with the same delta, got another"),
+    "another δ": (
+        {},
+        {"delta": "1e-9"},
+        "expected a fit with the same delta, got one with another",
+    ),
     "another domain": (
         {},
         {"domain": {**DOMAIN, "smokes": ["no", "yes", "rarely"]}},

@@ -283,7 +283,7 @@ def test_the_report_never_calls_private_what_is_not(ran: Ran):
         assert f"{name} (published) at ε = 0.1: not differentially private: {reason}." in without
     assert f"<strong>{Standing.ANOTHER_EPSILON}</strong>" in composed
     assert "idp_kmeans (published) at ε = 0.1: costs ε = 2/15, not the nominal 0.1: " in composed
-    assert "1 fit for release; together they cost ε = 0.15 at most. Not counted: 3 not" in page
+    assert "1 releasable; together they cost ε = 0.15 at most. Not counted: 3 not" in page
     for name in REASONS:
         head = re.escape(f'<th scope="row" role="rowheader">{name} (published)</th>')
         rows = re.findall(rf"{head}(<td.*?)</tr>", page)
@@ -295,11 +295,11 @@ def test_the_report_never_calls_private_what_is_not(ran: Ran):
 
 
 def assert_no_promise(words: str) -> None:
-    """“Private” is said of releases that are fit for release, and denied of the others."""
+    """“Private” is said of releasable releases, and denied of the others."""
     said = [
         words[max(0, m.start() - 60) : m.end()] for m in re.finditer("ifferentially priv", words)
     ]
-    fit = "Each release that is fit for release is ε-differentially priv"
+    fit = "Each releasable release is ε-differentially priv"
     assert said
     assert [one for one in said if not one.endswith(fit) and "not differ" not in one] == []
 

@@ -308,7 +308,7 @@ def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec)
     assert (checked.code, "0.3 + that of ε=0.2" in checked.out) == (0, True)
     for wrong, words in (
         (("0.5", "--refine", "0.3"), "expected ε from 0.2, 0.5, 1, got 0.3"),
-        (("0.5", "--refine", "0.2", "--new-draw"), "expected no --new-draw beside it"),
+        (("0.5", "--refine", "0.2", "--new-draw"), "expected no --new-draw alongside"),
         (("1", "--refine", "0.2"), "refine that one"),
     ):
         refused = project.cli_here("run", name, *one, *wrong)

@@ -168,7 +168,7 @@ def test_unfit_noise_is_refused_before_a_row_is_read(noise: str, project: Projec
 def test_dagster_refuses_seeded_noise_on_release_data(rides: Project):
     spec = rides.declare("rides", RIDES)
     line = refusal(rides.launch(spec, "dpqt_kmeans", partition="0.5", noise="seeded:1"))
-    assert line.startswith("rides: noise: expected a source fit for sensitive data, got a seeded")
+    assert line.startswith("rides: noise: expected a source for sensitive data, got a seeded")
     assert rides.spent(spec) == 0
 
 

@@ -205,7 +205,7 @@ def test_unreleasable_draw_has_a_warning(tmp_path):
 
 def test_draws_not_for_release_are_not_counted_as_protection(tmp_path):
     text = written(tmp_path, releases=[release(), release(), release(**SEEDED)])
-    assert "2 fit for release; together they cost ε = 1 at most." in text
+    assert "2 releasable; together they cost ε = 1 at most." in text
     assert "Not counted: 1 not for release" in text
 
 
@@ -225,7 +225,7 @@ def test_methods_with_another_epsilon_have_a_warning(tmp_path):
     assert f"<strong>{Standing.ANOTHER_EPSILON}</strong><p>{why}</p>" in text
     assert text.count('class="alarm"') == 2, "nothing is said of noise that can be drawn again"
     assert text.count(f'class="unfit">no: {Standing.NOT_DP}') == 2
-    assert "1 fit for release; together they cost ε = 0.5 at most. Not counted: 3" in text
+    assert "1 releasable; together they cost ε = 0.5 at most. Not counted: 3" in text
 
 
 def test_seeded_draw_without_epsilon_has_two_marks(tmp_path):

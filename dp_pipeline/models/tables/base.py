@@ -39,7 +39,7 @@ BYTES_A_CELL = 8 * 6
 
 
 def clique_cells(default: int) -> Any:
-    """The parameter that bounds the cells of one measured table or clique."""
+    """Return the parameter that bounds the cells of one measured table or clique."""
     return integer(default, at_least=4, at_most=1 << 24, measuring=True)
 
 

@@ -86,8 +86,8 @@ class DpKjig(Model):
     score_share: Fraction = share(Fraction(7, 10))
 
     def check(self, domain: Domain) -> None:
-        """DeclarationError unless there is one label and something else to ask about, but not too
-        much, and the table of all classes is not too large.
+        """Raise DeclarationError unless there is one label and something else to ask about, but not
+        too much, and the table of all classes is not too large.
         """
         if len(self.label) != 1:
             raise DeclarationError(
@@ -115,7 +115,7 @@ class DpKjig(Model):
             )
 
     def chosen(self, domain: Domain) -> tuple[str, ...]:
-        """The quasi-identifiers, in declared order where none is named."""
+        """Return the quasi-identifiers, in declared order where none is named."""
         return self.attributes or tuple(name for name in domain.discrete if name not in self.label)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> ClassTable:  # noqa: ARG002

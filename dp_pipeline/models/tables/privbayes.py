@@ -146,7 +146,7 @@ class PrivBayes(TableModel):
         return PrivacyGuarantee("dp", epsilon, f"score {self.score} needs a public number of rows")
 
     def check(self, domain: Domain) -> None:
-        """DeclarationError as for every table model, and for F unless all attributes are binary."""
+        """Raise DeclarationError as every table model does, and for F on other than binary ones."""
         super().check(domain)
         for name in self.chosen(domain) if self.score == "F" else ():
             if domain[name].size != 2:

@@ -219,7 +219,7 @@ class PrivHd(TableModel):
     clique_cells: int = clique_cells(1024)
 
     def check(self, domain: Domain) -> None:
-        """DeclarationError as for every table model, and for shares that leave no tables."""
+        """Raise DeclarationError as for every table model, and for shares that leave no tables."""
         super().check(domain)
         total = self.structure_share + self.one_way_share
         if total >= 1:

@@ -64,7 +64,7 @@ class PriView(TableModel):
     family_cells: int = integer(256, at_least=4, at_most=1 << 16)
 
     def check(self, domain: Domain) -> None:
-        """DeclarationError as for every table model, and for a view with too many cells."""
+        """Raise DeclarationError as for every table model, and for a view with too many cells."""
         super().check(domain)
         sizes = self.sizes(domain)
         for view in self.views(domain):

@@ -51,7 +51,7 @@ class ThresholdFilter(TableModel):
     empty_cells: int = integer(100, at_least=1, at_most=10**6, measuring=True)
 
     def check(self, domain: Domain) -> None:
-        """DeclarationError as for every table model, and for a table of more than 2^62 cells."""
+        """Raise DeclarationError as every table model does, and for more than 2^62 cells."""
         super().check(domain)
         names = self.chosen(domain)
         cells = domain.cell_count(names)

@@ -130,7 +130,7 @@ def _generation(age: FloatArray) -> IntArray:
 
 
 def _hours(rng: np.random.Generator, work: IntArray, sex: IntArray) -> FloatArray:
-    """Draw full time for most, part time for some, long hours of the self-employed."""
+    """Draw weekly hours: full time for most, part time for some, long for the self-employed."""
     full = np.where(work == 2, 47.0, 39.5) + np.where(work == 2, 11.0, 3.0) * rng.standard_normal(
         len(work)
     )

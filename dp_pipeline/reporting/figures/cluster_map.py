@@ -42,8 +42,8 @@ class Density:
 
     @property
     def highest(self) -> float:
-        """What three quarters of the weight do not pass, 0 where there is none: a few tiny boxes
-        would leave all others pale.
+        """The density that three quarters of the weight do not exceed; 0 without weight. A higher
+        end of the scale would leave all but a few tiny boxes pale.
         """
         areas = np.diff(self.x_edges)[:, None] * np.diff(self.y_edges)
         order = np.argsort(self.cells, axis=None)

@@ -130,7 +130,7 @@ class OneShot(TableModel):
             )
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:
-        """Whether both kinds of plans that the rows may lead to have less noise."""
+        """Return whether both kinds of plans that the rows may lead to have less noise."""
         sizes = self.sizes(domain)
         if len(sizes) < 2 or self.quality == "best_plus":
             return False
@@ -148,7 +148,7 @@ class OneShot(TableModel):
         return all(one <= BETTER_PURE * other for one, other in both)
 
     def most_cells(self, domain: Domain) -> int:
-        """Of all measured tables together, or of all cliques."""
+        """Return the most cells of all measured tables together, or of all cliques."""
         sizes = self.sizes(domain)
         packed_cells = len(sizes) // 2 * min(PACKED_CELLS, self.clique_cells)
         searched = 2 * max(4, self.clique_cells)
@@ -217,7 +217,7 @@ class OneShot(TableModel):
         epsilon: Fraction,
         rng: np.random.Generator,
     ) -> SyntheticTable:
-        """The same with the tables of an earlier release; cold where those are not stored.
+        """Return the same with the tables of an earlier release; cold where those are not stored.
 
         *Proof.* Tables, groups and shares are functions of released numbers. Each table costs what
         it is given: Δ1 = Δ2 = 1 a row, over groups of levels too; smoothing is post-processing. ∎
@@ -242,7 +242,7 @@ class OneShot(TableModel):
         epsilon: Fraction,
         rng: np.random.Generator,
     ) -> SyntheticTable:
-        """The same with tables that public rows choose, combined with theirs.
+        """Return the same with tables that public rows choose, combined with theirs.
 
         *Proof.* Tables, groups and shares are functions of released numbers and of public rows;
         each table costs what it is given: Δ1 = Δ2 = 1 a row. The rest is post-processing. ∎
@@ -257,7 +257,7 @@ class OneShot(TableModel):
         return self._drawn(PriorRound(round_, known).fitted(), domain, rng)
 
     def _start(self, curator: Curator) -> Round:
-        """A noisy number of rows, and what is planned with it."""
+        """Return a noisy number of rows, and what is planned with it."""
         sizes, amount = self.sizes(curator.domain), curator.accountant.remaining
         counted = curator.tabulate({(): amount * ROWS_SHARE if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.distance)
@@ -274,9 +274,9 @@ class OneShot(TableModel):
         epsilon: Fraction,  # noqa: ARG002
         rng: np.random.Generator,
     ) -> SyntheticTable:
-        """Every table that the release at a smaller ε has measured, refined; which tables those
-        are is not asked again. What each gets of what is added is as much as it got of the tables'
-        part then.
+        """Return every table that the release at a smaller ε has measured, refined; which tables
+        those are is not asked again. What each gets of what is added is as much as it got of the
+        tables' part then.
         """
         assert isinstance(coarse, SyntheticTable)
         domain, sizes = curator.domain, self.sizes(curator.domain)

@@ -116,7 +116,7 @@ class Planning:
         return np.array([[self.error_of(plan, mean) for mean in means] for plan in self.plans])
 
     def error_of(self, plan: Plan, mean: float) -> float:
-        """The error that a plan would leave where the mean dependence is so many rows."""
+        """Return the error that a plan would leave where the mean dependence is so many rows."""
         if not plan.tables:
             return self.error_of_scores(plan, mean)
         if plan.is_covering:
@@ -144,7 +144,7 @@ class Planning:
         return best
 
     def _error_with_mean(self, share: Fraction) -> float:
-        """What is expected of the best plan for each noisy mean that there may be."""
+        """Return what is expected of the best plan for each noisy mean that there may be."""
         scale = self.mean_scale(share)
         means = np.array(MEAN_DEPENDENCE) * self.rows
         # Noise at its octiles, by Laplace's distribution for either kind of noise.
@@ -173,7 +173,7 @@ class Planning:
     def error_of_tables(
         self, tables: Sequence[Names], mean: float, amount: float | None = None
     ) -> float:
-        """The error where tables alone are measured."""
+        """Return the error where tables alone are measured."""
         return self.error_model(mean).of_tables(tables, amount or self.late_amount)
 
     @property
@@ -182,13 +182,13 @@ class Planning:
         return float(self.amount * (1 - ROWS_SHARE))
 
     def error_model(self, mean: float) -> ExpectedError:
-        """The error of all pairs where each has the mean dependence, in rows."""
+        """Return the error of all pairs where each has the mean dependence, in rows."""
         d = len(self.sizes)
         dependence = Dependence(tuple(self.sizes), np.full((d, d), mean), np.zeros((d, d)))
         return ExpectedError(self.sizes, self.sizes, {}, dependence, self.rate, self.weights)
 
     def error_of_scores(self, plan: Plan, mean: float) -> float:
-        """The error where pairs are measured that have the largest scores.
+        """Return the error where pairs are measured that have the largest scores.
 
         What scores will be is foreseen: dependence has an exponential distribution, and both it
         and the noise are drawn alike every time. Tables of the best pairs alone are compared.
@@ -288,7 +288,7 @@ class Planning:
         return min(sorted(designs), key=self._noise_of_covering)
 
     def error_of_covering(self, views: Sequence[Names]) -> float:
-        """The error where every pair is in some view; one in several views is known better."""
+        """Return the error where every pair is in at least one view."""
         of_singles, of_pairs = self._precision_of(views)
         levels = np.array(list(self.sizes.values()), dtype=np.float64)
         first, second = np.triu_indices(len(levels), 1)
@@ -298,7 +298,7 @@ class Planning:
         return float((weights * np.sqrt(squares)).sum())
 
     def _noise_of_covering(self, views: Sequence[Names]) -> float:
-        """All noise in the pairs of views, that of their margins too."""
+        """Return all noise in the pairs of views, that of their margins too."""
         of_pairs = self._precision_of(views)[1]
         levels = np.array(list(self.sizes.values()), dtype=np.float64)
         first, second = np.triu_indices(len(levels), 1)
@@ -307,7 +307,9 @@ class Planning:
         return float((weights * np.sqrt(squares)).sum())
 
     def _precision_of(self, views: Sequence[Names]) -> tuple[FloatArray, FloatArray]:
-        """What views say of one-way marginals (d,), and of pairs (d, d), in 1 / squares of rows."""
+        """Return what views say of one-way marginals (d,), and of pairs (d, d), in 1 / squares of
+        rows.
+        """
         d, levels = len(self.sizes), np.array(list(self.sizes.values()), dtype=np.float64)
         place = {name: place for place, name in enumerate(self.sizes)}
         of_pairs, of_singles = np.zeros((d, d)), np.zeros(d)
@@ -320,7 +322,7 @@ class Planning:
         return of_singles, of_pairs
 
     def covering_amounts(self, views: Sequence[Names], amount: float) -> list[float]:
-        """What each view gets of an amount: by the noise in its pairs beside their margins."""
+        """Return each view's part of an amount, by the noise in its pairs and their margins."""
         place = {name: place for place, name in enumerate(self.sizes)}
 
         def noise(view: Names) -> float:

@@ -115,7 +115,7 @@ class PriorRound:
         return OneWays.of(combined, self.round.counted)
 
     def _combined(self, one: NoisyMarginal, shares: FloatArray, rows: float) -> NoisyMarginal:
-        """A noisy table combined with public shares of its cells."""
+        """Return a noisy table combined with public shares of its cells."""
         table = one.table.astype(np.float64)
         # Two samples of one population differ by this in a cell.
         apart = rows * (1 + rows / max(1, self.public.rows)) / table.size
@@ -144,7 +144,7 @@ class PriorRound:
 
 
 def _public_error(public: PublicTable, names: Names, squares: float) -> float:
-    """What a public table is off by given its one-way marginals, in rows in L1."""
+    """Return what a public table is off by given its one-way marginals, in rows in L1."""
     shares = public.shares(names)
     known = 1 + sum(size - 1 for size in shares.shape)
     freedom = max(0.0, shares.size - known) / shares.size
@@ -152,7 +152,7 @@ def _public_error(public: PublicTable, names: Names, squares: float) -> float:
 
 
 def _score(public: PublicTable, pair: Pair, rows: float) -> float:
-    """How far a pair is from independence in public rows, in rows."""
+    """Return how far a pair is from independence in public rows, in rows."""
     shares = public.shares(pair)
     alone = np.outer(shares.sum(axis=1), shares.sum(axis=0))
     return rows * float(np.abs(shares - alone).sum())

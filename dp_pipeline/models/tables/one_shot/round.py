@@ -90,7 +90,7 @@ class Round:
         )
 
     def _plan(self) -> Plan:
-        """The best plan, for the mean dependence of all pairs where knowing that pays."""
+        """Return the best plan, for the mean dependence of all pairs where knowing that pays."""
         share = self.planning.mean_share
         if not share:
             return self.planning.choose()
@@ -98,7 +98,7 @@ class Round:
         return self.planning.choose(self.planning.likelihoods(noisy, share))
 
     def again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
-        """The tables of an earlier release, measured again.
+        """Return the tables of an earlier release, measured again.
 
         One-way marginals that stood beside tables of groups get the share that they had there.
         """
@@ -131,8 +131,8 @@ class Round:
     def _amounts_as_before(
         self, tables: Sequence[Names], grouped: Mapping[str, int]
     ) -> dict[Names, Fraction]:
-        """What tables and one-way marginals get beside each other: each marginal what it is worth
-        before there is a table, and of the rest what ``fitted`` would add. Without the first,
+        """Return what tables and one-way marginals get beside each other: each marginal what it is
+        worth before there is a table, and of the rest what ``fitted`` would add. Without the first,
         one whose attribute is in a good table would get next to nothing, and the fit begins at it.
         """
         early = self.planning.amount * max(plan.one_ways for plan in self.planning.plans) / 2
@@ -158,7 +158,7 @@ class Round:
         )
 
     def _expected(self, measured: Sequence[NoisyMarginal]) -> tuple[NoisyMarginal, ...]:
-        """The number of rows and tables, as far as noise lets these be told from flat ones."""
+        """Return the number of rows and tables, drawn towards flat ones by their noise."""
         rows = max(FEWEST_ROWS, float(estimated_rows(measured)))
         counted = believed((), np.array(round(rows)), SURE_OF_ROWS)
         return counted, *(expected_table(one, rows) for one in measured[1:])
@@ -166,7 +166,7 @@ class Round:
     def _amounts_of_tables(
         self, tables: Sequence[Names], is_covering: bool
     ) -> dict[Names, Fraction]:
-        """All that is left, for tables alone."""
+        """Return all that is left, for tables alone."""
         if is_covering:
             left = float(self.left)
             return self._split(tables, np.array(self.planning.covering_amounts(tables, left)))
@@ -190,13 +190,13 @@ class Round:
         return OneWayStage(measured, marginals, groupings, paid)
 
     def growth(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> TableGrowth:
-        """A search for tables with what is left."""
+        """Return a search for tables with what is left."""
         error, zeros = self.error(stage, scores), self.zeros.grouped(stage.groupings)
         cap = max(4, self.planning.cap, zeros.most_cells(dict(error.grouped)))
         return TableGrowth(error, float(self.left), cap, zeros.pairs)
 
     def error(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> ExpectedError:
-        """The expected error of all pairs after one-way marginals and scores."""
+        """Return the expected error of all pairs after one-way marginals and scores."""
         return ExpectedError(
             self.sizes,
             {name: one.size for name, one in stage.groupings.items()},
@@ -224,7 +224,7 @@ class Round:
         return tuple(measured), OneWays.of(singles, self.counted)
 
     def _split(self, tables: Sequence[Names], amounts: FloatArray) -> dict[Names, Fraction]:
-        """All that is left, about in these proportions."""
+        """Return all that is left, about in these proportions."""
         parts = amounts / amounts.sum()
         exact = [Fraction(max(1, round(10**5 * part))) for part in parts.tolist()]
         return dict(zip(tables, split(self.left, exact), strict=True))

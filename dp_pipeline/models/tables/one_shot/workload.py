@@ -48,7 +48,7 @@ class Workload:
         return ", ".join(f"{' '.join(names)} {float(weight):g}" for names, weight in self.entries)
 
     def require_known(self, names: Iterable[str], *, of: str) -> None:
-        """DeclarationError for a name that is none of the attributes that are modelled."""
+        """Raise DeclarationError for a name that is none of the attributes that are modelled."""
         known = set(names)
         for entry, _ in self.entries:
             for name in entry:
@@ -83,7 +83,7 @@ class Workload:
 
 
 def workload() -> Any:
-    """Of a model: which pairs count for more; nothing where all count alike."""
+    """Return the weights of a model's pairs; none where all pairs count alike."""
     expected = "entries of one to three attributes and a weight, such as income 4, age sex 2"
 
     def parse(text: str) -> str | None:
