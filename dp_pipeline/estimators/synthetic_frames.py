@@ -22,7 +22,7 @@ from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.declared import Columns, DeclaredColumn
 from dp_pipeline.estimators.frames import FrameKind, text_of
-from dp_pipeline.gate.counter import MOST_GRID_CELLS
+from dp_pipeline.gate.counter import MAX_GRID_CELLS
 from dp_pipeline.raw import values as raw_values
 from dp_pipeline.results.measurement import NoisyCounts, least_noisy
 from dp_pipeline.results.synthetic_table import SyntheticTable, decode_columns
@@ -233,9 +233,9 @@ def columns_of_marginal(table: SyntheticTable, columns: Columns, names: list[Any
             f"each once, got {names!r:.60}"
         )
     cells = table.domain.cell_count(tuple(map(str, names)))
-    if cells > MOST_GRID_CELLS:
+    if cells > MAX_GRID_CELLS:
         raise DeclarationError(
-            f"marginal: expected at most {MOST_GRID_CELLS} cells, "
+            f"marginal: expected at most {MAX_GRID_CELLS} cells, "
             f"got {', '.join(map(str, names))} with {cells}"
         )
     return tuple(columns_by_name[name] for name in names)

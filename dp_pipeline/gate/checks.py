@@ -10,22 +10,22 @@ import numpy as np
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.gate.counter import MOST_GRID_AXES, MOST_GRID_CELLS
+from dp_pipeline.gate.counter import MAX_GRID_AXES, MAX_GRID_CELLS
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.gate.samplers import MAX_CELLS, MOST_SCALES, expected_above_threshold
+from dp_pipeline.gate.samplers import MAX_CELLS, MAX_THRESHOLD_SCALES, expected_above_threshold
 from dp_pipeline.results.derived_attribute import MOST_DERIVED_CELLS, DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
-MOST_EMPTY_CELLS = 1 << 20
+MAX_EMPTY_CELLS = 1 << 20
 """Empty cells that noise may carry over a threshold on average."""
 
 
 def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
     """Return the shape of a marginal; BoundaryViolation if no engine would count it."""
     cells = domain.cell_count(attributes)
-    if len(set(attributes)) < len(attributes) or cells > MOST_GRID_CELLS:
+    if len(set(attributes)) < len(attributes) or cells > MAX_GRID_CELLS:
         raise BoundaryViolation(
-            f"marginal: expected different attributes and at most {MOST_GRID_CELLS} cells, "
+            f"marginal: expected different attributes and at most {MAX_GRID_CELLS} cells, "
             f"got {', '.join(attributes)} with {cells}"
         )
     return domain.shape(attributes)
@@ -90,13 +90,13 @@ def require_sparse(
     where the sampler has no proof, or too many empty cells would reach it.
     """
     cells = require_cells(domain, attributes)
-    if type(threshold) is not int or not 1 <= threshold <= MOST_SCALES * scale:
+    if type(threshold) is not int or not 1 <= threshold <= MAX_THRESHOLD_SCALES * scale:
         raise BoundaryViolation(
             f"threshold: expected an integer of 1 to 2^32 scales, got {threshold!r:.30}"
         )
-    if expected_above_threshold(cells, threshold, scale) > MOST_EMPTY_CELLS:
+    if expected_above_threshold(cells, threshold, scale) > MAX_EMPTY_CELLS:
         raise BoundaryViolation(
-            f"threshold: expected one that at most {MOST_EMPTY_CELLS} empty cells reach, "
+            f"threshold: expected one that at most {MAX_EMPTY_CELLS} empty cells reach, "
             f"got {threshold} at a scale of {float(scale):.4g} and {cells} cells"
         )
     return cells
@@ -116,11 +116,11 @@ def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) 
     counts.
     """
     require_axes(domain, columns)
-    if len(columns) > MOST_GRID_AXES:
-        raise BoundaryViolation(f"grid: expected at most {MOST_GRID_AXES} axes, got {len(columns)}")
-    if cells_per_axis < 1 or cells_per_axis ** len(columns) > MOST_GRID_CELLS:
+    if len(columns) > MAX_GRID_AXES:
+        raise BoundaryViolation(f"grid: expected at most {MAX_GRID_AXES} axes, got {len(columns)}")
+    if cells < 1 or cells ** len(columns) > MAX_GRID_CELLS:
         raise BoundaryViolation(
-            f"grid: expected 1 to {MOST_GRID_CELLS} cells, got {cells_per_axis} an axis "
+            f"grid: expected 1 to {MAX_GRID_CELLS} cells, got {cells} an axis "
             f"on {len(columns)} axes"
         )
 
@@ -181,7 +181,7 @@ def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -
     for rule in rules:
         require_rule(domain, rule)
     kinds = {(rule.columns, rule.weights, len(rule.centres)) for rule in rules}
-    if len(kinds) > 1 or len(rules) * len(rules[0].centres) > MOST_GRID_CELLS:
+    if len(kinds) > 1 or len(rules) * len(rules[0].centres) > MAX_GRID_CELLS:
         raise BoundaryViolation("clusters: expected rules of one size and columns, got others")
 
 
@@ -197,5 +197,5 @@ def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray
 
 
 def _require_size(cells: int, *, of: str) -> None:
-    if cells > MOST_GRID_CELLS:
-        raise BoundaryViolation(f"{of}: expected at most {MOST_GRID_CELLS} counts, got {cells}")
+    if cells > MAX_GRID_CELLS:
+        raise BoundaryViolation(f"{of}: expected at most {MAX_GRID_CELLS} counts, got {cells}")

@@ -15,10 +15,10 @@ from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
-MOST_GRID_CELLS = 1 << 24
+MAX_GRID_CELLS = 1 << 24
 """A dense grid above this size is refused: it is a public number times a public number."""
 
-MOST_GRID_AXES = 32
+MAX_GRID_AXES = 32
 """Axes of a dense grid; NumPy's arrays have no more than 64."""
 
 

@@ -25,7 +25,7 @@ from dp_pipeline.gate.charge import (
     QuestionKey,
     digest_of,
 )
-from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter, Disclosing, Sealed
+from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Disclosing, Sealed
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import PUBLIC_ROW_SCORES, Score
@@ -619,9 +619,9 @@ class Curator:
         salt   public, 0 … 2^63 − 1
         """
         checks.require_axes(self.domain, columns)
-        if not (1 <= many <= MOST_GRID_CELLS and 0 <= salt < 1 << 63):
+        if not (1 <= many <= MAX_GRID_CELLS and 0 <= salt < 1 << 63):
             raise BoundaryViolation(
-                f"records: expected 1 to {MOST_GRID_CELLS} of them and a salt in 0..2^63 − 1"
+                f"records: expected 1 to {MAX_GRID_CELLS} of them and a salt in 0..2^63 − 1"
             )
         words = f"{many} records of {', '.join(columns)}, salt {salt}"
         key = ("records", columns, many, salt)

@@ -77,7 +77,7 @@ def refine(
     return noise.refined_laplace(exact, first, scale, finer)
 
 
-MOST_LINF_SIZE = 20
+MAX_LINF_SIZE = 20
 """Numbers that are made noisy together, in scales of their noise, at most: of more, nearly every
 proposed radius is refused, and drawing takes long."""
 
@@ -169,7 +169,7 @@ def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseS
     mechanism; for the cube Steinke, Ullman, "Between pure and approximate differential privacy"
     (JPC 2016). The discrete form is ours (``gate.samplers.linf_noise``).
 
-    Raises BoundaryViolation as ``measure`` does, and for more numbers than MOST_LINF_SIZE scales.
+    Raises BoundaryViolation as ``measure`` does, and for more numbers than MAX_LINF_SIZE scales.
 
     >>> import numpy as np
     >>> from dp_pipeline.gate.noise import SeededNoise
@@ -178,9 +178,9 @@ def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseS
     """
     exact = int64_array(exact, of="exact answers")
     scale = linf_scale(linf=linf, epsilon=epsilon)
-    if exact.ndim != 1 or exact.size > MOST_LINF_SIZE * scale:
+    if exact.ndim != 1 or exact.size > MAX_LINF_SIZE * scale:
         raise BoundaryViolation(
-            f"L∞ mechanism: expected a vector of at most {MOST_LINF_SIZE} scales, got shape "
+            f"L∞ mechanism: expected a vector of at most {MAX_LINF_SIZE} scales, got shape "
             f"{exact.shape} at scale {float(scale):.3g}"
         )
     return noise.discrete_linf(exact, scale)

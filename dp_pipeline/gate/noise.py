@@ -20,7 +20,7 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate import samplers
 
-LARGEST_SCALE = 2**55
+MAX_SCALE = 2**55
 """At this scale noise passes 2^62 with probability e^(−128): int64 answers still mean something."""
 
 
@@ -48,7 +48,7 @@ def checked_scale(scale: Fraction) -> Fraction:
     """Return the scale; refused (by its public value alone) unless a Fraction, 0 < scale ≤ 2^55."""
     if not isinstance(scale, Fraction) or scale <= 0:
         raise BoundaryViolation(f"noise: expected a positive Fraction as scale, got {scale!r}")
-    if scale > LARGEST_SCALE:
+    if scale > MAX_SCALE:
         raise BoundaryViolation(
             f"noise: expected a scale of at most 2^55, got 2^{int(scale).bit_length() - 1}"
         )
@@ -94,7 +94,7 @@ def sampling_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
     >>> sampling_scale(OpenDPNoise(), Fraction(1, 3), 5) - Fraction(1, 3)
     Fraction(1, 27021597764222976)
     """
-    is_float = isinstance(source, OpenDPNoise) and size < MANY_CELLS
+    is_float = isinstance(source, OpenDPNoise) and size < MIN_EXACT_CELLS
     return Fraction(float_at_least(scale)) if is_float else scale
 
 
@@ -163,7 +163,7 @@ class NoiseSource(Protocol):
         """
 
 
-MANY_CELLS = 1 << 15
+MIN_EXACT_CELLS = 1 << 15
 """Counts in one question from which on our exact sampler draws in place of OpenDP's: how many there
 are is public, and OpenDP takes fifty times as long for each."""
 
@@ -240,8 +240,8 @@ class ExactNoise(_SampledNoise):
 @dataclass(frozen=True, slots=True)
 class OpenDPNoise(ExactNoise):
     """The OpenDP library (0.16): the default for releases, 6 µs per Laplace, 11 per Gaussian.
-    A question of MANY_CELLS counts or more is answered by our exact sampler, as are a sparse table,
-    a refinement and the L∞ mechanism, which OpenDP does not have.
+    Our exact sampler answers a question of MIN_EXACT_CELLS counts or more, and what OpenDP does not
+    have: a sparse table, a refinement and the L∞ mechanism.
 
     Its ``make_laplace`` on i64 vectors is the discrete Laplace and saturates like ours. Its
     ``make_noisy_max`` under pure DP is permute-and-flip on exact rationals (McKenna, Sheldon
@@ -259,7 +259,7 @@ class OpenDPNoise(ExactNoise):
         scale = sampling_scale(self, checked_scale(scale), counts.size)
         if not counts.size:
             return counts.copy()
-        if counts.size >= MANY_CELLS:
+        if counts.size >= MIN_EXACT_CELLS:
             return ExactNoise.discrete_laplace(self, counts, scale)
         # Late, and by submodule: 0.3 s that a command which draws nothing should not pay.
         from opendp.domains import atom_domain, vector_domain
@@ -280,7 +280,7 @@ class OpenDPNoise(ExactNoise):
         counts, sigma2 = int64_array(counts, of="counts"), _checked_variance(sigma2)
         if not counts.size:
             return counts.copy()
-        if counts.size >= MANY_CELLS:
+        if counts.size >= MIN_EXACT_CELLS:
             return ExactNoise.discrete_gaussian(self, counts, sigma2)
         from opendp.domains import atom_domain, vector_domain
         from opendp.measurements import make_gaussian
@@ -369,7 +369,7 @@ def _checked_variance(sigma2: Fraction) -> Fraction:
     """Return σ²; refused (by its public value alone) unless a Fraction, 0 < σ² ≤ (2^55)²."""
     if not isinstance(sigma2, Fraction) or sigma2 <= 0:
         raise BoundaryViolation(f"noise: expected a positive Fraction as σ², got {sigma2!r}")
-    if sigma2 > LARGEST_SCALE**2:
+    if sigma2 > MAX_SCALE**2:
         raise BoundaryViolation(
             f"noise: expected a σ² of at most 2^110, got 2^{int(sigma2).bit_length() - 1}"
         )

@@ -24,19 +24,19 @@ from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 FAN_BITS = 4
-PARTS = (SHARES // 4,) * 4
+STEP_SHARES = (SHARES // 4,) * 4
 """Shares of each step down. More of them for the first steps gave no better edges."""
 
-BITS = FAN_BITS * len(PARTS)
+BITS = FAN_BITS * len(STEP_SHARES)
 """A leaf is a part of 2^−16 of the interval, two fixed-point numbers."""
 
-HEAVY = 4
+MIN_NODE_SCALES = 4
 """A node of fewer rows than so many scales of its noise is not divided further."""
 
-MOST_DIVIDED = 64
+MAX_DIVIDED_NODES = 64
 """Nodes of one step that are divided."""
 
-MOST_PIECES = 128
+MAX_PIECES = 128
 """Parts of the interval of which the rows are told, for drawing numbers inside bins."""
 
 
@@ -108,25 +108,25 @@ class QuantileBins:
     scale: float
 
     def bins(self, session: TreeSession) -> NoisyBins | None:
-        """Return the bins by the session's counts; None where the noisy rows are not even HEAVY
-        scales.
+        """Return the bins by the session's counts; None where the noisy number of rows is below
+        MIN_NODE_SCALES scales.
 
         All of the session is spent, whatever comes of it.
         """
         root = _Box(0, 0, 0.0, 0)
         live = [root]
-        for step, shares in enumerate(PARTS):
+        for step, shares in enumerate(STEP_SHARES):
             self._divide(session, live, shares=shares)
             if step == 0:
                 root.rows = sum(child.rows for child in root.children)
             below = [child for box in live for child in box.children]
-            if step == len(PARTS) - 1:
+            if step == len(STEP_SHARES) - 1:
                 break
             chosen = self._chosen(root, below)
             live = [box for box in below if id(box) in chosen]
             self._settle(session, [box for box in below if id(box) not in chosen])
         session.close()
-        if root.rows <= HEAVY * self.scale:
+        if root.rows <= MIN_NODE_SCALES * self.scale:
             return None
         leaves = list(root.leaves(root.rows))
         cuts = self._cuts(leaves)
@@ -147,7 +147,7 @@ class QuantileBins:
         if not boxes:
             return
         # All of them are children of one step.
-        shares = sum(PARTS[boxes[0].depth // FAN_BITS :])
+        shares = sum(STEP_SHARES[boxes[0].depth // FAN_BITS :])
         noisy = session.expand(_nodes(boxes), bits=0, shares=_shares(boxes, shares))
         for box, rows in zip(boxes, noisy[:, 0].tolist(), strict=True):
             first, second = box.shares**2, shares**2
@@ -163,10 +163,10 @@ class QuantileBins:
             for box, rows in root.leaves(max(0.0, root.rows))
             if id(box) in open_
             and self._units(box) > 1
-            and rows > HEAVY * self.scale * SHARES / max(box.shares, 1)
+            and rows > MIN_NODE_SCALES * self.scale * SHARES / max(box.shares, 1)
         ]
         boxes.sort(key=lambda one: -one[0])
-        return {id(box) for _, box in boxes[:MOST_DIVIDED]}
+        return {id(box) for _, box in boxes[:MAX_DIVIDED_NODES]}
 
     def _units(self, box: _Box) -> float:
         """Return how wide a box is."""
@@ -243,7 +243,7 @@ class QuantileBins:
         finished: list[tuple[float, float]] = []
         while heap:
             priority, low, high, middle = heapq.heappop(heap)
-            if priority >= 0 or len(heap) + len(finished) + 1 >= MOST_PIECES:
+            if priority >= 0 or len(heap) + len(finished) + 1 >= MAX_PIECES:
                 rows = np.diff(np.interp([low, high], places, cumulated))
                 finished.append((low, round(float(rows[0]), 1)))
                 continue

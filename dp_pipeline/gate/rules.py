@@ -16,14 +16,14 @@ from dp_pipeline.config.encoding import COORDINATE_BITS, Coordinate, FloatArray,
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.metrics.classification import LinearClassifier
 
-MOST_A_ROW = 1 << 26
+MAX_TOTAL_A_ROW = 1 << 26
 """One row's part of a total stays below this, so that no table of less than 2^37 rows overflows."""
 
-MOST_RADIUS = 1 << 47
+MAX_RADIUS = 1 << 47
 """Radii stay below this, so that a radius times 2^16 is an int64."""
 
-_EDGE = 1 << COORDINATE_BITS
-_HEAVIEST = 1024
+_MAX_COORDINATE = 1 << COORDINATE_BITS
+_MAX_COLUMN_WEIGHT = 1024
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class NearestCentre:
         """
         coordinates = [interval.encode(centres[:, axis]) for axis, interval in enumerate(box)]
         fixed_point = tuple(zip(*(column.tolist() for column in coordinates), strict=True))
-        parts = _HEAVIEST
+        parts = _MAX_COLUMN_WEIGHT
         while parts > 1 and not cls(columns, fixed_point, _weights(box, parts)).fits_floats:
             parts //= 2
         rule = cls(columns, fixed_point, _weights(box, parts))
@@ -71,7 +71,7 @@ class NearestCentre:
     def unit_in(self, box: Sequence[Coordinate]) -> float:
         """Return data units of one weighted step, that is of 1 in weight · (q − c)."""
         widest = max(interval.half_width for interval in box)
-        return widest / max(self.weights) / _EDGE
+        return widest / max(self.weights) / _MAX_COORDINATE
 
     @property
     def reduced_weights(self) -> tuple[int, ...]:
@@ -84,12 +84,12 @@ class NearestCentre:
         """Whether x² − 2xc + c² under the reduced weights never leaves the whole numbers below
         2^53: its sums and products are at most 4 · Σ (weight · 2^16)².
         """
-        return 4 * sum((w * _EDGE) ** 2 for w in self.reduced_weights) < 1 << 53
+        return 4 * sum((w * _MAX_COORDINATE) ** 2 for w in self.reduced_weights) < 1 << 53
 
     @property
     def largest_distance(self) -> int:
         """The largest D that any row could have: Σ (weight · 2^17)²."""
-        return sum((weight * 2 * _EDGE) ** 2 for weight in self.weights)
+        return sum((weight * 2 * _MAX_COORDINATE) ** 2 for weight in self.weights)
 
     def require_exact(self, *, clip: int = 0, shift: int = 0) -> None:
         """Raise BoundaryViolation for what would not be exact; from public numbers only.
@@ -105,7 +105,7 @@ class NearestCentre:
             raise BoundaryViolation(
                 f"distance: expected Σ(weight·2^17)² < 2^63, got {len(self.columns)} columns"
             )
-        if min(clip, self.largest_distance) >> shift >= MOST_A_ROW:
+        if min(clip, self.largest_distance) >> shift >= MAX_TOTAL_A_ROW:
             raise BoundaryViolation(
                 f"distance: expected clip >> shift below 2^26, got clip {clip}, shift {shift}"
             )
@@ -117,7 +117,7 @@ class NearestCentre:
             raise BoundaryViolation(
                 f"radii: expected {len(self.centres)}, one a centre, got {len(radii)}"
             )
-        if not all(isinstance(radius, int) and 1 <= radius < MOST_RADIUS for radius in radii):
+        if not all(isinstance(radius, int) and 1 <= radius < MAX_RADIUS for radius in radii):
             raise BoundaryViolation("radii: expected whole numbers in 1..2^47 − 1, got others")
 
     def _require_integers(self) -> None:
@@ -129,10 +129,10 @@ class NearestCentre:
         # A fraction or a NaN would pass every comparison and make answers that are not whole.
         if not all(type(number) is int for number in chain(self.weights, *self.centres)):
             raise BoundaryViolation("centres: expected whole numbers as centres and weights")
-        if any(abs(c) > _EDGE for centre in self.centres for c in centre):
+        if any(abs(c) > _MAX_COORDINATE for centre in self.centres for c in centre):
             raise BoundaryViolation("centres: expected fixed-point numbers in [−2^16, 2^16]")
-        if any(not 0 <= weight <= _HEAVIEST for weight in self.weights):
-            raise BoundaryViolation(f"weights: expected whole numbers in 0..{_HEAVIEST}")
+        if any(not 0 <= weight <= _MAX_COLUMN_WEIGHT for weight in self.weights):
+            raise BoundaryViolation(f"weights: expected whole numbers in 0..{_MAX_COLUMN_WEIGHT}")
 
 
 def _weights(box: Sequence[Coordinate], parts: int) -> tuple[int, ...]:
@@ -140,10 +140,10 @@ def _weights(box: Sequence[Coordinate], parts: int) -> tuple[int, ...]:
     return tuple(max(1, round(parts * interval.half_width / widest)) for interval in box)
 
 
-MOST_WEIGHT = 1 << 40
+MAX_WEIGHT = 1 << 40
 """Weights stay within this and columns below 2^16, so that no row's total overflows."""
 
-_MOST_COLUMNS = 1 << 16
+_MAX_COLUMNS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class PredictedLabel:
         # A list could be changed between the charge and the look.
         if not all(type(part) is tuple for part in parts):
             raise BoundaryViolation("predicted label: expected tuples of numbers, got another")
-        if len(set(self.columns)) < len(self.columns) or len(self.columns) >= _MOST_COLUMNS:
+        if len(set(self.columns)) < len(self.columns) or len(self.columns) >= _MAX_COLUMNS:
             raise BoundaryViolation(
                 f"predicted label: expected different columns, less than 2^16, "
                 f"got {len(self.columns)}"
@@ -196,7 +196,7 @@ class PredictedLabel:
         ]
         if not all(type(number) is int for number in (*weights, *self.positive)):
             raise BoundaryViolation("predicted label: expected whole numbers, got others")
-        if max(map(abs, weights)) > MOST_WEIGHT:
+        if max(map(abs, weights)) > MAX_WEIGHT:
             raise BoundaryViolation("predicted label: expected weights within 2^40, got others")
         if not set(self.positive) <= set(range(levels)):
             raise BoundaryViolation(

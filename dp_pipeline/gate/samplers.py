@@ -439,7 +439,7 @@ def _gaps(scores: IntArray, scale: Fraction) -> WholeNumbers:
 MAX_CELLS = 1 << 62
 """Keys of cells are int64."""
 
-MOST_SCALES = 1 << 32
+MAX_THRESHOLD_SCALES = 1 << 32
 """A threshold of more scales is no threshold: nothing empty would ever reach it."""
 
 _DIGITS = 80

@@ -24,10 +24,10 @@ from dp_pipeline.gate.noise import int64_array
 UNIT = 2**16
 """One row, in the units of every score."""
 
-MOST_PUBLIC_ROWS = 1 << 24
+MAX_PUBLIC_ROWS = 1 << 24
 """Above it, x·log2 x in floats is too far from the whole number that it is rounded to."""
 
-_NEVER = np.int64(-(1 << 60))
+_UNREACHABLE = np.int64(-(1 << 60))
 """Fewer than any number of rows, and still far from the end of int64 when rows are added."""
 
 
@@ -52,7 +52,7 @@ class Score(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gap:
+class DependenceScore:
     """G: the L1 distance of a pair table from what two *released* marginals predict.
 
     G(c) = ‖2^16·c − expected‖₁,  expected = rint(2^16 · N̂ p̂_i p̂_jᵀ),  Δ⊕ = 2^16 per row.
@@ -66,7 +66,7 @@ class Gap:
 
     expected   int64 table, in 1/2^16 rows
 
-    >>> gap = Gap.of_product(10.0, [0.5, 0.5], [0.5, 0.5])
+    >>> gap = DependenceScore.of_product(10.0, [0.5, 0.5], [0.5, 0.5])
     >>> gap.score(np.array([[5, 0], [0, 5]])) / UNIT, gap.linf(3) // UNIT
     (10.0, 3)
     """
@@ -81,7 +81,9 @@ class Gap:
         object.__setattr__(self, "expected", expected)
 
     @classmethod
-    def of_product(cls, noisy_rows: float, noisy_left: ArrayLike, noisy_right: ArrayLike) -> Gap:
+    def of_product(
+        cls, noisy_rows: float, noisy_left: ArrayLike, noisy_right: ArrayLike
+    ) -> DependenceScore:
         """Return the gap from independence, with released N̂ and released shares of the two
         attributes.
 
@@ -93,7 +95,7 @@ class Gap:
         return cls.of_shares(noisy_rows, shares)
 
     @classmethod
-    def of_shares(cls, noisy_rows: float, shares: NDArray[np.float64]) -> Gap:
+    def of_shares(cls, noisy_rows: float, shares: NDArray[np.float64]) -> DependenceScore:
         """Return the gap from a table of released shares. Raises as ``of_product`` does."""
         with np.errstate(all="ignore"):  # what overflows is refused in the next line
             product = UNIT * noisy_rows * shares
@@ -246,7 +248,7 @@ class MutualInformation:
     binary: bool = False
 
     def __post_init__(self) -> None:
-        if type(self.rows) is not int or not 0 <= self.rows <= MOST_PUBLIC_ROWS:
+        if type(self.rows) is not int or not 0 <= self.rows <= MAX_PUBLIC_ROWS:
             raise BoundaryViolation(
                 f"mutual information: expected 0 to 2^24 rows, got {self.rows!r:.30}"
             )
@@ -328,7 +330,7 @@ class FScore:
         return UNIT
 
 
-SCORES = (Gap, Independence, Purity, MutualInformation, FScore)
+SCORES = (DependenceScore, Independence, Purity, MutualInformation, FScore)
 """All that the gate maximises: a score sees exact tables, so nobody brings one of their own."""
 
 PUBLIC_ROW_SCORES = (MutualInformation, FScore)
@@ -357,11 +359,11 @@ def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArr
     """Return the largest k1 for every k0 in 0..half, when each place adds to k0 or to k1; k0 is cut
     there.
     """
-    most = np.full(half + 1, _NEVER)
+    most = np.full(half + 1, _UNREACHABLE)
     most[0] = 0
     for zero_count, one_count in zip(zero_counts.tolist(), one_counts.tolist(), strict=True):
         gained = min(zero_count, half)
-        shifted = np.full(half + 1, _NEVER)
+        shifted = np.full(half + 1, _UNREACHABLE)
         shifted[gained:] = most[: half + 1 - gained]
         shifted[half] = most[half - gained :].max()
         most = np.maximum(shifted, most + one_count)

@@ -18,10 +18,10 @@ from dp_pipeline.gate.checks import require_table
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.scores import SCORES, Score
 
-LARGEST = 1 << 61
+MAX_SCORE = 1 << 61
 """Scores and penalties are cut to ±2^61: their differences and the noise on them fit int64."""
 
-MOST_CELLS_AT_ONCE = 1 << 22
+MAX_CELLS_AT_ONCE = 1 << 22
 """Cells counted by one call: the exact tables of one scan are in memory together."""
 
 
@@ -31,7 +31,7 @@ class Candidates:
     scores   attributes → the score of their table, one that was proven, at least one
     distance  rows that two neighbouring data sets differ by
 
-    Cutting a score to ±LARGEST moves no two values further apart: no sensitivity grows.
+    Cutting a score to ±MAX_SCORE moves no two values further apart: no sensitivity grows.
     """
 
     def __init__(self, scores: Mapping[Names, Score], *, domain: Domain, distance: int) -> None:
@@ -72,7 +72,9 @@ class Candidates:
     def penalties(self, penalties: Mapping[Names, int]) -> IntArray:
         """Return a vector of public penalties, 0 where none is given."""
         values = dict(penalties)
-        is_integral = all(type(value) is int and abs(value) <= LARGEST for value in values.values())
+        is_integral = all(
+            type(value) is int and abs(value) <= MAX_SCORE for value in values.values()
+        )
         if not is_integral or not set(values) <= set(self._places):
             raise BoundaryViolation(
                 "penalties: expected candidates with whole numbers of at most 2^61, got others"
@@ -98,7 +100,7 @@ class Candidates:
         batch: list[Names] = []
         batch_cells = 0
         for names, cells in zip(self._scores, self._cells, strict=True):
-            if batch and batch_cells + cells > MOST_CELLS_AT_ONCE:
+            if batch and batch_cells + cells > MAX_CELLS_AT_ONCE:
                 yield batch
                 batch, batch_cells = [], 0
             batch.append(names)
@@ -107,8 +109,8 @@ class Candidates:
 
 
 def cut(score: int) -> int:
-    """Return the score, cut to ±LARGEST."""
-    return max(-LARGEST, min(LARGEST, score))
+    """Return the score, cut to ±MAX_SCORE."""
+    return max(-MAX_SCORE, min(MAX_SCORE, score))
 
 
 class ScoreSession:

@@ -28,11 +28,11 @@ from dp_pipeline.gate.noise import (
 )
 from dp_pipeline.results.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Spend
 
-WEIGHT = 1 << 20
+SINGLE_TEXT_WEIGHT = 1 << 20
 """What a person with one text adds to it, in the weighted Gaussian."""
 
 _EXACT = Context(prec=120, Emin=MIN_EMIN, Emax=MAX_EMAX)
-_ALLOWANCE = Decimal(10) ** -30
+_ROUNDING_ALLOWANCE = Decimal(10) ** -30
 """Far above what 120 digits can lose here, for scales up to 2^55 and δ down to 10^(−30)."""
 
 
@@ -76,7 +76,9 @@ def most_noise(scale: Fraction, delta: Fraction) -> int:
         exact, share = _decimal(scale), _decimal(delta)
         q = (-1 / exact).exp()
         odds = (1 - q + 2 * share * q) / (share * (1 + q))
-        return max(0, int((exact * odds.ln() + _ALLOWANCE).to_integral_value(ROUND_CEILING)))
+        return max(
+            0, int((exact * odds.ln() + _ROUNDING_ALLOWANCE).to_integral_value(ROUND_CEILING))
+        )
 
 
 def gaussian_reach(sigma2: Fraction, chance: Fraction) -> int:
@@ -88,7 +90,7 @@ def gaussian_reach(sigma2: Fraction, chance: Fraction) -> int:
     """
     with localcontext(_EXACT):
         square = 2 * _decimal(sigma2) * -_decimal(chance).ln()
-        return int((square.sqrt() + _ALLOWANCE).to_integral_value(ROUND_CEILING))
+        return int((square.sqrt() + _ROUNDING_ALLOWANCE).to_integral_value(ROUND_CEILING))
 
 
 def _decimal(value: Fraction) -> Decimal:
@@ -220,7 +222,7 @@ def _gaussian_rule(
     ≥ y − δ₂. Either way P(D leaves S) ≤ e^ε·P(D' leaves S) + δ/2 + δ₂ + δ₂. Under add or remove
     only one of the two has texts of its own, so one δ₂ falls away. With δ₂ = δ/(2u) it is (ε, δ). ∎
     """
-    sensitivity = persons * WEIGHT**2
+    sensitivity = persons * SINGLE_TEXT_WEIGHT**2
     exact = Fraction(sensitivity) / (2 * rho_of(epsilon, delta / 2))
     # Not too small, and a scale that every source of noise draws at as it is: one of them takes
     # ``root_at_least`` of a variance, and more noise would reach the threshold more often.
@@ -229,7 +231,7 @@ def _gaussian_rule(
         root = root_at_least(root**2)
     variance = checked_scale(root) ** 2
     spend = Spend(words, GAUSSIAN_TEXTS, epsilon, sensitivity, variance, delta=delta)
-    weights = tuple(isqrt(WEIGHT**2 // texts) for texts in range(1, rows + 1))
+    weights = tuple(isqrt(SINGLE_TEXT_WEIGHT**2 // texts) for texts in range(1, rows + 1))
     failing = delta / (2 * persons)
     threshold = max(
         weights[first - 1] + gaussian_reach(spend.scale, failing / last)

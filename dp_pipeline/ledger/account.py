@@ -119,7 +119,7 @@ class Account:
         return (self.delta or Fraction(0)) + (self.delta_ceiling or Fraction(0))
 
     @property
-    def most_delta(self) -> Fraction | None:
+    def delta_limit(self) -> Fraction | None:
         """The limit of all charges' own δ, of one window where windows are protected; None for a
         benchmark without any limit.
         """

@@ -127,7 +127,11 @@ class Audit:
         if account.within == "window":
             spent = [self._delta_of_block(population, block) for block in blocks_of(entry.facts)]
             delta = max(spent, default=Fraction(0))
-        if delta_of(entry.facts) and account.most_delta is not None and delta > account.most_delta:
+        if (
+            delta_of(entry.facts)
+            and account.delta_limit is not None
+            and delta > account.delta_limit
+        ):
             raise _impossible(entry, "it passes the ceiling of δ")
 
     def _reserve_blocks(self, entry: Entry, account: Account) -> None:

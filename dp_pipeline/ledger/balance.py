@@ -159,7 +159,7 @@ def balance_of(
         per_month=account.month_limit,
         month=month,
         month_spent=Fraction(sums.month_spent if month == sums.month else 0, NANO),
-        delta_ceiling=account.most_delta,
+        delta_ceiling=account.delta_limit,
         delta_spent=deltas.get(delta_window, Fraction(0)),
         delta_window=delta_window,
         window_ceiling=account.window_limit,

@@ -44,7 +44,7 @@ def as_line(text: str) -> str:
 
 
 KINDS = ("dp", "not-dp")
-LARGEST_CHARGE = 10**16
+MAX_CHARGE = 10**16
 """In nano-ε. Far above any ε that can be declared, and 900 of them still fit an SQL integer."""
 
 DELTA = "own_delta"
@@ -138,7 +138,7 @@ class Charge:
             raise DeclarationError(
                 f"{self.what}: expected whole nano-ε as int, got {self.nano_epsilon!r}"
             )
-        lowest, highest = (1, LARGEST_CHARGE) if self.kind == "dp" else (0, 0)
+        lowest, highest = (1, MAX_CHARGE) if self.kind == "dp" else (0, 0)
         if not lowest <= self.nano_epsilon <= highest:
             raise DeclarationError(
                 f"{self.what}: a {self.kind} charge is {lowest} to {highest} nano-ε, "

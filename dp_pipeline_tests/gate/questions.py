@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.quality import fixed_point_shares
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.gate.scores import Gap, Independence, Purity, Score
+from dp_pipeline.gate.scores import DependenceScore, Independence, Purity, Score
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
@@ -120,7 +120,7 @@ def scores(draw: st.DrawFn, pair: tuple[str, ...]) -> Score:
         return proven
     size = TOWN.cell_count(pair)
     expected = draw(st.lists(st.integers(0, 1 << 18), min_size=size, max_size=size))
-    return Gap(np.array(expected).reshape(TOWN.shape(pair)))
+    return DependenceScore(np.array(expected).reshape(TOWN.shape(pair)))
 
 
 @st.composite

@@ -24,11 +24,11 @@ from dp_pipeline.config.errors import (
     OtherQuestion,
     PipelineError,
 )
-from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter, Sealed
+from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Sealed
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.gate.scores import Gap, Independence, Purity
+from dp_pipeline.gate.scores import DependenceScore, Independence, Purity
 from dp_pipeline.results.accountant import LAPLACE, LINF, REFINED, Accountant
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.transcript import Transcript
@@ -232,8 +232,8 @@ def test_a_curator_without_rows_refuses_what_was_never_stored(kind: str) -> None
         EXAMPLES[kind](curator_over(None, epsilon=ONE))
 
 
-GAP = Gap(np.zeros((3, 2), np.int64))
-TURNED_GAP = Gap(np.zeros((2, 3), np.int64))
+GAP = DependenceScore(np.zeros((3, 2), np.int64))
+TURNED_GAP = DependenceScore(np.zeros((2, 3), np.int64))
 TIED = (("colour", "smokes"), ("smokes", "y"), ("y", "colour"))
 RULE = NearestCentre(("x",), ((0,),), (1024,))
 MOVED = NearestCentre(("x",), ((1,),), (1024,))
@@ -289,7 +289,9 @@ DIFFERENT: list[Callable[[Curator], object]] = [
     lambda c: c.measure_nodes(("x",), TWO_NODES.where(np.array([0])), depth=1, epsilon=ONE),
     lambda c: c.measure_nodes(("x",), TWO_NODES.where(np.array([1])), depth=1, epsilon=ONE),
     lambda c: c.choose("edge", {("colour", "smokes"): GAP}, epsilon=ONE),
-    lambda c: c.choose("edge", {("colour", "smokes"): Gap(GAP.expected + 1)}, epsilon=ONE),
+    lambda c: c.choose(
+        "edge", {("colour", "smokes"): DependenceScore(GAP.expected + 1)}, epsilon=ONE
+    ),
     lambda c: c.choose("edge", {("colour", "smokes"): Purity()}, epsilon=ONE),
     lambda c: c.open_scores({("colour", "smokes"): GAP}).measure_all(amount=ONE),
     lambda c: c.open_scores({("smokes", "colour"): TURNED_GAP}).measure_all(amount=ONE),
@@ -387,7 +389,7 @@ def test_large_predictions_that_differ_in_one_cell_differ() -> None:
     for expected in (table, other):
         transcript = Transcript()
         curator = curator_over(LoopCounter(NOBODY, wide), transcript=transcript, domain=wide)
-        curator.choose("edge", {("a", "b"): Gap(expected)}, epsilon=ONE)
+        curator.choose("edge", {("a", "b"): DependenceScore(expected)}, epsilon=ONE)
         questions.append(transcript.records[0].question)
     assert questions[0] != questions[1]
 
@@ -581,7 +583,7 @@ def test_what_the_gate_does_not_do_is_refused_before_any_charge(name: str) -> No
 
 
 def test_a_grid_of_exactly_the_cap_is_asked_for() -> None:
-    assert MOST_GRID_CELLS == 4096**2
+    assert MAX_GRID_CELLS == 4096**2
     counter = FailingCounter()
     with pytest.raises(LookedAt):
         curator_over(counter).measure_grid(("x", "y"), cells=4096, epsilon=ONE)

@@ -16,7 +16,7 @@ from scipy import stats
 
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import samplers
-from dp_pipeline.gate.mechanisms import MOST_LINF_SIZE, linf_scale, measure_linf
+from dp_pipeline.gate.mechanisms import MAX_LINF_SIZE, linf_scale, measure_linf
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
 from dp_pipeline.results.accountant import LINF, Spend
 from dp_pipeline_tests.gate.distributions import ALARM, fit
@@ -137,7 +137,10 @@ REFUSED = {
     "no sensitivity": lambda: linf_scale(linf=0, epsilon=Fraction(1)),
     "no ε": lambda: linf_scale(linf=1, epsilon=Fraction(0)),
     "so many numbers for the noise that few radii are kept": lambda: measure_linf(
-        np.zeros(MOST_LINF_SIZE + 1, np.int64), linf=1, epsilon=Fraction(1), noise=SOURCES[2]
+        np.zeros(MAX_LINF_SIZE + 1, np.int64),
+        linf=1,
+        epsilon=Fraction(1),
+        noise=SOURCES[2],
     ),
 }
 

@@ -22,7 +22,7 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate import samplers
 from dp_pipeline.gate.noise import (
-    MANY_CELLS,
+    MIN_EXACT_CELLS,
     ExactNoise,
     NoiseSource,
     OpenDPNoise,
@@ -460,6 +460,6 @@ def test_many_counts_are_answered_by_the_exact_sampler(
         return counts
 
     monkeypatch.setattr(ExactNoise, ask, exact)
-    for cells in (1, MANY_CELLS - 1, MANY_CELLS, MANY_CELLS + 1):
+    for cells in (1, MIN_EXACT_CELLS - 1, MIN_EXACT_CELLS, MIN_EXACT_CELLS + 1):
         getattr(OpenDPNoise(), ask)(np.zeros(cells, dtype=np.int64), Fraction(7, 3))
-    assert asked == [(cells, Fraction(7, 3)) for cells in (MANY_CELLS, MANY_CELLS + 1)]
+    assert asked == [(cells, Fraction(7, 3)) for cells in (MIN_EXACT_CELLS, MIN_EXACT_CELLS + 1)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.gate.rules import MOST_WEIGHT, PredictedLabel
+from dp_pipeline.gate.rules import MAX_WEIGHT, PredictedLabel
 from dp_pipeline.metrics.classification import train
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter, Row
@@ -73,7 +73,7 @@ REFUSED = {
     "a weight that is not whole": replace(RULE, weights=((-2, 1, 3.0), (0, 0, 1))),  # type: ignore[arg-type]
     "a truth for a weight": replace(RULE, weights=((-2, 1, True), (0, 0, 1))),
     "a number of NumPy": replace(RULE, intercept=np.int64(1)),  # type: ignore[arg-type]
-    "a weight too large": replace(RULE, intercept=-MOST_WEIGHT - 1),
+    "a weight too large": replace(RULE, intercept=-MAX_WEIGHT - 1),
     "weights that can change": replace(RULE, weights=([-2, 1, 3], (0, 0, 1))),  # type: ignore[arg-type]
     "columns that can change": replace(RULE, columns=["colour", "y"]),  # type: ignore[arg-type]
     "codes that can change": replace(RULE, positive=[1]),  # type: ignore[arg-type]

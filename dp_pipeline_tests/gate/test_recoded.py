@@ -22,7 +22,7 @@ from dp_pipeline.config.errors import (
     OtherQuestion,
 )
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import UNIT, Gap, Independence, Purity
+from dp_pipeline.gate.scores import UNIT, DependenceScore, Independence, Purity
 from dp_pipeline.results.accountant import LAPLACE
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.transcript import Transcript
@@ -106,12 +106,12 @@ def test_both_curators_pay_from_one_budget_for_one_transcript(
 
 def test_scores_are_of_recoded_attributes() -> None:
     coarse = curator_over(TEN_PEOPLE).grouped(GROUPS)
-    gap = Gap(np.zeros((2, 2), np.int64))
+    gap = DependenceScore(np.zeros((2, 2), np.int64))
     session = coarse.open_scores({PAIR: gap, ("y", "smokes"): Independence()})
     scored, _ = session.measure_all(amount=SILENT / 2)
     assert scored == pytest.approx(len(TEN_PEOPLE) * UNIT, abs=9)
     with pytest.raises(BoundaryViolation):
-        coarse.open_scores({PAIR: Gap(np.zeros((3, 2), np.int64))})
+        coarse.open_scores({PAIR: DependenceScore(np.zeros((3, 2), np.int64))})
     same = {"same": DerivedAttribute(("smokes",), (0, 1))}
     finer = curator_over(TEN_PEOPLE).with_attributes(same)
     session = finer.open_scores({("smokes", "same"): Purity()})

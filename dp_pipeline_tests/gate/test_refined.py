@@ -254,7 +254,7 @@ def test_refining_starts_from_the_scale_that_was_drawn(
         drawn.append(scale)
         return exact(source, counts, scale)
 
-    monkeypatch.setattr(sources, "MANY_CELLS", many_cells)
+    monkeypatch.setattr(sources, "MIN_EXACT_CELLS", many_cells)
     monkeypatch.setattr(measurements, "make_laplace", make_watched)
     monkeypatch.setattr(ExactNoise, "discrete_laplace", draw_watched)
     transcript = Transcript()

@@ -15,14 +15,21 @@ from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, Declara
 from dp_pipeline.gate import selection as candidates_file
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import UNIT, FScore, Gap, Independence, MutualInformation, Score
-from dp_pipeline.gate.selection import LARGEST, Candidates, ScoreSession
+from dp_pipeline.gate.scores import (
+    UNIT,
+    DependenceScore,
+    FScore,
+    Independence,
+    MutualInformation,
+    Score,
+)
+from dp_pipeline.gate.selection import MAX_SCORE, Candidates, ScoreSession
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import ONE, PAIRS
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
-FLAT = {pair: Gap(np.zeros(TOWN.shape(pair), np.int64)) for pair in PAIRS}
+FLAT = {pair: DependenceScore(np.zeros(TOWN.shape(pair), np.int64)) for pair in PAIRS}
 """A pair's gap from nothing is the number of rows: one person moves every score by one row."""
 
 MIXED: dict[tuple[str, ...], Score] = {**FLAT, PAIRS[1]: Independence()}
@@ -83,7 +90,7 @@ def test_however_much_is_asked_there_is_one_look() -> None:
 def test_too_many_tables_are_counted_in_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(candidates_file, "MOST_CELLS_AT_ONCE", 12)
+    monkeypatch.setattr(candidates_file, "MAX_CELLS_AT_ONCE", 12)
     counter = CountedCounter(TEN_PEOPLE)
     parts = curator_over(counter).open_scores(MIXED).measure_all(amount=SILENT)
     assert counter.asked == [list(PAIRS[:2]), list(PAIRS[2:])]
@@ -184,12 +191,12 @@ def test_all_scores_for_the_price_of_one_are_caught(monkeypatch: pytest.MonkeyPa
 
 
 def test_scores_near_the_end_of_int64_are_cut_and_never_refused() -> None:
-    far = Gap(np.full((3, 2), 1 << 62))
-    scores = {PAIRS[0]: far, PAIRS[1]: Gap(np.full((2, 3), -(1 << 62)))}
+    far = DependenceScore(np.full((3, 2), 1 << 62))
+    scores = {PAIRS[0]: far, PAIRS[1]: DependenceScore(np.full((2, 3), -(1 << 62)))}
     session = session_over(scores=scores)
     answers = session.measure_all(amount=SILENT / 2)
-    assert np.abs(answers - LARGEST).max() < 9
-    assert abs(session.measure_total(amount=SILENT / 4) - LARGEST) < 9
+    assert np.abs(answers - MAX_SCORE).max() < 9
+    assert abs(session.measure_total(amount=SILENT / 4) - MAX_SCORE) < 9
 
 
 # What nobody sees.
@@ -208,7 +215,7 @@ def test_a_session_shows_no_score_and_is_not_stored() -> None:
 # Refusals that come before the charge.
 
 
-class OwnScore(Gap):
+class OwnScore(DependenceScore):
     """A score that nobody has proven."""
 
     def linf(self, rows_per_unit: int) -> int:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.scores import (
     UNIT,
+    DependenceScore,
     FScore,
-    Gap,
     Independence,
     MutualInformation,
     Purity,
@@ -27,8 +27,8 @@ from dp_pipeline.gate.scores import (
 Table = NDArray[np.int64]
 SHAPE = (3, 4)
 LEFT, RIGHT = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.2, 0.3, 0.4])
-GAP = Gap.of_product(1000.3, LEFT, RIGHT)
-FLAT = Gap(np.zeros(SHAPE, np.int64))
+GAP = DependenceScore.of_product(1000.3, LEFT, RIGHT)
+FLAT = DependenceScore(np.zeros(SHAPE, np.int64))
 
 cells = st.integers(0, math.prod(SHAPE) - 1)
 KINDS = ("empty", "outlier", "sparse", "equal", "any")
@@ -113,7 +113,7 @@ def gap_in_float32(table: Table) -> int:
 
 
 def gap_from_the_true_row_count(table: Table) -> int:
-    return Gap.of_product(float(table.sum()), LEFT, RIGHT).score(table)
+    return DependenceScore.of_product(float(table.sum()), LEFT, RIGHT).score(table)
 
 
 def gap_of_shares_of_the_largest(table: Table) -> int:
@@ -182,7 +182,9 @@ def small_tables(shape: tuple[int, int], most: int) -> list[Table]:
 def test_all_small_tables_and_all_added_rows_stay_within_linf(
     shape: tuple[int, int], most: int
 ) -> None:
-    gap = Gap.of_product(3.7, np.full(shape[0], 1 / shape[0]), np.full(shape[1], 1 / shape[1]))
+    gap = DependenceScore.of_product(
+        3.7, np.full(shape[0], 1 / shape[0]), np.full(shape[1], 1 / shape[1])
+    )
     for score in (Independence(), Purity(), gap):
         for table, cell in itertools.product(small_tables(shape, most), range(math.prod(shape))):
             moved = abs(score.score(with_rows(table, [cell])) - score.score(table))
@@ -281,7 +283,7 @@ def test_a_score_of_many_parents_is_that_of_one_axis() -> None:
 
 
 def test_the_gap_is_the_same_in_64_bits_and_in_python_integers() -> None:
-    wide = Gap(np.where(np.arange(12).reshape(SHAPE) % 5 == 0, GAP.expected, 1 << 61))
+    wide = DependenceScore(np.where(np.arange(12).reshape(SHAPE) % 5 == 0, GAP.expected, 1 << 61))
     for gap in (GAP, wide):
         table = np.random.default_rng(2).integers(0, 2**20, SHAPE)
         pairs = zip(table.ravel().tolist(), gap.expected.ravel().tolist(), strict=True)
@@ -456,13 +458,13 @@ def test_independent_columns_score_0_and_equal_columns_high() -> None:
 
 
 def test_the_gap_to_a_released_product_is_counted_by_hand() -> None:
-    gap = Gap.of_product(8, [0.5, 0.5], [0.25, 0.75])  # 1 3 1 3
+    gap = DependenceScore.of_product(8, [0.5, 0.5], [0.25, 0.75])  # 1 3 1 3
     assert gap.score(np.array([[1, 3], [0, 5]])) == 3 * UNIT
 
 
 def test_what_is_expected_is_a_copy_that_nobody_can_change() -> None:
     released = np.ones((2, 2), np.int64)
-    gap = Gap(released)
+    gap = DependenceScore(released)
     released[0, 0] = 9
     assert gap.expected.tolist() == [[1, 1], [1, 1]]
     with pytest.raises(ValueError, match="read-only"):
@@ -475,10 +477,10 @@ def test_what_is_expected_is_a_copy_that_nobody_can_change() -> None:
         lambda: GAP.score(np.zeros((4, 3), np.int64)),
         lambda: GAP.score(np.zeros(SHAPE)),
         lambda: GAP.score(np.full(SHAPE, -1)),
-        lambda: Gap(np.zeros(SHAPE)),
-        lambda: Gap.of_product(math.nan, [1.0], [1.0]),
-        lambda: Gap.of_product(math.inf, [1.0], [0.0]),
-        lambda: Gap.of_product(2.0**47, [1.0], [1.0]),
+        lambda: DependenceScore(np.zeros(SHAPE)),
+        lambda: DependenceScore.of_product(math.nan, [1.0], [1.0]),
+        lambda: DependenceScore.of_product(math.inf, [1.0], [0.0]),
+        lambda: DependenceScore.of_product(2.0**47, [1.0], [1.0]),
         lambda: GAP.linf(0),
         lambda: Independence().score(np.array(4)),
         lambda: Independence().score(np.array([[1, -1]])),

@@ -21,7 +21,7 @@ from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import trees
 from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.counter import Sealed
-from dp_pipeline.gate.noise import LARGEST_SCALE, SeededNoise, float_at_least
+from dp_pipeline.gate.noise import MAX_SCALE, SeededNoise, float_at_least
 from dp_pipeline.gate.trees import SplitSession, decay, split_scale
 from dp_pipeline.results.accountant import Spend, biased_splits
 from dp_pipeline.results.transcript import Transcript
@@ -148,7 +148,7 @@ def test_half_the_decay_breaks_the_bound(fan: int) -> None:
     "scale",
     [Fraction(1, 10**400), Fraction(1, 10**20), Fraction(1, 7), ONE, Fraction(7, 3)]
     + [Fraction(10) ** power for power in range(1, 17)]
-    + [Fraction(LARGEST_SCALE)],
+    + [Fraction(MAX_SCALE)],
     ids=lambda scale: f"{float(scale):.2g}",
 )
 def test_the_decay_is_large_enough_at_every_magnitude(fan: int, scale: Fraction) -> None:
@@ -181,8 +181,8 @@ def test_the_scale_is_what_the_accountant_asks_for(
 
 
 def test_deep_boxes_at_the_largest_scale_stay_int64() -> None:
-    deepest = 40 * decay(fan=2, scale=Fraction(LARGEST_SCALE))
-    assert deepest + decay(fan=2, scale=Fraction(LARGEST_SCALE)) < 1 << 62
+    deepest = 40 * decay(fan=2, scale=Fraction(MAX_SCALE))
+    assert deepest + decay(fan=2, scale=Fraction(MAX_SCALE)) < 1 << 62
 
 
 # The code, by what it lost: P(bits) from the biased counts that the noise was drawn for.

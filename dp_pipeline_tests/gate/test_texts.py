@@ -17,7 +17,7 @@ from dp_pipeline.config.amounts import rho_of
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise, root_at_least
 from dp_pipeline.gate.texts import (
-    WEIGHT,
+    SINGLE_TEXT_WEIGHT,
     TextRule,
     gaussian_reach,
     most_noise,
@@ -208,10 +208,10 @@ def test_the_weighted_gaussian_meets_each_step_of_its_proof(persons: int) -> Non
     for rows in (1, 2, 3, 7, 20):
         rule = kind_of(GAUSSIAN_TEXTS, rows=rows, persons=persons, delta=delta)
         variance, weights = rule.spend.scale, rule.weights
-        assert rule.spend.sensitivity == persons * WEIGHT**2
+        assert rule.spend.sensitivity == persons * SINGLE_TEXT_WEIGHT**2
         assert rule.spend.sensitivity / (2 * variance) <= rho_of(ONE, delta / 2)
         for texts, weight in enumerate(weights, start=1):
-            assert texts * weight**2 <= WEIGHT**2 < texts * (weight + 1) ** 2
+            assert texts * weight**2 <= SINGLE_TEXT_WEIGHT**2 < texts * (weight + 1) ** 2
             # A text of hers alone leaves with this chance; her texts together with δ₂.
             alone = math.exp(-((rule.threshold - weight) ** 2) / (2 * variance))
             assert texts * alone <= float(delta / (2 * persons)) * (1 + 1e-9)

@@ -17,7 +17,7 @@ from scipy import stats
 from dp_pipeline.gate import samplers
 from dp_pipeline.gate.samplers import (
     MAX_CELLS,
-    MOST_SCALES,
+    MAX_THRESHOLD_SCALES,
     UniformIntegers,
     expected_above_threshold,
     inverted,
@@ -141,7 +141,7 @@ def test_an_undecided_draw_gets_more_bits(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_ends_of_what_may_be_asked_are_answered() -> None:
     tiny = Fraction(1, 10**6)
-    assert threshold_binomial(MAX_CELLS, MOST_SCALES, Fraction(1), words(1)) == 0
+    assert threshold_binomial(MAX_CELLS, MAX_THRESHOLD_SCALES, Fraction(1), words(1)) == 0
     assert threshold_binomial(MAX_CELLS, 1, tiny, words(1)) == 0
     assert threshold_binomial(1, 1, Fraction(2**55), words(1)) in (0, 1)
     # All digits of U are 1: F never gets there in 80 digits, and the last cell ends it.

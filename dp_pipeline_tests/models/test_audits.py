@@ -22,7 +22,7 @@ import pytest
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.scores import UNIT, Gap
+from dp_pipeline.gate.scores import UNIT, DependenceScore
 from dp_pipeline.models.base import Model
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
@@ -79,7 +79,10 @@ class ChoosesATable(Model):
         """Any domain of the town."""
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Any:  # noqa: ARG002
-        tables = {("colour",): Gap(np.zeros(3, np.int64)), ("smokes",): Gap(np.full(2, UNIT))}
+        tables = {
+            ("colour",): DependenceScore(np.zeros(3, np.int64)),
+            ("smokes",): DependenceScore(np.full(2, UNIT)),
+        }
         return curator.choose("table", tables, epsilon=epsilon)
 
 

@@ -17,7 +17,7 @@ import pytest
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import Damaged, OtherQuestion
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import UNIT, Gap, Independence
+from dp_pipeline.gate.scores import UNIT, DependenceScore, Independence
 from dp_pipeline.gate.selection import Candidates
 from dp_pipeline.models.base import Model, PrivacyGuarantee
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE
@@ -65,7 +65,9 @@ class AsksEverything(Model):
         session = curator.open_scores(dict.fromkeys(pairs, Independence()))
         session.measure_all(amount=tenth)
         session.measure_total(amount=tenth)
-        gaps = {pair: Gap(np.zeros(curator.domain.shape(pair), np.int64)) for pair in pairs}
+        gaps = {
+            pair: DependenceScore(np.zeros(curator.domain.shape(pair), np.int64)) for pair in pairs
+        }
         further = curator.open_scores(gaps)
         first = further.choose("edge", pairs, amount=tenth)
         second = further.choose(
@@ -138,7 +140,7 @@ def exact_scores(curator: Curator, epsilon: Fraction, sound: Callable[..., Any])
     """Draw as many rows as the first score says, without noise."""
     names = curator.domain.discrete
     session = curator.open_scores(
-        {names[:2]: Gap(np.zeros(curator.domain.shape(names[:2]), np.int64))}
+        {names[:2]: DependenceScore(np.zeros(curator.domain.shape(names[:2]), np.int64))}
     )
     exact = session._candidates.exact(curator._executor.counter)
     released = sound(curator, epsilon)

@@ -10,7 +10,7 @@ import pytest
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.gate.counter import MOST_GRID_AXES
+from dp_pipeline.gate.counter import MAX_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.base import Clustering
@@ -46,13 +46,13 @@ def over_two_places(columns: int) -> Curator:
 @pytest.mark.parametrize("name", sorted(GRIDS))
 def test_a_grid_takes_32_columns_and_refuses_more(name: str) -> None:
     model = built(MODELS[name], nominal_rows=1000)
-    model.check(wide(MOST_GRID_AXES))
+    model.check(wide(MAX_GRID_AXES))
     released = model.fit(
-        over_two_places(MOST_GRID_AXES), epsilon=Fraction(10**6), rng=np.random.default_rng(1)
+        over_two_places(MAX_GRID_AXES), epsilon=Fraction(10**6), rng=np.random.default_rng(1)
     )
     assert np.isfinite(released.centres).all()
     with pytest.raises(DeclarationError, match="expected at most 32 columns for a grid, got 33"):
-        model.check(wide(MOST_GRID_AXES + 1))
+        model.check(wide(MAX_GRID_AXES + 1))
 
 
 @pytest.mark.parametrize("columns", [33, 64, 65])

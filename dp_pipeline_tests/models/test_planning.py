@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dp_pipeline.config.catalogue import available_datasets
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text, texts_of
-from dp_pipeline.gate.counter import MOST_GRID_CELLS
+from dp_pipeline.gate.counter import MAX_GRID_CELLS
 from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.clustering.base import cells_per_axis
@@ -115,7 +115,7 @@ def test_a_parameter_not_measuring_asks_no_other_question(name: str) -> None:
 def test_the_finest_level_of_a_tree_fits_the_gate(units: float, dimensions: int) -> None:
     height = tree_height(units, dimensions)
     assert height >= 0
-    assert 1 << (height * dimensions) <= MOST_GRID_CELLS
+    assert 1 << (height * dimensions) <= MAX_GRID_CELLS
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
@@ -123,7 +123,7 @@ def test_the_finest_level_of_a_tree_fits_the_gate(units: float, dimensions: int)
 def test_a_planned_grid_fits_the_gate(units: float, epsilon: float, dimensions: int) -> None:
     cells = cells_per_axis(units, epsilon, dimensions)
     assert cells >= 1
-    assert cells**dimensions <= MOST_GRID_CELLS
+    assert cells**dimensions <= MAX_GRID_CELLS
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_grid_is_the_published_one_up_to_rounding(
 ) -> None:
     published = (units * epsilon / 10) ** (2 / (2 + dimensions))
     cells = cells_per_axis(units, epsilon, dimensions)
-    assert cells == 1 or abs(cells - min(published, MOST_GRID_CELLS ** (1 / dimensions))) < 1
+    assert cells == 1 or abs(cells - min(published, MAX_GRID_CELLS ** (1 / dimensions))) < 1
 
 
 def test_declared_rows_cost_nothing_and_shrink_with_the_reach() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.gate.counter import MOST_GRID_CELLS
+from dp_pipeline.gate.counter import MAX_GRID_CELLS
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.geometry import sorted_keys, sums_by_centre
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
@@ -298,7 +298,7 @@ REFUSED = {
     "a grid column twice": lambda c: c.grid(("x", "x"), 2),
     "a grid of no column": lambda c: c.grid((), 2),
     "a grid of no cells": lambda c: c.grid(("x",), 0),
-    "a grid above the cap": lambda c: c.grid(("x",), MOST_GRID_CELLS + 1),
+    "a grid above the cap": lambda c: c.grid(("x",), MAX_GRID_CELLS + 1),
     "a grid above the cap in three dimensions": lambda c: c.grid(("x", "y", "z"), 257),
     "a tree of no column": lambda c: c.children(BitTree((), ()), [(ROOT, 0)]),
     "a tree with a column twice": lambda c: c.children(BitTree(("x", "x"), (0, 1)), [(ROOT, 1)]),

@@ -16,7 +16,7 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Coordinate, FloatArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import integer, names
-from dp_pipeline.gate.counter import MOST_GRID_CELLS
+from dp_pipeline.gate.counter import MAX_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.inference.kmeans import cluster_synopsis
@@ -73,7 +73,7 @@ def cells_per_axis(units: float, epsilon: float, dimensions: int) -> int:
     100
     """
     cells = (units * epsilon / 10) ** (2 / (2 + dimensions))
-    most = MOST_GRID_CELLS ** (1 / dimensions)
+    most = MAX_GRID_CELLS ** (1 / dimensions)
     # A root that floats put a hair below an integer is that integer.
     return max(1, int(min(cells, most) + 1e-9))
 

@@ -13,7 +13,7 @@ from numpy.random import Generator
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import COORDINATE_BITS, IntArray
 from dp_pipeline.config.parameters import integer, share, variant
-from dp_pipeline.gate.counter import MOST_GRID_AXES, MOST_GRID_CELLS
+from dp_pipeline.gate.counter import MAX_GRID_AXES, MAX_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns, planning_units
 from dp_pipeline.models.clustering.base import SynopsisClustering
@@ -54,7 +54,7 @@ class DpqtKMeans(SynopsisClustering):
     """
 
     summary: ClassVar[str] = "k-means on the noisy leaves of a quadtree over the declared box"
-    most_columns: ClassVar[int | None] = MOST_GRID_AXES
+    most_columns: ClassVar[int | None] = MAX_GRID_AXES
     uncounted: ClassVar[str] = "boxes of a tree that begins around the rows of its window"
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
@@ -112,7 +112,7 @@ class DpqtKMeans(SynopsisClustering):
 
 def finest_height(dimensions: int) -> int:
     """Return the height of the finest grid that the gate counts."""
-    return int(log(MOST_GRID_CELLS, 2) / dimensions)
+    return int(log(MAX_GRID_CELLS, 2) / dimensions)
 
 
 def node_around(bounds: IntArray, *, most: int) -> Nodes:

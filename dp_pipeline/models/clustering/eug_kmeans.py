@@ -9,7 +9,7 @@ from typing import ClassVar
 from numpy.random import Generator
 
 from dp_pipeline.config.parameters import integer
-from dp_pipeline.gate.counter import MOST_GRID_AXES
+from dp_pipeline.gate.counter import MAX_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.clustering.base import SynopsisClustering
@@ -37,7 +37,7 @@ class EugKMeans(SynopsisClustering):
     """
 
     summary: ClassVar[str] = "k-means on a noisy uniform grid over the declared box"
-    most_columns: ClassVar[int | None] = MOST_GRID_AXES
+    most_columns: ClassVar[int | None] = MAX_GRID_AXES
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 

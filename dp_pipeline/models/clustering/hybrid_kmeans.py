@@ -9,7 +9,7 @@ from typing import ClassVar
 from numpy.random import Generator
 
 from dp_pipeline.config.parameters import integer
-from dp_pipeline.gate.counter import MOST_GRID_AXES
+from dp_pipeline.gate.counter import MAX_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import planning_units
@@ -37,7 +37,7 @@ class HybridKMeans(Clustering):
     """
 
     summary: ClassVar[str] = "k-means on a noisy uniform grid, and one noisy round from there"
-    most_columns: ClassVar[int | None] = MOST_GRID_AXES
+    most_columns: ClassVar[int | None] = MAX_GRID_AXES
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
     starts: int = integer(10, at_least=1, at_most=1000, measuring=True)

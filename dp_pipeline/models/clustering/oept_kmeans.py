@@ -9,7 +9,7 @@ from typing import ClassVar
 from numpy.random import Generator
 
 from dp_pipeline.config.parameters import integer, share
-from dp_pipeline.gate.counter import MOST_GRID_AXES
+from dp_pipeline.gate.counter import MAX_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import dense_seeds
 from dp_pipeline.models.base import planning_units
@@ -43,7 +43,7 @@ class OeptKMeans(Clustering):
     """
 
     summary: ClassVar[str] = "k-means by noisy rounds from the densest cells of a noisy grid"
-    most_columns: ClassVar[int | None] = MOST_GRID_AXES
+    most_columns: ClassVar[int | None] = MAX_GRID_AXES
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
     density: Fraction = share(Fraction(35, 100))

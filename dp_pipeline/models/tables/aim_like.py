@@ -17,8 +17,8 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.config.parameters import decimal, integer, share
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import UNIT, Gap
-from dp_pipeline.gate.selection import LARGEST
+from dp_pipeline.gate.scores import UNIT, DependenceScore
+from dp_pipeline.gate.selection import MAX_SCORE
 from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.inference.fitted_tree import FittedTree
 from dp_pipeline.inference.structural_zeros import StructuralZeros
@@ -50,7 +50,7 @@ class AimLike(TableModel):
     is left. With a declared δ in ρ, noise is Gaussian; else all is pure ε.
 
     *Proof.* What is compared with exact tables was released: N̂, p̂, and b and n_r are public, so
-    one row moves a score by 1 (``Gap``), times the distance. A table has Δ1 = Δ2 = 1. What is
+    one row moves a score by 1 (``DependenceScore``), times the distance. A table has Δ1 = Δ2 = 1. What is
     asked, and for how much, is a function of earlier answers; charges add up to all there is. ∎
 
     Not as published: weights of 1 for all tables; the first step and its raise (16 and 4 there);
@@ -161,9 +161,9 @@ def _worst(
     curator: Curator, expected: Mapping[Names, FloatArray], noise: float, *, amount: Fraction
 ) -> Names:
     """Return the table that is off by nearly the most, beyond what its noise will be."""
-    gaps = {names: Gap(np.rint(UNIT * table).astype(np.int64)) for names, table in expected.items()}
+    gaps = {names: DependenceScore(np.rint(UNIT * table).astype(np.int64)) for names, table in expected.items()}
     penalties = {
-        names: min(LARGEST, round(UNIT * noise * table.size)) for names, table in expected.items()
+        names: min(MAX_SCORE, round(UNIT * noise * table.size)) for names, table in expected.items()
     }
     session = curator.open_scores(gaps)
     return session.choose("next table", tuple(gaps), amount=amount, penalties=penalties)

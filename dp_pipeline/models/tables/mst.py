@@ -12,7 +12,7 @@ from numpy.random import Generator
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import Gap, Score
+from dp_pipeline.gate.scores import DependenceScore, Score
 from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.inference.fitted_tree import FittedTree, OneWays
 from dp_pipeline.inference.junction_tree import triangulated_cliques
@@ -47,8 +47,8 @@ class Mst(TableModel):
     the budget is ρ and noise Gaussian; else all is pure ε.
 
     *Proof.* Groups of levels follow from the one-way tables, and with released N̂ and p̂ one row
-    moves a gap by 1 (``Gap``), times the distance. A table has Δ1 = Δ2 = 1, over groups too: a row
-    is in one cell. Shares of the budget are public numbers, and all of them add up to it. ∎
+    moves a score by 1 (``DependenceScore``), times the distance. A table has Δ1 = Δ2 = 1, over
+    groups too: a row is in one cell. Shares of the budget are public, and all add up to it. ∎
 
     Source: McKenna, Miklau, Sheldon, "Winning the NIST Contest: A scalable and general approach
     to differentially private synthetic data", Journal of Privacy and Confidentiality 11(3), 2021.
@@ -146,7 +146,7 @@ class _SpanningTree:
         gaps: dict[Names, Score] = {}
         for i, j in pairs:
             expected = self.zeros.expected((i, j), self.shares[i], self.shares[j])
-            gaps[i, j] = Gap.of_shares(self.rows, expected)
+            gaps[i, j] = DependenceScore.of_shares(self.rows, expected)
         session = self.coarse.open_scores(gaps)
         edges = nx.number_of_edges(nx.minimum_spanning_tree(nx.Graph(pairs)))
         components, tree, growth = nx.utils.UnionFind(self.shares), list[Names](), self.growth

@@ -19,7 +19,7 @@ from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.config.parameters import choice, decimal, share
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import UNIT, Gap, MutualInformation, Score
+from dp_pipeline.gate.scores import UNIT, DependenceScore, MutualInformation, Score
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
 from dp_pipeline.inference.fitted_tree import estimated_rows, shares
@@ -277,7 +277,7 @@ class PrivHd(TableModel):
         if plan.draws:
             expected = {table.attributes[0]: shares(table, rows) for table in one_ways}
             scores: dict[Names, Score] = {
-                (i, j): Gap.of_product(rows, expected[i], expected[j])
+                (i, j): DependenceScore.of_product(rows, expected[i], expected[j])
                 for i, j in pairs_of(tuple(sizes))
             }
             network = draw_network(curator.open_scores(scores), growth, tuple(scores), plan)

@@ -15,7 +15,7 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks
-from dp_pipeline.gate.counter import MOST_GRID_CELLS, Sealed
+from dp_pipeline.gate.counter import MAX_GRID_CELLS, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery, BatchRecoding, merge
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
@@ -225,5 +225,5 @@ class EmptyCounter(FoldCounter):
 
 
 def _require_size(cells: int) -> None:
-    if cells > MOST_GRID_CELLS:
-        raise BoundaryViolation(f"expected at most {MOST_GRID_CELLS} cells, got {cells}")
+    if cells > MAX_GRID_CELLS:
+        raise BoundaryViolation(f"expected at most {MAX_GRID_CELLS} cells, got {cells}")

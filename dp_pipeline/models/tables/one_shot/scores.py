@@ -10,7 +10,7 @@ import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import UNIT, Gap, Independence
+from dp_pipeline.gate.scores import UNIT, DependenceScore, Independence
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.fitted_tree import OneWays
@@ -108,7 +108,7 @@ class DependenceQueries:
         zeros = self.zeros.grouped(self.stage.groupings)
         return self.curator.grouped(self.stage.groupings).open_scores(
             {
-                (a, b): Gap.of_shares(rows, zeros.expected((a, b), shares[a], shares[b]))
+                (a, b): DependenceScore.of_shares(rows, zeros.expected((a, b), shares[a], shares[b]))
                 for a, b in self.planning.pairs
             }
         )
