@@ -175,14 +175,14 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
     Without fingerprints, sources, runs and run times. As CSV one line an event; as JSON one
     document with every spend of a release.
     """
-    from dp_pipeline.ledger.export import exported
-    from dp_pipeline.releases.budgets import population_of
+    from dp_pipeline.ledger.export import export_lines
+    from dp_pipeline.releases.account import population_of
 
     ledger = _home().ledger
     ledger.verify()
     population = None if dataset is None else population_of(dataset)
     write = _write_csv if as_ == "csv" else _write_json
-    lines = exported(ledger.entries(population))
+    lines = export_lines(ledger.entries(population))
     if out is None:
         write(lines, sys.stdout)
         return

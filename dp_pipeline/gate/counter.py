@@ -68,9 +68,10 @@ class UndeclaredCounter(Protocol):
         ...
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return every text that occurs, as ``gate.texts.packed``, then a number each: Σ over the
-        persons who have it of weights[j − 1], for a person with j different texts of the attribute,
-        at most as many as there are ``weights``.
+        """Return every text that occurs, as of ``gate.texts.pack_texts``, then a number each.
+
+        Σ over the persons who have it of weights[j − 1], for a person with j different texts of the
+        attribute, at most as many as there are ``weights``.
         """
         ...
 

@@ -31,8 +31,8 @@ from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor, digest_of
 from dp_pipeline.gate.counter import UndeclaredCounter
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
-from dp_pipeline.gate.quantiles import NoisyBins, QuantileBins, tree_of
-from dp_pipeline.gate.texts import TextRule, require_packed, text_rule
+from dp_pipeline.gate.quantiles import NoisyBins, QuantileBins, column_tree
+from dp_pipeline.gate.texts import TextRule, parse_texts, text_rule
 from dp_pipeline.gate.trees import TreeSession
 from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
 from dp_pipeline.results.measurement import SHARES
@@ -199,13 +199,11 @@ class _Discovery:
             return counter.texts(name, rule.weights).open_at_the_gate()
 
         def make_noisy(numbers: IntArray) -> IntArray:
-            return rule.chosen(numbers, self.executor.noise)
+            return rule.select(numbers, self.executor.noise)
 
         parameters = (rule.weights, rule.threshold, rule.most, query.spend.delta)
         key = ("texts", name, parameters, query.attribute.aliases, query.attribute.missing)
-        texts = require_packed(
-            self.executor.answer(NoisyQuery(query.spend, make_noisy), key, exact)
-        )
+        texts = parse_texts(self.executor.answer(NoisyQuery(query.spend, make_noisy), key, exact))
         other = {query.attribute.other} - {None, *texts}
         if len(texts) + len(other) < 2:
             raise NotDiscovered(
@@ -250,7 +248,7 @@ class _Discovery:
             executor.noise,
             (digest_of(interval_key),),
         )
-        session = TreeSession(tree_of(name), query.spend, inner)
+        session = TreeSession(column_tree(name), query.spend, inner)
         bins = QuantileBins(
             interval, undeclared.quantiles or 1, undeclared.unit, scale=float(query.spend.scale)
         )

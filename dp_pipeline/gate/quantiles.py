@@ -40,7 +40,7 @@ MAX_PIECES = 128
 """Parts of the interval of which the rows are told, for drawing numbers inside bins."""
 
 
-def tree_of(name: str) -> BitTree:
+def column_tree(name: str) -> BitTree:
     """Return the tree over one column."""
     return BitTree((name,), (0,) * BITS)
 

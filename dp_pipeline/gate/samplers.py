@@ -474,7 +474,7 @@ def threshold_binomial(
     while True:
         uniform_bits = uniform_bits << _BITS | int(uniform.below(1 << _BITS, 1)[0])
         bits += _BITS
-        number = inverted(
+        number = invert_distribution(
             cells, threshold, scale, uniform_bits=uniform_bits, bits=bits, digits=digits
         )
         if number is not None:
@@ -482,7 +482,7 @@ def threshold_binomial(
         digits *= 2
 
 
-def inverted(
+def invert_distribution(
     cells: int, threshold: int, scale: Fraction, *, uniform_bits: int, bits: int, digits: int
 ) -> int | None:
     """Return the k with F(k − 1) ≤ U < F(k) for every U of [u, u + 1) / 2^bits; None if
@@ -548,7 +548,9 @@ def sparse_laplace(
     """
     noisy = saturating_sum(occupied[:, 1], laplace_noise(len(occupied), scale, uniform))
     is_kept = noisy >= threshold
-    marked_keys = _different(threshold_binomial(cells, threshold, scale, uniform), cells, uniform)
+    marked_keys = _sample_distinct(
+        threshold_binomial(cells, threshold, scale, uniform), cells, uniform
+    )
     empty = marked_keys[~np.isin(marked_keys, occupied[:, 0])]
     least = np.full(len(empty), threshold, dtype=np.int64)
     reached = saturating_sum(least, geometric_noise(len(empty), scale, uniform))
@@ -557,7 +559,7 @@ def sparse_laplace(
     return np.asarray(cells_above[np.argsort(keys)], np.int64)
 
 
-def _different(size: int, bound: int, uniform: UniformIntegers) -> IntArray:
+def _sample_distinct(size: int, bound: int, uniform: UniformIntegers) -> IntArray:
     """Return a uniform set of ``size`` different integers below ``bound``; repeats are redrawn."""
     keys: set[int] = set()
     while len(keys) < size:

@@ -94,7 +94,7 @@ class Candidates:
             scores += [
                 self._scores[name].score(sealed.open_at_the_gate()) for name, sealed in tables
             ]
-        return Sealed(np.array([cut(score) for score in scores], dtype=np.int64))
+        return Sealed(np.array([clip_score(score) for score in scores], dtype=np.int64))
 
     def _batches(self) -> Iterator[list[Names]]:
         batch: list[Names] = []
@@ -108,7 +108,7 @@ class Candidates:
         yield batch
 
 
-def cut(score: int) -> int:
+def clip_score(score: int) -> int:
     """Return the score, cut to ±MAX_SCORE."""
     return max(-MAX_SCORE, min(MAX_SCORE, score))
 
@@ -164,7 +164,7 @@ class ScoreSession:
 
         def count(counter: Counter) -> IntArray:
             # Python integers: a sum that wrapped would have no sensitivity.
-            total = cut(sum(self._candidates.exact(counter).tolist()))
+            total = clip_score(sum(self._candidates.exact(counter).tolist()))
             return np.array(total, dtype=np.int64)
 
         query = self._executor.vector_query(words, l1=most, l2_squared=most * most, amount=amount)

@@ -36,10 +36,10 @@ _ROUNDING_ALLOWANCE = Decimal(10) ** -30
 """Far above what 120 digits can lose here, for scales up to 2^55 and δ down to 10^(−30)."""
 
 
-def packed(texts: tuple[bytes, ...]) -> IntArray:
+def pack_texts(texts: tuple[bytes, ...]) -> IntArray:
     """Return texts as whole numbers: how many, the length of each, and their bytes.
 
-    >>> packed((b"a", b"bc")).tolist()
+    >>> pack_texts((b"a", b"bc")).tolist()
     [2, 1, 2, 97, 98, 99]
     """
     lengths = [len(text) for text in texts]
@@ -47,10 +47,10 @@ def packed(texts: tuple[bytes, ...]) -> IntArray:
     return np.concatenate([head, np.frombuffer(b"".join(texts), np.uint8).astype(np.int64)])
 
 
-def unpacked(array: IntArray) -> tuple[tuple[bytes, ...], IntArray]:
-    """Return the texts of ``packed``, and whatever stands behind them.
+def unpack_texts(array: IntArray) -> tuple[tuple[bytes, ...], IntArray]:
+    """Return the texts of ``pack_texts``, and whatever stands behind them.
 
-    >>> unpacked(np.array([2, 1, 2, 97, 98, 99, 7, 8]))
+    >>> unpack_texts(np.array([2, 1, 2, 97, 98, 99, 7, 8]))
     ((b'a', b'bc'), array([7, 8]))
     """
     many = int(array[0])
@@ -63,13 +63,13 @@ def unpacked(array: IntArray) -> tuple[tuple[bytes, ...], IntArray]:
     return tuple(content[start:end] for start, end in places), array[bytes_to:]
 
 
-def most_noise(scale: Fraction, delta: Fraction) -> int:
+def noise_bound(scale: Fraction, delta: Fraction) -> int:
     """Return the least k with P(X = k) ≤ δ, X discrete Laplace given |X| ≤ k.
 
     f(k) = q^k·(1 − q)/(1 + q − 2q^(k+1)) ≤ δ is q^k ≤ δ(1 + q)/(1 − q + 2δq), solved for k and
     rounded up, so that no rounded digit can make it too small.
 
-    >>> most_noise(Fraction(1), Fraction(1, 1000))
+    >>> noise_bound(Fraction(1), Fraction(1, 1000))
     7
     """
     with localcontext(_EXACT):
@@ -81,11 +81,11 @@ def most_noise(scale: Fraction, delta: Fraction) -> int:
         )
 
 
-def gaussian_reach(sigma2: Fraction, chance: Fraction) -> int:
+def gaussian_noise_bound(sigma2: Fraction, chance: Fraction) -> int:
     """Return a whole m ≥ √(2σ²·ln(1/chance)): discrete Gaussian noise reaches it with at most that
     chance.
 
-    >>> gaussian_reach(Fraction(100), Fraction(1, 1000))
+    >>> gaussian_noise_bound(Fraction(100), Fraction(1, 1000))
     38
     """
     with localcontext(_EXACT):
@@ -119,24 +119,26 @@ class TextRule:
         """
         return Fraction(self.threshold, self.weights[-1])
 
-    def chosen(self, exact: IntArray, noise: NoiseSource) -> IntArray:
-        """Return texts that leave, ``packed``, in the order of their bytes, of packed texts and
+    def select(self, exact: IntArray, noise: NoiseSource) -> IntArray:
+        """Return the texts that leave, packed, in the order of their bytes, of packed texts and
         their exact numbers.
         """
-        texts, numbers = unpacked(exact)
+        texts, numbers = unpack_texts(exact)
         noisy = self._noisy(numbers, noise)
         passed = np.flatnonzero(noisy >= self.threshold)
         # The largest first; of equal ones that whose bytes come first.
         order = np.argsort(-noisy[passed], kind="stable")[: self.most]
-        return packed(tuple(sorted(texts[position] for position in passed[order])))
+        return pack_texts(tuple(sorted(texts[position] for position in passed[order])))
 
     def _noisy(self, numbers: IntArray, noise: NoiseSource) -> IntArray:
         if self.spend.mechanism == GAUSSIAN_TEXTS:
             return noise.discrete_gaussian(numbers, self.spend.scale)
-        return numbers + truncated(len(numbers), self.spend.scale, self.threshold - 1, noise)
+        return numbers + draw_truncated_laplace(
+            len(numbers), self.spend.scale, self.threshold - 1, noise
+        )
 
 
-def truncated(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntArray:
+def draw_truncated_laplace(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntArray:
     """Return independent discrete Laplace noise given that it is in ±most: others are drawn again.
 
     Which draws are accepted depends on the noise alone, so neither does the time on any row.
@@ -194,7 +196,7 @@ def _truncated_rule(
     # A float without rounding: every source of noise draws at this scale, and none at a near one.
     scale = Fraction(float_at_least(checked_scale(distance / epsilon)))
     spend = Spend(words, TRUNCATED_TEXTS, epsilon, distance, checked_scale(scale), delta=delta)
-    threshold = most_noise(scale, delta / distance) + 1
+    threshold = noise_bound(scale, delta / distance) + 1
     return TextRule((1,) * rows, spend, threshold, most)
 
 
@@ -234,7 +236,7 @@ def _gaussian_rule(
     weights = tuple(isqrt(SINGLE_TEXT_WEIGHT**2 // texts) for texts in range(1, rows + 1))
     failing = delta / (2 * persons)
     threshold = max(
-        weights[first - 1] + gaussian_reach(spend.scale, failing / last)
+        weights[first - 1] + gaussian_noise_bound(spend.scale, failing / last)
         for first, last in _blocks(rows)
     )
     return TextRule(weights, spend, threshold, most)
@@ -248,9 +250,9 @@ def _blocks(rows: int) -> Iterator[tuple[int, int]]:
         first *= 2
 
 
-def require_packed(array: IntArray) -> tuple[str, ...]:
+def parse_texts(array: IntArray) -> tuple[str, ...]:
     """Return the texts of an answer; BoundaryViolation for what is none."""
-    texts, remainder = unpacked(array)
+    texts, remainder = unpack_texts(array)
     if len(remainder) or list(texts) != sorted(set(texts)):
         raise BoundaryViolation("texts: expected different ones in the order of their bytes")
     return tuple(text.decode() for text in texts)

@@ -60,8 +60,8 @@ class Account:
     answers so far, as in adaptive composition, because the proof goes answer by answer.
 
     A release may read several windows: its charge names them all and is a charge of each, and the
-    sums over all windows count it once for each (``entries.counted``). So ``ceiling`` bounds what a
-    person costs who has rows in every window, whatever ``within`` says.
+    sums over all windows count it once for each (``entries.charge_in_all_windows``). So ``ceiling``
+    bounds what a person costs who has rows in every window, whatever ``within`` says.
 
     Raises DeclarationError for any other value, and for a release without a ceiling.
 

@@ -8,14 +8,14 @@ from fractions import Fraction
 from dp_pipeline.config.amounts import NANO, epsilon_text, nano_epsilon
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.ledger.account import LIMITS, Account
-from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, counted, delta_of
-from dp_pipeline.ledger.state import merged
+from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, charge_in_all_windows, delta_of
+from dp_pipeline.ledger.state import replace_limits
 
 _EVERYWHERE = ""
 """In the place of a window: sums that count in all of them."""
 
 
-def balances(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
+def sums_to_charge(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
     """Return whether the spends sum to the charge, exactly.
 
     A charge is ⌈ε·10⁹⌉, so ε itself is known only up to that rounding: the sum
@@ -81,7 +81,9 @@ class Audit:
 
     def _charge(self, entry: Entry) -> None:
         for period in ("", entry.time[:7]):
-            self._spent[entry.population, period] += counted(entry.nano_epsilon, _blocks_of(entry))
+            self._spent[entry.population, period] += charge_in_all_windows(
+                entry.nano_epsilon, _blocks_of(entry)
+            )
 
     def _opened(self, entry: Entry) -> None:
         if entry.population in self._accounts:
@@ -93,7 +95,7 @@ class Audit:
         before = self._accounts[entry.population]
         if not entry.facts.keys() <= {*LIMITS, "reason", "by"}:
             raise _impossible(entry, f"it changes more than limits of {entry.population}")
-        self._facts[entry.population] = merged(self._facts[entry.population], entry.facts)
+        self._facts[entry.population] = replace_limits(self._facts[entry.population], entry.facts)
         after = self._account(entry)
         limits = (before.limit, after.limit), (before.window_limit, after.window_limit)
         if not before.windows and before.limit is None:
@@ -166,7 +168,9 @@ class Audit:
             raise _impossible(entry, f"the release {entry.key} is {reserved.kind}")
         if entry.event != "interrupted":
             self._ended.add(reserved.key or "")
-        if entry.event == "settled" and not balances(entry.spends, nano=reserved.nano_epsilon):
+        if entry.event == "settled" and not sums_to_charge(
+            entry.spends, nano=reserved.nano_epsilon
+        ):
             symbol = self._accounts[entry.population].currency.symbol
             total = f"{reserved.nano_epsilon} nano-{symbol}"
             raise _impossible(entry, f"its spends do not sum to {total}")

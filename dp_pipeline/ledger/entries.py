@@ -37,7 +37,7 @@ def require_text(text: str, *, of: str) -> None:
         raise DeclarationError(f"{of}: expected text that UTF-8 can store, got {text!r}")
 
 
-def as_line(text: str) -> str:
+def to_single_line(text: str) -> str:
     """Return any text as one printable line; for reasons, which must never be refused."""
     line = " ".join(str(text).split())
     return "".join(letter if letter.isprintable() else "?" for letter in line) or "no reason given"
@@ -110,9 +110,9 @@ class Charge:
         object.__setattr__(self, "facts", facts)
 
     @property
-    def counted(self) -> int:
-        """Its part of the sums over all windows: see ``counted``."""
-        return counted(self.nano_epsilon, self.blocks)
+    def charge_in_all_windows(self) -> int:
+        """Its part of the sums over all windows: see ``charge_in_all_windows``."""
+        return charge_in_all_windows(self.nano_epsilon, self.blocks)
 
     def _delta_fact(self) -> dict[str, str]:
         if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
@@ -227,9 +227,9 @@ class Entry:
     spends: tuple[SpendRow, ...]
 
     @property
-    def counted(self) -> int:
-        """Its part of the sums over all windows: see ``counted``."""
-        return counted(self.nano_epsilon, blocks_of(self.facts))
+    def charge_in_all_windows(self) -> int:
+        """Its part of the sums over all windows: see ``charge_in_all_windows``."""
+        return charge_in_all_windows(self.nano_epsilon, blocks_of(self.facts))
 
     @property
     def is_charge(self) -> bool:
@@ -288,7 +288,7 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
     return blocks
 
 
-def counted(nano_epsilon: int, blocks: Sequence[str]) -> int:
+def charge_in_all_windows(nano_epsilon: int, blocks: Sequence[str]) -> int:
     """Return what a charge adds to the sums over all windows, the total and the month's: once for
     each window that it names, and once where it names none.
 
@@ -297,7 +297,7 @@ def counted(nano_epsilon: int, blocks: Sequence[str]) -> int:
     at most e^ε times as likely. So all of her rows cost mε. ∎ Source: Dwork, Roth 2014, theorem 2.2
     (group privacy). Of ρ it would be m²ρ, so ``reservation`` lets no such charge in.
 
-    >>> counted(5, ()), counted(5, ("2026-W01", "2026-W02"))
+    >>> charge_in_all_windows(5, ()), charge_in_all_windows(5, ("2026-W01", "2026-W02"))
     (5, 10)
     """
     return nano_epsilon * max(1, len(blocks))

@@ -77,7 +77,7 @@ _FACTS = {
 """Column → the facts that it shows, where that is not the fact of its own name."""
 
 
-def exported(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
+def export_lines(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
     """Return every line that may be shown, oldest first, each with its spends.
 
     Accounts opened and raised, releases with their charges and the sum of their population so far,
@@ -91,7 +91,7 @@ def exported(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
     lines = []
     for entry in rows:
         accounts.take(entry)
-        totals[entry.population] += entry.counted
+        totals[entry.population] += entry.charge_in_all_windows
         if entry.event in _EVENTS or "distinct_population" in entry.facts:
             end = ends.get(entry.key) if entry.event == "reserve" else None
             line = {**_line(entry), **_amounts(entry, accounts, totals[entry.population])}

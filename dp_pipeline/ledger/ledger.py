@@ -203,7 +203,7 @@ class Ledger:
             raise no_account(charge.population)
         with self._book.store.holding(charge.key) as require_lock:
             with self._book.writing() as page:
-                state = reservation.enter(page, charge)
+                state = reservation.reserve_or_resume(page, charge)
             entered = Reservation(self._book, charge=charge, state=state, require_lock=require_lock)
             try:
                 yield entered
@@ -328,11 +328,11 @@ class Ledger:
         if not self._book.exists():
             return Tip()
         from dp_pipeline.ledger.guards import guard_faults
-        from dp_pipeline.ledger.verify import verified
+        from dp_pipeline.ledger.verify import verify_rows
         from dp_pipeline.ledger.view import read_state
 
         with self._book.auditing() as (connection, head):
-            intact = verified(connection, head=head)
+            intact = verify_rows(connection, head=head)
             self._book.require_head(head, connection)
             if intact.state != read_state(connection):
                 raise Damaged(

@@ -27,12 +27,12 @@ DRIVER = "postgresql+psycopg2"
 """Named: SQLAlchemy 2.1 takes a bare ``postgresql`` for another driver than 2.0."""
 
 
-def postgres_url(text: str, *, of: str) -> URL:
+def parse_postgres_url(text: str, *, of: str) -> URL:
     """Return the address that ``text`` spells; DeclarationError, without it, where it spells none.
 
     of   the variable's name, for messages
 
-    >>> postgres_url("postgresql://ana:secret@db:5432/budgets", of="X").host
+    >>> parse_postgres_url("postgresql://ana:secret@db:5432/budgets", of="X").host
     'db'
     """
     expected = f"{of}: expected postgresql://user@host/database, got"
@@ -51,10 +51,11 @@ def postgres_url(text: str, *, of: str) -> URL:
     return url.set(drivername=DRIVER)
 
 
-def place(url: URL) -> str:
+def address_label(url: URL) -> str:
     """Return the address as messages show it: without user, password and options.
 
-    >>> place(postgres_url("postgresql://ana:secret@db:5432/budgets?sslmode=require", of="X"))
+    >>> url = "postgresql://ana:secret@db:5432/budgets?sslmode=require"
+    >>> address_label(parse_postgres_url(url, of="X"))
     'postgresql://db:5432/budgets'
     """
     port = "" if url.port is None else f":{url.port}"
@@ -120,8 +121,8 @@ class PostgresStore:
         self.folder = folder
         self.locks = folder / "locks"
         self.keys = folder / "keys"
-        address = postgres_url(url, of=LEDGER_VARIABLE)
-        self._name = place(address)
+        address = parse_postgres_url(url, of=LEDGER_VARIABLE)
+        self._name = address_label(address)
         if not has_driver():
             raise PipelineError(
                 f"ledger {self}: expected {EXPECTED_DRIVER}, got none that can be imported"

@@ -10,7 +10,7 @@ from dp_pipeline.config.amounts import NANO, Currency, delta_text, epsilon_text
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.ledger import entries
 from dp_pipeline.ledger.account import Account
-from dp_pipeline.ledger.audit import balances
+from dp_pipeline.ledger.audit import sums_to_charge
 from dp_pipeline.ledger.book import Book, RequireLock
 from dp_pipeline.ledger.head import Draft
 
@@ -57,7 +57,7 @@ class Reservation:
         """
         self._require_open()
         charged = self.charge.nano_epsilon
-        if not balances(tuple(spends), nano=charged):
+        if not sums_to_charge(tuple(spends), nano=charged):
             total = sum((spend.epsilon for spend in spends), Fraction(0))
             symbol = self.charge.currency.symbol
             raise entries.UnbalancedSpends(
@@ -73,7 +73,7 @@ class Reservation:
         Raises ReservationOver if this reservation has come to an end.
         """
         self._require_open()
-        draft = Draft.of(self.charge, "dead", facts={"reason": entries.as_line(reason)})
+        draft = Draft.of(self.charge, "dead", facts={"reason": entries.to_single_line(reason)})
         self._end(draft, words="is dead")
 
     def leave(self) -> None:
@@ -94,7 +94,7 @@ class Reservation:
             raise entries.ReservationOver(f"{self.charge.what}: the reservation {self._end_words}")
 
 
-def enter(page: Page, charge: entries.Charge) -> State:
+def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
     """Charge a release, or return how far it came; one transaction, under the key's lock.
 
     Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError

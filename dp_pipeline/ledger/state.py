@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.ledger.account import LIMITS, Account
-from dp_pipeline.ledger.entries import CHARGING, blocks_of, counted, delta_of
+from dp_pipeline.ledger.entries import CHARGING, blocks_of, charge_in_all_windows, delta_of
 from dp_pipeline.ledger.head import canonical
 
 
@@ -99,7 +99,7 @@ class Population:
         delta = delta_of(record.facts)
         blocks = blocks_of(record.facts) if self.has_windows else ()
         is_everywhere = self.has_windows and not blocks
-        nano = counted(record.nano_epsilon, blocks)
+        nano = charge_in_all_windows(record.nano_epsilon, blocks)
         return replace(
             self,
             spent=self.spent + nano,
@@ -313,7 +313,9 @@ class State:
         elif event in ("settled", "dead"):
             changes[unfinished] = None
         if event == "raise" and sums is not None:
-            changes[account] = dict(vars(replace(sums, facts=merged(sums.facts, record.facts))))
+            changes[account] = dict(
+                vars(replace(sums, facts=replace_limits(sums.facts, record.facts)))
+            )
         # A row that was taken out and looked like no charge counts as none.
         if event in CHARGING and sums is not None and record.kind is not None:
             changes[account] = dict(vars(sums.with_charge(record, month=month)))
@@ -324,7 +326,7 @@ class State:
         return changes
 
 
-def merged(facts: Mapping[str, str], raised: Mapping[str, str]) -> dict[str, str]:
+def replace_limits(facts: Mapping[str, str], raised: Mapping[str, str]) -> dict[str, str]:
     """Return the facts of an account after a raise, which writes all limits anew: one that it does
     not name goes.
     """

@@ -124,7 +124,7 @@ class _Followed:
         )
 
 
-def verified(connection: Connection, *, head: Tip) -> Verification:
+def verify_rows(connection: Connection, *, head: Tip) -> Verification:
     """Return all rows of a ledger, followed in order; Damaged names the first bad one, and all bad
     ones that the head does not cover: those may be taken out.
     """

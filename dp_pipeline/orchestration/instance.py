@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline.config.system_errors import bounded_bytes, follow_links, system_line
 from dp_pipeline.files import close_folders, locked, make_private
-from dp_pipeline.ledger.postgres import place, postgres_url
+from dp_pipeline.ledger.postgres import address_label, parse_postgres_url
 from dp_pipeline.releases.home import Home, find_workspace
 
 STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
@@ -83,7 +83,7 @@ def _storage_server() -> str | None:
     address = os.environ.get(STORAGE_VARIABLE)
     if not address:
         return None
-    url = postgres_url(address, of=STORAGE_VARIABLE)
+    url = parse_postgres_url(address, of=STORAGE_VARIABLE)
     if find_spec("dagster_postgres") is None:
         raise PipelineError(
             f"{STORAGE_VARIABLE}: expected dagster-postgres, got none: "
@@ -91,7 +91,7 @@ def _storage_server() -> str | None:
         )
     # Dagster hands the variable on as it is.
     os.environ[STORAGE_VARIABLE] = url.render_as_string(hide_password=False)
-    return place(url)
+    return address_label(url)
 
 
 def _new_settings(home: Home, *, on_server: bool) -> str:
@@ -157,6 +157,8 @@ def _require_answer() -> None:
         engine.connect().close()
     except DBAPIError as error:
         reason = " ".join(str(error.orig).split())
-        raise PipelineError(f"{STORAGE_VARIABLE}: {place(make_url(address))}: {reason}") from None
+        raise PipelineError(
+            f"{STORAGE_VARIABLE}: {address_label(make_url(address))}: {reason}"
+        ) from None
     finally:
         engine.dispose()

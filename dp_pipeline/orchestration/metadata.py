@@ -364,7 +364,7 @@ def charge_table(ledger: Ledger, population: str) -> dg.MetadataValue:
     lines, total = [], 0
     for entry in ledger.entries(population):
         if entry.is_charge:
-            total += entry.counted
+            total += entry.charge_in_all_windows
             time = entry.time[:19].replace("T", " ")
             sum_so_far = epsilon_text(Fraction(total, NANO))
             epsilon = Fraction(entry.nano_epsilon, NANO)

@@ -108,7 +108,7 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
     bundle = settled_bundle(store, path, ledger=ledger, population=key.population)
     if is_resumed:
         return PublishedBundle(bundle, "resumed", 0, path)
-    return PublishedBundle(bundle, "charged", charge.counted, path)
+    return PublishedBundle(bundle, "charged", charge.charge_in_all_windows, path)
 
 
 def require_reserved_parameters(release: Release, key: Key) -> None:

@@ -31,7 +31,7 @@ from dp_pipeline.gate.discovery import (
     discovery_queries,
 )
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.gate.texts import unpacked
+from dp_pipeline.gate.texts import unpack_texts
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, TRUNCATED_TEXTS, Accountant
 from dp_pipeline.results.transcript import Transcript
@@ -419,7 +419,7 @@ def test_nothing_of_a_text_that_did_not_pass_is_stored(tmp_path: Path) -> None:
     transcript = Transcript(path)
     run(spec, rows, transcript=transcript)
     (answer,) = (one.answer for one in transcript.records[1:])
-    texts, rest = unpacked(answer)
+    texts, rest = unpack_texts(answer)
     assert (texts, len(rest)) == ((b"a", b"b"), 0)
     assert sum(one.answer.size for one in transcript.records) == 5
     assert all("SECRET" not in one.words for one in transcript.records)

@@ -19,13 +19,13 @@ from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise, root_at
 from dp_pipeline.gate.texts import (
     SINGLE_TEXT_WEIGHT,
     TextRule,
-    gaussian_reach,
-    most_noise,
-    packed,
-    require_packed,
+    draw_truncated_laplace,
+    gaussian_noise_bound,
+    noise_bound,
+    pack_texts,
+    parse_texts,
     text_rule,
-    truncated,
-    unpacked,
+    unpack_texts,
 )
 from dp_pipeline.results.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Accountant
 from dp_pipeline_tests.gate.distributions import ALARM, gaussian_cdf
@@ -149,7 +149,7 @@ def test_a_threshold_one_lower_is_caught() -> None:
 def test_a_delta_that_is_not_divided_among_texts_is_caught() -> None:
     delta = Fraction(1, 50)
     rule = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=delta)
-    undivided = replace(rule, threshold=most_noise(rule.spend.scale, delta) + 1)
+    undivided = replace(rule, threshold=noise_bound(rule.spend.scale, delta) + 1)
     assert largest_mass(rule, 3, 1) <= delta
     assert largest_mass(undivided, 3, 1) > delta
 
@@ -169,14 +169,14 @@ def test_rows_counted_in_place_of_persons_are_caught() -> None:
 
 def test_the_most_noise_is_the_least_that_delta_allows() -> None:
     for scale, delta in product(map(Fraction, ("0.5", "1", "7/3", "40")), (1e-2, 1e-4, 1e-6)):
-        k, q = most_noise(scale, Fraction(delta)), math.exp(-1 / scale)
+        k, q = noise_bound(scale, Fraction(delta)), math.exp(-1 / scale)
         edge = [q**at * (1 - q) / (1 + q - 2 * q ** (at + 1)) for at in (k - 1, k)]
         assert edge[1] <= delta < edge[0]
 
 
 def test_noise_reaches_its_bound_with_less_than_its_chance() -> None:
     for sigma2, part in product((Fraction(9), Fraction(250)), (1e-2, 1e-5)):
-        reach = gaussian_reach(sigma2, Fraction(part))
+        reach = gaussian_noise_bound(sigma2, Fraction(part))
         assert 1 - gaussian_cdf(np.array([reach - 1]), sigma2)[0] <= part
         assert reach**2 >= 2 * float(sigma2) * math.log(1 / part) * (1 - 1e-12)
 
@@ -184,7 +184,7 @@ def test_noise_reaches_its_bound_with_less_than_its_chance() -> None:
 def test_truncated_noise_has_the_probabilities_of_the_proof() -> None:
     """A seeded chi-square test; its false-alarm rate would be 1e-8."""
     scale, most, size = Fraction(5, 2), 6, 200_000
-    drawn = truncated(size, scale, most, SeededNoise(3))
+    drawn = draw_truncated_laplace(size, scale, most, SeededNoise(3))
     q = math.exp(-1 / scale)
     pmf = np.array([q ** abs(x) for x in range(-most, most + 1)])
     seen = np.bincount(drawn + most, minlength=2 * most + 1)
@@ -197,9 +197,9 @@ def test_a_text_leaves_from_its_threshold_on() -> None:
     rule = rule_of()
     drawn = rule._noisy(np.zeros(10**4, dtype=np.int64), SeededNoise(3))
     assert drawn.max() == -drawn.min() == rule.threshold - 1
-    exact = np.concatenate([packed((b"a", b"b")), [rule.threshold, rule.threshold - 1]])
+    exact = np.concatenate([pack_texts((b"a", b"b")), [rule.threshold, rule.threshold - 1]])
     silent = replace(rule, spend=replace(rule.spend, scale=ONE / 1000))
-    assert require_packed(silent.chosen(exact, SeededNoise(1))) == ("a",)
+    assert parse_texts(silent.select(exact, SeededNoise(1))) == ("a",)
 
 
 @pytest.mark.parametrize("persons", [1, 2])
@@ -225,16 +225,16 @@ def test_texts_of_many_leave_and_those_of_one_person_do_not(noise, rows: int) ->
     assert rule.spend.mechanism == (TRUNCATED_TEXTS if rows == 1 else GAUSSIAN_TEXTS)
     names = tuple(sorted(name.encode() for name in ("ö", "b", "alone", "")))
     counts = [1 if name == b"alone" else 10**6 for name in names]
-    exact = np.concatenate([packed(names), np.array(counts) * rule.weights[0]])
+    exact = np.concatenate([pack_texts(names), np.array(counts) * rule.weights[0]])
     recorder = RecordingNoise(noise)
-    assert require_packed(rule.chosen(exact, recorder)) == ("", "b", "ö")
+    assert parse_texts(rule.select(exact, recorder)) == ("", "b", "ö")
     assert {draw.scale for draw in recorder.draws} == {rule.spend.scale}
 
 
 def test_of_too_many_texts_the_largest_leave_in_order_of_bytes() -> None:
     rule = replace(rule_of(), most=2)
-    exact = np.concatenate([packed((b"a", b"b", b"c", b"d")), [10**4, 10**6, 10**5, 10**6]])
-    assert require_packed(rule.chosen(exact, SeededNoise(1))) == ("b", "d")
+    exact = np.concatenate([pack_texts((b"a", b"b", b"c", b"d")), [10**4, 10**6, 10**5, 10**6]])
+    assert parse_texts(rule.select(exact, SeededNoise(1))) == ("b", "d")
 
 
 def test_every_source_draws_at_the_variance_of_the_threshold() -> None:
@@ -271,7 +271,7 @@ def test_a_release_with_unspent_delta_is_refused() -> None:
 
 def test_packed_texts_are_the_same_again() -> None:
     for texts in ((), (b"",), (b"", b"a", "köln".encode())):
-        again, rest = unpacked(np.concatenate([packed(texts), np.array([4, 5])]))
+        again, rest = unpack_texts(np.concatenate([pack_texts(texts), np.array([4, 5])]))
         assert (again, rest.tolist()) == (texts, [4, 5])
     with pytest.raises(BoundaryViolation):
-        require_packed(packed((b"b", b"a")))
+        parse_texts(pack_texts((b"b", b"a")))

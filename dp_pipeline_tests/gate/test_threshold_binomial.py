@@ -20,7 +20,7 @@ from dp_pipeline.gate.samplers import (
     MAX_THRESHOLD_SCALES,
     UniformIntegers,
     expected_above_threshold,
-    inverted,
+    invert_distribution,
     threshold_binomial,
 )
 from dp_pipeline_tests.gate.distributions import ALARM
@@ -108,7 +108,9 @@ def test_numbers_next_to_every_value_are_inverted_rightly(case: str) -> None:
     for k, upto in enumerate(distribution(case, 120, min(cells, 30))):
         place = bits_of(upto, 128)
         for step in (-256, 256):
-            told = inverted(cells, threshold, scale, uniform_bits=place + step, bits=128, digits=80)
+            told = invert_distribution(
+                cells, threshold, scale, uniform_bits=place + step, bits=128, digits=80
+            )
             assert told == (k if step < 0 else k + 1)
 
 
@@ -119,8 +121,10 @@ def test_numbers_too_near_to_a_value_need_more_digits(case: str) -> None:
     place = bits_of(upto, 300)
     for step in (-1000, 1000):
         asked = {"uniform_bits": place + step, "bits": 300}
-        assert inverted(cells, threshold, scale, digits=80, **asked) is None
-        assert inverted(cells, threshold, scale, digits=320, **asked) == (0 if step < 0 else 1)
+        assert invert_distribution(cells, threshold, scale, digits=80, **asked) is None
+        assert invert_distribution(cells, threshold, scale, digits=320, **asked) == (
+            0 if step < 0 else 1
+        )
 
 
 def test_an_undecided_draw_gets_more_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,9 +134,9 @@ def test_an_undecided_draw_gets_more_bits(monkeypatch: pytest.MonkeyPatch) -> No
         asked.append((uniform_bits, bits, digits))
         if digits < 320:
             return None
-        return inverted(*of, uniform_bits=uniform_bits, bits=bits, digits=digits)  # type: ignore[arg-type]
+        return invert_distribution(*of, uniform_bits=uniform_bits, bits=bits, digits=digits)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(samplers, "inverted", slowly)
+    monkeypatch.setattr(samplers, "invert_distribution", slowly)
     threshold_binomial(100, 3, Fraction(2), words(1))
     assert [one[1:] for one in asked] == [(128, 80), (256, 160), (384, 320)]
     # The bits that are known stay.
@@ -145,4 +149,7 @@ def test_the_ends_of_what_may_be_asked_are_answered() -> None:
     assert threshold_binomial(MAX_CELLS, 1, tiny, words(1)) == 0
     assert threshold_binomial(1, 1, Fraction(2**55), words(1)) in (0, 1)
     # All digits of U are 1: F never gets there in 80 digits, and the last cell ends it.
-    assert inverted(3, 1, Fraction(9), uniform_bits=(1 << 128) - 1, bits=128, digits=80) == 3
+    assert (
+        invert_distribution(3, 1, Fraction(9), uniform_bits=(1 << 128) - 1, bits=128, digits=80)
+        == 3
+    )

@@ -12,7 +12,7 @@ import pytest
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.entries import BLOCKS, DELTA
-from dp_pipeline.ledger.export import exported
+from dp_pipeline.ledger.export import export_lines
 from dp_pipeline_tests.ledger.places import EVERYWHERE
 from dp_pipeline_tests.ledger.population import account, charge, in_windows, release, weekly
 
@@ -99,7 +99,7 @@ def test_a_charge_counts_in_the_total_once_for_each_window(opens: Opens):
         release(ledger, in_windows("b", "W4", "W5", epsilon="0.4"), "0.4")
     release(ledger, in_windows("c", "W4", "W5", epsilon="0.3"), "0.3")
     assert ledger.balance("rides").spent == sum(ledger.blocks("rides").values()) == 15 * TENTH
-    lines = [line["total"] for line, _ in exported(ledger.entries()) if line["charged"]]
+    lines = [line["total"] for line, _ in export_lines(ledger.entries()) if line["charged"]]
     assert lines == ["0.9", "1.5"]
     ledger.verify()
 
@@ -186,7 +186,7 @@ def test_a_delta_binds_all_windows_together_within_ever(opens: Opens):
 def test_the_export_names_windows(rides: Ledger):
     release(rides, in_windows("a", "W01", "W02"), "0.1")
     rides.raise_ceiling("rides", total=None, per_month=None, each_window=Fraction(2), **WHY)
-    opened, asked, raised = [line for line, _ in exported(rides.entries())]
+    opened, asked, raised = [line for line, _ in export_lines(rides.entries())]
     assert (opened["windows"], opened["within"], opened["each_window"]) == (
         "every week, UTC", "window", "1",
     )  # fmt: skip

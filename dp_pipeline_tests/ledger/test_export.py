@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.ledger.export import COLUMNS, exported
+from dp_pipeline.ledger.export import COLUMNS, export_lines
 from dp_pipeline_tests.ledger.population import account, charge, release
 
 SECRETS = {
@@ -38,7 +38,7 @@ def told(ledger: Ledger) -> Ledger:
 
 
 def test_every_exported_event_is_one_line(told: Ledger):
-    lines = [line for line, _ in exported(told.entries())]
+    lines = [line for line, _ in export_lines(told.entries())]
     events = [(line["population"], line["event"]) for line in lines]
     assert events == [
         ("trips", "opened"),
@@ -56,7 +56,7 @@ def test_every_exported_event_is_one_line(told: Ledger):
 
 
 def test_a_release_says_what_was_asked_charged_and_drawn(told: Ledger):
-    releases = [one for one in exported(told.entries()) if one[0]["event"] == "release"]
+    releases = [one for one in export_lines(told.entries()) if one[0]["event"] == "release"]
     (first, spends), (second, none) = releases
     assert {name: first[name] for name in PUBLIC} == PUBLIC
     assert (first["charged"], first["total"], first["state"]) == ("0.1", "0.1", "settled")
@@ -67,21 +67,21 @@ def test_a_release_says_what_was_asked_charged_and_drawn(told: Ledger):
 
 
 def test_nothing_that_belongs_to_the_steward_is_exported(told: Ledger):
-    text = json.dumps(exported(told.entries()))
+    text = json.dumps(export_lines(told.entries()))
     hidden = [*SECRETS.values(), "/srv/secret", "ana", charge("a").key[:12]]
     hidden += [entry.hash[:12] for entry in told.entries()]
     assert [one for one in hidden if one in text] == []
 
 
 def test_of_a_time_only_the_day_is_left(told: Ledger):
-    dates = {line["date"] for line, _ in exported(told.entries())}
+    dates = {line["date"] for line, _ in export_lines(told.entries())}
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", date) for date in dates)
     clock = told.entries()[0].time[11:19]
-    assert clock not in json.dumps(exported(told.entries()))
+    assert clock not in json.dumps(export_lines(told.entries()))
 
 
 def test_an_interruption_is_not_exported(told: Ledger):
-    before = exported(told.entries())
+    before = export_lines(told.entries())
     release(told, charge("b"))
     assert told.state(charge("b").key) == "interrupted"
-    assert exported(told.entries()) == before
+    assert export_lines(told.entries()) == before

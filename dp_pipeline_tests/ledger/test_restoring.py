@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from dp_pipeline.cli import main
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import DeadRelease, Ledger
-from dp_pipeline.ledger.export import exported
+from dp_pipeline.ledger.export import export_lines
 from dp_pipeline.ledger.head import Draft, Head, Tip, digest
 from dp_pipeline.ledger.journal import rows, stored_bytes, write
 from dp_pipeline.ledger.state import State, StateKey, StateValue
@@ -130,7 +130,7 @@ def test_what_looks_like_a_charge_is_one_and_no_sum_gets_smaller(
     assert busy.populations() == ("trips",)
     busy.open_account(account("nobody"))
     busy.verify()
-    lines = [line["event"] for line, _ in exported(busy.entries())]
+    lines = [line["event"] for line, _ in export_lines(busy.entries())]
     assert lines[:3] == ["opened", "release", "restored"]
 
 

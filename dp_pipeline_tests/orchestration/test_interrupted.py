@@ -15,7 +15,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, Damaged
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import DeadRelease, Ledger
-from dp_pipeline.ledger.export import exported
+from dp_pipeline.ledger.export import export_lines
 from dp_pipeline.releases.model_questions import ModelQuestions
 from dp_pipeline.releases.noisy_drawing import NoisyDrawing
 from dp_pipeline.releases.publish import PublishedBundle, publish
@@ -117,7 +117,7 @@ def test_fingerprint_of_the_rows_is_in_the_ledger_alone(project: Project, spec: 
     fingerprint = charge.facts[ROWS]
     assert len(fingerprint) == 64
     assert ROWS not in published.bundle.facts
-    assert fingerprint not in str(exported(project.ledger.entries()))
+    assert fingerprint not in str(export_lines(project.ledger.entries()))
     for content in project.files("released", "internal", "reports").values():
         assert fingerprint.encode() not in content
 

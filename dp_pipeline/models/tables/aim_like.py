@@ -161,7 +161,10 @@ def _worst(
     curator: Curator, expected: Mapping[Names, FloatArray], noise: float, *, amount: Fraction
 ) -> Names:
     """Return the table that is off by nearly the most, beyond what its noise will be."""
-    gaps = {names: DependenceScore(np.rint(UNIT * table).astype(np.int64)) for names, table in expected.items()}
+    gaps = {
+        names: DependenceScore(np.rint(UNIT * table).astype(np.int64))
+        for names, table in expected.items()
+    }
     penalties = {
         names: min(MAX_SCORE, round(UNIT * noise * table.size)) for names, table in expected.items()
     }

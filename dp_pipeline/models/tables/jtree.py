@@ -13,7 +13,7 @@ from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.parameters import decimal, integer, share
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Independence
-from dp_pipeline.gate.selection import cut
+from dp_pipeline.gate.selection import clip_score
 from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import planning_units
@@ -124,4 +124,4 @@ class JTree(TableModel):
     def _threshold(self, pair: Names, growth: CliqueGrowth, rows: float) -> int:
         """Return N·√(θ_ij/2) in units of a score."""
         smaller = min(growth.sizes[name] for name in pair) - 1
-        return cut(round(UNIT * rows * float(self.correlation) * sqrt(smaller) / 2))
+        return clip_score(round(UNIT * rows * float(self.correlation) * sqrt(smaller) / 2))

@@ -35,7 +35,7 @@ from dp_pipeline.config.encoding import Coordinate, IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.files import temporary_folder, write_atomically
 from dp_pipeline.gate.counter import Sealed
-from dp_pipeline.gate.texts import packed
+from dp_pipeline.gate.texts import pack_texts
 from dp_pipeline.raw.contributions import (
     PersonKeys,
     bounded_part,
@@ -158,7 +158,7 @@ class UndeclaredRows:
             sums.update(_weigh_texts(open_attribute, table, self._persons(table), weights))
         texts = tuple(sorted(sums))
         totals = np.array([sums[text] for text in texts], dtype=np.int64)
-        return Sealed(np.concatenate([packed(texts), totals]))
+        return Sealed(np.concatenate([pack_texts(texts), totals]))
 
     def within(self, attribute: str, interval: Coordinate) -> MemoryCounter:
         """Return a counter of the coordinates between bounds, as preparation makes them."""

@@ -108,7 +108,9 @@ class DependenceQueries:
         zeros = self.zeros.grouped(self.stage.groupings)
         return self.curator.grouped(self.stage.groupings).open_scores(
             {
-                (a, b): DependenceScore.of_shares(rows, zeros.expected((a, b), shares[a], shares[b]))
+                (a, b): DependenceScore.of_shares(
+                    rows, zeros.expected((a, b), shares[a], shares[b])
+                )
                 for a, b in self.planning.pairs
             }
         )
