@@ -214,9 +214,7 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, REFINED, epsilon, l1, added), draw, lambda _: finer)
 
     def linf_query(self, words: str, *, linf: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query by the L∞ mechanism of a vector, each number of which a unit moves by at
-        most ``linf``.
-        """
+        """Return a query by the L∞ mechanism of numbers that a unit moves by at most ``linf``."""
         scale = mechanisms.linf_scale(linf=linf, epsilon=epsilon)
         draw = partial(mechanisms.measure_linf, linf=linf, epsilon=epsilon, noise=self.noise)
         return NoisyQuery(Spend(words, LINF, epsilon, linf, scale), draw)

@@ -71,9 +71,7 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
 
 
 def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
-    """Return the cells of a table that is too large for an array; BoundaryViolation if no key holds
-    them.
-    """
+    """Return the cells of a table beyond any array; BoundaryViolation if no key holds them."""
     cells = domain.cell_count(attributes)
     if not attributes or len(set(attributes)) < len(attributes) or cells > MAX_CELLS:
         raise BoundaryViolation(
@@ -111,10 +109,8 @@ def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
         )
 
 
-def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) -> None:
-    """Raise BoundaryViolation for a grid without cells, or with more cells or axes than an engine
-    counts.
-    """
+def require_grid(domain: Domain, columns: tuple[str, ...], cells: int) -> None:
+    """Raise BoundaryViolation for no cells, or more cells or axes than an engine counts."""
     require_axes(domain, columns)
     if len(columns) > MAX_GRID_AXES:
         raise BoundaryViolation(f"grid: expected at most {MAX_GRID_AXES} axes, got {len(columns)}")
@@ -186,9 +182,7 @@ def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -
 
 
 def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray]) -> None:
-    """Raise BoundaryViolation unless every table is whole parts q ≥ 0 of 2^16 in its marginal's
-    shape.
-    """
+    """Raise BoundaryViolation unless tables are parts q ≥ 0 of 2^16 in their marginals' shape."""
     for attributes, q in released.items():
         shape = require_table(domain, attributes)
         # Anything but int64 would make the sum a float, and rounding has no sensitivity.

@@ -76,9 +76,7 @@ class UndeclaredCounter(Protocol):
         ...
 
     def within(self, attribute: str, interval: Coordinate) -> Counter:
-        """Return the rows whose number of one attribute is valid between bounds: their coordinates,
-        as preparation makes them.
-        """
+        """Return the rows whose number of an attribute is valid within bounds, as coordinates."""
         ...
 
 
@@ -90,15 +88,11 @@ class Counter(Protocol):
         ...
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:
-        """Return the same rows where the levels of some attributes are groups: one row stays one
-        row.
-        """
+        """Return the same rows where levels of some attributes are groups: a row stays one row."""
         ...
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
-        """Return the same rows with attributes more, which a row's own others decide: one row stays
-        one row.
-        """
+        """Return the same rows with attributes that a row's others decide: a row stays one row."""
         ...
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
@@ -166,9 +160,7 @@ class Disclosing(Protocol):
     """What an engine shows of benchmark rows without noise; see ``gate.curator``."""
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
-        """Return the smallest and largest coordinate of every column, shape (2, d); the box of no
-        rows.
-        """
+        """Return the smallest and largest coordinates, shape (2, d); the box where no rows are."""
         ...
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:

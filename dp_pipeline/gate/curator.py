@@ -335,7 +335,7 @@ class Curator:
         Under ``replace_one``, where a person is one row, n is a function of what is public: a
         neighbour has another row, not one more. This is about prepared rows: a replaced row
         that preparation would drop makes no neighbour. So on benchmark rows alone;
-        BoundaryViolation before any look on others.
+        BoundaryViolation before any other rows are counted.
         """
         self._require_public_rows("number of rows")
         return int(
@@ -590,7 +590,7 @@ class Curator:
     def measure_mistakes(self, rule: PredictedLabel, *, epsilon: Fraction) -> IntArray:
         """Return the rows that the rule predicts rightly and wrongly, noisy, (2,).
 
-        The gate learns nothing: the rule is fixed before the rows are looked at.
+        The gate learns nothing: the rule is fixed before the rows are counted.
         ⊕ one row is predicted rightly or wrongly: Δ1 = 1 a row.
         """
         rule.require_exact(self.domain)

@@ -1,4 +1,4 @@
-"""Discovery of a domain: looks at rows of which levels (``gate.texts``), quantiles
+"""Discovery of a domain: queries about rows of which levels (``gate.texts``), quantiles
 (``gate.quantiles``) or bounds (``bucket_threshold``) are not declared.
 
 Every query goes the way of all questions (``QueryExecutor``). ε is divided by the declaration
@@ -41,9 +41,9 @@ from dp_pipeline.results.transcript import Transcript
 
 @dataclass(frozen=True)
 class DiscoveryQuery:
-    """One look at one attribute: public, known before any row is read.
+    """One query about one attribute: public, known before any row is read.
 
-    spend   what it costs; charged before the first look
+    spend   what it costs; charged before the first query
     rule    of texts, else None
     """
 
@@ -71,7 +71,7 @@ def discovery_queries(spec: DatasetSpec) -> tuple[DiscoveryQuery, ...]:
     of_texts = sum(kind == "levels" for _, kind in requests)
     delta = (cost.delta or Fraction(0)) / max(1, of_texts)
     return tuple(
-        _look(spec, attribute, kind, epsilon, delta)
+        _query(spec, attribute, kind, epsilon, delta)
         for (attribute, kind), epsilon in zip(requests, epsilons, strict=True)
     )
 
@@ -86,7 +86,7 @@ def _kinds(spec: DatasetSpec, name: str) -> Iterator[str]:
         yield "quantiles"
 
 
-def _look(
+def _query(
     spec: DatasetSpec, attribute: Attribute, kind: str, epsilon: Fraction, delta: Fraction
 ) -> DiscoveryQuery:
     words = f"{kind} of {attribute.name}"
@@ -114,7 +114,7 @@ def discover(
 
     counter      exact answers, or None: only the transcript can be replayed
     accountant   a budget of exactly ``spec.discover.epsilon`` in pure ε, and of exactly its δ, or
-                 0; all of it is charged before the first look
+                 0; all of it is charged before the first query
     transcript   every answer is stored there before anything is made of it
     noise        where the noise comes from
 
@@ -178,7 +178,7 @@ def discover_kinds(
 
 @dataclass(frozen=True)
 class _Discovery:
-    """The looks of one discovery, one after the other."""
+    """The queries of one discovery, one after the other."""
 
     spec: DatasetSpec
     executor: QueryExecutor[UndeclaredCounter]

@@ -141,9 +141,7 @@ class NoiseSource(Protocol):
         ...
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        """Return counts + noise with P(z) ∝ exp(−max |z_i| / scale) on all of them together, (p,).
-        ε = Δ∞ / scale.
-        """
+        """Return counts + joint noise with P(z) ∝ exp(−max |z_i| / scale), (p,). ε = Δ∞ / scale."""
         ...
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:

@@ -66,9 +66,7 @@ class _Box:
         return 1 << (BITS - self.depth)
 
     def leaves(self, total: float) -> Iterator[tuple[_Box, float]]:
-        """Return boxes that were not divided, from the left, with rows that are nowhere negative
-        and add up to the total.
-        """
+        """Yield undivided boxes from the left, with rows ≥ 0 that add up to the total."""
         if not self.children:
             yield self, total
             return

@@ -151,7 +151,7 @@ class PredictedLabel:
     """A row is said to be positive where Σ_j weights[j][code_j] + intercept > 0, and is positive
     where the code of ``target`` is one of ``positive``.
 
-    columns     attributes with cells that are looked at; none for the same answer to every row
+    columns     attributes with cells that decide; none for the same answer to every row
     weights     for every column one whole number a code
     """
 
@@ -174,7 +174,7 @@ class PredictedLabel:
         never change; DeclarationError for attributes that are not declared, or have no cells.
         """
         parts = (self.positive, self.columns, self.weights, *self.weights)
-        # A list could be changed between the charge and the look.
+        # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):
             raise BoundaryViolation("predicted label: expected tuples of numbers, got another")
         if len(set(self.columns)) < len(self.columns) or len(self.columns) >= _MAX_COLUMNS:

@@ -46,9 +46,7 @@ class Score(Protocol):
         """Return the score of an exact table of counts."""
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the largest |score − score'| over neighbours that differ by one unit of that many
-        rows.
-        """
+        """Return the largest |score − score'| over neighbours that differ by one unit's rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -356,9 +354,7 @@ def _bits(counts: IntArray) -> int:
 
 
 def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArray:
-    """Return the largest k1 for every k0 in 0..half, when each place adds to k0 or to k1; k0 is cut
-    there.
-    """
+    """Return the largest k1 for every k0 in 0..half, where each place adds to one of them."""
     most = np.full(half + 1, _UNREACHABLE)
     most[0] = 0
     for zero_count, one_count in zip(zero_counts.tolist(), one_counts.tolist(), strict=True):

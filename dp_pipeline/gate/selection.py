@@ -1,4 +1,4 @@
-"""ScoreSession: many paid questions about scores that were looked up once.
+"""ScoreSession: many paid questions about scores that were computed once.
 
 Candidates: tables and their scores, how far a person moves each, and the exact ones, sealed.
 """
@@ -46,7 +46,7 @@ class Candidates:
         self._cells = [domain.cell_count(names) for names in self._scores]
         self._places = {names: position for position, names in enumerate(self._scores)}
         self._moves = [score.linf(distance) for score in self._scores.values()]
-        self._exact = CachedScan(self._look)
+        self._exact = CachedScan(self._score_all)
         self.digest = digest_of(
             {names: (score.kind, score) for names, score in self._scores.items()}
         )
@@ -82,12 +82,10 @@ class Candidates:
         return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
 
     def exact(self, counter: Counter) -> IntArray:
-        """Return every score, int64, in the order of ``names``: between a charge and its noise
-        only.
-        """
+        """Return every score, int64, in the order of ``names``: between charge and noise only."""
         return self._exact(counter).open_at_the_gate()
 
-    def _look(self, counter: Counter) -> Sealed:
+    def _score_all(self, counter: Counter) -> Sealed:
         scores = []
         for names in self._batches():
             tables = zip(names, counter.count(names), strict=True)
@@ -117,7 +115,7 @@ class ScoreSession:
     """Scores of candidate tables, asked about as often as is paid for.
 
     The exact scores are computed at the first answer that is drawn, and stay sealed behind the
-    gate: every method is a question of its own, charged before it looks. Amounts are in the
+    gate: every method is a question of its own, charged before it counts. Amounts are in the
     release's currency, ε or ρ. Scores are whole numbers in 1/2^16 row.
 
     Δ_i is the most that one protected unit moves the score of candidate i by (``gate.scores``).
@@ -130,9 +128,7 @@ class ScoreSession:
         return f"{type(self).__name__}({len(self._candidates)} candidates)"
 
     def measure_all(self, *, amount: Fraction) -> IntArray:
-        """Return every score, noisy, (m,), in the order of the candidates: Δ1 = Σ Δ_i, Δ2² = Σ
-        Δ_i².
-        """
+        """Return every score, noisy, (m,), in the candidates' order: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
         moves = self._moves(self._candidates.names)
         query = self._executor.vector_query(
             f"scores of {len(moves)} tables",

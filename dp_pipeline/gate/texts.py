@@ -120,9 +120,7 @@ class TextRule:
         return Fraction(self.threshold, self.weights[-1])
 
     def select(self, exact: IntArray, noise: NoiseSource) -> IntArray:
-        """Return the texts that leave, packed, in the order of their bytes, of packed texts and
-        their exact numbers.
-        """
+        """Return the texts that leave, packed, in order of their bytes, of packed exact ones."""
         texts, numbers = unpack_texts(exact)
         noisy = self._noisy(numbers, noise)
         passed = np.flatnonzero(noisy >= self.threshold)

@@ -67,7 +67,7 @@ class TreeSession:
 
     def expand_all(self, expansions: Sequence[Expansion]) -> list[IntArray]:
         """Return the same for several expansions, with one count of the rows for all of them."""
-        # Like charges: all of them are taken before the look, whatever comes of it.
+        # Like charges: all of them are taken before the count, whatever comes of it.
         for expansion in expansions:
             self._take(expansion)
         boxes = [
@@ -257,9 +257,7 @@ def pyramid(finest: IntArray) -> list[IntArray]:
 
 
 class NodeLevels:
-    """One scan at the finest height and sums upwards, kept sealed for the other measures of a
-    release.
-    """
+    """One scan at the finest height and its sums upwards, sealed, for all measures of a release."""
 
     def __init__(self) -> None:
         self._levels: dict[tuple[tuple[str, ...], int], list[Sealed]] = {}

@@ -1,7 +1,7 @@
 """The durable privacy ledger: what every population may spend, has spent, and on what.
 
 It knows no rows, no models and no orchestration. A release is reserved here
-*before* anything is looked at, and is never refunded:
+*before* any row is read, and is never refunded:
 
 >>> import tempfile
 >>> from fractions import Fraction

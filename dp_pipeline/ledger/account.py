@@ -120,9 +120,7 @@ class Account:
 
     @property
     def delta_limit(self) -> Fraction | None:
-        """The limit of all charges' own δ, of one window where windows are protected; None for a
-        benchmark without any limit.
-        """
+        """The limit of the charges' own δ together, or in a window; None without any limit."""
         if self.ceiling is None and self.each_window is None and self.delta_ceiling is None:
             return None
         return self.delta_ceiling or Fraction(0)

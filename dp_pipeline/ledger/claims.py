@@ -58,9 +58,7 @@ class Claim:
     distinct_population: str | None = None
 
     def write(self, page: Page) -> None:
-        """Let the population hold all sources, or none and DeclarationError; a source that it holds
-        already is free.
-        """
+        """Let the population hold all sources, or none and DeclarationError; its own are free."""
         reason = self.distinct_population
         facts = {} if reason is None else {"distinct_population": reason}
         for source in self.new(page, page.require_account(self.population).purpose):

@@ -261,9 +261,7 @@ def _fraction(text: object) -> Fraction:
 
 
 def delta_of(facts: Mapping[str, str]) -> Fraction:
-    """Return the δ among the facts of a charge; 0 without one. Damaged for another text than a
-    ledger writes.
-    """
+    """Return the δ of a charge, 0 without one; Damaged for another text than a ledger writes."""
     try:
         return _fraction(facts.get(DELTA, "0"))
     except (TypeError, ValueError, ZeroDivisionError):
@@ -276,9 +274,7 @@ def _are_blocks(blocks: Sequence[str]) -> bool:
 
 
 def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the windows among the facts of a charge; Damaged for another text than a ledger
-    writes.
-    """
+    """Return the windows of a charge; Damaged for another text than a ledger writes."""
     text = facts.get(BLOCKS)
     if text is None:
         return ()

@@ -195,9 +195,7 @@ class Head:
         return cls(follow_links(declared or ledger.with_name(f"{ledger.name}.head")))
 
     def read(self) -> Tip | None:
-        """Return the tip that was written last; None where there is no head, Damaged where it is
-        not one.
-        """
+        """Return the tip that was written last; None without a head, Damaged for another file."""
         with file_errors(self.path):
             try:
                 content = bounded_bytes(self.path, max_bytes=_MAX_BYTES)
@@ -214,9 +212,7 @@ class Head:
         return tip
 
     def begin(self) -> None:
-        """Record that a new ledger has no rows yet. An existing head stays as it is: its ledger is
-        the one that is missed.
-        """
+        """Record that a new ledger has no rows yet; an existing head is a missing ledger's."""
         with file_errors(self.path):
             if not self.path.exists():
                 self._write(Tip(), over=False)

@@ -76,9 +76,7 @@ _HELD = text(
 
 @lru_cache(maxsize=16)
 def _engine_of(address: URL) -> Engine:
-    """Return the engine of a server, one a process: it holds no connection, only statements that
-    are compiled already.
-    """
+    """Return the engine of a server, one a process: it holds compiled statements alone."""
     declared = address.query.get("options", ())
     limits = [f"-c {name}_timeout=0" for name in _WAITING]
     options = [declared] if isinstance(declared, str) else list(declared)

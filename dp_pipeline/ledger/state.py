@@ -327,9 +327,7 @@ class State:
 
 
 def replace_limits(facts: Mapping[str, str], raised: Mapping[str, str]) -> dict[str, str]:
-    """Return the facts of an account after a raise, which writes all limits anew: one that it does
-    not name goes.
-    """
+    """Return an account's facts after a raise; limits that it does not name go."""
     return {**{name: text for name, text in facts.items() if name not in LIMITS}, **raised}
 
 

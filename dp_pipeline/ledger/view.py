@@ -188,9 +188,7 @@ def read_state(connection: Connection) -> State:
 
 
 def write_state(connection: Connection, now: State, changed: Iterable[StateKey]) -> None:
-    """Bring some rows of the table up to date; the seal last, which closes it until the next row
-    of the ledger.
-    """
+    """Bring rows of the table up to date; the seal last, which closes it until the next row."""
     for key in sorted(changed, key=lambda key: (key.kind == "ledger", key)):
         is_key = [getattr(state.c, name) == text for name, text in key.columns().items()]
         row = now.rows.get(key)
