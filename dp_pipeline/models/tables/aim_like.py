@@ -50,8 +50,9 @@ class AimLike(TableModel):
     is left. With a declared δ in ρ, noise is Gaussian; else all is pure ε.
 
     *Proof.* What is compared with exact tables was released: N̂, p̂, and b and n_r are public, so
-    one row moves a score by 1 (``DependenceScore``), times the distance. A table has Δ1 = Δ2 = 1. What is
-    asked, and for how much, is a function of earlier answers; charges add up to all there is. ∎
+    one row moves a score by 1 (``DependenceScore``), times the distance. A table has Δ1 = Δ2 = 1.
+    What is asked, and for how much, is a function of earlier answers; charges add up to all there
+    is. ∎
 
     Not as published: weights of 1 for all tables; the first step and its raise (16 and 4 there);
     what the tree predicts for three attributes of different cliques is counted in drawn rows.
