@@ -154,7 +154,7 @@ def _without_noise(table: FloatArray | IntArray) -> FloatArray:
     return np.rint(project_to_simplex(table, total))
 
 
-PRIVATE_WAYS = (2, 3)
+PAID_MARGINAL_SIZES = (2, 3)
 """Sizes of the marginals whose average distance is paid for; larger ones have too many cells."""
 
 MAX_CELLS = 1 << 22
@@ -174,7 +174,8 @@ def private_table_quality(
     where no three do.
     """
     marginals = {
-        k: _countable(curator.domain, attribute_sets(table.attributes, k)) for k in PRIVATE_WAYS
+        k: _countable(curator.domain, attribute_sets(table.attributes, k))
+        for k in PAID_MARGINAL_SIZES
     }
     marginals[2] = marginals[2] or [(name,) for name in table.attributes]
     marginals = {k: names for k, names in marginals.items() if names}

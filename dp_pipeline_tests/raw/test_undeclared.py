@@ -19,8 +19,8 @@ from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.errors import BoundaryViolation, NotPrepared
 from dp_pipeline.gate.discovery import bucket_edges, discover
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.quantiles import tree_of
-from dp_pipeline.gate.texts import unpacked
+from dp_pipeline.gate.quantiles import column_tree
+from dp_pipeline.gate.texts import unpack_texts
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.raw.expectations import expectations_of
@@ -64,7 +64,7 @@ def rows_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
 
 
 def words_of(spec, rows, weights=(1, 1)):
-    texts, numbers = unpacked(rows_of(spec, rows).texts("word", weights).open_at_the_gate())
+    texts, numbers = unpack_texts(rows_of(spec, rows).texts("word", weights).open_at_the_gate())
     assert list(texts) == sorted(set(texts))
     return dict(zip((one.decode() for one in texts), numbers.tolist(), strict=True))
 
@@ -197,7 +197,7 @@ def test_looks_at_stored_batches_are_those_at_all_rows_at_once(tmp_path, protect
     asked = Prefixes.root().children(8), 8
 
     def looks(counter: UndeclaredRows) -> list[list[int]]:
-        inside = counter.within("x", Coordinate(0.0, 4.0)).children(tree_of("x"), [asked])
+        inside = counter.within("x", Coordinate(0.0, 4.0)).children(column_tree("x"), [asked])
         sealed = [
             counter.kinds(("x",)),
             counter.magnitudes("x", EDGES),
@@ -215,7 +215,7 @@ def test_coordinates_are_those_that_preparation_makes(tmp_path):
     values = ["-3", "0", "5", "7.25", "99", "inf", "no", ""]
     snapshot = ingested(tmp_path, {"x": values})
     mark_validated(spec, snapshot, structural=True, refused=False)
-    tree = tree_of("x")
+    tree = column_tree("x")
     asked = Prefixes.root().children(8), 8
     before = UndeclaredRows.open(spec, snapshot).within("x", Coordinate(0.0, 10.0))
     full = spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(edges=(5.0,))),)))

@@ -54,7 +54,9 @@ class BudgetHistory:
         charged = [entry for entry in entries if entry.is_charge and entry.nano_epsilon]
         return cls(
             population=population,
-            charges=tuple((_time(entry), Fraction(entry.counted, NANO)) for entry in charged),
+            charges=tuple(
+                (_time(entry), Fraction(entry.charge_in_all_windows, NANO)) for entry in charged
+            ),
             ceilings=tuple(
                 (_time(entry), _amount(entry, "limit", "ceiling")) for entry in declared
             ),
