@@ -132,7 +132,7 @@ def test_an_empty_table_shows_noise_alone_and_floats_are_refused(noise) -> None:
 
 def test_different_numbers_are_a_uniform_set() -> None:
     uniform = UniformIntegers(random.Random(3).randbytes)
-    sets = Counter(tuple(file._different(2, 4, uniform).tolist()) for _ in range(DRAWS))
+    sets = Counter(tuple(file._sample_distinct(2, 4, uniform).tolist()) for _ in range(DRAWS))
     assert len(sets) == 6
     assert stats.chisquare(list(sets.values())).pvalue > ALARM
-    assert file._different(50, 50, uniform).tolist() == list(range(50))
+    assert file._sample_distinct(50, 50, uniform).tolist() == list(range(50))
