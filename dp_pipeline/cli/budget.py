@@ -176,7 +176,7 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
     document with every spend of a release.
     """
     from dp_pipeline.ledger.export import export_lines
-    from dp_pipeline.releases.account import population_of
+    from dp_pipeline.releases.budgets import population_of
 
     ledger = _home().ledger
     ledger.verify()

@@ -109,14 +109,14 @@ def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
         )
 
 
-def require_grid(domain: Domain, columns: tuple[str, ...], cells: int) -> None:
+def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) -> None:
     """Raise BoundaryViolation for no cells, or more cells or axes than an engine counts."""
     require_axes(domain, columns)
     if len(columns) > MAX_GRID_AXES:
         raise BoundaryViolation(f"grid: expected at most {MAX_GRID_AXES} axes, got {len(columns)}")
-    if cells < 1 or cells ** len(columns) > MAX_GRID_CELLS:
+    if cells_per_axis < 1 or cells_per_axis ** len(columns) > MAX_GRID_CELLS:
         raise BoundaryViolation(
-            f"grid: expected 1 to {MAX_GRID_CELLS} cells, got {cells} an axis "
+            f"grid: expected 1 to {MAX_GRID_CELLS} cells, got {cells_per_axis} an axis "
             f"on {len(columns)} axes"
         )
 

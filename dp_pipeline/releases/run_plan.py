@@ -240,11 +240,11 @@ def _balance(spec: DatasetSpec, home: Home, account: Account | None) -> Balance:
     declared = declared_account(spec)
     return replace(
         balance,
-        ceiling=account.limit,
-        currency=account.currency,
-        per_month=account.month_limit,
-        delta_ceiling=account.delta_limit,
-        window_ceiling=account.window_limit,
+        ceiling=declared.limit,
+        currency=declared.currency,
+        per_month=declared.month_limit,
+        delta_ceiling=declared.delta_limit,
+        window_ceiling=declared.window_limit,
         window=spec.window,
     )
 

@@ -87,7 +87,7 @@ def test_a_trigger_that_was_weakened_is_found(busy: Ledger, raw: Raw, statement:
 
 def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, raw: Raw):
     raw("DROP TABLE spends, entries, state CASCADE")
-    for asked in (busy.populations, address_label().populations, lambda: address_label().open_account(account())):
+    for asked in (busy.populations, place().populations, lambda: place().open_account(account())):
         with pytest.raises(Damaged, match=r"lost|holds no ledger"):
             asked()
 
@@ -95,7 +95,7 @@ def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, raw:
 def test_another_database_is_not_a_ledger(place: Place, raw: Raw):
     raw("CREATE TABLE entries (sequence INTEGER)")
     with pytest.raises(Damaged, match="holds no ledger"):
-        address_label().populations()
+        place().populations()
 
 
 def test_another_format_is_refused(busy: Ledger, raw: Raw):
@@ -105,14 +105,14 @@ def test_another_format_is_refused(busy: Ledger, raw: Raw):
 
 
 def test_yesterdays_database_put_back_is_refused(
-    postgres_server: PostgresServer, parse_postgres_url: str, folder: Path
+    postgres_server: PostgresServer, postgres_url: str, folder: Path
 ):
-    today, name = Place(folder, parse_postgres_url), parse_postgres_url.rpartition("/")[2]
+    today, name = Place(folder, postgres_url), postgres_url.rpartition("/")[2]
     today().open_account(account())
     postgres_server.execute(f"CREATE DATABASE {name}_old TEMPLATE {name}")
     release(today(), charge("a"), "0.1")
     with pytest.raises(Damaged, match="expected row 3, got a ledger that ends at row 1"):
-        Place(folder, f"{parse_postgres_url}_old")().balance("trips")
+        Place(folder, f"{postgres_url}_old")().balance("trips")
 
 
 def test_a_home_that_has_another_ledger_or_none_is_refused(busy: Ledger, place: Place):
@@ -132,7 +132,7 @@ def test_a_home_that_has_another_ledger_or_none_is_refused(busy: Ledger, place: 
 
 def test_a_home_with_a_ledger_file_is_not_pointed_at_a_server(place: Place):
     Place(place.folder)().open_account(account())
-    for asked in (address_label().populations, lambda: address_label().open_account(account())):
+    for asked in (place().populations, lambda: place().open_account(account())):
         with pytest.raises(Damaged, match="budget move"):
             asked()
 
@@ -160,7 +160,7 @@ def test_a_lost_lock_ends_the_reservation(busy: Ledger, raw: Raw):
 
 
 def say_what_is_left(pipe: int, place: Place) -> None:
-    say(pipe, address_label().balance("trips").remaining)
+    say(pipe, place().balance("trips").remaining)
 
 
 def test_a_forked_child_takes_no_lock_with_it_when_it_ends(busy: Ledger, place: Place):
@@ -209,12 +209,12 @@ def _without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_any_lock_the_second_writer_fails(ledger: Ledger, place: Place):
     with pytest.raises(PipelineError, match="duplicate key"), ledger._book.writing() as page:
         assert page.balance("trips").spent == 0
-        thread = threading.Thread(target=release, args=(address_label(), charge("b", epsilon="0.9")))
+        thread = threading.Thread(target=release, args=(place(), charge("b", epsilon="0.9")))
         thread.start()
         thread.join()
         page.append(Draft.of(charge("a"), "reserve", nano_epsilon=9 * 10**8))
-    assert [entry.what for entry in address_label().entries()] == ["", "trips/grid b"]
-    address_label().verify()
+    assert [entry.what for entry in place().entries()] == ["", "trips/grid b"]
+    place().verify()
 
 
 @pytest.fixture
