@@ -44,16 +44,16 @@ KINDS_SHARE = Fraction(1, 10)
 """Share of a discovery's ε that tells numbers from texts, where that is open."""
 
 
-def discovery_cost(value: object, domain: Domain, *, discoverable: str) -> Discover | None:
+def discovery_cost(value: object, domain: Domain, *, undeclared_words: str) -> Discover | None:
     """Return the declared cost of a discovery, such as ``{"epsilon": 0.1, "delta": 1e-9}``.
 
-    discoverable   what a column would have to say for something to be discovered
+    undeclared_words   what a column would have to say for something to be discovered
 
     None where every column is declared. DeclarationError for anything else.
     """
     if all(attribute.undeclared is None for attribute in domain):
         if value is not None:
-            raise DeclarationError(f"discover: expected a column {discoverable}, got none")
+            raise DeclarationError(f"discover: expected a column {undeclared_words}, got none")
         return None
     if not isinstance(value, Mapping) or not {"epsilon"} <= set(value) <= {"epsilon", "delta"}:
         raise DeclarationError(

@@ -59,15 +59,16 @@ def plot_marginals(
     columns that are not there, and for several columns on given axes.
     """
     with invalid_parameters():
-        tables = _tables(synthetic, real, columns, most=9)
-        if ax is not None and len(tables) > 1:
+        cells_by_name = _cells_by_name(synthetic, real, columns, most=9)
+        if ax is not None and len(cells_by_name) > 1:
             raise DeclarationError(
-                f"ax: expected one column to draw on it, got {len(tables)} columns: leave ax out"
+                f"ax: expected one column to draw on it, got {len(cells_by_name)} columns: "
+                "leave ax out"
             )
-    panels = [ax] if ax is not None else _panels(len(tables))
-    for panel, (name, cells) in zip(panels, tables.items(), strict=False):
+    panels = [ax] if ax is not None else _panels(len(cells_by_name))
+    for panel, (name, cells) in zip(panels, cells_by_name.items(), strict=False):
         _draw_marginal(panel, name, cells)
-    axes = np.array(panels[: len(tables)], dtype=object)
+    axes = np.array(panels[: len(cells_by_name)], dtype=object)
     return axes[0] if len(axes) == 1 else axes
 
 
@@ -88,17 +89,18 @@ def plot_pairs(
     Returns the axes.
     """
     with invalid_parameters():
-        tables = _tables(synthetic, real, columns, most=MOST_PAIRED)
-        if len(tables) < 2:
-            raise DeclarationError(f"columns: expected at least two, got {len(tables)}")
+        cells_by_name = _cells_by_name(synthetic, real, columns, most=MOST_PAIRED)
+        if len(cells_by_name) < 2:
+            raise DeclarationError(f"columns: expected at least two, got {len(cells_by_name)}")
     axes = _panels(1)[0] if ax is None else ax
-    names, sizes = list(tables), {name: len(cells.labels) for name, cells in tables.items()}
+    names = list(cells_by_name)
+    sizes = {name: len(cells.labels) for name, cells in cells_by_name.items()}
     pairs: list[Names] = list(combinations(names, 2))
-    synthetic_codes = {name: cells.codes[0] for name, cells in tables.items()}
+    synthetic_codes = {name: cells.codes[0] for name, cells in cells_by_name.items()}
     if real is None:
         values = {pair: _cramers_v(*(synthetic_codes[name] for name in pair)) for pair in pairs}
     else:
-        real_codes = {name: cells.codes[1] for name, cells in tables.items()}
+        real_codes = {name: cells.codes[1] for name, cells in cells_by_name.items()}
         values = distances(real_codes, synthetic_codes, sizes, pairs)
     square = np.full((len(names), len(names)), np.nan)
     for (first, second), value in values.items():
@@ -138,7 +140,7 @@ def plot_map(kmeans: PrivateKMeans, real: Any = None, *, ax: Any = None) -> Any:
     return axes
 
 
-def _tables(synthetic: Any, real: Any, columns: Columns, *, most: int) -> dict[str, Cells]:
+def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) -> dict[str, Cells]:
     """Return the cells of the requested columns by their names."""
     frames = [_series_by_name(table) for table in (synthetic, real) if table is not None]
     names = (
@@ -147,12 +149,13 @@ def _tables(synthetic: Any, real: Any, columns: Columns, *, most: int) -> dict[s
         else list(frames[0] if columns is None else columns)
     )
     for frame, role in zip(frames, ("columns", "real"), strict=False):
-        unknown = [name for name in names if name not in frame]
-        if unknown and role == "real" and unknown[0] in frames[0]:
-            raise DeclarationError(f"real: expected a column {unknown[0]!r:.60}, got none")
-        if unknown:
+        unknown_names = [name for name in names if name not in frame]
+        if unknown_names and role == "real" and unknown_names[0] in frames[0]:
+            raise DeclarationError(f"real: expected a column {unknown_names[0]!r:.60}, got none")
+        if unknown_names:
             raise DeclarationError(
-                f"columns: expected some of {', '.join(map(str, frame))}, got {unknown[0]!r:.60}"
+                f"columns: expected some of {', '.join(map(str, frame))}, "
+                f"got {unknown_names[0]!r:.60}"
             )
     if not 1 <= len(names) <= most or len(set(names)) < len(names):
         raise DeclarationError(

@@ -135,16 +135,16 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         releases: type[Clusters | SyntheticTable],
         model: Model,
         *,
-        discoverable: str,
+        undeclared_words: str,
         delta: Fraction | None = None,
     ) -> PrivateFit:
         """Return the fit; before a discovery it has the model and price of the most cells.
 
-        discoverable   what a column would have to say for something to be discovered
+        undeclared_words   what a column would have to say for something to be discovered
         """
         # What is wrong by itself is refused before what does not go together.
         epsilon = exact_epsilon(self.epsilon)
-        cost = discovery_cost(self.discover, domain, discoverable=discoverable)
+        cost = discovery_cost(self.discover, domain, undeclared_words=undeclared_words)
         spec = DatasetSpec.of_domain(name, domain, discover=cost)
         epsilon, domain = epsilon_after_discovery(spec, epsilon), widest(spec).domain
         model.check(domain)

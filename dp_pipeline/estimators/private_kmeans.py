@@ -409,7 +409,7 @@ class PrivateKMeans(
             k=str(_number_of_clusters(self.n_clusters)),
         )
         fit = self._declare_fit(
-            "PrivateKMeans", domain, Clusters, model, discoverable="with bounds to find"
+            "PrivateKMeans", domain, Clusters, model, undeclared_words="with bounds to find"
         )
         earlier = self.plan_from
         if earlier is None:

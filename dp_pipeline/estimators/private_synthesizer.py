@@ -491,7 +491,7 @@ noise protects nobody
             domain,
             SyntheticTable,
             model,
-            discoverable="of domain that says discover or quantiles",
+            undeclared_words="of domain that says discover or quantiles",
             delta=exact_delta(self.delta),
         )
         earlier = self.plan_from

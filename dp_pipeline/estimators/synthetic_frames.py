@@ -148,7 +148,9 @@ def _match_type(values: Any, column: DeclaredColumn) -> Any:
         return values
     numpy_dtype = getattr(dtype, "numpy_dtype", None)
     arrow_type = pa.string() if numpy_dtype is None else pa.from_numpy_dtype(numpy_dtype)
-    return values.astype(dtype if _fits(arrow_type, column, family) else _USUAL[family][0])
+    return values.astype(
+        dtype if _can_hold_declared(arrow_type, column, family) else _USUAL[family][0]
+    )
 
 
 def _arrow_type(arrow_type: Any, column: DeclaredColumn, family: Family) -> Any:
@@ -161,7 +163,7 @@ def _arrow_type(arrow_type: Any, column: DeclaredColumn, family: Family) -> Any:
             inner,
             ordered=arrow_type.ordered,
         )
-    return arrow_type if _fits(arrow_type, column, family) else _USUAL[family][1]
+    return arrow_type if _can_hold_declared(arrow_type, column, family) else _USUAL[family][1]
 
 
 def _family(column: DeclaredColumn) -> Family:
@@ -174,7 +176,7 @@ def _family(column: DeclaredColumn) -> Family:
     return family or ("texts" if has_texts_only else "mixed")
 
 
-def _fits(arrow_type: Any, column: DeclaredColumn, family: Family) -> bool:
+def _can_hold_declared(arrow_type: Any, column: DeclaredColumn, family: Family) -> bool:
     """Return whether an Arrow type is of the family, with the declared levels or edges."""
     if family not in ("whole", "real"):
         return bool(
@@ -205,10 +207,10 @@ def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
         return days_or_seconds
     arrow_type = getattr(dtype, "pyarrow_dtype", None)
     if getattr(arrow_type or dtype, "tz", None) is not None:
-        zoned = days_or_seconds.dt.tz_localize(
+        zoned_times = days_or_seconds.dt.tz_localize(
             clock.zone, ambiguous=np.ones(len(moments), dtype=bool), nonexistent="shift_forward"
         )
-        return zoned.astype(dtype)
+        return zoned_times.astype(dtype)
     if dtype.kind == "M" and arrow_type is None:
         return days_or_seconds.astype(dtype)
     if isinstance(arrow_type, pa.DictionaryType):

@@ -80,7 +80,7 @@ def publication_assets(spec: DatasetSpec, publication: Publication) -> tuple[str
     return (*raw_stages(spec), publication.model, "evaluation")
 
 
-def level_assets(spec: DatasetSpec) -> tuple[str, ...]:
+def epsilon_run_assets(spec: DatasetSpec) -> tuple[str, ...]:
     """Return the names of all assets of one ε, or of one window, in order."""
     return (*raw_stages(spec), *EpsilonRelease.names(spec), "evaluation")
 
@@ -137,7 +137,7 @@ def _epsilon_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
         f"earlier releases are replayed at no cost. `dp-pipeline plan {spec.name}` shows what is "
         "still to be paid and what is left."
     )
-    return _job(spec, backfill_job_name(spec), level_assets(spec), description)
+    return _job(spec, backfill_job_name(spec), epsilon_run_assets(spec), description)
 
 
 def _windows_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
@@ -149,7 +149,7 @@ def _windows_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
         "left."
     )
     tags = {SEQUENTIAL_TAG: spec.name}
-    return _job(spec, backfill_job_name(spec), level_assets(spec), description, tags)
+    return _job(spec, backfill_job_name(spec), epsilon_run_assets(spec), description, tags)
 
 
 def _report_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]

@@ -44,7 +44,7 @@ from dp_pipeline.releases.release_text import describe, write_card
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 
-Results = Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]
+AssetResults = Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]
 
 
 def release_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
@@ -55,13 +55,13 @@ def release_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
     assets = []
     for kind in common.RELEASE_KINDS:
         if names := kind.names(spec):
-            assets += [_release(spec, kind, name) for name in names]
-            assets += [_evaluation(spec, kind), _comparison(spec, kind)]
-    published = [_published(spec)] if publications_of(spec) else []
-    return [*assets, *published, _budget(spec)]
+            assets += [_release_asset(spec, kind, name) for name in names]
+            assets += [_evaluation_asset(spec, kind), _comparison_asset(spec, kind)]
+    published = [_published_asset(spec)] if publications_of(spec) else []
+    return [*assets, *published, _budget_asset(spec)]
 
 
-def _release(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDefinition:
+def _release_asset(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDefinition:
     key = dg.AssetKey([spec.name, *kind.FOLDER, name])
     columns: dict[str, Any] = {"privacy/kind": "not-dp"}
     if kind is EpsilonRelease:
@@ -79,7 +79,9 @@ def _release(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDefi
         code_version=release_version(spec.widest, kind, name),
         **common.asset_labels(spec, _side(kind, "release"), kinds={"parquet", "json"}),
     )
-    def release(context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource) -> Results:
+    def release(
+        context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource
+    ) -> AssetResults:
         try:
             result = _publish(context, spec, kind, name, dp_pipeline)
         except dg.Failure:
@@ -169,7 +171,7 @@ def _monitoring_labels(spec: DatasetSpec, kind: type[Release], *kinds: str) -> c
     return common.asset_labels(spec, "monitoring", group=group, kinds={*kinds})
 
 
-def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
+def _evaluation_asset(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
     privacy = "The rows are public, so the numbers are exact."
     if spec.is_release:
         note = "none is shown" if kind.FOLDER else "the noisy ones that were paid for are shown"
@@ -201,7 +203,7 @@ def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
     return evaluation
 
 
-def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
+def _comparison_asset(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
     subject = "All models over ε: the best first, their utility, and pictures of the releases."
     if kind.FOLDER:
         subject = "What the k-anonymous releases retain and what they disclose, over K."
@@ -229,7 +231,7 @@ def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
     return comparison
 
 
-def _published(spec: DatasetSpec) -> dg.AssetsDefinition:
+def _published_asset(spec: DatasetSpec) -> dg.AssetsDefinition:
     models = list(dict.fromkeys(publication.model for publication in publications_of(spec)))
 
     @dg.asset(
@@ -253,7 +255,7 @@ def _published(spec: DatasetSpec) -> dg.AssetsDefinition:
     return published
 
 
-def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
+def _budget_asset(spec: DatasetSpec) -> dg.AssetsDefinition:
     key = dg.AssetKey([spec.name, "budget"])
 
     @dg.asset(

@@ -37,7 +37,7 @@ _RETIRED = "retired"
 
 
 def check_snapshot_id(text: str) -> str:
-    """Return ``text``; DeclarationError unless it is a safe folder name, and free to use."""
+    """Return ``text``; DeclarationError unless it is a safe folder name, and not reserved."""
     if not _ID.fullmatch(text) or text.lower().partition(".")[0] == CURRENT:
         raise DeclarationError(
             f"snapshot: expected letters, digits, . _ or -, and not {CURRENT!r}, got {text[:60]!r}"

@@ -113,7 +113,7 @@ def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
     # Rows of which some are there twice.
     pq.write_table(table.take([0, *range(1, table.num_rows - 1), 0]), path)
     rows = CheckedRows.open(spec, snapshot)
-    ((found,),) = threaded_fold(rows.stored)([OF_CODES])
+    ((found,),) = threaded_fold(rows.stored_rows)([OF_CODES])
     assert found.sum() == table.num_rows
     path.write_bytes(whole)
     with pytest.raises(Damaged, match="rows as they were stored, got others"):

@@ -16,7 +16,7 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.ledger import balance, journal
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
-from dp_pipeline.orchestration.jobs import level_assets
+from dp_pipeline.orchestration.jobs import epsilon_run_assets
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.stages import read_stage
@@ -94,7 +94,7 @@ def run_the_year(project: Project, spec: DatasetSpec, calendar: Calendar) -> dic
         late = len(MISSED) if at - 1 in MISSED else 0
         assert asked == [f"{week}-1" for week in WEEKS[at - late : at + 1]]
         for key in asked:
-            ran = project.launch(spec, *level_assets(spec), partition=key)
+            ran = project.launch(spec, *epsilon_run_assets(spec), partition=key)
             assert ran.success, (key, failures(ran))
         month = calendar.moment.strftime("%Y-%m")
         months[month] = months.get(month, Fraction(0)) + len(asked) * EACH

@@ -19,7 +19,7 @@ import pytest
 
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.windows import range_text
-from dp_pipeline.orchestration.jobs import level_assets, raw_stages
+from dp_pipeline.orchestration.jobs import epsilon_run_assets, raw_stages
 from dp_pipeline.orchestration.partitions import partition_key, window_of_key
 from dp_pipeline.releases.outcome import published_windows
 from dp_pipeline.results.bundle import LEARNED
@@ -163,7 +163,7 @@ def test_daemon_by_itself_starts_run_for_every_week_missed(tmp_path: Path):
     project.write_rows("stream.csv", rides(mondays[0], many=60))
     windows = {"column": "ended", "every": "week", "first": first}
     spec = project.declare("stream", STREAM, windows=windows)
-    assert project.launch(spec, *level_assets(spec), partition=f"{first}-1").success
+    assert project.launch(spec, *epsilon_run_assets(spec), partition=f"{first}-1").success
     with running_stack(project) as stack:
         stack.client.start_schedule(SCHEDULE)
         assert stack.tick_as_after_a_pause(SCHEDULE) == "SUCCESS"

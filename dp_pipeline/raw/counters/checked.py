@@ -30,19 +30,19 @@ Result = TypeVar("Result")
 class CheckedRows:
     """The rows of a prepared snapshot, and of those that are read together with it.
 
-    stored        where they are
+    stored_rows   where they are
     fingerprint   of their tables by the manifest, and of when they were read
     """
 
     def __init__(
         self,
         snapshots: Sequence[Snapshot],
-        stored: StoredRows,
+        stored_rows: StoredRows,
         *,
         stages: Sequence[str],
         fingerprint: str,
     ) -> None:
-        self.stored, self.fingerprint = stored, fingerprint
+        self.stored_rows, self.fingerprint = stored_rows, fingerprint
         self._snapshots, self._stages = tuple(snapshots), tuple(stages)
         self._checked_stages: set[str] = set()
         self._lock = Lock()
@@ -58,9 +58,9 @@ class CheckedRows:
             for member in snapshot.members:
                 parts.append(str(member.manifest.get("read_at", "")))
                 parts += [member.fingerprint(stage) for stage in stages]
-            stored = _find_rows(spec, snapshot, stages)
+            stored_rows = _find_rows(spec, snapshot, stages)
         fingerprint = combined_fingerprint(*parts)
-        return cls(snapshot.members, stored, stages=stages, fingerprint=fingerprint)
+        return cls(snapshot.members, stored_rows, stages=stages, fingerprint=fingerprint)
 
     def require_stages(self, stages: Collection[str] | None = None) -> None:
         """Raise Damaged unless these stages (None: all) are as stored; check each once."""
@@ -74,7 +74,7 @@ class CheckedRows:
                 for snapshot in self._snapshots:
                     snapshot.checked_path(stage)
             # Else a file could be put back in its place after its rows were counted.
-            self.stored.require_unchanged()
+            self.stored_rows.require_unchanged()
             self._checked_stages.update(unchecked)
 
     def run_checked(

@@ -28,23 +28,25 @@ BATCHES_A_TASK = 4
 PARTIALS_A_SUM = 8
 
 
-def threaded_fold(stored: StoredRows) -> Fold:
+def threaded_fold(stored_rows: StoredRows) -> Fold:
     """Return the engine of this machine: a thread a core, each with its own sums."""
 
     def fold(queries: Sequence[BatchQuery]) -> Partial:
         # Whichever thread is ready takes the next batch: an iterator gives each index once.
-        indices = iter(range(len(stored.groups)))
-        threads = min(len(stored.groups), os.cpu_count() or 1, MAX_THREADS)
+        indices = iter(range(len(stored_rows.groups)))
+        threads = min(len(stored_rows.groups), os.cpu_count() or 1, MAX_THREADS)
         if threads <= 1:
-            return stored.answer_batches(indices, queries)
+            return stored_rows.answer_batches(indices, queries)
         with ThreadPoolExecutor(threads) as pool:
-            sums = [pool.submit(stored.answer_batches, indices, queries) for _ in range(threads)]
+            sums = [
+                pool.submit(stored_rows.answer_batches, indices, queries) for _ in range(threads)
+            ]
             return merge_partials(queries, (partial.result() for partial in sums))
 
     return fold
 
 
-def dask_fold(stored: StoredRows, address: str = "") -> Fold:
+def dask_fold(stored_rows: StoredRows, address: str = "") -> Fold:
     """Return the engine of a Dask cluster; DeclarationError where Dask is not installed.
 
     address   of its scheduler; empty: processes of this machine, one a core, on loopback
@@ -53,10 +55,10 @@ def dask_fold(stored: StoredRows, address: str = "") -> Fold:
 
     def fold(queries: Sequence[BatchQuery]) -> Partial:
         # A task, and not scattered: what one worker alone has dies with it; a task is done again.
-        job = client.submit(pickle.loads, pickle.dumps((stored, tuple(queries))), pure=False)
+        job = client.submit(pickle.loads, pickle.dumps((stored_rows, tuple(queries))), pure=False)
         partials = [
             client.submit(_count, job, start, pure=False)
-            for start in range(0, len(stored.groups), BATCHES_A_TASK)
+            for start in range(0, len(stored_rows.groups), BATCHES_A_TASK)
         ]
         while len(partials) > 1:
             partials = [
@@ -71,26 +73,26 @@ def dask_fold(stored: StoredRows, address: str = "") -> Fold:
     return fold
 
 
-def spark_fold(stored: StoredRows, address: str = "") -> Fold:
+def spark_fold(stored_rows: StoredRows, address: str = "") -> Fold:
     """Return the engine of Spark; DeclarationError where Spark is not installed.
 
     address   of a Spark Connect server, ``sc://host:port``; empty: this machine, on loopback
     """
     session = spark_session(address)
-    partitions = max(1, min(len(stored.groups), 64 if address else 2 * (os.cpu_count() or 1)))
+    partitions = max(1, min(len(stored_rows.groups), 64 if address else 2 * (os.cpu_count() or 1)))
 
     def fold(queries: Sequence[BatchQuery]) -> Partial:
         def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             indices = (index for batch in batches for index in batch.column(0).to_pylist())
-            yield pack(stored.answer_batches(indices, queries))
+            yield pack(stored_rows.answer_batches(indices, queries))
 
         def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             contents = (content for batch in batches for content in batch.column(0).to_pylist())
             yield pack(merge_partials(queries, map(pickle.loads, contents)))
 
-        if not stored.groups:
+        if not stored_rows.groups:
             return [None] * len(queries)
-        indices = session.range(0, len(stored.groups), 1, partitions)
+        indices = session.range(0, len(stored_rows.groups), 1, partitions)
         sums = indices.mapInArrow(count, PACKED).repartition(1).mapInArrow(add, PACKED)
         total: Partial = unpack(unwrap(sums.collect)[0])
         return total
@@ -99,8 +101,10 @@ def spark_fold(stored: StoredRows, address: str = "") -> Fold:
 
 
 def _count(job: tuple[StoredRows, tuple[BatchQuery, ...]], start: int) -> Partial:
-    stored, queries = job
-    return stored.answer_batches(range(len(stored.groups))[start : start + BATCHES_A_TASK], queries)
+    stored_rows, queries = job
+    return stored_rows.answer_batches(
+        range(len(stored_rows.groups))[start : start + BATCHES_A_TASK], queries
+    )
 
 
 def _merge(job: tuple[StoredRows, tuple[BatchQuery, ...]], partials: list[Partial]) -> Partial:

@@ -64,12 +64,12 @@ class MemoryCounter(FoldCounter):
     @classmethod
     def of_stored(cls, domain: Domain, rows: CheckedRows) -> MemoryCounter:
         """Return the engine over rows on disk, which are checked while they are read."""
-        coordinates, codes = rows.run_checked(lambda: _read_columns(domain, rows.stored))
+        coordinates, codes = rows.run_checked(lambda: _read_columns(domain, rows.stored_rows))
         return cls(
             domain,
             coordinates=coordinates,
             codes=codes,
-            rows=rows.stored.row_count,
+            rows=rows.stored_rows.row_count,
             fingerprint=rows.fingerprint,
         )
 
@@ -82,14 +82,16 @@ class MemoryCounter(FoldCounter):
 Columns = dict[str, NDArray[Any]]
 
 
-def _read_columns(domain: Domain, stored: StoredRows) -> tuple[Columns, Columns]:
-    coordinates: Columns = {n: np.empty(stored.row_count, np.int32) for n in domain.numeric}
-    smallest = {name: np.min_scalar_type(size - 1) for name, size in stored.sizes}
-    codes: Columns = {name: np.empty(stored.row_count, kind) for name, kind in smallest.items()}
-    ends = list(accumulate(rows for _, _, rows in stored.groups))
+def _read_columns(domain: Domain, stored_rows: StoredRows) -> tuple[Columns, Columns]:
+    coordinates: Columns = {n: np.empty(stored_rows.row_count, np.int32) for n in domain.numeric}
+    smallest = {name: np.min_scalar_type(size - 1) for name, size in stored_rows.sizes}
+    codes: Columns = {
+        name: np.empty(stored_rows.row_count, kind) for name, kind in smallest.items()
+    }
+    ends = list(accumulate(rows for _, _, rows in stored_rows.groups))
 
     def fill(index: int) -> None:
-        for batch in stored.batches(list(coordinates), list(codes), [index]):
+        for batch in stored_rows.batches(list(coordinates), list(codes), [index]):
             rows = slice(ends[index] - batch.rows, ends[index])
             for name, column in batch.coordinates.items():
                 coordinates[name][rows] = column

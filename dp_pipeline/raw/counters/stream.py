@@ -55,10 +55,10 @@ class StoredRows:
             is_sound &= all(sizes == rows for sizes in codes_rows)
             groups += [(index, number, size) for number, size in enumerate(rows)]
         sizes = tuple((name, domain[name].size) for name in domain.discrete)
-        stored = cls(pairs, sizes, tuple(groups), marks)
-        if not is_sound or stored.row_count >= MAX_ROWS:
+        stored_rows = cls(pairs, sizes, tuple(groups), marks)
+        if not is_sound or stored_rows.row_count >= MAX_ROWS:
             raise Damaged("counter: expected rows as preparation writes them, got others")
-        return stored
+        return stored_rows
 
     @property
     def bytes_in_memory(self) -> int:
@@ -84,11 +84,11 @@ class StoredRows:
     ) -> Iterator[Batch]:
         """Yield some columns of some batches; Damaged behind the last where a file has changed."""
         for index in indices:
-            pair, group, rows = self.groups[index]
-            coordinates, codes = self.pairs[pair]
+            pair_index, group_number, rows = self.groups[index]
+            coordinates, codes = self.pairs[pair_index]
             yield Batch(
-                coordinates=_arrays(coordinates, group, axes),
-                codes=_arrays(codes, group, cells),
+                coordinates=_arrays(coordinates, group_number, axes),
+                codes=_arrays(codes, group_number, cells),
                 sizes={name: size for name, size in self.sizes if name in cells},
                 rows=rows,
             )
@@ -104,10 +104,12 @@ def _files(pairs: Iterable[tuple[Path, Path | None]]) -> list[Path]:
     return [path for pair in pairs for path in pair if path is not None]
 
 
-def _arrays(path: Path | None, group: int, columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+def _arrays(
+    path: Path | None, group_number: int, columns: Sequence[str]
+) -> dict[str, NDArray[Any]]:
     if path is None or not columns:
         return {}
     with pq.ParquetFile(path) as file:
-        table = file.read_row_group(group, columns=columns, use_threads=False)
+        table = file.read_row_group(group_number, columns=columns, use_threads=False)
     # Not by ``to_numpy``, which loads pandas: longer than it takes to count a million rows.
     return {name: np.from_dlpack(table.column(name).combine_chunks()) for name in columns}
