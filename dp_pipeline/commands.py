@@ -87,7 +87,7 @@ def run(  # noqa: PLR0913
     Prints nothing. From its start on, whatever this process writes is for its owner only, and its
     variable DAGSTER_HOME names Dagster's folder.
 
-    Raises DeclarationError before anything is begun for what is not declared, BudgetExceeded where
+    Raises DeclarationError before anything starts for what is not declared, BudgetExceeded where
     all of it does not fit, and RunFailed with the line of the step that failed.
     """
     options = _options(

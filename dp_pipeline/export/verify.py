@@ -165,9 +165,9 @@ class _Export:
         listed, present = self._lines
         changed = [name for name in self._changed if name not in failed]
         if changed and changed[0] in self.paths:
-            raise Damaged(f"expected the digest of {changed[0][:80]}, got another")
+            raise Damaged(f"expected the listed digest of {changed[0][:80]}, got a changed file")
         if changed or (listed != present and not self._changed):
-            raise Damaged("expected the files that are there and no other, got others")
+            raise Damaged("expected a list of exactly the present files, got another list")
         return f"{len(present)} files and no other, each with its digest"
 
     def file(self, path: str) -> str:
@@ -180,7 +180,7 @@ class _Export:
             return f"describes {resources} files"
         described = self._described.get(path)
         if described is None:
-            raise Damaged("expected no file that is not described, got one")
+            raise Damaged("expected a described file, got one without a description")
         if not (self.folder / path).is_file():
             raise Damaged("expected a file, got none")
         size, digest = (self.folder / path).stat().st_size, file_digest(self.folder / path)

@@ -55,7 +55,9 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
         if not is_fixed or not all(
             type(part) is tuple for part in (attribute.attributes, attribute.groups)
         ):
-            raise BoundaryViolation(f"attribute {name}: expected a new one, derived, got another")
+            raise BoundaryViolation(
+                f"attribute {name}: expected a new, derived attribute, got another"
+            )
         cells = domain.cell_count(attribute.attributes)
         is_integral = cells <= MOST_DERIVED_CELLS and all(
             type(group) is int for group in attribute.groups
@@ -173,7 +175,10 @@ def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None
 def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
     """Raise BoundaryViolation unless the rules are of one kind and exact."""
     if not rules or not 0 <= salt < 1 << 63:
-        raise BoundaryViolation("clusters: expected one or more rules and a salt in 0..2^63 − 1")
+        raise BoundaryViolation(
+            "clusters: expected at least one rule and a salt in 0..2^63 − 1, "
+            f"got {len(rules)} rules and a salt of {salt.bit_length()} bits"
+        )
     for rule in rules:
         require_rule(domain, rule)
     kinds = {(rule.columns, rule.weights, len(rule.centres)) for rule in rules}

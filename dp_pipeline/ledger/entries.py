@@ -111,7 +111,7 @@ class Charge:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """Its part of the sums over all windows: see ``charge_in_all_windows``."""
+        """The charge in nanos, once for each window that it names and at least once."""
         return charge_in_all_windows(self.nano_epsilon, self.blocks)
 
     def _delta_fact(self) -> dict[str, str]:
@@ -126,8 +126,8 @@ class Charge:
     def _blocks_fact(self) -> dict[str, str]:
         if not isinstance(self.blocks, tuple) or not _are_blocks(self.blocks):
             raise DeclarationError(
-                f"{self.what}: expected at most {MAX_BLOCKS} names of windows, sorted and each "
-                f"once, got {str(self.blocks)[:60]!r}"
+                f"{self.what}: expected at most {MAX_BLOCKS} names of windows, sorted and "
+                f"without repetition, got {str(self.blocks)[:60]!r}"
             )
         return {BLOCKS: " ".join(self.blocks)} if self.blocks else {}
 
@@ -228,7 +228,7 @@ class Entry:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """Its part of the sums over all windows: see ``charge_in_all_windows``."""
+        """The charge in nanos, once for each window that it names and at least once."""
         return charge_in_all_windows(self.nano_epsilon, blocks_of(self.facts))
 
     @property

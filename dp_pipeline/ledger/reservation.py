@@ -149,9 +149,9 @@ def _require_currency(account: Account, charge: entries.Charge) -> None:
 def _require_blocks(account: Account, charge: entries.Charge) -> None:
     """Refuse a charge without its windows where rows are partitioned: no other sum binds it."""
     if bool(account.windows) != bool(charge.blocks):
-        expected = "a charge that names its windows" if account.windows else "one that names none"
+        expected = "a charge with windows" if account.windows else "a charge without windows"
         raise DeclarationError(
-            f"{charge.what}: expected {expected} as population {account.population} was opened, "
+            f"{charge.what}: expected {expected}, as population {account.population} was opened, "
             f"got {' '.join(charge.blocks)[:60] or 'none'}"
         )
     # In ρ, or with a δ, a person's rows in m windows cost more than m times those of one.

@@ -123,7 +123,7 @@ class SqliteStore:
             raise self._pipeline_error(error) from None
         except UnicodeDecodeError:
             # Python's driver cannot even read what SQLite says of a name that is no text.
-            raise self._damage_error("its tables have names that are no text") from None
+            raise self._damage_error("the names of its tables are not text") from None
 
     def require_sound(self, connection: Connection) -> None:
         """Raise Damaged where SQLite finds that a table and its indexes or limits disagree."""

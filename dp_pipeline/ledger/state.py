@@ -338,7 +338,9 @@ def _read(kind: type[Sums], text: str) -> Sums:
     try:
         return kind(**_parsed(text))
     except TypeError:
-        raise Damaged("ledger: a row of its sums has other fields than expected") from None
+        raise Damaged(
+            "ledger: expected a row of sums as this program writes it, got other fields"
+        ) from None
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -259,7 +259,7 @@ class EpsilonRelease(NoisyRelease):
 
     def _side_information(self, spec: ReleaseSpec) -> dict[str, str]:
         """Return the facts that name the earlier release and the public rows that it uses.
-        DeclarationError where it was begun with other rows.
+        DeclarationError where it was started with other rows.
         """
         folder, public = self._earlier_folder(spec), self.public_rows
         facts = {LEARNED: folder} if folder else {}
@@ -267,7 +267,7 @@ class EpsilonRelease(NoisyRelease):
             return facts
         if spec.reserved is not None and spec.reserved.facts.get(PRIOR) != public.fact:
             raise DeclarationError(
-                f"{self.where}: prior: expected the public rows that it was begun with, got "
+                f"{self.where}: prior: expected the public rows that it was started with, got "
                 "others: only --new-draw goes on with these"
             )
         return {**facts, PRIOR: public.fact}

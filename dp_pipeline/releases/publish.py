@@ -112,7 +112,7 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
 
 
 def require_reserved_parameters(release: Release, key: Key) -> None:
-    """DeclarationError for an unfinished release that was begun with another post-processing.
+    """Raise DeclarationError for a release that was started with another post-processing.
 
     Its evaluation asks about its own centres or tables: others would be other questions, of which
     the charge holds one set only. Settled, it may be changed for nothing.
@@ -122,7 +122,7 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
     if facts.get("evaluation", "none") != "none" and facts["postprocessing"] != parameters:
         raise DeclarationError(
             f"{'/'.join(release.path)}: expected the parameters {facts['postprocessing']} that the "
-            f"charged release was begun with, got {parameters}: finish it first"
+            f"charged release was started with, got {parameters}: finish it first"
         )
 
 

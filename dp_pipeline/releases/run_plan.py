@@ -147,7 +147,7 @@ class RunPlan:
         return sum((release.cost for release in self.releases_of(window)), Fraction(0))
 
     def require_budget(self) -> None:
-        """BudgetExceeded when the whole plan does not fit: then no part of it is begun. A window
+        """BudgetExceeded when the whole plan does not fit: then no part of it is started. A window
         has its own limit, and all of them may have one.
         """
         name, where = self.spec.name, f"population {self.spec.population}"

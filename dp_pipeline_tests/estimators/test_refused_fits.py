@@ -81,7 +81,7 @@ TABLES: Cases = [
     ),
     (
         {"method": "privhd", "method_params": {"variant": "published"}},
-        "expected a sound variant",
+        "expected a variant that is sound",
     ),
     (
         {"method": "privbayes", "method_params": {"score": "I"}},

@@ -43,7 +43,9 @@ Opens = Callable[[Account], Ledger]
     ],
 )
 def test_what_are_no_windows_in_order_is_refused(blocks: object):
-    with pytest.raises(DeclarationError, match="names of windows, sorted and each once") as refusal:
+    with pytest.raises(
+        DeclarationError, match="names of windows, sorted and without repetition"
+    ) as refusal:
         replace(charge(), blocks=blocks)  # type: ignore[arg-type]
     assert "\n" not in str(refusal.value)
     assert len(str(refusal.value)) < 250
@@ -124,10 +126,10 @@ def test_windows_whose_costs_do_not_add_are_charged_apart(
 
 
 def test_a_charge_names_windows_exactly_where_there_are_any(rides: Ledger):
-    with pytest.raises(DeclarationError, match="expected a charge that names its windows"):
+    with pytest.raises(DeclarationError, match="expected a charge with windows"):
         release(rides, charge("a", population="rides"), "0.1")
     rides.open_account(account())
-    with pytest.raises(DeclarationError, match=r"expected one that names none .* got W1"):
+    with pytest.raises(DeclarationError, match=r"expected a charge without windows, .* got W1"):
         release(rides, replace(charge("a"), blocks=("W1",)), "0.1")
 
 

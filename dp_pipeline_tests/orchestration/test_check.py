@@ -310,7 +310,7 @@ def test_unfinished_release_needs_its_own_declaration(rides: Project):
     assert "nominal_rows: was 40, is 50: declare it as it was" in text
     rides.declare("rides", RIDES, models={"dpqt_kmeans": {**model, "nominal_rows": "40", "k": "2"}})
     (text,) = obstacles(rides)
-    assert "was begun with" in text
+    assert "was started with" in text
 
 
 def test_lost_answers_are_reported_before_the_next_run(rides: Project, begun: Path):

@@ -154,7 +154,7 @@ def test_unfinished_release_needs_its_own_parameters(rides: Project, spec: Datas
     """Its evaluation asks about its own centres: of others it would be another question."""
     transcript = stopped_after(5, rides, spec)
     other = rides.declare("rides", RIDES, models={"dpqt_kmeans": {**DEEP["dpqt_kmeans"], "k": "2"}})
-    with pytest.raises(DeclarationError, match=r"was begun with.*finish it first"):
+    with pytest.raises(DeclarationError, match=r"was started with.*finish it first"):
         rides.publish(other)
     require_finished(rides, spec, transcript)
     changed = rides.publish(other)

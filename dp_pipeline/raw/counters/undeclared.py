@@ -180,7 +180,9 @@ class UndeclaredRows:
         """Return an attribute that leaves something open: others are queried when prepared."""
         attribute = self._spec.domain[name]
         if attribute.undeclared is None:
-            raise BoundaryViolation(f"attribute {name}: expected one to be discovered, got another")
+            raise BoundaryViolation(
+                f"attribute {name}: expected an attribute to discover, got a declared one"
+            )
         return attribute
 
     def _persons(self, table: pa.Table) -> IntArray:
