@@ -244,7 +244,7 @@ def test_k_above_the_number_of_rows_is_refused():
 def test_an_error_leaves_an_earlier_fit_as_it_was():
     estimator = selector().fit(PATIENTS, ILL)
     before = pickle.dumps(estimator)
-    with pytest.raises(ValueError, match="y: expected one label a row"):
+    with pytest.raises(ValueError, match="y: expected one label for each row"):
         estimator.fit(PATIENTS[["sex"]], ILL[:5])
     assert pickle.dumps(estimator) == before
 
