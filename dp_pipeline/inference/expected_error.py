@@ -42,17 +42,16 @@ class TableInformation:
     noise: FloatArray
     unexplained: FloatArray
 
-    @classmethod
-    def of(
-        cls, precision: FloatArray, noise: FloatArray, unexplained: FloatArray
-    ) -> TableInformation:
-        """From the noise of every table in every pair (c, tables, pairs)."""
-        best = np.zeros(unexplained.shape, dtype=np.int64)
-        least = np.full(unexplained.shape, np.inf)
-        if noise.shape[1]:
-            best = np.asarray(noise.argmin(axis=1))
-            least = np.take_along_axis(noise, best[:, None], axis=1)[:, 0]
-        return cls(precision, best, least, unexplained)
+
+def least_noise(noise: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the table with the least noise in each pair (c, pairs), and its noise there, from that
+    of every table (c, tables, pairs).
+    """
+    count, tables, pairs = noise.shape
+    if not tables:
+        return np.zeros((count, pairs), dtype=np.int64), np.full((count, pairs), np.inf)
+    best = np.asarray(noise.argmin(axis=1))
+    return best, np.take_along_axis(noise, best[:, None], axis=1)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +137,8 @@ class ExpectedError:
         precision = np.array([one for one, _ in known]).reshape(1, len(known), len(self.sizes))
         noise = np.array([one for _, one in known]).reshape(1, len(known), len(self.first))
         held = {pair for table in tables for pair in combinations(table, 2)}
-        return TableInformation.of(precision, noise, self.unexplained(self.dependence.paths(held)))
+        unexplained = self.unexplained(self.dependence.paths(held))
+        return TableInformation(precision, *least_noise(noise), unexplained)
 
     def table_information(self, table: Names) -> tuple[FloatArray, FloatArray]:
         """Return a table's precision (d,) and noise (pairs,): see ``TableInformation``."""

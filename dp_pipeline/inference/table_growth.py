@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from math import prod
 
 import numpy as np
 
 from dp_pipeline.config.constraints import Mask
-from dp_pipeline.config.encoding import FloatArray, Names
-from dp_pipeline.inference.expected_error import STEPS, ExpectedError, TableInformation
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.inference.expected_error import STEPS, ExpectedError, TableInformation, least_noise
 from dp_pipeline.inference.junction_tree import triangulated_cliques
 
 MAX_TABLE_CELLS = 1024
@@ -73,7 +74,7 @@ class TableGrowth:
     def _grow(self, choice: _Choice, candidates: Sequence[Names], *, joins: bool) -> _Choice:
         """Take candidates while the error falls; with ``joins`` also unions of what was taken."""
         gains = self._gains(choice, candidates)
-        current = set(gains)
+        current, refused = set(gains), list[set[str]]()
         while gains:
             best = sorted(gains, key=lambda table: (-gains[table], table))[:BATCH]
             # What was computed before the last choice is only about what it is now.
@@ -83,10 +84,14 @@ class TableGrowth:
             if gains.pop(table) <= 0:
                 break
             if not self.fits(choice.with_table(table)):
+                # What holds it needs a tree that is larger still.
+                refused.append(set(table))
+                gains = {one: gain for one, gain in gains.items() if not set(table) <= set(one)}
                 continue
             choice, current = self._choose(choice, table), set()
             if joins:
                 unions = self._unions(choice.tables, len(choice.tables) - 1)
+                unions = [one for one in unions if not any(less <= set(one) for less in refused)]
                 gains |= self._gains(choice, [one for one in unions if one not in gains])
                 current.update(unions)
             gains = {
@@ -98,6 +103,9 @@ class TableGrowth:
 
     def fits(self, tables: Sequence[Names]) -> bool:
         """Return whether there is a tree for these tables, small enough."""
+        cells = [self._cells(table) for table in tables]
+        if max(cells) > self.cap or sum(cells) > 2 * self.cap:
+            return False
         # Takes a fifth of a second, and a plan draws no graph.
         import networkx as nx
 
@@ -106,8 +114,7 @@ class TableGrowth:
         graph.add_edges_from(pair for table in tables for pair in combinations(table, 2))
         graph.add_edges_from(self.edges)
         cells = [self._cells(clique) for clique in triangulated_cliques(graph, self.error.grouped)]
-        measured = sum(self._cells(table) for table in tables)
-        return max(cells) <= self.cap and max(sum(cells), measured) <= 2 * self.cap
+        return max(cells) <= self.cap and sum(cells) <= 2 * self.cap
 
     def _cells(self, table: Sequence[str]) -> int:
         return prod(self.error.grouped[name] for name in table)
@@ -158,7 +165,7 @@ class TableGrowth:
         return _Choice(
             choice.with_table(table),
             trial.information.precision[0, retained],
-            trial.noise[0, retained],
+            np.concatenate([choice.noise, trial.noise])[retained],
             shares[0, np.append(retained, np.ones(len(self.error.sizes), dtype=bool))],
             trial.paths[0],
             float(errors[0]),
@@ -180,19 +187,20 @@ class TableGrowth:
         shares = np.hstack(
             [np.where(inside, 0.0, of_tables), of_new[:, None], singles * (1 - moved)]
         )
-        left = inside[:, :, None]
-        noises = np.concatenate([np.where(left, np.inf, choice.noise), noise[:, None]], axis=1)
-        precisions = [np.where(left, 0.0, choice.precision), precision[:, None]]
+        precisions = [np.where(inside[:, :, None], 0.0, choice.precision), precision[:, None]]
+        best, least = choice.best_without(inside)
+        is_better = noise < least
         place, dependence = self.error.place, self.error.dependence
         paths = np.stack(
             [dependence.with_table(choice.paths, [place[n] for n in table]) for table in candidates]
         )
-        information = TableInformation.of(
-            np.concatenate(precisions, axis=1), noises, self.error.unexplained(paths)
+        information = TableInformation(
+            np.concatenate(precisions, axis=1),
+            np.where(is_better, most, best),
+            np.where(is_better, noise, least),
+            self.error.unexplained(paths),
         )
-        return _Trial(
-            information, noises, shares / shares.sum(axis=1, keepdims=True), inside, paths
-        )
+        return _Trial(information, noise, shares / shares.sum(axis=1, keepdims=True), inside, paths)
 
     @property
     def _empty(self) -> _Choice:
@@ -225,6 +233,23 @@ class _Choice:
         """Return the tables when ``table`` takes the place of what is inside it."""
         return [*(one for one in self.tables if not set(one) <= set(table)), table]
 
+    @cached_property
+    def _best(self) -> tuple[IntArray, FloatArray]:
+        """(pairs,): the table with the least noise in each pair, and its noise."""
+        return least_noise(self.noise[None])
+
+    def best_without(self, inside: Mask) -> tuple[IntArray, FloatArray]:
+        """Return the table with the least noise in each pair (c, pairs), and its noise there,
+        without those that are ``inside`` (c, tables).
+        """
+        best = np.repeat(self._best[0], len(inside), axis=0)
+        least = np.repeat(self._best[1], len(inside), axis=0)
+        fewer = inside.any(axis=1)
+        if fewer.any():
+            left = np.where(inside[fewer, :, None], np.inf, self.noise)
+            best[fewer], least[fewer] = least_noise(left)
+        return best, least
+
     def holds(self, table: Names) -> bool:
         """Return whether the table is inside another one."""
         return any(set(table) <= set(one) for one in self.tables)
@@ -232,7 +257,11 @@ class _Choice:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """The choice with each of c candidates; ``inside`` says which tables it takes the place of."""
+    """The choice with each of c candidates.
+
+    noise    (c, pairs): of the candidate
+    inside   (c, tables): which tables it takes the place of
+    """
 
     information: TableInformation
     noise: FloatArray

@@ -129,12 +129,17 @@ def test_errors_of_many_candidates_are_those_of_each(
 ) -> None:
     names = dict(zip("abcde", sizes, strict=False))
     grown = growth(names, dict(zip(combinations(names, 2), scores, strict=False)), rate=rate)
-    candidates = list(combinations(names, 2))
-    trial = grown._try(grown._empty, candidates)
-    errors, shares = grown.error.minimise(trial.information, trial.shares, grown.amount, 12)
-    for candidate, error, share in zip(candidates, errors, shares, strict=True):
-        expected = error_by_loops(grown.error, [candidate], share * grown.amount)
-        assert error == pytest.approx(expected, rel=1e-9)
+    chosen = grown._choose(grown._choose(grown._empty, ("a", "b")), ("b", "c"))
+    for choice, count in ((grown._empty, 2), (chosen, 2), (chosen, 3)):
+        candidates = list(combinations(names, count))
+        trial = grown._try(choice, candidates)
+        errors, shares = grown.error.minimise(trial.information, trial.shares, grown.amount, 12)
+        singles = np.ones(len(names), dtype=bool)
+        for place, (candidate, error) in enumerate(zip(candidates, errors, strict=True)):
+            is_left = np.concatenate([~trial.inside[place], [True], singles])
+            amounts = shares[place, is_left] * grown.amount
+            expected = error_by_loops(grown.error, choice.with_table(candidate), amounts)
+            assert error == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_pair_that_paths_predict_is_not_measured() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class OneWayStage:
     groupings: Mapping[str, Grouping]
     paid: Mapping[str, float]
 
-    @property
+    @cached_property
     def shares(self) -> dict[str, FloatArray]:
         """Attribute → shares of its groups."""
         return {n: one.summed(self.marginals.shares[n]) for n, one in self.groupings.items()}
@@ -120,14 +121,17 @@ class DependenceQueries:
         p̂_i is in the column of each level of j, by its share.
         """
         one, other = (self.stage.shares[name] for name in pair)
-        of_one, of_other = (self._variances(name) for name in pair)
+        of_one, of_other = (self._variances[name] for name in pair)
         variances = np.outer(of_one, other**2) + np.outer(one**2, of_other)
         return ERROR_OF_SCORES * float(np.sqrt(variances).sum())
 
-    def _variances(self, name: str) -> FloatArray:
-        """(groups,): variance of the noise in each. What all have in common is known from the
-        number of rows.
+    @cached_property
+    def _variances(self) -> dict[str, FloatArray]:
+        """Attribute → variance of the noise in each of its groups. What all have in common is known
+        from the number of rows.
         """
-        grouping, variance = self.stage.groupings[name], self.planning.rate.variance
-        noise = variance(self.stage.paid[name]) * (1 - 1 / grouping.size)
-        return np.asarray(noise * np.bincount(grouping.groups))
+        paid, variance = self.stage.paid, self.planning.rate.variance
+        return {
+            name: np.asarray(variance(paid[name]) * (1 - 1 / one.size) * np.bincount(one.groups))
+            for name, one in self.stage.groupings.items()
+        }
