@@ -128,7 +128,7 @@ class BundleStore:
             else f"put a copy of {path} back: it has no answers to be made again from"
         )
         return Damaged(
-            f"bundle {self._place(path)}: expected its files as stored, got others; {remedy}"
+            f"bundle {self._place(path)}: expected it as it was stored, got another; {remedy}"
         )
 
     def _seal(self, path: Path, files: Mapping[str, bytes], key: bytes) -> str:
