@@ -6,9 +6,12 @@ Every contract is also shown to fail: a violation is planted in a copy of the pa
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -95,6 +98,64 @@ def test_a_small_file_for_one_other_is_seen(copied_house: Path) -> None:
     with (copied_house / "dp_pipeline/metrics/auc.py").open("a") as file:
         file.write("from dp_pipeline.metrics.planted import ONE\n")
     assert "metrics/planted.py" in scattered(copied_house)
+
+
+PARTICIPLES = (
+    "told tells said says unsaid asked answered begun beside nobody telling such found kept drawn "
+    "made named placed joined wanted turned judged known alone worth behind doubt ward town left "
+    "held taken given"
+)
+PRONOUNS = "one ones more rest others which what who"
+VAGUE = {"definition": set(PARTICIPLES.split())}
+VAGUE["parameter"] = VAGUE["variable"] = {*PARTICIPLES.split(), *PRONOUNS.split()}
+"""Words that say nothing of what a name holds."""
+OF_THE_FIELD = {"left_join", "known_levels"}
+REWRITTEN_LATER = ("inference/", "models/tables/one_shot/")
+MOST_VAGUE = 5
+"""Names with such a word, for each thousand of a kind."""
+
+
+def names_by_kind(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the kind of every name that a file gives, and the name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield "definition", node.name
+        elif isinstance(node, ast.arg):
+            yield "parameter", node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield "variable", node.id
+
+
+def is_vague(kind: str, name: str) -> bool:
+    """Return whether a definition has a vague word, or a value is called by nothing else."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_").split("_")
+    whole = [name.strip("_")]
+    parts = words if kind == "definition" else whole
+    return name not in OF_THE_FIELD and not VAGUE[kind].isdisjoint(parts)
+
+
+def vague_per_thousand(root: Path) -> dict[str, float]:
+    """Return how many of a thousand definitions, parameters and variables have a vague name."""
+    names = [
+        (kind, is_vague(kind, name))
+        for path in root.rglob("*.py")
+        if not path.relative_to(root).as_posix().startswith(REWRITTEN_LATER)
+        for kind, name in names_by_kind(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    totals, vague = Counter(kind for kind, _ in names), Counter(kind for kind, bad in names if bad)
+    return {kind: 1000 * vague[kind] / total for kind, total in totals.items()}
+
+
+def test_names_say_what_they_hold() -> None:
+    assert {k: v for k, v in vague_per_thousand(PACKAGE).items() if v > MOST_VAGUE} == {}
+
+
+def test_vague_names_are_seen(copied_house: Path) -> None:
+    vague = "".join(f"def said_{i}(what: int) -> None:\n    one = what\n" for i in range(60))
+    (copied_house / "dp_pipeline" / "metrics" / "planted.py").write_text(vague)
+    rates = vague_per_thousand(copied_house / "dp_pipeline")
+    assert rates["definition"] > MOST_VAGUE
+    assert rates["parameter"] > MOST_VAGUE
 
 
 def entropy_calls(tree: ast.AST) -> list[str]:

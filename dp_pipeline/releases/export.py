@@ -60,14 +60,14 @@ class ExportRequest:
     ) -> ExportRequest:
         """Return the request of a command's options; DeclarationError for what is not declared."""
         published = publications_of(spec)
-        known = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
+        model_names = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
         if not name and not published:
             raise DeclarationError(
                 f"{spec.name}: MODEL: expected a model or method, as the data set file publishes "
-                f"nothing, got none: it declares {', '.join(known)}"
+                f"nothing, got none: it declares {', '.join(model_names)}"
             )
-        if name and name not in known:
-            raise DeclarationError(f"{spec.name}: MODEL: expected {one_of(known, name)}")
+        if name and name not in model_names:
+            raise DeclarationError(f"{spec.name}: MODEL: expected {one_of(model_names, name)}")
         if window:
             spec.at_window(window)
         if not name:

@@ -114,11 +114,12 @@ def home_in(folder: Path) -> Home:
             f"home: expected an absolute path, got {str(folder)!r}: processes of one project "
             "work in different folders"
         )
-    named = os.environ.get(HOME_VARIABLE)
-    if named and follow_links(named) != follow_links(folder):
+    folder_text = os.environ.get(HOME_VARIABLE)
+    if folder_text and follow_links(folder_text) != follow_links(folder):
         raise DeclarationError(
-            f"home: expected the folder that {HOME_VARIABLE} names, {follow_links(named)}, got "
-            f"{follow_links(folder)}: unset the variable, or name one folder in both"
+            f"home: expected the folder that {HOME_VARIABLE} names, "
+            f"{follow_links(folder_text)}, got {follow_links(folder)}: unset the "
+            "variable, or name one folder in both"
         )
     return _home_at(follow_links(folder))
 
@@ -130,9 +131,9 @@ def _home_at(root: Path) -> Home:
 
 
 def _find_root() -> Path:
-    named = os.environ.get(HOME_VARIABLE)
-    if named:
-        return follow_links(named)
+    folder_text = os.environ.get(HOME_VARIABLE)
+    if folder_text:
+        return follow_links(folder_text)
     workspace = find_workspace()
     if workspace is None:
         raise DeclarationError(

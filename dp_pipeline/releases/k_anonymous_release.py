@@ -272,12 +272,12 @@ def reported_k_anonymous_release(
     """
     from dp_pipeline.reporting.releases import ReportedKAnonymousRelease
 
-    others = bundle.facts.get(OTHER_NON_DP)
+    non_dp = bundle.facts.get(OTHER_NON_DP)
     return ReportedKAnonymousRelease(
         spec=spec,
         bundle=bundle,
         summary=declared_method(spec, bundle.facts["model"]).summary,
-        non_dp_releases=others.split("; ") if others else (),
+        non_dp_releases=non_dp.split("; ") if non_dp else (),
         figures=figures,
     )
 

@@ -75,8 +75,8 @@ def _publish_copy(spec: DatasetSpec, home: Home, publication: Publication) -> Pu
     is_address = "://" in place
     write = _copy_to_address if is_address else _copy_to_folder
     exported = write(settled, place)
-    shown = _without_password(place) if is_address else place
-    return PublishedCopy(shown, _version(exported), exported.digest, settled.words)
+    label = _without_password(place) if is_address else place
+    return PublishedCopy(label, _version(exported), exported.digest, settled.words)
 
 
 def _copy_to_folder(settled: SettledRelease, place: str) -> Export:

@@ -70,11 +70,11 @@ def code_version(rooms: tuple[str, ...] = _MEASURING) -> str:
     """
     digest = hashlib.sha256()
     package = Path(str(resources.files("dp_pipeline")))
-    for room in rooms:
-        files = sorted(package.joinpath(room).rglob("*"))
+    for folder in rooms:
+        files = sorted(package.joinpath(folder).rglob("*"))
         code = [file for file in files if file.suffix in (".py", ".j2", ".css")]
         if not code:
-            raise FileNotFoundError(f"code version: expected a room with code, got {room}")
+            raise FileNotFoundError(f"code version: expected a room with code, got {folder}")
         for file in code:
             digest.update(file.read_bytes())
     return f"dp_pipeline {__version__} {digest.hexdigest()[:12]}"
@@ -289,7 +289,7 @@ class Release(ABC):
 
     def facts(self, key: Key) -> dict[str, str]:
         """Return what every kind of release writes into the ledger and its bundle."""
-        others = other_non_dp_releases(self.spec, self.home.ledger, before=key.digest)
+        non_dp = other_non_dp_releases(self.spec, self.home.ledger, before=key.digest)
         return {
             "population": self.spec.population,
             "dataset": self.spec.name,
@@ -299,7 +299,7 @@ class Release(ABC):
             "unit": str(self.spec.protection),
             "purpose": self.spec.purpose,
             "code": self.version(),
-            **({OTHER_NON_DP: "; ".join(others)} if others else {}),
+            **({OTHER_NON_DP: "; ".join(non_dp)} if non_dp else {}),
         }
 
     @abstractmethod

@@ -109,8 +109,8 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
     ]
     newest = {release.bundle.facts["model"]: release.bundle for release in releases}
     labels = model_labels(newest.values())
-    named = [replace(row, model=labels.get(row.model, row.model)) for row in evaluated]
-    rows = (*named, *relative_rows(named))
+    labelled_rows = [replace(row, model=labels.get(row.model, row.model)) for row in evaluated]
+    rows = (*labelled_rows, *relative_rows(labelled_rows))
     pictures = (*_utility_pictures(rows), *_pictures(spec, list(newest.values())))
     path = write_report(
         home.reports / f"{spec.name}.html",

@@ -185,13 +185,14 @@ def options_for(
     """
     if spec.k_anonymity is not None:
         require_methods(spec)
-    known = EpsilonRelease.names(spec)
-    chosen = tuple(dict.fromkeys(models)) or known
+    model_names = EpsilonRelease.names(spec)
+    chosen = tuple(dict.fromkeys(models)) or model_names
     for name in chosen:
         build_model(spec, name)
-        if name not in known:
+        if name not in model_names:
             raise DeclarationError(
-                f"{spec.name}: expected {one_of(known, name)}: a model that is published of windows"
+                f"{spec.name}: expected {one_of(model_names, name)}: a model that is published of "
+                "windows"
             )
     published = sorted({item.epsilon for item in spec.publications if item.model in chosen})
     listed = sorted({spec.partition(text) for text in epsilons}) or published or spec.partitions

@@ -252,8 +252,8 @@ def _balance(spec: DatasetSpec, home: Home, account: Account | None) -> Balance:
 def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
     """Return the snapshot that a run would read, without a key: only its name enters a plan."""
     current = None if name else current_snapshot(home.raw, spec.name, b"", spec.window)
-    named = snapshot_name(spec, name, datetime.now(UTC).date())
-    return current or Snapshot(Path(home.raw, spec.name, named), b"")
+    default_name = snapshot_name(spec, name, datetime.now(UTC).date())
+    return current or Snapshot(Path(home.raw, spec.name, default_name), b"")
 
 
 def _plan_domain(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:

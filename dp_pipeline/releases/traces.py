@@ -40,7 +40,7 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
     Any population counts: under another name the same persons would get a new budget.
     """
     ledger = home.ledger
-    known = ledger.populations()
+    known_populations = ledger.populations()
     expected = f"{spec.name}: expected the ledger that knows"
     for trace in find_traces(home):
         if trace.population is None:
@@ -48,7 +48,7 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
                 f"{expected} whose rows or releases lie in {trace.path}, got some that name no "
                 f"population: run their data set again, or put them outside of {home.root}"
             )
-        if trace.population not in known:
+        if trace.population not in known_populations:
             raise Damaged(
                 f"{expected} population {trace.population}, got one that does not, beside rows or "
                 f"releases of it in {trace.path}: put the ledger and its head back, or the rows "
@@ -95,10 +95,12 @@ def _refuse_unlisted(error: OSError) -> None:
 
 
 def _populations(folder: Path, below: list[Path]) -> set[str]:
-    named = {_bundle_population(path / file) for path in (folder, *below) for file in _BUNDLES}
+    populations = {
+        _bundle_population(path / file) for path in (folder, *below) for file in _BUNDLES
+    }
     with contextlib.suppress(OSError, ValueError):
-        named.add((folder / POPULATION).read_text(encoding="utf-8").strip())
-    return {population for population in named if population}
+        populations.add((folder / POPULATION).read_text(encoding="utf-8").strip())
+    return {population for population in populations if population}
 
 
 def _bundle_population(path: Path) -> str | None:
