@@ -81,10 +81,12 @@ def test_release_is_not_finished_over_rows_read_again(
     if are_others:
         project.write_rows("rides.csv", ["rider,x,y", *[f"zoe{n},7,3" for n in range(9)]])
     project.prepare(spec)
-    words = r"rides/dpqt_kmeans at .*: expected the rows of snapshot .* that this release was begun"
+    words = (
+        r"rides/dpqt_kmeans at .*: expected the rows of snapshot .* with which this"
+    )
     with pytest.raises(Damaged, match=words) as refused:
         project.publish(spec)
-    assert "only --new-draw goes on" in str(refused.value)
+    assert "or pay for --new-draw" in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
     assert transcript.read_bytes() == answers, "something was asked of other rows"
     require_dead(project, spec)
