@@ -81,9 +81,7 @@ def test_release_is_not_finished_over_rows_read_again(
     if are_others:
         project.write_rows("rides.csv", ["rider,x,y", *[f"zoe{n},7,3" for n in range(9)]])
     project.prepare(spec)
-    words = (
-        r"rides/dpqt_kmeans at .*: expected the rows of snapshot .* with which this"
-    )
+    words = r"rides/dpqt_kmeans at .*: expected the rows of snapshot .* with which this"
     with pytest.raises(Damaged, match=words) as refused:
         project.publish(spec)
     assert "or pay for --new-draw" in str(refused.value)
