@@ -41,7 +41,7 @@ CANDIDATES = (
     Candidate(partial(recode_in_stages, stages=BOXES), auc_deficit=0.01),
     Candidate(_leaves, auc_deficit=0.02),
 )
-"""What else was tried, and what each brings, is a table in ``docs/decisions``."""
+"""What else was tried, and what each brings, is a table in ``docs/design/kjig.md``."""
 
 MAX_CELLS_AT_ONCE = 1 << 22
 """Bits × classes × labels that are counted together."""

@@ -240,8 +240,8 @@ noise protects nobody
         y : ignored
         prior : frame, array or nested lists, default=None
             **Public rows of others**, with the same columns and of the same declaration. They say
-            which tables to measure, at no cost, and stand in for what is not measured (Decision
-            0057). **You vouch** that they are public and no one's of X: nothing of them is
+            which tables to measure, at no cost, and stand in for what is not measured.
+            **You vouch** that they are public and no one's of X: nothing of them is
             protected, and a fitted estimator holds their codes. Methods that have a ``prior``, such
             as ``one_shot``, and declared columns alone.
         refines : PrivateSynthesizer, default=None

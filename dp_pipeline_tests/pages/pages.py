@@ -14,7 +14,6 @@ FOLDERS = (
     "data",
     "deploy",
     "docs",
-    "docs/decisions",
     "docs/design",
     "docs/notebooks",
     "docs/studies",

@@ -96,8 +96,8 @@ class OneShot(TableModel):
     are functions of public and released values, and the tables get all that is left, so the total
     is the amount, exactly. Fit and sampling are post-processing. ∎
 
-    Source: this project (docs/one_shot.md says what each part brings); its parts are of PriView
-    (covering designs), Private-PGM (fit by a graphical model) and AIM (gain against noise).
+    Source: this project (docs/design/one_shot.md says what each part brings); its parts are of
+    PriView (covering designs), Private-PGM (fit by a graphical model), AIM (gain against noise).
     """
 
     summary: ClassVar[str] = (
