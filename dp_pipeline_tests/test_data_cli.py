@@ -347,7 +347,7 @@ def test_seeded_noise_is_refused_as_by_plan(
     folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_NOISE", "seeded:7")
-    assert "noise: expected a source fit" in refused_as_by_plan(folder).stderr
+    assert "noise: expected a source for sensitive data" in refused_as_by_plan(folder).stderr
     assert not ledger.folder.exists()
 
 

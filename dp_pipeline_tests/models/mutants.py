@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
+from dp_pipeline.inference.kmeans import uniform_places
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
@@ -145,16 +145,10 @@ class UnpaidStart(IdpKMeans):
     rounds: int = integer(1, at_least=1, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        return super().fit(curator, epsilon=2 * epsilon, rng=rng)
-
-    def _start(
-        self,
-        curator: Curator,
-        columns: tuple[str, ...],
-        epsilon: Fraction,
-        rng: np.random.Generator,
-    ) -> FloatArray:
-        return super()._start(unpaid(curator), columns, epsilon, rng)
+        lloyd, free = self.lloyd(curator), self.lloyd(unpaid(curator))
+        places = uniform_places(self.k, lloyd.box, rng)[:, None]
+        start = free.round(places, epsilon=epsilon, salt=int(rng.integers(1 << 63)))
+        return lloyd.rounds(start.centres[:, 0][None], [epsilon] * self.rounds).clusters()
 
 
 @dataclass(frozen=True)

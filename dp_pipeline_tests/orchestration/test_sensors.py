@@ -14,7 +14,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import automation
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets
-from dp_pipeline.raw import ingest
+from dp_pipeline.raw import source_stamps
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, definitions_of
 from dp_pipeline_tests.orchestration.test_schedules import launched
 
@@ -163,14 +163,14 @@ def test_a_file_that_is_written_while_it_is_hashed_is_waited_for(
 ):
     spec = project.declare("plants", PLANTS)
     sensor = Sensor(project, spec)
-    real = ingest.hashlib.file_digest
+    real = source_stamps.hashlib.file_digest
 
     def slow(file, name):  # type: ignore[no-untyped-def]
         project.write_rows("plants.csv", [*OTHER, "2,2,red"])
         return real(file, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ingest.hashlib, "file_digest", slow)
+        patch.setattr(source_stamps.hashlib, "file_digest", slow)
         assert "being written" in str(sensor.tick())
     asked(sensor.tick())
 
