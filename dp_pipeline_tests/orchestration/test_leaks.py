@@ -227,7 +227,7 @@ def test_unexpected_error_on_release_data_is_redacted(
         monkeypatch.setattr(dataset.validate, "validate", fail)
     elif stage == "normalized":
         assert project.launch(spec, "validated").success
-        monkeypatch.setitem(dataset._STAGES, "normalized", ("Rows.", fail))
+        monkeypatch.setattr(dataset.prepare, "prepare_stage", fail)
     else:
         assert project.launch(spec, "validated", "normalized").success
         assert project.launch(spec, "dpqt_kmeans", partition="0.1").success
