@@ -171,7 +171,7 @@ def entropy_calls(tree: ast.AST) -> list[str]:
     return found
 
 
-def test_entropy_enters_in_the_noise_file_and_the_population_keys_only() -> None:
+def test_entropy_enters_by_noise_and_population_keys_only() -> None:
     users = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
@@ -185,7 +185,7 @@ def test_the_entropy_check_sees_a_planted_use(line: str) -> None:
     assert entropy_calls(ast.parse(line))
 
 
-def test_exact_counts_are_opened_by_the_questions_of_the_gate_only() -> None:
+def test_exact_counts_are_opened_by_questions_of_the_gate_only() -> None:
     users = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")

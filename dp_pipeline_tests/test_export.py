@@ -117,7 +117,7 @@ def verified(project: Project, folder: Path) -> Result:
     ],
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
 )
-def test_a_settled_release_is_exported_without_any_row_and_verifies_without_a_home(
+def test_an_export_reads_no_row_and_verifies_without_a_home(
     ran: Project, arguments: tuple[str, ...], release: str, file: str, tmp_path: Path
 ) -> None:
     before = ran.files("released", "ledger")
@@ -164,7 +164,7 @@ def test_no_secret_of_the_home_and_no_row_is_in_an_export(ran: Project, tmp_path
     ],
     ids=["k-anonymous", "published", "seeded"],
 )
-def test_what_is_not_cleared_is_refused_unless_it_is_asked_for_and_says_so(
+def test_an_uncleared_release_is_refused_unless_requested(
     ran: Project, arguments: tuple[str, ...], why: str, tmp_path: Path
 ) -> None:
     refused = export(ran, *arguments, to=tmp_path / "out")
@@ -196,7 +196,7 @@ def test_what_is_not_cleared_is_refused_unless_it_is_asked_for_and_says_so(
     ],
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
 )
-def test_what_is_not_declared_or_not_released_is_refused_in_one_line(
+def test_an_undeclared_or_unreleased_export_is_refused(
     ran: Project, arguments: tuple[str, ...], code: int, said: str, tmp_path: Path
 ) -> None:
     refused = export(ran, *arguments, to=tmp_path / "out")
@@ -205,9 +205,7 @@ def test_what_is_not_declared_or_not_released_is_refused_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_earlier_export_is_replaced_and_anything_else_is_refused(
-    ran: Project, tmp_path: Path
-) -> None:
+def test_only_an_earlier_export_is_replaced(ran: Project, tmp_path: Path) -> None:
     small = told(ran, "rides", "--epsilon", "0.1", to=tmp_path / "out")
     large = told(ran, "rides", "--epsilon", "0.5", to=tmp_path / "out")
     assert small["digest"] != large["digest"]
@@ -248,9 +246,7 @@ def test_a_damaged_release_is_not_exported(ran: Project, tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
-def test_a_release_of_another_declaration_is_not_exported_under_this_one(
-    ran: Project, tmp_path: Path
-) -> None:
+def test_a_release_of_another_declaration_is_not_exported(ran: Project, tmp_path: Path) -> None:
     project = Project(tmp_path / "copy")
     shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
     wider = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
@@ -260,7 +256,7 @@ def test_a_release_of_another_declaration_is_not_exported_under_this_one(
     assert "of this declaration, got none" in refused.err
 
 
-def test_other_centres_of_the_same_answers_are_exported_once_a_run_has_made_them(
+def test_other_centres_of_the_same_answers_are_exported(
     tmp_path: Path,
 ) -> None:
     project = Project(tmp_path / "home")
@@ -290,9 +286,7 @@ def metadata_of(project: Project, name: str) -> dict[str, Any]:
     return {label: value.value for label, value in event.metadata.items()}
 
 
-def test_the_asset_published_holds_the_newest_cleared_release_under_a_path_that_stays(
-    ran: Project, tmp_path: Path
-) -> None:
+def test_published_holds_the_newest_cleared_release(ran: Project, tmp_path: Path) -> None:
     project = Project(tmp_path / "copy")
     shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
     shown = metadata_of(project, "rides")
@@ -341,9 +335,7 @@ def test_what_is_not_cleared_never_reaches_the_shelf(ran: Project, tmp_path: Pat
     assert not shelf_of(project, "plants", "eug_kmeans").exists()
 
 
-def test_the_newest_window_of_each_published_model_is_on_its_shelf(
-    ran: Project, tmp_path: Path
-) -> None:
+def test_the_newest_window_of_each_model_is_published(ran: Project, tmp_path: Path) -> None:
     project = Project(tmp_path / "copy")
     shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
     shown = metadata_of(project, "stream")
@@ -351,7 +343,7 @@ def test_the_newest_window_of_each_published_model_is_on_its_shelf(
     assert "of 2026-W02 at ε=0.1" in shown["independent"]
 
 
-def test_an_object_store_gets_the_version_first_and_its_name_last(
+def test_an_object_store_gets_a_version_before_its_name(
     ran: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fsspec = pytest.importorskip("fsspec")

@@ -89,7 +89,7 @@ models:
 
 
 @pytest.mark.usefixtures("home")
-def test_a_file_of_ones_own_is_loaded_and_what_does_not_fit_is_said(tmp_path: Path):
+def test_an_own_file_is_loaded_or_its_mistake_named(tmp_path: Path):
     file = tmp_path / "rides.yaml"
     file.write_text(RIDES.format(name="rides"), encoding="utf-8")
     spec = dp.load_dataset(file)

@@ -113,7 +113,7 @@ def verify_copy(project: Project, bucket: Any, version: str, folder: Path) -> st
     return done.out
 
 
-def test_a_reader_of_the_bucket_finds_the_newest_release_and_it_verifies(
+def test_a_reader_of_a_bucket_verifies_the_newest_release(
     released: Project, bucket: Any, tmp_path: Path
 ):
     shown = published(released)
@@ -140,7 +140,7 @@ def test_a_browser_is_told_that_the_card_is_a_page(released: Project, bucket: An
     }  # fmt: skip
 
 
-def test_a_new_draw_is_another_version_and_the_old_one_still_verifies(bucket: Any, tmp_path: Path):
+def test_a_new_draw_leaves_the_old_version_verifiable(bucket: Any, tmp_path: Path):
     project = Project(tmp_path / "home")
     project.declare("rides", RIDES)
     draw(project)
@@ -158,7 +158,7 @@ def test_a_new_draw_is_another_version_and_the_old_one_still_verifies(bucket: An
         assert one["digest"] in verify_copy(project, bucket, one["version"], copied)
 
 
-def test_what_was_interrupted_is_named_by_nothing_and_is_made_whole_the_next_time(
+def test_an_interrupted_copy_is_unnamed_and_completed_next_time(
     released: Project, bucket: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     with _unplugged_before("SHA256SUMS", monkeypatch):
@@ -185,7 +185,7 @@ def _unplugged_before(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         yield
 
 
-def test_a_mistyped_bucket_is_refused_in_one_line_and_none_is_made(
+def test_a_mistyped_bucket_is_refused_and_none_is_made(
     released: Project, bucket: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv(PUBLISHED_VARIABLE, "s3://oepn/city")

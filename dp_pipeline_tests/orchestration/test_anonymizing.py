@@ -257,9 +257,7 @@ def test_missing_values_are_a_level_of_their_own(project: Project):
 
 
 @pytest.mark.parametrize("base", [WARD, PATIENTS], ids=["public", "sensitive"])
-def test_suppressed_rows_are_counted_by_label_of_public_rows_alone(
-    base: dict[str, Any], project: Project
-):
+def test_suppressed_rows_are_counted_of_public_rows_alone(base: dict[str, Any], project: Project):
     some = {**PATIENTS["k_anonymity"], "suppress": "0.05"}
     spec = ready(project, base, rows=[*LONELY, "50,m,yes"], k_anonymity=some)
     published = anonymized(project, spec, method="mutual_information", k=5)
@@ -310,7 +308,7 @@ def test_allowed_release_may_leave_and_benchmark_may_not(project: Project, spec:
         shown.require_exportable()
 
 
-def test_kjig_keeps_two_labels_a_class_where_the_label_is_sensitive():
+def test_kjig_keeps_two_labels_a_class_for_sensitive_labels():
     def diversity(method: str, **declared: Any) -> int:
         return guarantee_for(KAnonymity({"kjig": {}}, ("age",), **declared), method, k=5).diversity
 

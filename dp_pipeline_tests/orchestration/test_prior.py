@@ -71,7 +71,9 @@ def test_it_is_rebuilt_by_the_same_public_rows_alone(project: Project, spec: Dat
     for path in made.folder.iterdir():
         path.unlink()
     made.folder.rmdir()
-    with pytest.raises(DeclarationError, match="prior: expected the public rows that it was started"):
+    with pytest.raises(
+        DeclarationError, match="prior: expected the public rows that it was started"
+    ):
         project.publish(spec, model="one_shot", epsilon="1")
 
 

@@ -91,7 +91,7 @@ def test_cells_become_what_is_declared(tmp_path, name):
     assert {stage: stored[stage] for stage in stages} == stages
 
 
-def test_a_coordinate_may_hide_on_which_side_of_an_edge_a_number_lies():
+def test_a_coordinate_may_hide_the_side_of_an_edge():
     box = Coordinate(0.0, 1.0)
     assert box.encode(np.array([JUST_BELOW])) == box.encode(np.array([0.3]))
 
