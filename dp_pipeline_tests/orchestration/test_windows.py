@@ -532,7 +532,10 @@ def test_failed_week_is_named_and_has_its_data_docs(ran: Any):
     assert "raw/stream/2026-W02/great_expectations" in written.out
     refused = project.cli_here("data", "docs", "stream")
     assert refused.code == 2
-    assert "--window: expected one whose rows were read, such as 2026-W01, got none" in refused.err
+    assert (
+        "--window: expected a window whose rows were read, such as 2026-W01, got none"
+        in refused.err
+    )
 
 
 def test_weeks_are_added_up_to_a_month_for_nothing(ran: Any):
