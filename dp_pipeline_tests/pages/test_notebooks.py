@@ -58,7 +58,7 @@ def test_the_year_of_the_notebook_costs_what_its_weeks_cost(
     executed: dict[str, Any], tmp_path: Path
 ):
     assert executed["weekly"] > 0
-    assert executed["year"] == 53 * executed["week"].requested
+    assert executed["year"] == 53 * executed["week"].total_cost
     assert executed["weeks"] == executed["total"] // executed["weekly"]
     assert not (tmp_path / "home" / "released").exists()
 
