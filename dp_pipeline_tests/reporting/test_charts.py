@@ -219,7 +219,7 @@ def test_map_takes_the_two_widest_columns():
         view = view_of(corner, box=box, columns="abcd")
         assert view.columns == columns
         assert view.centres.tolist() == [["abcd".index(name) for name in columns]]
-        assert view.others == 2
+        assert view.hidden_columns == 2
 
 
 ZURICH = (Coordinate(47.3, 47.5), Coordinate(8.4, 8.6))
@@ -272,7 +272,7 @@ def test_map_prefers_a_place():
     box = (Coordinate(0.0, 1000.0), *ZURICH)
     centres = np.column_stack([[5.0, 900.0], SOMEWHERE])
     view = view_of(centres, box=box, columns=("fare", "lat", "lng"))
-    assert (view.columns, view.others) == (("lng", "lat"), 1)
+    assert (view.columns, view.hidden_columns) == (("lng", "lat"), 1)
 
 
 def test_longitude_is_true_to_scale():
