@@ -164,7 +164,7 @@ def lose_a_worker(spec, snapshot, engine: str) -> None:  # type: ignore[no-untyp
     from dp_pipeline.raw.counters.engines import dask_fold, spark_fold, threaded_fold
     from dp_pipeline.raw.counters.fold import FoldCounter
 
-    rows = CheckedRows.open(spec, snapshot).stored
+    rows = CheckedRows.open(spec, snapshot).stored_rows
     dying = DiesOnce(**vars(rows))
     fold = (dask_fold if engine == "dask" else spark_fold)(dying)
     pairs = list(combinations(spec.domain.discrete, 2))
