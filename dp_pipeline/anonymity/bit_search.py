@@ -104,7 +104,7 @@ class ClassPartition:
         return rarer, self._counts - rarer
 
     def keeps_guarantee(self, splits: Splits) -> NDArray[np.bool_]:
-        """Return of each bit whether no more rows than allowed would be in broken classes."""
+        """Return for each bit whether at most the allowed rows would be in broken classes."""
         if self._guarantee.is_empty:
             return np.ones(len(splits[0]), dtype=np.bool_)
         broken_rows = sum(
@@ -114,7 +114,7 @@ class ClassPartition:
         return np.asarray(broken_rows <= self._max_suppressed)
 
     def cut_classes(self, splits: Splits) -> IntArray:
-        """Return of each bit how many classes it cuts into two that both keep the guarantee
+        """Return for each bit how many classes it cuts into two that both keep the guarantee
         (bits,): a bit that cuts none tells no released rows apart.
         """
         rarer, other = (self._guarantee.is_met(side) for side in splits)

@@ -143,7 +143,7 @@ def _folds(
 
 
 def _auc(candidate: Candidate, scored_rows: ScoredRows, test: CodedRows) -> float:
-    """Return NaN where the rows to be tested on have one label, or none."""
+    """Return the AUC on the test rows; NaN where these have one label, or none."""
     try:
         result = candidate.recode(scored_rows)
     except TooFewRows:

@@ -107,7 +107,7 @@ def _levels_along_lines(thresholds: tuple[IntArray, ...], scores: IntArray) -> I
 
 
 def _roundest(low: IntArray, high: IntArray) -> IntArray:
-    """Return of the integers above ``low`` and up to ``high`` those that most twos divide.
+    """Return the integers above ``low`` and up to ``high`` that most twos divide.
 
     It parts the rows of the one score from those of the other, and is seldom one of them.
 

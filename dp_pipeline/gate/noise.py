@@ -124,9 +124,9 @@ class NoiseSource(Protocol):
     def sparse_laplace(
         self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
     ) -> IntArray:
-        """Return those ≥ ``threshold`` of ``discrete_laplace`` on all ``cells`` of a table, key and
-        noisy count, (m', 2), ascending by key. ``occupied``, (m, 2), has the key and count of the
-        cells that are not empty.
+        """Return key and noisy count of every cell of a table whose noisy count is at least
+        ``threshold``, (m', 2), ascending by key: ``discrete_laplace`` on all ``cells``.
+        ``occupied``, (m, 2), has the key and count of the cells that are not empty.
 
         Costs l1 / scale, as ``discrete_laplace`` does: the rest is post-processing.
         """

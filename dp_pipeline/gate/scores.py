@@ -121,7 +121,7 @@ class DependenceScore:
             )
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return 2^16 per row."""
+        """Return by how much one unit moves the score at most: 2^16 per row."""
         return UNIT * _rows(rows_per_unit)
 
 
@@ -168,7 +168,7 @@ class Independence:
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return 2·2^16 per row, and 1 for rounding two scores."""
+        """Return by how much one unit moves the score: 2·2^16 per row, and 1 for rounding."""
         return 2 * UNIT * _rows(rows_per_unit) + 1
 
 
@@ -213,7 +213,7 @@ class Purity:
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return 2^15 per row."""
+        """Return by how much one unit moves the score at most: 2^15 per row."""
         return UNIT // 2 * _rows(rows_per_unit)
 
 
@@ -323,7 +323,7 @@ class FScore:
         return -UNIT // 2 * int(missing.min())
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return 2^16, for one replaced row."""
+        """Return by how much one replaced row moves the score at most: 2^16."""
         _require_one_replaced(rows_per_unit)
         return UNIT
 

@@ -241,7 +241,7 @@ def _gaussian_rule(
 
 
 def _blocks(rows: int) -> Iterator[tuple[int, int]]:
-    """Return 1; 2 to 3; 4 to 7; … up to ``rows``: numbers of texts with nearly one weight."""
+    """Yield ranges of numbers of texts with nearly one weight: 1; 2 to 3; 4 to 7; … to ``rows``."""
     first = 1
     while first <= rows:
         yield first, min(2 * first - 1, rows)

@@ -86,7 +86,7 @@ class PersonKeys:
 
 
 def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> pa.Table:
-    """Return of every person the ``at_most`` rows with the smallest digests, in their old order.
+    """Return every person's ``at_most`` rows with the smallest digests, in their old order.
 
     table     the attributes' columns, text or numbers, and the person's, text or whole numbers;
               white space around a text id does not make another person

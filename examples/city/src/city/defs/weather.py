@@ -17,7 +17,7 @@ def rain(pipeline: WaterPipeline) -> dg.MaterializeResult:  # type: ignore[type-
 
 @dg.asset(deps=[dg.AssetKey(["rides", "published"])])
 def open_data_page() -> dg.MaterializeResult:  # type: ignore[type-arg]
-    """The city's page, made anew after the map of rides was put onto its shelf."""
+    """The city's page, made anew after the map of rides was published."""
     return dg.MaterializeResult(metadata={"links": "rides"})
 
 
