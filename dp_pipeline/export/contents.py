@@ -162,6 +162,7 @@ _TITLES = {
     "measured": "Tables that were measured, with their noise",
     "cells": "Noisy counts",
     "groups": "The group that each level was counted in",
+    "dependence": "Likely distance of each scored pair from independence, in rows",
     "classes": "Published classes, with their noisy number of rows",
     "released": "The k-anonymous rows",
 }

@@ -273,6 +273,7 @@ class FittedRows:
                 attribute after attribute (``PairedRows``)
     zeros       cells without mass, over levels; each group is of levels of one kind
     paid        what was measured, where rows are not fitted to that alone; None: they are
+    dependence  pair → its likely distance from independence, in rows, where pairs were scored
     """
 
     measured: tuple[NoisyMarginal, ...]
@@ -282,6 +283,7 @@ class FittedRows:
     cap: int = 1 << 16
     zeros: StructuralZeros = NONE
     paid: tuple[NoisyMarginal, ...] | None = None
+    dependence: Mapping[Names, float] = field(default_factory=dict)
 
     def table(
         self,
@@ -309,6 +311,7 @@ class FittedRows:
             domain=domain,
             seed=int(rng.integers(1 << 62)),
             groupings=dict(self.groupings),
+            dependence=dict(self.dependence),
         )
 
     @property

@@ -177,6 +177,8 @@ class SyntheticTable:
     domain       declared attributes, for levels and bins
     seed         of the numbers inside the bins
     groupings    attribute → groups of its levels in measured tables of several attributes
+    dependence   pair of attributes → its likely distance from independence, in rows, by noisy
+                 scores; of pairs that were scored
 
     >>> from dp_pipeline.config.domain import Attribute
     >>> from dp_pipeline.config.encoding import Levels
@@ -195,6 +197,7 @@ class SyntheticTable:
     domain: Domain
     seed: int
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
+    dependence: Mapping[Names, float] = field(default_factory=dict)
 
     def counts(self, attributes: Names) -> IntArray:
         """Return synthetic rows in every cell over ``attributes``, of their marginal's shape."""
@@ -223,7 +226,7 @@ class SyntheticTable:
         """Return ``synthetic``, in the source's columns; ``codes``, one column an attribute;
         ``marginals``, one row a level; ``cliques`` and ``measured``, one row each; ``cells``,
         one row a noisy count, where they are not too many; ``groups``, one row a level, where
-        levels were grouped.
+        levels were grouped; ``dependence``, one row a pair that was scored.
         """
         rng = np.random.default_rng(self.seed)
         names = _comma_lists([marginal.attributes for marginal in self.measured])
@@ -250,6 +253,13 @@ class SyntheticTable:
             }
         if self.groupings:
             tables["groups"] = self._groups()
+        if self.dependence:
+            first, second = zip(*self.dependence, strict=True)
+            tables["dependence"] = {
+                "first": np.array(first, dtype=np.str_),
+                "second": np.array(second, dtype=np.str_),
+                "rows": np.array(list(self.dependence.values()), dtype=np.float64),
+            }
         return tables
 
     def _groups(self) -> dict[str, np.ndarray]:

@@ -299,6 +299,7 @@ class OneShot(TableModel):
             coarse.groupings,
             self.clique_cells,
             self.zeros(domain),
+            dependence=coarse.dependence,
         )
         return self._drawn(fitted, domain, rng)
 

@@ -87,6 +87,7 @@ class Round:
             stage.groupings,
             self.planning.cap,
             self.zeros,
+            dependence=scores,
         )
 
     def _plan(self) -> Plan:
