@@ -283,7 +283,7 @@ class FittedRows:
     cap: int = 1 << 16
     zeros: StructuralZeros = NONE
     paid: tuple[NoisyMarginal, ...] | None = None
-    dependence: Mapping[Names, float] = field(default_factory=dict)
+    dependence: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def table(
         self,

@@ -197,7 +197,7 @@ class SyntheticTable:
     domain: Domain
     seed: int
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
-    dependence: Mapping[Names, float] = field(default_factory=dict)
+    dependence: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def counts(self, attributes: Names) -> IntArray:
         """Return synthetic rows in every cell over ``attributes``, of their marginal's shape."""

@@ -1,0 +1,215 @@
+"""Conditions over columns: comparisons joined by ``and``, ``or``, ``not``, read without ``eval``.
+
+A condition is parsed into Python's syntax tree, of which a closed list of nodes is taken.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dp_pipeline.config.encoding import Names
+from dp_pipeline.config.errors import DeclarationError
+
+Columns = Mapping[str, np.ndarray]
+Mask = np.ndarray
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+_EXPECTED = (
+    "expected comparisons of columns with values, such as `age >= 65 and sex == 'female'`, "
+    "joined by and, or, not"
+)
+
+_LONE_EQUALS = re.compile(r"(?<![=!<>])=(?!=)")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition that was read.
+
+    text      as it was written
+    columns   names of the columns that it compares, in their order
+    """
+
+    text: str
+    columns: Names
+    tree: ast.expr
+
+    @classmethod
+    def parse(cls, text: str, columns: Names) -> Condition:
+        """Read a condition; DeclarationError for anything but comparisons of known columns.
+
+        columns   names of columns; one that is no identifier is written between backticks
+
+        >>> Condition.parse("age >= 65 and not sex = 'm'", ("age", "sex")).columns
+        ('age', 'sex')
+        """
+        places = {f"column_{i}_": name for i, name in enumerate(columns)}
+        source = _with_identifiers(text, {name: place for place, name in places.items()})
+        try:
+            tree = ast.parse(source.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError):
+            raise DeclarationError(f"condition: {_EXPECTED}, got {text[:80]!r}") from None
+        used: dict[str, None] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                used[_require_column(places.get(node.id, node.id), columns)] = None
+        condition = cls(text, tuple(used), _Renamed(places).visit(tree))
+        _check(condition.tree, text)
+        return condition
+
+    def rows(self, columns: Columns) -> Mask:
+        """Return which rows hold the condition: bool (rows,); a missing value holds none."""
+        return _rows(self.tree, columns)
+
+
+class _Renamed(ast.NodeTransformer):
+    """Gives placeholders the names of their columns."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self.places = places
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self.places.get(node.id, node.id))
+
+
+def _with_identifiers(text: str, places: Mapping[str, str]) -> str:
+    """Return the text with `=` as `==` and names between backticks as identifiers."""
+    parts, start = [], 0
+    for quoted in _QUOTED.finditer(text):
+        parts.append(_LONE_EQUALS.sub("==", text[start : quoted.start()]))
+        content = quoted[0]
+        if content.startswith("`"):
+            content = places.get(content[1:-1], content)
+        parts.append(content)
+        start = quoted.end()
+    parts.append(_LONE_EQUALS.sub("==", text[start:]))
+    return "".join(parts)
+
+
+def _require_column(name: str, columns: Names) -> str:
+    if name in columns:
+        return name
+    listed = ", ".join(columns[:12]) + (", …" if len(columns) > 12 else "")
+    raise DeclarationError(f"condition: expected a column from {listed}, got {name[:40]!r}")
+
+
+def _check(node: ast.expr, text: str) -> None:
+    """Raise DeclarationError for a node that is not in the closed list."""
+    if isinstance(node, ast.BoolOp):
+        for value in node.values:
+            _check(value, text)
+        return
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        _check(node.operand, text)
+        return
+    if isinstance(node, ast.Compare) and _is_comparison(node):
+        return
+    raise DeclarationError(f"condition: {_EXPECTED}, got {text[:80]!r}")
+
+
+def _is_comparison(node: ast.Compare) -> bool:
+    sides = [node.left, *node.comparators]
+    if any(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
+        values = node.comparators[0]
+        return (
+            len(node.ops) == 1
+            and isinstance(node.left, ast.Name)
+            and isinstance(values, ast.Tuple | ast.List | ast.Set)
+            and all(_is_value(value) for value in values.elts)
+        )
+    return (
+        all(type(op) in _COMPARISONS for op in node.ops)
+        and all(isinstance(side, ast.Name) or _is_value(side) for side in sides)
+        and any(isinstance(side, ast.Name) for side in sides)
+    )
+
+
+def _is_value(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool)
+
+
+def _rows(node: ast.expr, columns: Columns) -> Mask:
+    if isinstance(node, ast.BoolOp):
+        join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+        return np.asarray(join.reduce([_rows(value, columns) for value in node.values]))
+    if isinstance(node, ast.UnaryOp):
+        return ~_rows(node.operand, columns)
+    assert isinstance(node, ast.Compare)
+    if isinstance(node.ops[0], ast.In | ast.NotIn):
+        assert isinstance(node.left, ast.Name)
+        values = ast.literal_eval(node.comparators[0])
+        among = np.logical_or.reduce(
+            [_compare(operator.eq, columns[node.left.id], value) for value in values]
+        )
+        return ~among if isinstance(node.ops[0], ast.NotIn) else np.asarray(among)
+    sides = [_side(side, columns) for side in (node.left, *node.comparators)]
+    masks = [
+        _compare(_COMPARISONS[type(op)], first, second)
+        for op, first, second in zip(node.ops, sides, sides[1:], strict=False)
+    ]
+    return np.asarray(np.logical_and.reduce(masks))
+
+
+def _side(node: ast.expr, columns: Columns) -> Any:
+    return columns[node.id] if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+def _compare(compare: Callable[[Any, Any], Any], first: Any, second: Any) -> Mask:
+    """Return the comparison of two sides, of which one or both are columns.
+
+    A column of texts is compared with a number as numbers where every text is one, else as texts.
+    """
+    if not isinstance(first, np.ndarray):
+        flipped = {operator.lt: operator.gt, operator.le: operator.ge}
+        flipped |= {new: old for old, new in flipped.items()}
+        first, second, compare = second, first, flipped.get(compare, compare)
+    present = _is_present(first)
+    values = first[present]
+    if isinstance(second, np.ndarray):
+        present &= _is_present(second)
+        values, second = first[present], second[present]
+    else:
+        values, second = _alike(values, second)
+    rows = np.zeros(len(first), dtype=np.bool_)
+    rows[present] = compare(values, second)
+    return rows
+
+
+def _is_present(column: np.ndarray) -> Mask:
+    if column.dtype.kind == "O":
+        return np.array([value is not None for value in column.tolist()], dtype=np.bool_)
+    return ~np.isnat(column) if column.dtype.kind == "M" else np.ones(len(column), dtype=np.bool_)
+
+
+def _alike(values: np.ndarray, other: Any) -> tuple[np.ndarray, Any]:
+    """Return both sides of one kind."""
+    if values.dtype.kind == "M":
+        return values, np.datetime64(str(other))
+    if values.dtype.kind == "O":
+        values = np.array(values.tolist())
+    if values.dtype.kind == "U" and not isinstance(other, str):
+        try:
+            return values.astype(np.float64), other
+        except ValueError:
+            return values, str(other)
+    if values.dtype.kind in "iuf" and isinstance(other, str):
+        return values, float(other)
+    return values, other

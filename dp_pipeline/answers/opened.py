@@ -1,0 +1,371 @@
+"""OpenRelease: a released table that is asked for numbers, and answers with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod, sqrt
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dp_pipeline.answers.conditions import Columns, Condition
+from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
+from dp_pipeline.answers.precision import MeasuredTable, Precision
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.results.clusters import Tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Of = Literal["table", "population"]
+"""Whose numbers are estimated: of the rows as they were, or of what they were sampled from."""
+
+MOST_CELLS = 10_000
+"""Cells of one table of estimates."""
+
+INSIDE_A_BIN = 1 / 12
+"""Deviation of a bin's mean from what is drawn, in widths of the bin: that of a density that rises
+linearly from nothing to twice its mean."""
+
+
+class OpenRelease:
+    """A synthetic table with the noisy tables that it was made from.
+
+    columns   names of its columns
+
+    Numbers are of the release as it is: the same count comes out of the synthetic rows, scaled to
+    the estimated number of rows. Conditions compare columns with values (see ``count``).
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        precision: Precision,
+        attributes: Mapping[str, str],
+        labels: Mapping[str, Sequence[str]],
+    ) -> None:
+        self._columns, self._precision = columns, precision
+        self._attributes, self._labels = attributes, labels
+
+    @property
+    def columns(self) -> Names:
+        """Names of the columns, as conditions know them."""
+        return tuple(self._columns)
+
+    def __repr__(self) -> str:
+        rows = f"about {self._precision.total:,.0f} rows"
+        return f"OpenRelease({len(self.columns)} columns, {rows})"
+
+    def count(self, where: str = "", *, of: Of = "table", level: float = 0.95) -> Estimate:
+        """Return the number of rows that hold a condition, in rows.
+
+        where   comparisons of columns with values, joined by ``and``, ``or``, ``not``; a name that
+                is no identifier stands between backticks; all rows when empty
+        of      ``population`` adds the error of sampling the rows
+        level   of the interval
+
+        DeclarationError for another kind of condition or an unknown column.
+        """
+        rows, used = self._rows_where(where)
+        return self._sum(rows, used, of=of, level=level)
+
+    def share(
+        self, where: str, *, among: str = "", of: Of = "table", level: float = 0.95
+    ) -> Estimate:
+        """Return which part of the rows that hold ``among`` hold ``where`` too, from 0 to 1."""
+        rows, used = self._rows_where(where)
+        base, used_base = self._rows_where(among)
+        return self._ratio(
+            rows & base, base, _union(used, used_base), of=of, level=level, bounds=(0.0, 1.0)
+        )
+
+    def mean(
+        self,
+        column: str,
+        *,
+        where: str = "",
+        by: str = "",
+        of: Of = "table",
+        level: float = 0.95,
+    ) -> Estimate | dict[str, Estimate]:
+        """Return the mean of a column of numbers, in its unit; with ``by``, one for each value of
+        that column. Missing values are left out.
+        """
+        rows, used = self._rows_where(where)
+        if not by:
+            return self._mean(column, rows, used, of=of, level=level)
+        codes, used = self._codes_of(by), _union(used, (self._attributes[by],))
+        return {
+            label: self._mean(column, rows & (codes == code), used, of=of, level=level)
+            for code, label in enumerate(self._labels[self._attributes[by]])
+            if bool((rows & (codes == code)).any())
+        }
+
+    def _mean(
+        self, column: str, rows: np.ndarray, used: Names, *, of: Of, level: float
+    ) -> Estimate:
+        values, present = self._numbers(column)
+        rows = rows & present
+        inside = self._width_of_bins(column)
+        shares = rows / max(1, int(rows.sum()))
+        return self._ratio(
+            np.where(rows, values, 0.0),
+            rows,
+            _union(used, (self._attributes[column],)),
+            of=of,
+            level=level,
+            extra=float((shares * inside).sum()) * INSIDE_A_BIN,
+        )
+
+    def quantile(
+        self,
+        column: str,
+        probability: float,
+        *,
+        where: str = "",
+        of: Of = "table",
+        level: float = 0.95,
+    ) -> Estimate:
+        """Return the value below which that part of a column of numbers lies, in its unit.
+
+        The interval holds the values whose cumulative share is within its own error of
+        ``probability``.
+        """
+        if not 0 <= probability <= 1:
+            raise DeclarationError(f"probability: expected a number from 0 to 1, got {probability}")
+        rows, used = self._rows_where(where)
+        values, present = self._numbers(column)
+        chosen = np.sort(values[rows & present])
+        if not len(chosen):
+            raise DeclarationError(f"quantile: expected rows that hold {where!r}, got none")
+        value = float(np.quantile(chosen, probability))
+        below = (values <= value) & rows & present
+        share = self._ratio(
+            below,
+            rows & present,
+            _union(used, (self._attributes[column],)),
+            of=of,
+            level=level,
+            bounds=(0.0, 1.0),
+        )
+        low = float(np.quantile(chosen, max(0.0, probability - (share.value - share.low))))
+        high = float(np.quantile(chosen, min(1.0, probability + (share.high - share.value))))
+        inside = float(self._width_of_bins(column).max()) * INSIDE_A_BIN
+        return Estimate(value, low - inside, high + inside, level, share.basis)
+
+    def table(self, *columns: str, of: Of = "table", level: float = 0.95) -> pd.DataFrame:
+        """Return a frame of all combinations of values of these columns: one line each, with
+        ``count``, ``low``, ``high`` and ``basis``.
+
+        DeclarationError for columns with more than 10,000 combinations.
+        """
+        import pandas as pd
+
+        used = tuple(self._attributes[self._require_column(column)] for column in columns)
+        sizes = [self._precision.sizes[name] for name in used]
+        if not columns or prod(sizes) > MOST_CELLS:
+            raise DeclarationError(
+                f"table: expected columns with at most {MOST_CELLS:,} combinations, "
+                f"got {prod(sizes):,}"
+            )
+        keys = np.zeros(self._precision.rows, dtype=np.int64)
+        for name, size in zip(used, sizes, strict=True):
+            keys = keys * size + self._precision.codes[name]
+        noise = self._precision.noise_variance_of_cells(keys, prod(sizes))
+        lines = []
+        for cell, place in enumerate(np.ndindex(*sizes)):
+            rows = keys == cell
+            estimate = self._sum(rows, used, of=of, level=level, noise=float(noise[cell]))
+            labels = [self._labels[name][i] for name, i in zip(used, place, strict=True)]
+            lines.append((*labels, estimate.value, estimate.low, estimate.high, estimate.basis))
+        return pd.DataFrame(lines, columns=[*columns, "count", "low", "high", "basis"])
+
+    def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
+        """Yield tables that differ as the noise of the release makes them differ: plausible true
+        tables. With ``of="population"``, as another sample of rows would differ too.
+
+        number   of tables
+        seed     of their draws; the same seed gives the same tables
+        """
+        import pandas as pd
+
+        rng = np.random.default_rng(seed)
+        frame = pd.DataFrame(dict(self._columns))
+        for _ in range(number):
+            weights = self._precision.draw_weights(rng)
+            if of == "population":
+                rows = rng.poisson(weights)
+            else:
+                # Systematic sampling in random order: each row as often as its weight says.
+                order = rng.permutation(len(weights))
+                ends = np.floor(np.cumsum(weights[order]) + rng.random())
+                rows = np.empty(len(weights), dtype=np.int64)
+                rows[order] = np.diff(ends, prepend=0.0)
+            yield frame.loc[np.repeat(np.arange(len(rows)), rows)].reset_index(drop=True)
+
+    def _rows_where(self, where: str) -> tuple[np.ndarray, Names]:
+        """Which rows hold a condition, and the attributes that decide it."""
+        if not where.strip():
+            return np.ones(self._precision.rows, dtype=np.bool_), ()
+        condition = Condition.parse(where, self.columns)
+        used = tuple(self._attributes[name] for name in condition.columns)
+        return condition.rows(self._columns), used
+
+    def _sum(
+        self, values: np.ndarray, used: Names, *, of: Of, level: float, noise: float | None = None
+    ) -> Estimate:
+        weights = values.astype(np.float64)
+        variance, basis = self._variance(weights, used, noise)
+        if of == "population":
+            variance += float((weights**2).sum()) * self._precision.weight
+        value = float(weights.sum()) * self._precision.weight
+        direct = self._precision.direct(weights, used)
+        if direct is not None:
+            variance += _bias(value, variance, *direct)
+        return Estimate.within(value, sqrt(variance), level=level, basis=basis, least=0.0)
+
+    def _ratio(
+        self,
+        part: np.ndarray,
+        base: np.ndarray,
+        used: Names,
+        *,
+        of: Of,
+        level: float,
+        bounds: tuple[float, float] = (-np.inf, np.inf),
+        extra: float = 0.0,
+    ) -> Estimate:
+        """A ratio of two sums, its error linearised: (part − ratio · base) / Σ base."""
+        many = float(base.sum())
+        if many == 0:
+            raise DeclarationError("expected a condition that some released row holds, got none")
+        ratio = float(part.sum()) / many
+        weights = (part.astype(np.float64) - ratio * base) / (many * self._precision.weight)
+        variance, basis = self._variance(weights, used)
+        if of == "population":
+            variance += float((weights**2).sum()) * self._precision.weight
+        direct = self._precision.direct(weights, used)
+        if direct is not None:
+            variance += _bias(0.0, variance, *direct)
+        deviation = sqrt(variance) + extra / quantile_of_normal(level)
+        least, most = bounds
+        return Estimate.within(ratio, deviation, level=level, basis=basis, least=least, most=most)
+
+    def _variance(
+        self, weights: FloatArray, used: Names, noise: float | None = None
+    ) -> tuple[float, Basis]:
+        """Variance of a weighted sum, and what it rests on; ``noise`` is its part where known."""
+        if noise is None:
+            noise = float(self._precision.noise_variance(weights[None, :])[0])
+        modelled = tuple(name for name in used if self._precision.sizes[name] > 1)
+        unmeasured = self._precision.unmeasured_variance(weights, modelled)
+        if unmeasured is None:
+            return noise, "model"
+        is_measured = self._precision.is_measured(modelled)
+        return noise + unmeasured, "measured" if is_measured else "bounded"
+
+    def _numbers(self, column: str) -> tuple[FloatArray, np.ndarray]:
+        """The numbers of a column, and where they are present."""
+        if column not in self._columns:
+            Condition.parse(f"`{column}` == 0", self.columns)
+        values = self._columns[column]
+        present = np.ones(len(values), dtype=np.bool_)
+        if values.dtype.kind == "O":
+            present = np.array([value is not None for value in values.tolist()], dtype=np.bool_)
+            values = np.where(present, values, 0)
+        try:
+            return values.astype(np.float64), present
+        except (ValueError, TypeError):
+            raise DeclarationError(
+                f"{column}: expected a column of numbers, got one of texts"
+            ) from None
+
+    def _width_of_bins(self, column: str) -> FloatArray:
+        """Width of the bin of every row's number: 0 where a level is a number."""
+        values, present = self._numbers(column)
+        codes = self._precision.codes[self._attributes[column]]
+        size = self._precision.sizes[self._attributes[column]]
+        low, high = np.full(size, np.inf), np.full(size, -np.inf)
+        np.minimum.at(low, codes[present], values[present])
+        np.maximum.at(high, codes[present], values[present])
+        widths = np.where(high > low, high - low, 0.0)
+        return np.asarray(np.where(present, widths[codes], 0.0))
+
+    def _require_column(self, column: str) -> str:
+        """The column; DeclarationError where there is none of this name."""
+        Condition.parse(f"`{column}` == 0", self.columns)
+        return column
+
+    def _codes_of(self, column: str) -> IntArray:
+        return self._precision.codes[self._attributes[self._require_column(column)]]
+
+
+def of_tables(tables: Tables) -> OpenRelease:
+    """Return a release from its tables, named as in a bundle."""
+    codes = {name: np.asarray(column, np.int64) for name, column in tables["codes"].items()}
+    synthetic = dict(tables["synthetic"])
+    attributes = dict(zip(synthetic, codes, strict=True))
+    labels: dict[str, list[str]] = {name: [] for name in codes}
+    marginals = tables["marginals"]
+    pairs = zip(marginals["attribute"].tolist(), marginals["level"].tolist(), strict=True)
+    for name, level in pairs:
+        labels[name].append(level)
+    sizes = {name: len(some) for name, some in labels.items()}
+    groups = _groups(tables, codes)
+    precision = Precision(
+        codes, sizes, _measured(tables, sizes, groups), groups, _dependence(tables)
+    )
+    return OpenRelease(synthetic, precision, attributes, labels)
+
+
+def _groups(tables: Tables, codes: Mapping[str, IntArray]) -> dict[str, IntArray]:
+    """Attribute → group of each level."""
+    if "groups" not in tables:
+        return {}
+    names, groups = tables["groups"]["attribute"], tables["groups"]["group"]
+    return {name: np.asarray(groups[names == name], np.int64) for name in codes if name in names}
+
+
+def _measured(
+    tables: Tables, sizes: Mapping[str, int], groups: Mapping[str, IntArray]
+) -> list[MeasuredTable]:
+    """The noisy tables: cells lie one table behind another, in the order of ``measured``."""
+    counts, start, measured = tables["cells"]["noisy_count"].astype(np.float64), 0, []
+    for text, cells, deviation in zip(
+        *(tables["measured"][name].tolist() for name in ("marginal", "cells", "deviation")),
+        strict=True,
+    ):
+        names = tuple(text.split(", ")) if text else ()
+        is_grouped = len(names) > 1
+        shape = [
+            int(groups[name].max()) + 1 if is_grouped and name in groups else sizes[name]
+            for name in names
+        ]
+        if prod(shape) != cells:
+            raise Damaged(f"measured: expected {prod(shape)} cells of {text[:80]}, got {cells}")
+        table = counts[start : start + cells].reshape(shape)
+        measured.append(MeasuredTable(names, table, deviation**2, is_grouped))
+        start += cells
+    return measured
+
+
+def _dependence(tables: Tables) -> dict[Names, float]:
+    """Pair → its likely distance from independence, in rows, where pairs were scored."""
+    if "dependence" not in tables:
+        return {}
+    table = tables["dependence"]
+    pairs = zip(table["first"].tolist(), table["second"].tolist(), strict=True)
+    return dict(zip(pairs, table["rows"].tolist(), strict=True))
+
+
+def _bias(value: float, variance: float, direct: float, direct_variance: float) -> float:
+    """Return the variance to add where a release disagrees with its own tables by more than noise:
+    the fit has moved the number away from what was measured.
+    """
+    expected = max(0.0, direct_variance - variance)
+    return max(0.0, (value - direct) ** 2 - 2 * expected)
+
+
+def _union(first: Names, second: Names) -> Names:
+    return tuple(dict.fromkeys((*first, *second)))

@@ -1,0 +1,48 @@
+"""Opening an exported folder: its tables, asked for numbers without a home."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from dp_pipeline.answers.opened import OpenRelease, of_tables
+from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.export.folder import read_descriptor
+from dp_pipeline.export.tables import read_table
+from dp_pipeline.results.clusters import Columns
+
+
+def open_release(folder: str | Path) -> OpenRelease:
+    """Open an exported synthetic table; no row, home or budget is reached.
+
+    folder   as ``dp-pipeline export`` wrote it, in any of its formats
+
+    Damaged for a folder that is no export; DeclarationError for an export without a synthetic table
+    or without its noisy counts.
+    """
+    root = Path(folder)
+    resources = {str(one["name"]): one for one in read_descriptor(root)["resources"]}
+    missing = [
+        name for name in ("synthetic", "codes", "measured", "cells") if name not in resources
+    ]
+    if missing:
+        raise DeclarationError(
+            f"{root}: expected the export of a synthetic table with its noisy counts, "
+            f"got one without {missing[0]}"
+        )
+    tables = {name: _read(root, one) for name, one in resources.items() if "schema" in one}
+    return of_tables(tables)
+
+
+def _read(root: Path, resource: Mapping[str, object]) -> Columns:
+    schema = resource["schema"]
+    assert isinstance(schema, dict)
+    types = {
+        field["name"]: "string" if "format" in field else str(field["type"])
+        for field in schema["fields"]
+    }
+    path = root / str(resource["path"])
+    try:
+        return read_table(path, types, missing=bool(schema["missingValues"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise Damaged(f"{path.name}: expected a table as it was exported, got another") from None

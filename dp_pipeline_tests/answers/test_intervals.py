@@ -1,0 +1,103 @@
+"""Intervals hold as often as they say, on tables whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dp_pipeline.answers.estimate import combine
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline_tests.answers.releases import release
+
+TRUE = np.array([[400, 100, 60], [80, 300, 260]])
+NOISE = 12.0
+
+
+def noisy(rng: np.random.Generator, table: np.ndarray, deviation: float) -> np.ndarray:
+    return table + np.rint(rng.normal(0, deviation, table.shape))
+
+
+def test_measured_counts_lie_inside_as_often_as_said() -> None:
+    """5 % of 6 × 120 intervals may fail; a correct program fails here once in 10,000 runs."""
+    rng, inside = np.random.default_rng(1), 0
+    for _ in range(120):
+        table = noisy(rng, TRUE, NOISE)
+        opened = release(table, [(("a", "b"), table, NOISE)], names="ab")
+        frame = opened.table("a", "b")
+        assert set(frame["basis"]) == {"measured"}
+        inside += int(((frame["low"] <= TRUE.ravel()) & (TRUE.ravel() <= frame["high"])).sum())
+    assert 0.92 < inside / (6 * 120) < 0.98
+
+
+def test_a_share_of_a_measured_table_lies_inside() -> None:
+    """Of 200 intervals 190 are expected to hold; below 178 falls one in 10,000 runs."""
+    rng, inside, true = np.random.default_rng(2), 0, 260 / 640
+    for _ in range(200):
+        table = noisy(rng, TRUE, NOISE)
+        opened = release(table, [(("a", "b"), table, NOISE)], names="ab")
+        share = opened.share("b == 'b2'", among="a == 'a1'")
+        inside += share.low <= true <= share.high
+    assert inside >= 178
+
+
+def margins(rng: np.random.Generator, table: np.ndarray) -> list[np.ndarray]:
+    return [noisy(rng, table.sum(axis=1), NOISE), noisy(rng, table.sum(axis=0), NOISE)]
+
+
+@pytest.mark.parametrize("score", [0.0, 300.0])
+def test_an_unmeasured_pair_is_as_wide_as_its_score(score: float) -> None:
+    first, second = margins(np.random.default_rng(3), TRUE)
+    fitted = np.outer(first, second) / first.sum()
+    tables = [(("a",), first, NOISE), (("b",), second, NOISE)]
+    scored = release(fitted, tables, names="ab", dependence={("b", "a"): score})
+    unscored = release(fitted, tables, names="ab")
+    bounded, modelled = (one.count("a == 'a0' and b == 'b0'") for one in (scored, unscored))
+    assert (bounded.basis, modelled.basis) == ("bounded", "model")
+    assert (bounded.high - bounded.low > 1.5 * (modelled.high - modelled.low)) == bool(score)
+    # The margins are measured, whatever is not known of the pair.
+    assert scored.count("a == 'a0'").basis == "measured"
+
+
+def test_a_fit_that_left_its_tables_is_not_trusted() -> None:
+    table = TRUE.astype(float)
+    moved = table + np.array([[-200, 0, 0], [200, 0, 0]])
+    count = release(moved, [(("a", "b"), table, NOISE)], names="ab").count(
+        "a == 'a0' and b == 'b0'"
+    )
+    assert count.low <= 400 <= count.high
+
+
+def test_sampling_widens_what_is_said_of_a_population() -> None:
+    opened = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab")
+    table, population = (opened.count("a == 'a0'", of=of) for of in ("table", "population"))
+    assert population.high - population.low > 1.5 * (table.high - table.low)
+
+
+def test_replicates_differ_as_much_as_intervals_say() -> None:
+    """The deviation over 200 replicates is known to 5 %; the bounds are six such errors away."""
+    opened = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab", rows=1_200)
+    counts = [
+        int(((table["a"] == "a0") & (table["b"] == "b0")).sum())
+        for table in opened.replicates(200, seed=5)
+    ]
+    assert abs(np.mean(counts) - 400) < 6
+    assert 0.7 < np.std(counts) / NOISE < 1.3
+    again = [len(table) for table in opened.replicates(3, seed=5)]
+    assert again == [len(table) for table in opened.replicates(3, seed=5)]
+
+
+def test_replicates_combine_by_rubins_rule() -> None:
+    """By hand: ū = .01, b = .04, so the variance is .01 + 4/3 · .04 = .0633 at 2.82 degrees."""
+    estimate = combine([(1.0, 0.1), (1.2, 0.1), (1.4, 0.1)])
+    assert estimate.value == pytest.approx(1.2)
+    assert (estimate.high - 1.2) == pytest.approx(0.8305, abs=2e-3)
+    with pytest.raises(DeclarationError, match="expected two results or more, got 1"):
+        combine([(1.0, 0.1)])
+
+
+def test_a_level_is_between_0_and_1() -> None:
+    opened = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab")
+    with pytest.raises(DeclarationError, match="level: expected a number between 0 and 1"):
+        opened.count(level=95)
+    narrow, wide = (opened.count("a == 'a0'", level=level) for level in (0.5, 0.99))
+    assert narrow.high - narrow.low < 0.3 * (wide.high - wide.low)
