@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from benchmarks.papers import anonymity, clustering, shown, tables
+from benchmarks.papers.report import FORMATS, draw_pictures, write_pictures
+from benchmarks.papers.results import Summary
 from benchmarks.papers.study import Study, select_systems
 from dp_pipeline.cli import OneLineErrors
 from dp_pipeline.config.amounts import parse_delta, parse_epsilon
@@ -120,6 +122,18 @@ def run_anonymity(names: tuple[str, ...], levels: tuple[str, ...], **fields: Any
     """Compare k-anonymous tables over K."""
     fields["systems"] = select_systems(names, anonymity.SYSTEMS, noun="method")
     _run(anonymity.AnonymityStudy, partitions=tuple(sorted(map(parse_k, set(levels)))), **fields)
+
+
+@main.command("draw")
+@click.argument("study", type=click.Choice(list(shown.REPORTS)))
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--format", "kind", type=click.Choice(list(FORMATS)), default="svg")
+def draw(study: str, folder: Path, kind: str) -> None:
+    """Draw the figures of a study again from the summary.csv in FOLDER, for a paper or a page."""
+    report = shown.REPORTS[study]
+    summary = Summary.read(report.factors, folder / "summary.csv")
+    write_pictures(folder, draw_pictures(report, summary), kind)
+    click.echo(f"figures: {folder}")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -119,7 +118,7 @@ class PaperClaim:
                     missing += 1
                 else:
                     outcome[dataset, own.level] = result
-        return Verdict.by(self.rule, outcome, over=summary.factors.letter, missing=missing)
+        return Verdict.by(self.rule, outcome, missing=missing)
 
     def _compared(
         self, summary: Summary, dataset: str, variant: str
@@ -158,15 +157,13 @@ class PaperClaim:
 class Verdict:
     """What came of one claim.
 
-    is_held      (data set, ε or K as text) → whether the claim held there
+    is_held   (data set, ε or K as text) → whether the claim held there
     outcome   (data set, ε or K as text) → how the claim's system stood against the others
-    over      ε or K
     missing   places that the claim is about and where a comparison did not run
     """
 
     is_held: Mapping[tuple[str, str], bool]
     outcome: Mapping[tuple[str, str], Outcome]
-    over: str = "ε"
     missing: int = 0
 
     @classmethod
@@ -175,7 +172,6 @@ class Verdict:
         rule: Rule,
         outcome: Mapping[tuple[str, str], Outcome],
         *,
-        over: str = "ε",
         missing: int = 0,
     ) -> Verdict:
         """What came of a claim with this rule."""
@@ -183,50 +179,12 @@ class Verdict:
             place: stands == "better" if rule == "better" else stands != "worse"
             for place, stands in outcome.items()
         }
-        return cls(is_held, outcome, over, missing)
-
-    @property
-    def text(self) -> str:
-        """One line: held, held only at these places, did not hold, undecided, or not measured.
-
-        >>> places = {("a", "0.1"): True, ("a", "1"): False}
-        >>> Verdict(places, {("a", "0.1"): "better", ("a", "1"): "worse"}).text
-        'held only at a: 0.1 (1 of 2 places); the contrary at a: 1'
-        >>> Verdict({("a", "1"): True}, {("a", "1"): "better"}, missing=2).text
-        'held (1 of 1 places); not compared at 2 others'
-        """
-        if not self.is_held:
-            return "not measured"
-        suffix = f"; not compared at {self.missing} others" if self.missing else ""
-        return self._text + suffix.replace(" 1 others", " 1 other")
-
-    @property
-    def _text(self) -> str:
-        count = sum(self.is_held.values())
-        if count == len(self.is_held):
-            every = f"{count} of {count}" if self.missing else f"all {count}"
-            return f"held ({every} places)"
-        contrary = self._where(
-            place for place, direction in self.outcome.items() if direction == "worse"
-        )
-        tail = f"; the contrary at {contrary}" if contrary else "; nowhere the contrary"
-        if count == 0:
-            return f"{self._not_once} (0 of {len(self.is_held)} places){tail}"
-        where = self._where(place for place, is_held in self.is_held.items() if is_held)
-        return f"held only at {where} ({count} of {len(self.is_held)} places){tail}"
+        return cls(is_held, outcome, missing)
 
     @property
     def _not_once(self) -> str:
         """A claim that held nowhere: refuted only where the contrary was seen."""
         return "did not hold" if "worse" in self.outcome.values() else "undecided"
-
-    def _where(self, places: Iterable[tuple[str, str]]) -> str:
-        """Places by data set: the words of a sentence."""
-        chosen, measured = _by_dataset(places), _by_dataset(self.is_held)
-        return "; ".join(
-            f"{name}: {f'every {self.over}' if levels == measured[name] else ', '.join(levels)}"
-            for name, levels in chosen.items()
-        )
 
     @property
     def short(self) -> str:
@@ -244,11 +202,3 @@ class Verdict:
             return f"held in {every}"
         words = f"held in {count} of {len(self.is_held)}" if count else self._not_once
         return words + (f", the contrary in {contrary} of {len(self.is_held)}" if contrary else "")
-
-
-def _by_dataset(places: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Data set → its levels in the order given."""
-    levels = defaultdict(list)
-    for dataset, level in places:
-        levels[dataset].append(level)
-    return levels

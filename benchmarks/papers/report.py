@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.papers.claims import PaperClaim, Verdict
 from benchmarks.papers.results import Factors, Mean, Place, Row, Summary, summary_rows
@@ -25,6 +25,9 @@ from dp_pipeline.reporting.figures.lines import (
 )
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spreadsheet import escape_formula
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,11 @@ class Report:
     repetitions          what is repeated
     settings             how it was measured, one fact each
     once                 measures that are measured once, however many repetitions there are
-    curves, tables       over ε or K, picture by picture and table by table
+    curves               over ε or K, picture by picture
+    table                the measure that the report shows as numbers; ``summary.csv`` has all
     variant_titles       way → its name; with them the verdicts of a claim stand side by side, one
                          column a way
     costs                with the heading and the words of their table
-    published            measure → its head in the table of variants as published
     baseline_titles      baselines that are no systems; they come first in tables
     """
 
@@ -111,11 +114,10 @@ class Report:
     once: tuple[str, ...] = ()
     x_axis: HorizontalAxis = HorizontalAxis("ε (log scale; smaller protects more)", "log")
     curves: Callable[[Summary], Iterable[Curve]]
-    tables: Callable[[Summary], Iterable[Table]]
+    table: Table
     variant_titles: Mapping[str, str] = field(default_factory=dict)
     costs: tuple[Cost, ...] = ()
     costs_head: tuple[str, str] = ("", "")
-    published: Mapping[str, str] = field(default_factory=dict)
     baseline_titles: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -136,9 +138,11 @@ def write_report(
     _write(folder / "results.csv", csv_text(list(columns), summary.rows))
     means = list(summary_rows(summary))
     _write(folder / "summary.csv", csv_text(list(means[0]), means))
+    verdicts = list(claim_rows(report, summary))
+    if verdicts:
+        _write(folder / "claims.csv", csv_text(list(verdicts[0]), verdicts))
     pictures = list(draw_pictures(report, summary))
-    for chart in pictures:
-        _write(folder / chart.file, chart.content)
+    write_pictures(folder, pictures, "png")
     path = folder / "report.md"
     _write(path, report_text(report, summary, cells, pictures, header).encode())
     return path
@@ -162,12 +166,12 @@ _WIDTH = 6.6
 
 
 class Picture(NamedTuple):
-    """One PNG of the report, and the name of its file."""
+    """One figure of the report, and the name of its file without the format."""
 
     dataset: str
     file: str
     title: str
-    content: bytes
+    figure: Figure
 
 
 def draw_pictures(report: Report, summary: Summary) -> Iterator[Picture]:
@@ -179,6 +183,16 @@ def draw_pictures(report: Report, summary: Summary) -> Iterator[Picture]:
                 yield _draw_curve(report, summary, dataset, curve, lines)
         for cost in report.costs:
             yield from _draw_bars(summary, dataset, cost)
+
+
+FORMATS = {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}
+"""Format of a figure → what writes it."""
+
+
+def write_pictures(folder: Path, pictures: Iterable[Picture], kind: str) -> None:
+    """Write every figure into the folder, in a format of ``FORMATS``."""
+    for chart in pictures:
+        _write(folder / f"{chart.file}.{kind}", FORMATS[kind](chart.figure))
 
 
 def lines_of(summary: Summary, dataset: str, curve: Curve) -> list[Line]:
@@ -214,7 +228,7 @@ def _draw_curve(
         footnote=f"Bars: ± one standard error of the mean. {curve.footnote}",
         width=_WIDTH,
     )
-    return Picture(dataset, f"{dataset}_{curve.file}.png", title, chart.png)
+    return Picture(dataset, f"{dataset}_{curve.file}", title, chart.figure)
 
 
 def _draw_bars(summary: Summary, dataset: str, cost: Cost) -> Iterator[Picture]:
@@ -225,12 +239,14 @@ def _draw_bars(summary: Summary, dataset: str, cost: Cost) -> Iterator[Picture]:
     ]
     if bars:
         title = f"{dataset}: {cost.title}"
-        content = bar_chart(bars, label=cost.label, title=title, footnote=cost.footnote)
-        yield Picture(dataset, f"{dataset}_{cost.measure}.png", title, content)
+        figure = bar_chart(bars, label=cost.label, title=title, footnote=cost.footnote)
+        yield Picture(dataset, f"{dataset}_{cost.measure}", title, figure)
 
 
-def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str, footnote: str) -> bytes:
-    """Draw a PNG of horizontal bars (name, value > 0) on a log axis, the first on top."""
+def bar_chart(
+    bars: Sequence[tuple[str, float]], *, label: str, title: str, footnote: str
+) -> Figure:
+    """Draw horizontal bars (name, value > 0) on a log axis, the first on top."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     figure = picture.new_figure(6.0, 1.1 + 0.26 * len(bars))
@@ -251,7 +267,7 @@ def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str, foot
     axes.set_xlabel(picture.plain(label))
     picture.set_footnote(figure, footnote)
     picture.quiet(axes)
-    return picture.png(figure)
+    return figure
 
 
 def report_text(
@@ -265,9 +281,9 @@ def report_text(
     parts = [f"# {report.title}", report.intro, _settings(report, summary, cells, header)]
     parts += verdict_parts(report, summary)
     for dataset in summary.datasets:
-        lines = [f"![{p.title}]({p.file})" for p in pictures if p.dataset == dataset]
+        lines = [f"![{p.title}]({p.file}.png)" for p in pictures if p.dataset == dataset]
         parts += [f"## {dataset}", "\n".join(lines), *table_parts(report, summary, dataset)]
-    parts += [*_costs(report, summary), *_as_published(report, summary), *_refused(summary)]
+    parts += [*_costs(report, summary), *_as_published(summary), *_refused(summary)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -306,11 +322,6 @@ def verdict_parts(report: Report, summary: Summary) -> Iterator[str]:
             )
         ),
     )
-    yield f"Where, claim by claim (data set: {summary.factors.letter}):"
-    yield "\n".join(
-        f"{number}. {_where(verdicts, is_wide=bool(titles))}"
-        for number, (_, verdicts) in enumerate(rows, start=1)
-    )
 
 
 def _verdict_rows(
@@ -338,26 +349,26 @@ def _lines(
         words = ["", ""]
 
 
-def _where(verdicts: Mapping[str, Verdict], *, is_wide: bool) -> str:
-    """Return the places of one claim; what is the same of several measures is said once."""
-    titles: dict[str, list[str]] = defaultdict(list)
-    for title, verdict in verdicts.items():
-        titles[verdict.text].append(title)
-    if is_wide and len(titles) == 1:
-        return f"{next(iter(titles))}."
-    return " ".join(f"{', '.join(names)}: {text}." for text, names in titles.items())
+def claim_rows(report: Report, summary: Summary) -> Iterator[Row]:
+    """Return one row a claim, measure, data set and level: how the claim's system stood there."""
+    for number, claim in enumerate(report.claims, start=1):
+        for title, verdict in _verdict_rows(report, summary, claim):
+            for (dataset, level), outcome in verdict.outcome.items():
+                place = {"dataset": dataset, summary.factors.level: level}
+                held = "yes" if verdict.is_held[dataset, level] else "no"
+                yield {"claim": number, "measured_by": title, **place} | {
+                    "held": held,
+                    "outcome": outcome,
+                }
 
 
 def table_parts(report: Report, summary: Summary, dataset: str) -> Iterator[str]:
-    """Return the tables of one data set, each with its words."""
-    levels = summary.levels(dataset)
-    for table in report.tables(summary):
-        rows = list(_means(report, summary, dataset, table))
-        if rows:
-            yield f"{table.words}:"
-            yield markdown_table(
-                ["system", *(f"{summary.factors.letter}={level}" for level in levels)], rows
-            )
+    """Return the words and the table of one data set; nothing where the measure is missing."""
+    rows = list(_means(report, summary, dataset, report.table))
+    if rows:
+        yield f"{report.table.words}:"
+        levels = [f"{summary.factors.letter}={level}" for level in summary.levels(dataset)]
+        yield markdown_table(["system", *levels], rows)
 
 
 def _means(report: Report, summary: Summary, dataset: str, table: Table) -> Iterator[list[str]]:
@@ -392,24 +403,29 @@ def _costs(report: Report, summary: Summary) -> Iterator[str]:
     yield markdown_table(["system", *heads], rows)
 
 
-def _as_published(report: Report, summary: Summary) -> Iterator[str]:
+def _as_published(summary: Summary) -> Iterator[str]:
     """Return the variants as published, which cost another ε and are in no comparison."""
-    factors = summary.factors
-    rows = []
-    for place, means in summary.means.items():
-        system = factors.systems.get(place.system)
+    charges: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    datasets: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for place in summary.means:
+        system = summary.factors.systems.get(place.system)
         if system is not None and system.is_published:
-            means_of_systems = [means.get(measure) for measure in report.published]
-            variant = [place.variant] if factors.variant else []
-            texts = ["–" if mean is None else mean.text for mean in means_of_systems]
-            charged = [place.level, summary.fact(place, "epsilon_charged"), *texts]
-            charged.append(summary.fact(place, "reason"))
-            rows.append([place.dataset, system.title, *variant, *charged])
-    if rows:
+            key = system.title, summary.fact(place, "reason")
+            charges[key][f"{place.level}: {summary.fact(place, 'epsilon_charged')}"] = None
+            datasets[key][place.dataset] = None
+    if charges:
         yield "## As published: not comparable"
-        yield "These do not promise the ε that was asked for, and are in no table and claim above."
-        head = ["data set", "system", *(["N"] if factors.variant else []), "ε asked", "ε it costs"]
-        yield markdown_table([*head, *report.published.values(), "why"], rows)
+        yield (
+            "These do not promise the ε that was asked for, and are in no table and claim above; "
+            "`summary.csv` has their figures."
+        )
+        yield markdown_table(
+            ["system", "data sets", "ε asked: ε it costs", "why"],
+            (
+                [title, ", ".join(datasets[title, why]), ", ".join(costs), why]
+                for (title, why), costs in charges.items()
+            ),
+        )
 
 
 def _refused(summary: Summary) -> Iterator[str]:

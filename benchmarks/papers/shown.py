@@ -16,7 +16,6 @@ from dp_pipeline.ledger import Ledger
 from dp_pipeline.metrics.classification import SCORERS
 from dp_pipeline.metrics.clustering import rcp
 from dp_pipeline.reporting.figures.lines import HorizontalAxis, VerticalAxis
-from dp_pipeline.reporting.text import number_text
 
 _PRIVATE_INTRO = "Benchmark data only: every number here is exact and none of it is private."
 _MEANING = (
@@ -56,25 +55,21 @@ _CLUSTERING_MEASURES = {
     "nicv_ratio": (
         "NICV ratio",
         VerticalAxis("NICV ratio (log scale)", "log", None, [(1.0, "without privacy")]),
-        "NICV over the NICV of k-means without privacy (1 is as good; lower is better)",
     ),
     "rcp": (
         "RCP against EUGkM",
         VerticalAxis("RCP in percent", "signed log", None, [(0.0, "as EUGkM")]),
-        "RCP: percent of EUGkM's NICV that is saved (positive is better than EUGkM)",
     ),
     "f_label": (
         "F-measure, classes: labels",
         _HIGHER,
-        "F-measure against the labels of the data (higher is better)",
     ),
     "f_kmeans": (
         "F-measure, classes: k-means without privacy",
         _HIGHER,
-        "F-measure against the clusters of k-means without privacy (higher is better)",
     ),
 }
-"""Measure → title of its picture, its axis, and the words above its table."""
+"""Measure → title of its picture, and its axis."""
 
 _PLANNINGS = {
     "declared": ("N declared", "N in formulas is the declared number of rows."),
@@ -84,17 +79,11 @@ _PLANNINGS = {
 
 def _clustering_curves(summary: Summary) -> Iterator[Curve]:
     for variant in summary.variants:
-        for measure, (words, scale, _) in _CLUSTERING_MEASURES.items():
+        for measure, (words, scale) in _CLUSTERING_MEASURES.items():
             title = f", N {variant}: {words}"
             yield Curve(
                 measure, f"{measure}_{variant}", title, scale, _PLANNINGS[variant][1], variant
             )
-
-
-def _clustering_tables(summary: Summary) -> Iterator[Table]:
-    for measure, (_, _, words) in _CLUSTERING_MEASURES.items():
-        for variant in summary.variants:
-            yield Table(measure, f"{words}; {_PLANNINGS[variant][0]}", variant)
 
 
 _WITHOUT_N = ", ".join(system.title for system in clustering.SOUND if system.plannings == ("none",))
@@ -133,13 +122,16 @@ CLUSTERING = Report(
     ),
     variant_titles={variant: title for variant, (title, _) in _PLANNINGS.items()},
     curves=_clustering_curves,
-    tables=_clustering_tables,
+    table=Table(
+        "nicv_ratio",
+        "NICV over the NICV of k-means without privacy (1 is as good; lower is better); N declared",
+        "declared",
+    ),
     costs=(_seconds("ε and plannings"),),
     costs_head=(
         "Run times",
         "Seconds of one fit (wall clock, one thread, rows in memory), mean over ε and plannings:",
     ),
-    published={"nicv_ratio": "NICV ratio"},
 )
 
 # Private tables.
@@ -175,15 +167,6 @@ def _release_curves(summary: Summary) -> Iterator[Curve]:
         elif words is not None:
             lines = _CLASSIFIER_BASELINES
             yield Curve(measure, file, f": {words}", _ERROR, "Lower is better.", references=lines)
-
-
-def _release_tables(summary: Summary) -> Iterator[Table]:
-    for measure in summary.measures:
-        words = measure_title(measure)
-        if measure == "dcr":
-            yield Table(measure, "Distance to the closest record (a sanity figure, no promise)")
-        elif words is not None:
-            yield Table(measure, f"{words[0].upper()}{words[1:]} (lower is better)")
 
 
 RELEASE = Report(
@@ -226,7 +209,7 @@ RELEASE = Report(
     ),
     once=("peak_mb",),
     curves=_release_curves,
-    tables=_release_tables,
+    table=Table("avd_2", "Average 2-way variation distance (lower is better)"),
     costs=(
         _seconds("ε"),
         Cost(
@@ -242,7 +225,6 @@ RELEASE = Report(
         "Run time and memory",
         "Of one fit: seconds, mean over ε; most megabytes, largest over ε.",
     ),
-    published={"avd_2": "AVD k=2", "avd_3": "AVD k=3"},
     baseline_titles={tables.NO_PRIVACY: "without privacy", tables.MAJORITY: "majority"},
 )
 
@@ -266,33 +248,6 @@ def _anonymity_curves(_: Summary) -> Iterator[Curve]:
     yield Curve("seconds", "seconds", title, scale, words, "release")
     title = ": rows in classes with one label"
     yield Curve("homogeneous", "homogeneous", title, _SHARE, "", "release", _NO_SELECTION)
-
-
-def _plain(mean: Mean) -> str:
-    return number_text(mean.value)
-
-
-def _short(mean: Mean) -> str:
-    return f"{mean.value:,.4g}"
-
-
-_RELEASE_MEASURES = (
-    ("seconds", "Seconds of one selection", _plain),
-    ("homogeneous", "Rows in classes with one label", _plain),
-    ("largest_share", "Largest share of one label in a class", _plain),
-    ("kept", "Columns that are released", _short),
-    ("smallest_class", "Rows of the smallest class", _short),
-    ("non_uniform_entropy", "Bits of a row that its release leaves open", _short),
-    ("average_class_size", "Rows a class, in units of K", _short),
-    ("discernibility", "Pairs of rows that look alike", _short),
-)
-
-
-def _anonymity_tables(_: Summary) -> Iterator[Table]:
-    for use, measure, words in _AUCS:
-        yield Table(measure, words, use)
-    for measure, words, text in _RELEASE_MEASURES:
-        yield Table(measure, words, "release", text)
 
 
 ANONYMITY = Report(
@@ -352,7 +307,7 @@ ANONYMITY = Report(
     ),
     x_axis=HorizontalAxis("K: rows of every class, at least (0: nothing is promised)", "apart"),
     curves=_anonymity_curves,
-    tables=_anonymity_tables,
+    table=Table("auc_logistic", "AUC by logistic regression (nested)", "nested"),
 )
 
 REPORTS = {"clustering": CLUSTERING, "release": RELEASE, "anonymity": ANONYMITY}

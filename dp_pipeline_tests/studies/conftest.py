@@ -12,6 +12,7 @@ import pytest
 from benchmarks.papers import report
 from benchmarks.papers.shown import run_study
 from dp_pipeline.ledger import Ledger
+from dp_pipeline.reporting.figures import picture
 from dp_pipeline_tests.studies.small import METHODS, declare_answers, declare_points, small_study
 
 FolderOf = Callable[[str], Path]
@@ -54,6 +55,7 @@ def finished_of(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Fol
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(report, "line_chart", _DRAW[0])
                 patch.setattr(report, "bar_chart", _DRAW[1])
+                patch.setitem(report.FORMATS, "png", picture.png)
                 folder = tmp_path_factory.mktemp(kind)
                 run_study(small_study(kind, folder), Ledger(folder / "ledger"))
                 folders[kind] = folder
@@ -76,5 +78,6 @@ def prepared_of(finished_of: FolderOf, tmp_path: Path) -> FolderOf:
 @pytest.fixture(autouse=True)
 def empty_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are drawn by the finished studies alone; elsewhere they are empty files."""
-    monkeypatch.setattr(report, "line_chart", lambda *_, **__: Mock(png=b""))
-    monkeypatch.setattr(report, "bar_chart", lambda *_, **__: b"")
+    monkeypatch.setattr(report, "line_chart", Mock())
+    monkeypatch.setattr(report, "bar_chart", Mock())
+    monkeypatch.setitem(report.FORMATS, "png", lambda _: b"")

@@ -106,7 +106,7 @@ def test_clear_opposite_difference_refutes_a_claim(
         own = [claim.at_most] * 4 + [claim.at_most + 0.01]
     result = verdict(factors, claim, measured, values_for(factors, claim, own, alternatives))
     assert result.short == "did not hold, the contrary in 1 of 1"
-    assert result.text.endswith(f"the contrary at points: every {factors.letter}")
+    assert set(result.outcome.values()) == {"worse"}
 
 
 @every_claim
@@ -133,7 +133,7 @@ def test_claim_needs_all_systems_and_errors(
     values = values_for(factors, claim, *sides(factors, claim, measured))
     for gone in values:
         remaining = {place: result for place, result in values.items() if place != gone}
-        assert verdict(factors, claim, measured, remaining).text == "not measured"
+        assert verdict(factors, claim, measured, remaining).short == "not measured"
     if claim.at_most is None:
         once = {place: result[:1] for place, result in values.items()}
         assert verdict(factors, claim, measured, once).short == "not measured"
@@ -181,17 +181,18 @@ def test_a_claim_that_holds_somewhere_names_the_places() -> None:
     values = {(other, level): numbers(BAD) for level in ("0.1", "1")}
     values |= {(own, "0.1"): numbers(GOOD), (own, "1"): numbers(5.0)}
     result = verdict(CLUSTERING.factors, claim, claim.measured[0], values)
-    assert result.text == "held only at points: 0.1 (1 of 2 places); the contrary at points: 1"
+    assert result.outcome == {("points", "0.1"): "better", ("points", "1"): "worse"}
+    assert result.short == "held in 1 of 2, the contrary in 1 of 2"
 
 
-@pytest.mark.parametrize(("alternatives", "words"), [(1, "1 other"), (2, "2 others")])
-def test_a_verdict_counts_the_comparisons_that_ran(alternatives: int, words: str) -> None:
+@pytest.mark.parametrize("alternatives", [1, 2])
+def test_a_verdict_counts_the_comparisons_that_ran(alternatives: int) -> None:
     claim = CLUSTERING.claims[0]
     own, other = claim.system, claim.against[0]
     values = {(own, level): numbers(GOOD) for level in ("0.1", "0.5", "1")[: 1 + alternatives]}
     values |= {(other, "0.1"): numbers(BAD)}
     result = verdict(CLUSTERING.factors, claim, claim.measured[0], values)
-    assert result.text == f"held (1 of 1 places); not compared at {words}"
+    assert result.missing == alternatives
     assert result.short == "held in 1 of 1 that ran"
 
 

@@ -302,4 +302,4 @@ def test_what_we_claim_holds_everywhere(
 ) -> None:
     verdict = claim.verdict(summary_of(kind), measured, measured.variant or "")
     assert verdict.is_held
-    assert all(verdict.is_held.values()), verdict.text
+    assert all(verdict.is_held.values()), verdict.short

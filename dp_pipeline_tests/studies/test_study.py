@@ -125,7 +125,8 @@ def test_the_report_has_every_claim_system_and_picture(finished_of: FolderOf, ki
     verdicts = attribute_sets * sum(len(claim.measured) for claim in claims)
     assert text.count("**not measured**") == verdicts - timed
     assert timed == (kind == "anonymity")
-    for title in TITLES[kind]:
+    # The small anonymous tables have no folds, and baselines of classifiers no distance.
+    for title in set(TITLES[kind]) - {"without privacy", "majority"} if kind != "anonymity" else ():
         assert f"\n| {title} | " in text
     assert {path.name for path in folder.glob("*.png")} == PICTURES[kind]
     assert all(f"]({name})" in text for name in PICTURES[kind])
