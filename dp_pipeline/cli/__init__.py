@@ -1,4 +1,4 @@
-"""`dp-pipeline`: its commands in the order of use, and their errors in one line.
+"""The command `dp-pipeline` with its subcommands in the order of use, and its error handling.
 
 Heavy packages are imported by the command that needs them: ``--help`` and ``budget`` start at once.
 
@@ -22,20 +22,17 @@ from dp_pipeline.config.system_errors import system_error
 
 
 class OrderedGroup(click.Group):
-    """A group whose help lists commands in the order of their use, and not of their names."""
+    """A group whose help lists commands in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names in the order in which they were added."""
         return list(self.commands)
 
 
 class OneLineErrors(OrderedGroup):
-    """A group whose commands say what went wrong in one line, with the exit code of its kind."""
+    """A group whose commands print an error as one line, with its exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; a PipelineError, or what the operating system refuses, becomes its line
-        on stderr.
-        """
+        """Run a command; a PipelineError or OSError becomes its line on stderr."""
         try:
             return super().invoke(ctx)
         except PipelineError as error:
@@ -53,7 +50,7 @@ def _end(ctx: click.Context, error: PipelineError) -> NoReturn:
 
 
 def operator_name() -> str:
-    """Return the user's name; where a user has none, as in some containers, the number."""
+    """Return the user's name, or the number of a user without a name, as in some containers."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -84,12 +81,10 @@ NEW_OBJECTS = 50_000
 
 
 class Commands(OneLineErrors):
-    """The commands of the table above."""
+    """The group of the commands in the table above, imported when they are used."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """As click's, in a process that seldom looks for garbage: what is imported stays, and to
-        look through it again and again took a fifth of the time of a short command.
-        """
+        """Run click's main with few garbage collections, which took a fifth of the time."""
         gc.set_threshold(NEW_OBJECTS)
         # Else Python looks through all that was imported once more before it ends, for a fifth of
         # the time of a short command, and what it would find goes with the process anyway.
@@ -100,11 +95,9 @@ class Commands(OneLineErrors):
         return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Return the command of this name, or None for an unknown name."""
         module, _, name = COMMANDS.get(cmd_name, "").partition(":")
         if not module:
             return None

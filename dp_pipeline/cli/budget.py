@@ -1,4 +1,4 @@
-"""`dp-pipeline budget`: spent amounts of populations; ceilings, exports, repair of the ledger."""
+"""`dp-pipeline budget`: show, raise, verify, export, move and restore the ledger."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ class ShowsByDefault(OrderedGroup):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return its commands, and the arguments of `show`."""
         datasets = self.commands["show"].params[0].shell_complete(ctx, incomplete)
         return [*super().shell_complete(ctx, incomplete), *datasets]
 
@@ -212,7 +211,6 @@ def _write_json(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
 
 
 def _values(line: Line) -> dict[str, Any]:
-    """Return a line without its empty columns, and with parameters as an object."""
     from dp_pipeline.config.parameters import fact_values
 
     fields: dict[str, Any] = {name: text for name, text in line.items() if text}

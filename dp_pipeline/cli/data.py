@@ -103,7 +103,6 @@ def _require_terminal() -> None:
 
 
 def is_terminal() -> bool:
-    """Return whether the output goes to a terminal."""
     return sys.stdout.isatty()
 
 
@@ -182,7 +181,7 @@ def data_retire(dataset: str, yes: bool) -> None:
 
 
 def _declared(dataset: str) -> dict[str, DatasetSpec]:
-    """Return every good declaration by its name; DeclarationError where this one is not good."""
+    """Return every valid declaration by name; DeclarationError if ``dataset`` is invalid."""
     from dp_pipeline.config.catalogue import dataset_files, file_of
     from dp_pipeline.config.parser import load_spec
 
@@ -282,7 +281,7 @@ def _print_list(specs: Sequence[DatasetSpec], refusals: Sequence[str]) -> None:
 
 
 def _loaded() -> tuple[list[DatasetSpec], list[str]]:
-    """Return every good declaration, and one line for each file that is not good."""
+    """Return every valid declaration, and one line for each invalid file."""
     from dp_pipeline.config.catalogue import BUILT_IN, dataset_files
     from dp_pipeline.config.parser import load_spec
 
@@ -296,7 +295,7 @@ def _loaded() -> tuple[list[DatasetSpec], list[str]]:
 
 
 def _availability(spec: DatasetSpec) -> str:
-    """Return whether the source is at hand; nothing of it is opened."""
+    """Return in words whether the source is present, without opening it."""
     from dp_pipeline.config.catalogue import is_available
 
     if not is_available(spec):

@@ -1,6 +1,4 @@
-"""Checks of a declaration that need models and methods, or the files, variables and populations of
-this computer.
-"""
+"""Checks of a declaration that need models and methods, or this computer's files and ledger."""
 
 from __future__ import annotations
 
@@ -37,8 +35,7 @@ from dp_pipeline.releases.run_plan import plan_run
 def require_buildable(spec: DatasetSpec, lines: Document) -> None:
     """Raise DeclarationError with file and line for a wrong model or k-anonymous method.
 
-    For one that does not exist, for its parameters, for attributes that do not fit it, and for a
-    ceiling in ρ.
+    That is an unknown one, wrong parameters, unsuitable attributes, or a ceiling in ρ.
 
     lines   the lines of the file
     """
@@ -52,7 +49,6 @@ def require_buildable(spec: DatasetSpec, lines: Document) -> None:
 
 
 def _require_source(spec: DatasetSpec, lines: Document) -> None:
-    """Check the name and the options of a bundled set or a generator."""
     names = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind)
     if names is not None and spec.source.location not in names:
         error = _unknown("source", names, spec.source.location)
@@ -106,17 +102,16 @@ def _at(lines: Document, *field: str) -> Iterator[None]:
 
 
 def warnings(spec: DatasetSpec, file: Path) -> list[str]:
-    """Return warnings, one line each. No source is opened and nothing is written."""
+    """Return warnings, one line each, without opening a source."""
     return [*_source(spec), *_folder(file), *_home()]
 
 
 def require_runnable(spec: DatasetSpec, file: Path) -> None:
-    """Refuse what `plan` and `run` refuse before they read a row, in the same words.
+    """Raise the errors with which `plan` and `run` would refuse a declaration before reading a row.
 
-    Raises DeclarationError for a variable that is not set, a name of another file, a source of
-    another population, seeded noise for sensitive rows, and an account that was opened otherwise;
-    BudgetExceeded where all of it does not fit. Nothing is claimed. Without a project there is no
-    ledger to ask.
+    DeclarationError for a missing variable, a name of another file, a source of another population,
+    seeded noise for sensitive rows, and an account that was opened otherwise; BudgetExceeded where
+    all of it does not fit. Nothing is claimed. Without a project no ledger is read.
     """
     require_available(spec)
     require_own_name(spec, file)
@@ -160,7 +155,7 @@ def _source(spec: DatasetSpec) -> Iterator[str]:
 
 
 def _folder(file: Path) -> Iterator[str]:
-    """No command but this one finds a file outside of the folders of data sets."""
+    """Yield a warning about a file outside of the folders that other commands search."""
     folder, variable = follow_links(file).parent, os.environ.get(DATASETS_VARIABLE)
     folders = {follow_links(BUILT_IN)}
     if variable:

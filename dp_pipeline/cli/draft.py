@@ -129,7 +129,7 @@ def _path(path: Path, folder: Path) -> str:
 
 
 def _require_new(name: str, path: Path) -> None:
-    """Raise DeclarationError for a bad name, or that of another data set."""
+    """Raise DeclarationError for an invalid name, or that of another data set."""
     from dp_pipeline.config.catalogue import dataset_files
 
     if not is_name(name):
@@ -189,7 +189,7 @@ def _require_person(name: str, columns: Sequence[SourceColumn]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file, and its schema for editors beside it; neither is ever overwritten."""
+    """Write a new file and its schema for editors, neither over an existing file."""
     from dp_pipeline.config.draft import SCHEMA_FILE
 
     try:

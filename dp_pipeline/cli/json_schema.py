@@ -1,4 +1,4 @@
-"""The JSON Schema (draft 2020-12) of data set files, for editors: shapes, words, short helps.
+"""The JSON Schema (draft 2020-12) of data set files, for editors.
 
 It is made of the parser's sections (``config.parser.DataSetFile``), models, methods, generators and
 bundled sets.
@@ -25,7 +25,7 @@ from dp_pipeline.raw.sources import BUNDLED
 
 
 class _ForEditors(GenerateJsonSchema):
-    """Helps in place of titles, one form of several, and nothing of Python's None."""
+    """A schema generator with help texts in place of titles, one form of several, and no null."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False

@@ -1,14 +1,11 @@
-"""Options that several commands share, and their completion by a shell: names of data sets, their
-models and methods, their ε and K.
+"""Options that several commands share, and their completion by a shell.
 
-Completions stand in the names and texts of data set files. No declaration is checked, only the
-reader of YAML is imported, and neither rows nor ledger are opened: a shell asks at each press of a
-key. A file that cannot be read completes to nothing, as a message would land in the middle of the
-typed line.
+Completions are names and texts in data set files. Only the YAML reader is imported, nothing is
+checked, and neither rows nor ledger are opened: a shell asks at each press of a key. A file that
+cannot be read completes to nothing, as a message would land in the middle of the typed line.
 
 With `--json` a command prints one JSON document on stdout and nothing else: a ``format`` number,
-exact amounts as texts, ``none`` where there is none. An error is the same line on stderr as
-without it, with the same exit code.
+exact amounts as texts, ``none`` where there is none. Errors are the same with and without it.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ class Reader:
     is_program: bool = False
 
     def print_output(self, document: Callable[[], Document], page: Callable[[], None]) -> None:
-        """Print the document of a program, or the page of a person; only one of them is made."""
+        """Print the document for a program, or the page for a person; only one of them is made."""
         if self.is_program:
             fields = {"format": FORMAT, **document()}
             click.echo(json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False))
@@ -177,7 +174,7 @@ _REQUEST_OPTIONS = (
 
 
 def request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that `run` and `plan` share."""
+    """Add the options that `run` and `plan` share to a command."""
     for option in reversed(_REQUEST_OPTIONS):
         command = option(command)
     return command

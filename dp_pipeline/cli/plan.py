@@ -57,7 +57,6 @@ def _print_page(planned: RunPlan, in_steps: Fraction | None) -> None:
 
 
 def plan_document(planned: RunPlan) -> Document:
-    """Return the plan of one data set for a program."""
     spec, balance = planned.spec, replace(planned.balance, window_ceiling=None)
     amounts = {**planned.amounts, "left": balance.remaining}
     if "left this month" in amounts:
@@ -169,10 +168,9 @@ def _cells(release: PlannedRelease) -> list[str]:
 
 
 def _account_line(planned: RunPlan) -> str:
-    """Return what is requested, spent, left and allowed.
+    """Return the amounts requested, spent, left and allowed in a line.
 
-    The limit of one window comes first, so that what is left of it is not read as the rest of what
-    all windows may spend.
+    The limit of one window comes first, so that its rest is not read as that of all windows.
     """
     balance, currency = planned.balance, planned.spec.currency
     if balance.window_remaining is None or len(planned.windows) > 1:

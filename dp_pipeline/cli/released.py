@@ -78,7 +78,7 @@ def result_document(result: RunResult) -> Document:
 
 
 def _discovery_words(result: RunResult) -> str:
-    """Return which attributes were discovered and for how much; empty without any."""
+    """Return the discovered attributes and the charge in words; empty without any."""
     from dp_pipeline.config.discovered_domain import discovery_words
 
     discovery = result.options.discovery
@@ -171,7 +171,7 @@ def _by_method(result: RunResult) -> list[ReleaseResult]:
 
 
 def _print_tables(result: RunResult) -> None:
-    """Print k-anonymous tables, what they do not promise, and where their cards are."""
+    """Print k-anonymous tables, what they do not promise, and the paths of their cards."""
     from dp_pipeline.reporting.text import print_table
 
     tables = _by_method(result)
@@ -235,9 +235,9 @@ def _table(table: ReleaseResult) -> dict[str, Any]:
 def print_failed_checks(spec: DatasetSpec, names: Sequence[str], *, custodian: bool) -> None:
     """Print one line on stderr with the checks that the rows fail, if there are any.
 
-    The line holds names of expectations and columns: no value and no number of rows. Even so it
-    differs between neighbouring tables, and a log or the mail of a scheduler may have many readers.
-    So checks on sensitive rows are named on a terminal, or where the custodian requests it.
+    The line has names of expectations and columns, no value. It still differs between neighbouring
+    tables, and a log may have many readers: checks on sensitive rows are named on a terminal only,
+    or where the custodian requests it.
     """
     if not names or (spec.is_release and not custodian and not sys.stderr.isatty()):
         return

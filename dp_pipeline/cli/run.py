@@ -1,4 +1,4 @@
-"""`dp-pipeline run`, `anonymize`, `demo`, `backfill` and `roll-up`: commands that release.
+"""The commands that release: `dp-pipeline run`, `anonymize`, `demo`, `backfill` and `roll-up`.
 
 ``run`` releases in this process, ``backfill`` in the running Dagster. ``anonymize`` makes
 k-anonymous tables, which have no ε.
@@ -61,7 +61,6 @@ def anonymize(dataset: str, reader: Reader, quiet: bool, custodian: bool, **opti
 
 
 def _executed(every: Sequence[RunOptions], *, quiet: bool) -> list[RunResult]:
-    """Run all of them, and show each step."""
     from dp_pipeline.orchestration.runner import execute, step_count
     from dp_pipeline.reporting.text import progress
 

@@ -1,9 +1,8 @@
-"""`dp-pipeline ui`: Dagster's pages, for this computer only, and for no other page.
+"""`dp-pipeline ui`: Dagster's pages, for this computer only, protected from pages of other sites.
 
-WebGuard decides which requests reach Dagster's web server. Dagster itself runs mutations of a GET,
-and of a page of any origin, so that any page that the custodian opens could spend ε.
-`dp-pipeline webserver` and `dp-pipeline dagster-dev`, which `ui` starts, are Dagster's own programs
-with their own arguments, but their pages are served behind the guard.
+Dagster runs mutations of any request, so a foreign page that the custodian opens could spend ε.
+WebGuard decides which requests reach its web server. `dp-pipeline webserver` and `dp-pipeline
+dagster-dev` are Dagster's own programs behind that guard.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ _ADDED = (
 
 
 class RequestRefused(Exception):
-    """A request that is refused, with a status and one line that says why.
+    """A request is refused, with an HTTP status and one line that says why.
 
     allowed   the allowed methods, where the request has another one
     """
@@ -114,8 +113,7 @@ class RequestRefused(Exception):
 
 
 class WebGuard:
-    """An ASGI application in front of Dagster's, for requests of its own pages and of programs on
-    this computer that are no browsers.
+    """An ASGI application in front of Dagster's that admits its own pages and local programs only.
 
     origins   of proxies, as `declared_origins` returns them; this computer's names always count
     """
@@ -138,7 +136,7 @@ class WebGuard:
 
 
 def declared_origins() -> tuple[str, ...]:
-    """Return the origins of ``$DP_PIPELINE_UI_ORIGINS``; DeclarationError for a bad one."""
+    """Return the origins of ``$DP_PIPELINE_UI_ORIGINS``; DeclarationError for an invalid one."""
     origins = tuple(os.environ.get(ORIGINS_VARIABLE, "").lower().split())
     for origin in origins:
         if _ORIGIN.fullmatch(origin) is None:
@@ -152,10 +150,9 @@ def declared_origins() -> tuple[str, ...]:
 def require_own(scope: Scope, origins: Sequence[str] = ()) -> None:
     """Raise RequestRefused unless a request cannot come from a foreign page.
 
-    A browser sends where a request goes (Host: a foreign name that points to this computer stays a
-    foreign name) and which page asks (Origin for requests that may change something, Sec-Fetch-Site
-    for all). Programs that are no browsers send only the first: they need a JSON body, which no
-    form and no image can send without asking the server first.
+    A browser sends the target host (a foreign name that points to this computer stays a foreign
+    name), and Origin or Sec-Fetch-Site for the requesting page. Other programs send only the host:
+    they need a JSON body, which no form and no image can send without asking the server first.
     """
     _require_plain_path(scope["path"])
     headers = _headers(scope)
@@ -167,15 +164,17 @@ def require_own(scope: Scope, origins: Sequence[str] = ()) -> None:
 
 
 def _require_plain_path(path: str) -> None:
-    """Refuse control characters: Starlette's routes end in a ``$``, which matches before a last
-    line end too, so that another path would be answered than is checked here.
+    """Raise RequestRefused for control characters in a path.
+
+    Starlette's routes end in a ``$``, which matches before a last line end too, so that another
+    path would be answered than is checked here.
     """
     if _CONTROL.search(path):
         raise RequestRefused(400, "expected a path without control characters, got one with some")
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """Return the headers by name; RequestRefused where one of ``_SINGLE`` stands twice."""
+    """Return the headers by name; RequestRefused where one of ``_SINGLE`` occurs twice."""
     headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
@@ -204,7 +203,7 @@ def _own_origins(host: str, origins: Sequence[str]) -> set[str]:
 
 
 def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
-    """Refuse requests of another page, unless a link of it opens one of ours."""
+    """Raise RequestRefused for requests of another page, unless its link opens one of ours."""
     site = headers.get("sec-fetch-site", "none").lower()
     if site in ("none", "same-origin"):
         return
@@ -222,7 +221,7 @@ def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
 
 
 def _require_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
-    """Refuse a foreign origin; browsers send one with each request that may change something."""
+    """Raise RequestRefused for a foreign origin; browsers send one with each changing request."""
     origin = headers.get("origin")
     if origin is not None and origin.lower() not in _own_origins(headers["host"].lower(), origins):
         raise RequestRefused(
@@ -231,7 +230,7 @@ def _require_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
 
 
 def _require_method(scope: Scope, headers: Mapping[str, str]) -> None:
-    """Require GET for pages and files and POST for GraphQL; refuse reports of foreign programs."""
+    """Raise RequestRefused for other methods than GET for pages and POST for GraphQL."""
     path, method = scope["path"], scope["method"]
     if path.startswith(_REPORTS):
         raise RequestRefused(403, "expected a run to record its own events, got a report of one")

@@ -1,4 +1,6 @@
-"""An account: the budget of one population, fixed when it opens but for its limits."""
+"""The account of a population: its unit, its purpose and its limits, and how the limits may be
+raised.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _NONE = "none"
 
 @dataclass(frozen=True)
 class Account:
-    """What may be spent on one population of persons, for ever and in a month.
+    """The declared budget of one population: protected unit, purpose and limits of ε and δ.
 
     population   declared id of the population; never a file name or a content hash
     unit      the protected unit in words: "one row", "at most 20 rows of a person, column user"
@@ -104,12 +106,13 @@ class Account:
 
     @property
     def currency(self) -> Currency:
-        """What the account counts in."""
+        """The currency of the account: pure ε, or ρ of zero-concentrated DP with its δ."""
         return Currency(self.delta)
 
     @property
     def total_delta(self) -> Fraction:
-        """The δ of all charges together: that of the conversion from ρ, and the charges' own.
+        """The δ of all releases together: the conversion's from ρ to ε, plus the sum of the
+        charges' own.
 
         *Proof.* A charge with a δ of its own is (ε, δ)-private, so δ-approximate ε²/2-zCDP. In pure
         ε, charges compose to (Σε, Σδ). In ρ they compose to Σδ-approximate Σρ-zCDP, which
@@ -120,7 +123,7 @@ class Account:
 
     @property
     def delta_limit(self) -> Fraction | None:
-        """The limit of the charges' own δ together, or in a window; None without any limit."""
+        """The limit of the charges' own δ, in all or of each window; None without a limit."""
         if self.ceiling is None and self.each_window is None and self.delta_ceiling is None:
             return None
         return self.delta_ceiling or Fraction(0)
@@ -163,7 +166,7 @@ class Account:
                 )
 
     def facts(self) -> dict[str, str]:
-        """Return the account as text for its row."""
+        """Return everything but the population as text, for the row that opens the account."""
         facts = {
             "unit": self.unit,
             "relation": self.relation,
@@ -175,7 +178,7 @@ class Account:
         return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
 
     def limits(self) -> dict[str, str]:
-        """Return the limits as text: the ceiling always, others only where there are any."""
+        """Return the limits that exist as text, for the ledger row that raises them."""
         facts = {}
         for name, limit in CONVERTED.items():
             if name == "ceiling" or getattr(self, name) is not None:
@@ -188,7 +191,7 @@ class Account:
 
     @classmethod
     def from_facts(cls, population: str, facts: Mapping[str, str]) -> Account:
-        """Return the account that wrote ``facts``; KeyError or ValueError if none did."""
+        """Return the account that ``facts()`` described; KeyError or ValueError for other text."""
         is_pure = facts["currency"] == PURE.name
         amounts = dict[str, Fraction | None]()
         for name, limit in CONVERTED.items():
@@ -219,7 +222,8 @@ class Account:
         delta_ceiling: Fraction | None = None,
         each_window: Fraction | None = None,
     ) -> Account:
-        """Return the account with a higher ceiling, or another limit of a month, a window or δ.
+        """Return a copy of the account with a higher ceiling, or with other limits of a month, a
+        window or δ.
 
         total          None only where the account has none, because each window has a limit
         delta_ceiling, each_window   None: as they are
@@ -263,10 +267,11 @@ class Account:
             )
 
     def require_within(self, opened: Account) -> None:
-        """Refuse another declaration than the one at opening, and higher limits than the account
-        has. Lower limits, and none declared, go on: the account rules.
+        """Require that this declaration matches an account that is open already; lower limits are
+        allowed.
 
-        Raises DeclarationError with both declarations of every differing field.
+        Raises DeclarationError with both values of every field that differs, and of every limit
+        that is higher than the account's.
         """
         fixed = ("unit", "relation", "purpose", "delta", "windows", "within")
         names = [name for name in fixed if getattr(self, name) != getattr(opened, name)]
@@ -284,7 +289,7 @@ class Account:
             )
 
     def difference_from(self, opened: Account) -> str:
-        """Return a line for a person on limits that differ from the account's; else nothing."""
+        """Return a sentence on the limits that differ from the open account's; empty if none."""
         names = [name for name in _DECLARED_LIMITS if getattr(self, name) != getattr(opened, name)]
         if not names:
             return ""

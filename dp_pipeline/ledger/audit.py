@@ -1,4 +1,4 @@
-"""The audit: whether rows that match their hashes could have been written one after the other."""
+"""The audit of a ledger: whether every row could have been written after the rows before it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVERYWHERE = ""
 
 
 def sums_to_charge(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
-    """Return whether the spends sum to the charge, exactly.
+    """Return whether the ε of the spends sum to a charge of ``nano`` billionths, after rounding up.
 
     A charge is ⌈ε·10⁹⌉, so ε itself is known only up to that rounding: the sum
     is compared after the same rounding, once, and not spend by spend.
@@ -25,11 +25,11 @@ def sums_to_charge(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
 
 
 class Audit:
-    """Follows every account and release through the entries, in order.
+    """Recomputes accounts, charges and releases from the rows of a ledger, in their order.
 
-    Every ``take`` raises Damaged, naming the row, at the first entry that the
-    ledger's own rules would never have written. It keeps sums of its own: those of
-    ``state.py``, which admission asks, are compared with the rows too.
+    ``take`` raises Damaged, naming the row, at the first row that the ledger would have refused to
+    write. The sums here are computed independently of those in ``state.py``, which decide whether a
+    charge is admitted, so that the two can be compared.
     """
 
     def __init__(self) -> None:
@@ -42,15 +42,15 @@ class Audit:
         self._ended: set[str] = set()
 
     def account(self, population: str) -> Account:
-        """Return the account of a population as the entries so far left it."""
+        """Return the account of a population after all rows taken so far."""
         return self._accounts[population]
 
     def reserved(self, key: str) -> Entry:
-        """Return the row that charged a release."""
+        """Return the row that reserved the release of a key."""
         return self._reserved[key]
 
     def take(self, entry: Entry) -> None:
-        """Follow the next entry."""
+        """Check the next row and add it; raise Damaged if the ledger could not have written it."""
         if entry.nano_epsilon < 0:
             raise _impossible(entry, "it charges less than nothing")
         if entry.event == "restored":
@@ -67,7 +67,7 @@ class Audit:
             self._outcome(entry)
 
     def _restored(self, entry: Entry) -> None:
-        """Charge what a row of somebody else looked like, whatever remains."""
+        """Add the charge of a row that replaces a foreign one; it may exceed every limit."""
         if entry.population not in (*self._accounts, ""):
             raise _impossible(entry, "it charges nobody")
         self._charge(entry)
@@ -184,7 +184,7 @@ def _blocks_of(entry: Entry) -> tuple[str, ...]:
 
 
 def _is_lower(old: Fraction | None, new: Fraction | None, *, may_be_added: bool) -> bool:
-    """Return whether a limit goes down, goes, or is added where none may."""
+    """Return whether a limit was lowered or removed, or was added where that is not allowed."""
     if old is None:
         return new is not None and not may_be_added
     return new is None or new < old

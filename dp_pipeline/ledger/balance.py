@@ -1,4 +1,4 @@
-"""A balance: what a population has spent, and what it has left of its limits."""
+"""A balance: the amounts that a population has spent and has left of each of its limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from dp_pipeline.ledger.state import Block, Population
 
 @dataclass(frozen=True)
 class Balance:
-    """What a population has spent, exactly, in what its account counts in.
+    """The amounts that a population has spent, exact, and its limits, in the currency of its
+    account.
 
     ceiling      None if there is no limit, or no account yet
     spent        the sum of all charges, settled or not: nothing is ever refunded
@@ -52,7 +53,7 @@ class Balance:
 
     @property
     def remaining(self) -> Fraction | None:
-        """What may still be spent, also in the window of the question; None without a limit."""
+        """The amount left in all and in the queried window; None without a limit."""
         amounts = [] if self.ceiling is None else [self.ceiling - self.spent]
         if self.window_remaining is not None:
             amounts.append(self.window_remaining)
@@ -60,14 +61,14 @@ class Balance:
 
     @property
     def window_remaining(self) -> Fraction | None:
-        """What the window may still cost; None without a window, or without a limit of it."""
+        """The amount left of the queried window's limit; None without a window or a limit."""
         if not self.window or self.window_ceiling is None:
             return None
         return self.window_ceiling - self.window_spent
 
     @property
     def month_remaining(self) -> Fraction | None:
-        """What this month may still cost, at most what remains in all; None without a limit."""
+        """The amount left this month, at most ``remaining``; None without a limit."""
         if self.per_month is None:
             return None
         amount = self.per_month - self.month_spent
@@ -75,7 +76,7 @@ class Balance:
 
     @property
     def delta_summary(self) -> str:
-        """What is spent and left of the charges' own δ, in words; empty where there is none."""
+        """A phrase with the δ spent and left of the charges' own; empty where no charge has a δ."""
         if not self.delta_ceiling and not self.delta_spent:
             return ""
         if self.delta_ceiling is None:
@@ -93,11 +94,11 @@ class Balance:
         delta: Fraction = Fraction(0),
         windows: int = 1,
     ) -> None:
-        """Raise BudgetExceeded where an amount is more than remains, for ever or in this month.
+        """Raise BudgetExceeded if an amount is more than remains, in all or in this month.
 
-        delta     the δ of the charge's own
-        release, account   which, in words
-        windows   how many are charged the amount: all of them count for ever and in the month
+        delta     the charge's own δ
+        release, account   their names, for the message
+        windows   number of windows that are each charged the amount
         """
 
         def require(
@@ -137,11 +138,11 @@ def balance_of(
     blocks: Mapping[str, Block] | None = None,
     delta_blocks: Mapping[str, Block] | None = None,
 ) -> Balance:
-    """Return the balance of an account with these sums; zero and no ceiling without one.
+    """Return the balance of an account, given the sums of its charges; zero without an account.
 
-    month    whose charges are ``month_spent``; not before the newest one that was charged
-    blocks   the windows of the question, with the sums of each
-    delta_blocks   those whose own δ counts, where a person's rows of one window are protected
+    month    the calendar month that ``month_spent`` is about, not before the newest charged one
+    blocks   the queried windows, with the sums of each
+    delta_blocks   the windows whose own δ counts, where rows of one window are the protected unit
     """
     if account is None or sums is None:
         return Balance(ceiling=None, spent=Fraction(0), month=month)
@@ -169,12 +170,12 @@ def balance_of(
 
 
 def this_month() -> str:
-    """Return the calendar month in UTC, as the ledger's times begin: "2026-11"."""
+    """Return the current calendar month in UTC, such as "2026-11"."""
     return datetime.now(UTC).strftime("%Y-%m")
 
 
 def no_account(population: str) -> DeclarationError:
-    """Return the error of every question about an unknown population."""
+    """Return the error for a population that has no account."""
     return DeclarationError(
         f"population {population}: no account was opened in this ledger: "
         "`dp-pipeline run` of one of its data sets opens it"

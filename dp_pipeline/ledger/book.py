@@ -1,8 +1,7 @@
-"""Book: a store and its head, read and written together.
+"""A book: the stored rows of a ledger and its head file, read and written together.
 
-A store has the rows of a ledger: a file, or the tables of a server. SQLAlchemy is imported when
-there is something to read or to make: a question about a ledger that is not there waits for
-nothing.
+A store holds the rows, in a file or in the tables of a server. SQLAlchemy is imported only when a
+ledger is there: a command without one does not wait for the import.
 """
 
 from __future__ import annotations
@@ -32,52 +31,52 @@ RequireLock = Callable[[], None]
 
 
 class Store(Protocol):
-    """A database with the tables of ``ledger/journal.py``, and the locks that go with it.
+    """A database with the tables of ``ledger/journal.py``, and its locks.
 
-    keys   folder of the populations' secret keys: they never lie in the database
+    keys   folder of the populations' secret keys, which are never stored in the database
 
-    Every method raises Damaged where there is no ledger but something else, or the remains of
-    one, and PipelineError where the database does not answer; never with a password.
+    Every method raises Damaged where the ledger is incomplete or something else is stored, and
+    PipelineError where the database does not answer; no message contains a password.
     """
 
     keys: Path
 
-    def __str__(self) -> str:
-        """Return its name in messages."""
+    def __str__(self) -> str: ...
 
     def exists(self) -> bool:
-        """Return whether there is a ledger; Damaged if there was one."""
+        """Return whether there is a ledger; Damaged if there was one and it is lost."""
 
     def format(self) -> int:
-        """Return the number of the stored format, known or not."""
+        """Return the number of the stored format, whether this program reads it or not."""
 
     def create(self, before: Callable[[], None]) -> None:
-        """Make an empty ledger if there is none; any number of processes may do so at once.
+        """Create an empty ledger if there is none; processes may do so at the same time.
 
-        before   called when a new one is complete, before anybody can see it
+        before   called when the new ledger is complete, before another process can see it
         """
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the lock of all writers; it outlasts a commit, for whatever must follow it."""
+        """Hold the lock of all writers until the block ends, also after a commit."""
 
     def transaction(self, *, writing: bool) -> AbstractContextManager[Connection]:
-        """Open one transaction, committed and on the disk when the block ends. A reader has one
-        consistent view and waits for nobody; a writer holds the lock of all writers. PipelineError
-        where another format is stored.
+        """Open one transaction, committed and on the disk when the block ends.
+
+        A reader has one consistent view and waits for nobody; a writer needs the lock of all
+        writers. PipelineError for another stored format.
         """
 
     def holding(self, key: str) -> AbstractContextManager[RequireLock]:
-        """Hold the lock of one release; waits for its holder, in any process or thread."""
+        """Hold the lock of one release; waits while another process or thread has it."""
 
     def sweep_locks(self) -> int:
-        """Remove the files of release locks that nobody holds; return their number."""
+        """Remove the lock files of releases that nobody holds; return their number."""
 
     def require_sound(self, connection: Connection) -> None:
         """Raise Damaged where tables and indexes disagree."""
 
 
 def require_format(stored: int, *, of: str) -> None:
-    """Raise PipelineError for another format than ours; ``of`` names the ledger."""
+    """Raise PipelineError unless the ledger named ``of`` is stored in this program's format."""
     if stored != FORMAT:
         raise PipelineError(
             f"ledger {of}: expected format {FORMAT}, got format {stored}: use the dp-pipeline that "
@@ -86,12 +85,12 @@ def require_format(stored: int, *, of: str) -> None:
 
 
 class Book:
-    """The rows of a ledger, never without asking its head whether they are all there, and never
-    without comparing their sums with those that the newest one names.
+    """The rows of a ledger; each access checks that the row named by the head is there, and that
+    the stored sums have the digest that the newest row contains.
 
-    The head is read before a transaction begins: rows committed later are then
-    newer than it, never older. It is moved after the commit, while the lock of all
-    writers is still held: a crash between leaves it at a row that the ledger has.
+    The head is read before a transaction begins, so that rows committed later are newer than it. It
+    is moved after the commit, under the lock of all writers: after a crash in between it names a
+    row that the ledger has.
     """
 
     def __init__(self, store: Store, head: Head) -> None:
@@ -101,7 +100,7 @@ class Book:
         return str(self.store)
 
     def exists(self) -> bool:
-        """Return whether there is a ledger; Damaged if there was one."""
+        """Return whether there is a ledger; Damaged if there was one and it is lost."""
         if self.store.exists():
             return True
         tip = self._head.read()
@@ -114,13 +113,13 @@ class Book:
         return self.store.exists()
 
     def create(self) -> None:
-        """Make the ledger if it is absent; any number of processes may do so at once."""
+        """Create the ledger if there is none; processes may do so at the same time."""
         if not self.exists():
             self.store.create(self._head.begin)
 
     @contextmanager
     def reading(self) -> Iterator[View]:
-        """Open one consistent view of the rows; it does not wait for writers."""
+        """Open one consistent view of the rows, which does not wait for writers."""
         view = self._current_view()
         if view is not None:
             yield view
@@ -133,9 +132,7 @@ class Book:
 
     @contextmanager
     def consistent_view(self) -> Iterator[None]:
-        """Let everything that this context reads be of one moment, read in one transaction, until
-        the block ends; nothing is written in it.
-        """
+        """Let every ``reading`` inside the block see the same moment; writing is refused there."""
         if not self.exists():
             yield
             return
@@ -148,8 +145,9 @@ class Book:
 
     @contextmanager
     def auditing(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open the rows as they are, with the row that the head names. The caller compares the two
-        with ``require_head``, where it wants after the rows: a fault of a row is then said first.
+        """Open the rows unchecked, with the row that the head names.
+
+        ``require_head`` compares the two afterwards, so that a fault of a row is reported first.
         """
         tip = self._tip()
         with self.store.transaction(writing=False) as connection:
@@ -157,7 +155,7 @@ class Book:
 
     @contextmanager
     def writing(self) -> Iterator[Page]:
-        """Open one transaction, alone; committed, on the disk and named by the head at its end."""
+        """Open one transaction alone; at its end, the head names the newest row on the disk."""
         from dp_pipeline.ledger.journal import newest
         from dp_pipeline.ledger.view import Page
 
@@ -170,7 +168,7 @@ class Book:
 
     @contextmanager
     def mending(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open the same on rows that need not hold together, with the row that the head names."""
+        """Open one transaction alone on unchecked rows, with the row that the head names."""
         from dp_pipeline.ledger.journal import newest
 
         if self._current_view() is not None:
@@ -185,12 +183,12 @@ class Book:
                 self._head.move(end)
 
     def _current_view(self) -> View | None:
-        """Return the view of this ledger that this context keeps, if it keeps one."""
+        """Return the view that ``consistent_view`` opened in this context, if any."""
         name, view = _VIEW.get() or ("", None)
         return view if name == self._name else None
 
     def _tip(self) -> Tip:
-        """Return the row that the head names; Damaged where there is no head."""
+        """Return the row that the head file names; Damaged without the file."""
         tip = self._head.read()
         if tip is None:
             # What is stored is opened first: something else than a ledger has no head either.
@@ -199,7 +197,7 @@ class Book:
         return tip
 
     def require_head(self, tip: Tip, connection: Connection) -> None:
-        """Raise Damaged where the ledger does not have the row that its head names."""
+        """Raise Damaged if the ledger does not have the row ``tip`` that its head file names."""
         from dp_pipeline.ledger.journal import require_row
 
         require_row(tip, connection, of=self._name)

@@ -1,4 +1,4 @@
-"""Which population may open which source.
+"""Claims: which population may read which source.
 
 Two populations over the same rows are two budgets for the same persons. So a
 source belongs to the populations that claimed it:
@@ -48,7 +48,7 @@ Claims = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Claim:
-    """The sources that a population is about to open.
+    """A population's request to read some sources.
 
     distinct_population   why its persons are others than those of a holder; None without a reason
     """
@@ -58,7 +58,7 @@ class Claim:
     distinct_population: str | None = None
 
     def write(self, page: Page) -> None:
-        """Let the population hold all sources, or none and DeclarationError; its own are free."""
+        """Store all new claims of the population, or raise DeclarationError and store none."""
         reason = self.distinct_population
         facts = {} if reason is None else {"distinct_population": reason}
         for source in self.new(page, page.require_account(self.population).purpose):
@@ -66,10 +66,7 @@ class Claim:
             page.append(draft)
 
     def new(self, view: View, purpose: str) -> list[str]:
-        """Return the sources that the population does not hold yet; it may be unknown.
-
-        Raises DeclarationError where it may not open all of them.
-        """
+        """Return the sources that are not held yet; DeclarationError if one is refused."""
         for source in self.sources:
             require_text(source, of=f"source of population {self.population}")
         reason = self.distinct_population
@@ -85,9 +82,7 @@ class Claim:
         return new
 
     def _require_public(self, view: View, claims: Claims) -> None:
-        """Raise DeclarationError where rows that are to be shown exactly are to be protected: the
-        population was opened for releases, or a release population holds a source.
-        """
+        """Raise DeclarationError if a benchmark would show rows of a release population."""
         account = view.account(self.population)
         if account is not None and account.purpose == "release":
             raise DeclarationError(
@@ -109,7 +104,7 @@ class Claim:
             )
 
     def _require_own(self, view: View, new: Sequence[str], claims: Claims) -> None:
-        """Raise DeclarationError where another population holds a source."""
+        """Raise DeclarationError if another population holds a source and no reason is given."""
         overlap = _overlap(new, [claim for claim in claims if claim[1] != self.population])
         if overlap is not None:
             source, holder = overlap
@@ -121,7 +116,7 @@ class Claim:
 
 
 def _overlap(sources: Sequence[str], claims: Claims) -> tuple[str, str] | None:
-    """Return the first source that a claim overlaps with, in words, and its holder."""
+    """Return the first source that is claimed already, in words, and its holder, if any."""
     overlap = first_overlap(sources, [source for source, _ in claims])
     if overlap is None:
         return None

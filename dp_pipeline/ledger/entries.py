@@ -1,6 +1,4 @@
-"""A charge: what one release costs, and its spends. An entry: one row of the ledger, read back.
-What counts as text in a row, and the errors of a ledger alone.
-"""
+"""Charges and entries: the cost of one release, and one stored row of the ledger."""
 
 from __future__ import annotations
 
@@ -16,10 +14,7 @@ from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 
 
 def require_line(text: str, *, of: str) -> None:
-    """Refuse anything but one line of printable text: these words stand in messages.
-
-    Raises DeclarationError.
-    """
+    """Raise DeclarationError unless ``text`` is one printable line, as messages show it."""
     if not isinstance(text, str) or not text.strip() or text != text.strip():
         raise DeclarationError(f"{of}: expected text without outer spaces, got {text!r}")
     if not text.isprintable():
@@ -27,10 +22,7 @@ def require_line(text: str, *, of: str) -> None:
 
 
 def require_text(text: str, *, of: str) -> None:
-    """Refuse what a database cannot store as text: other types, NUL, lone surrogates.
-
-    Raises DeclarationError.
-    """
+    """Raise DeclarationError for text that no database stores: NUL, lone surrogates."""
     if not isinstance(text, str) or not text:
         raise DeclarationError(f"{of}: expected text, got {text!r}")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -38,7 +30,7 @@ def require_text(text: str, *, of: str) -> None:
 
 
 def to_single_line(text: str) -> str:
-    """Return any text as one printable line; for reasons, which must never be refused."""
+    """Return any text as one printable line, so that a reason is never refused."""
     line = " ".join(str(text).split())
     return "".join(letter if letter.isprintable() else "?" for letter in line) or "no reason given"
 
@@ -63,7 +55,7 @@ _KEY = re.compile(r"[0-9a-f]{16,128}")
 
 @dataclass(frozen=True)
 class Charge:
-    """One release, as the ledger sees it.
+    """The cost of one release in ε or ρ, with the account that pays and the facts to store.
 
     key           release key: 16 to 128 lower-case hex digits, chosen by the caller
     population       whose account pays
@@ -111,7 +103,7 @@ class Charge:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """The charge in nanos, once for each window that it names and at least once."""
+        """The charge in nanos, counted once for each of its windows and at least once."""
         return charge_in_all_windows(self.nano_epsilon, self.blocks)
 
     def _delta_fact(self) -> dict[str, str]:
@@ -148,7 +140,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class SpendRow:
-    """One draw of noise inside a release; a child row of its settlement.
+    """One draw of noise of a release: what was measured, its part of the ε and its noise scale.
 
     what       what was measured
     mechanism  how: "laplace", "noisy_max", …
@@ -178,10 +170,7 @@ class SpendRow:
 
 
 def require_key(key: str, *, of: str = "release key") -> None:
-    """Refuse what is not a hex digest: a key names a file in ``locks/``.
-
-    Raises DeclarationError.
-    """
+    """Raise DeclarationError unless a key is lower-case hex: it also names a lock file."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise DeclarationError(f"{of}: expected 16 to 128 lower-case hex digits, got {key!r}")
 
@@ -191,7 +180,7 @@ _EXACT = re.compile(r"[0-9]+(/[0-9]+)?")
 
 @dataclass(frozen=True)
 class Entry:
-    """One row, in the order of writing.
+    """One stored row of the ledger.
 
     sequence      1, 2, 3, …
     event         "account", "raise", "source", "retired", "reserve", "interrupted", "settled" or
@@ -228,17 +217,17 @@ class Entry:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """The charge in nanos, once for each window that it names and at least once."""
+        """The charge in nanos, counted once for each of its windows and at least once."""
         return charge_in_all_windows(self.nano_epsilon, blocks_of(self.facts))
 
     @property
     def is_charge(self) -> bool:
-        """Whether the account paid for it, be it 0: a release, or what looked like one."""
+        """Whether the row charges its account, even 0: a release, or a restored row."""
         return self.kind is not None and self.event in CHARGING
 
 
 def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> Entry:
-    """Return a stored row as a value; Damaged names the row if it does not parse."""
+    """Return a stored row and its spends as an Entry; Damaged if its text cannot be parsed."""
     try:
         parsed = {"facts": json.loads(row["facts"]), "spends": tuple(map(_spend, spends))}
         return Entry(**{**row, **parsed})
@@ -261,7 +250,7 @@ def _fraction(text: object) -> Fraction:
 
 
 def delta_of(facts: Mapping[str, str]) -> Fraction:
-    """Return the δ of a charge, 0 without one; Damaged for another text than a ledger writes."""
+    """Return the own δ of a charge from its facts, else 0; Damaged if its text was changed."""
     try:
         return _fraction(facts.get(DELTA, "0"))
     except (TypeError, ValueError, ZeroDivisionError):
@@ -274,7 +263,7 @@ def _are_blocks(blocks: Sequence[str]) -> bool:
 
 
 def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the windows of a charge; Damaged for another text than a ledger writes."""
+    """Return the windows of a charge from its facts; Damaged if their text was changed."""
     text = facts.get(BLOCKS)
     if text is None:
         return ()
@@ -285,8 +274,8 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def charge_in_all_windows(nano_epsilon: int, blocks: Sequence[str]) -> int:
-    """Return what a charge adds to the sums over all windows, the total and the month's: once for
-    each window that it names, and once where it names none.
+    """Return a charge in nanos, once for each window that it names and at least once: its part of
+    the total and of the month.
 
     *Proof.* A release whose noise hides the rows that a person has in one window is ε-private for
     those. Take her rows out of m windows one after the other: m steps, each of which makes a result
@@ -300,12 +289,12 @@ def charge_in_all_windows(nano_epsilon: int, blocks: Sequence[str]) -> int:
 
 
 class DeadRelease(PipelineError):
-    """A release that is spent and cannot go on: its answers are lost, or a person gave it up."""
+    """A release is charged and cannot continue: its answers are lost, or a person gave it up."""
 
 
 class ReservationOver(PipelineError):
-    """A reservation was used again after it was settled, died or was left."""
+    """A reservation is used again after it was settled, ended or left."""
 
 
 class UnbalancedSpends(PipelineError):
-    """The spends of a release do not sum to its charge; the release stays unsettled."""
+    """The spends of a release do not sum to its charge, so it cannot be settled."""

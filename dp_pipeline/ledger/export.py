@@ -1,9 +1,7 @@
-"""Export: the part of a ledger that a reader may see.
+"""The part of a ledger that readers may see, and the move of a ledger from its file to a server.
 
-Left out are fingerprints, keys and hashes, sources, run ids, who did it, and
-times: of a release only its day stays, because from asking to settling is as long as the rows took.
-
-Moving a ledger from its file to a server: the same rows, the same hashes, the same head.
+Fingerprints, keys, hashes, sources, run ids, users and times are left out. Of a release only its
+day is shown: the time from reservation to settlement depends on the number of rows.
 """
 
 from __future__ import annotations
@@ -78,7 +76,7 @@ _FACTS = {
 
 
 def export_lines(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
-    """Return every line that may be shown, oldest first, each with its spends.
+    """Return the lines of a ledger that readers may see, oldest first, each with its spends.
 
     Accounts opened and raised, releases with their charges and the sum of their population so far,
     rows deleted, the reasons why persons of a shared source are others, and the rows of others that
@@ -141,11 +139,11 @@ def _spends(end: Entry | None) -> list[Line]:
 
 
 def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
-    """Move the rows of the file in ``folder`` to an empty database; return the newest of them.
+    """Copy all rows of the file in ``folder`` to an empty server database; return the newest row.
 
-    Nobody writes meanwhile. An interrupted copy is done whole or not at all, and may be called
-    once more. Raises PipelineError where there is nothing to move or another
-    ledger is there already, and whatever ``Ledger.verify`` finds before and after.
+    No other process may write meanwhile. The copy is one transaction, and the call may be repeated.
+    Raises PipelineError where there is nothing to move or another ledger is on the server, and what
+    ``Ledger.verify`` raises before and after.
     """
     file, server = SqliteStore(folder), PostgresStore(url, folder)
     Ledger(folder, head=head).verify()
@@ -162,7 +160,7 @@ def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
 
 
 def _copy(old: Connection, new: Connection) -> None:
-    """Copy every row word for word, in order; Damaged if another is read back."""
+    """Copy every row in order; Damaged if a row read back differs from the row sent."""
     sent = []
     for row, children in journal.rows(old):
         new.execute(insert(entries), dict(row))

@@ -1,12 +1,10 @@
-"""The triggers that keep the tables append-only, in both databases, and the check of them.
+"""The triggers that keep the tables of a ledger append-only in both databases, and their check.
 
-A row of ``state`` may change while the row of the ledger that changes it is written and not sealed
-yet: between the insert of an entry and the moment at which the row ``ledger`` of ``state`` takes
-its number.
+A row of ``state`` may change only between the insert of a ledger row and the moment when the row
+``ledger`` of ``state`` takes its number.
 
-On a server the triggers fire ``ALWAYS``: a session that calls itself a replica does not pass them.
-The owner of the tables can drop them, and is found by ``guard_faults``, by the hash chain, or by
-the head.
+On a server the triggers fire ``ALWAYS``, also in a session that calls itself a replica. The owner
+of the tables can drop them; ``guard_faults``, the hash chain or the head then shows it.
 """
 
 from __future__ import annotations
@@ -39,10 +37,10 @@ _REFUSAL = "the ledger is append-only"
 
 @dataclass(frozen=True)
 class Guard:
-    """One trigger; on a server also its function, which has the same name.
+    """One trigger that refuses a change of a table; on a server also its function of the same name.
 
     event       INSERT, UPDATE, DELETE or TRUNCATE
-    condition   of the rows that are refused, in words of both databases; empty: every statement
+    condition   SQL condition of the refused rows, in both dialects; empty: every statement
     """
 
     name: str
@@ -51,10 +49,9 @@ class Guard:
     condition: str = ""
 
     def statements(self, dialect: str, schema: str = "") -> Iterator[str]:
-        """Yield the statements that make it.
+        """Yield the SQL statements that create the trigger.
 
-        schema   on a server, that of the tables: a session's temporary tables of the same names
-                 would be read in their place
+        schema   on a server, that of the tables, so that no temporary tables are read instead
         """
         if dialect == "sqlite":
             when = f"WHEN {self.condition} " if self.condition else ""
@@ -76,7 +73,7 @@ class Guard:
 
     @property
     def body(self) -> str:
-        """The function's PL/pgSQL."""
+        """The body of the trigger function in PL/pgSQL."""
         refuse = f"RAISE EXCEPTION '{_REFUSAL}' USING ERRCODE = '23000';"
         if not self.condition:
             return f"BEGIN {refuse} END"
@@ -84,7 +81,7 @@ class Guard:
 
     @property
     def catalogue_row(self) -> tuple[str, str, int, str]:
-        """Its row of ``_CATALOGUE``."""
+        """The row of the server's catalogue for this trigger, as ``_CATALOGUE`` reads it."""
         level = _EACH_ROW if self.condition else 0
         return self.name, self.table, _BEFORE | level | _EVENTS[self.event], self.body
 
@@ -134,12 +131,11 @@ _GUARDS: Final = (
 
 
 def guards_of(dialect: str) -> tuple[Guard, ...]:
-    """Return the triggers of a database; SQLite knows no TRUNCATE."""
+    """Return all triggers for an SQL dialect; SQLite has no TRUNCATE."""
     return tuple(guard for guard in _GUARDS if dialect != "sqlite" or guard.event != "TRUNCATE")
 
 
 def create_guards(connection: Connection) -> None:
-    """Make all triggers."""
     dialect, schema = connection.dialect.name, ""
     if dialect != "sqlite":
         schema = connection.exec_driver_sql("SELECT quote_ident(current_schema())").scalar_one()
@@ -149,7 +145,7 @@ def create_guards(connection: Connection) -> None:
 
 
 def drop_guards(connection: Connection) -> None:
-    """Drop every trigger of the tables, also those of others; only the owner may."""
+    """Drop all triggers of the ledger's tables; on a server only their owner may."""
     quoted = connection.dialect.identifier_preparer.quote_identifier
     for name, table in _triggers(connection):
         on = "" if connection.dialect.name == "sqlite" else f" ON {table}"
@@ -157,7 +153,7 @@ def drop_guards(connection: Connection) -> None:
 
 
 def _triggers(connection: Connection) -> list[tuple[str, str]]:
-    """Return the name and the table of every trigger, also of others."""
+    """Return the name and the table of every trigger of the database."""
     query = _FILE_TRIGGERS if connection.dialect.name == "sqlite" else _SERVER_TRIGGERS
     return [(name, table) for name, table in connection.execute(query)]
 
@@ -181,9 +177,7 @@ _LIMITS = text(
 
 
 def guard_faults(connection: Connection) -> list[str]:
-    """Return what was removed, changed or added, word for word: triggers and the limit of a charge;
-    of a file also the indexes and columns that they are about.
-    """
+    """Return a phrase for each trigger, limit, index or column that differs from a new ledger."""
     own = {guard.name for guard in guards_of(connection.dialect.name)}
     added = [name for name, _ in _triggers(connection) if name not in own]
     return [
@@ -204,12 +198,12 @@ def _missing(connection: Connection) -> list[str]:
 
 
 def _bare(limit: str) -> str:
-    """Return a limit without the server's parentheses, and its note that old rows are unchecked."""
+    """Return a limit as text without the server's parentheses and its NOT VALID."""
     return limit.removesuffix(" NOT VALID").replace("(", "").replace(")", "")
 
 
 def _parts_of_file(connection: Connection) -> dict[str, object]:
-    """Return the name of every trigger, index, column, reference and limit → its definition."""
+    """Return the definitions of a file's triggers, indexes, columns, references and limits."""
     parts: dict[str, object] = {}
     objects = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
     for kind, name, table, sql in objects:

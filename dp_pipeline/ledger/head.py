@@ -1,10 +1,9 @@
-"""The hash chain, and its head: how far the ledger had come, stored outside of it. No database is
-known here.
+"""The hash chain of a ledger, and the head: a file elsewhere that names the newest row.
 
-Every row carries the hash of the row before it. A chain finds a row edited, removed from the middle
-or slipped in. It cannot find a whole ledger rewritten from some row on, nor rows missing at its
-end: a copy of yesterday's ledger would be a good ledger with yesterday's budget. The head names the
-newest row, and lies where a copy put back does not reach it.
+Every row contains the hash of the row before it. The chain shows a row that was edited, removed
+from the middle or inserted. It does not show rows missing at the end, nor a ledger rewritten from
+some row on: a copy of yesterday's ledger is valid and has yesterday's budget. The head names the
+newest row, and lies where a restored copy does not overwrite it.
 
     the ledger's rows            the head names       answer
     -----------------            --------------       ------
@@ -14,7 +13,7 @@ newest row, and lies where a copy put back does not reach it.
     1 … 7                        6, another hash      refused: another ledger
     1 … 7                        no head              refused: who lost it may have lost rows
 
-Next to it lies the secret key of each population, for keyed fingerprints and contribution bounding.
+The secret keys of the populations, for fingerprints and contribution bounding, are here too.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True)
 class Draft:
-    """A row before it has its place in the chain; the columns are those of ``Entry``."""
+    """A ledger row to be written, before it has a number and a hash; fields as in ``Entry``."""
 
     event: str
     population: str
@@ -64,7 +63,7 @@ class Draft:
         facts: Mapping[str, str] | None = None,
         spends: Sequence[SpendRow] = (),
     ) -> Draft:
-        """Return a row about a release."""
+        """Return the draft of a row about the release that ``charge`` pays for."""
         return cls(
             event=event,
             population=charge.population,
@@ -79,13 +78,13 @@ class Draft:
 
 @dataclass(frozen=True)
 class Tip:
-    """The newest row of a ledger: its number and its hash; 0 before there is one."""
+    """The number and the hash of the newest row of a ledger; 0 for an empty one."""
 
     sequence: int = 0
     hash: str = GENESIS
 
     def to_text(self) -> str:
-        """Return the text of the head file."""
+        """Return the content of the head file."""
         return json.dumps({"sequence": self.sequence, "hash": self.hash}) + "\n"
 
 
@@ -99,20 +98,20 @@ Row = Mapping[str, Any]
 
 
 def digest(row: Row, children: Sequence[Row]) -> str:
-    """Return the SHA-256 of every column but the hash, and of all child rows."""
+    """Return the SHA-256 of a row and its spends, without the row's own hash."""
     content = {name: row[name] for name in _COLUMNS}
     content["spends"] = [[child[name] for name in _SPEND_COLUMNS] for child in children]
     return hashlib.sha256(canonical(content).encode("ascii")).hexdigest()
 
 
 def canonical(value: object) -> str:
-    """Return JSON with one spelling: sorted names, no spaces, ASCII."""
+    """Return a value as JSON with one spelling: sorted names, no spaces, ASCII."""
     # A planted blob or float must give another hash, not an exception: hence the default.
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
 
 
 class Chain:
-    """Checks rows one after the other, from the first.
+    """Checks the hashes and numbers of rows in order, beginning with the first.
 
     tip   the hash that the next row has to name as the one before
 
@@ -125,7 +124,7 @@ class Chain:
         self.tip = GENESIS
 
     def follow(self, row: Row, children: Sequence[Row]) -> None:
-        """Take the next row; raise Damaged if it is not what was once written there."""
+        """Check the next row; raise Damaged if it is missing, changed or out of order."""
         number = f"ledger row {self.expected_sequence}"
         if row["sequence"] != self.expected_sequence:
             raise Damaged(f"{number} is missing: the next row found is {row['sequence']}")
@@ -139,7 +138,7 @@ class Chain:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Turn an operating system's refusal into one line."""
+    """Turn the operating system's errors of a block into PipelineError of one line."""
     try:
         yield
     except OSError as error:
@@ -147,7 +146,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def make_folders(folder: Path, *below: Path) -> None:
-    """Make the folder of a ledger and those below it, for their owner only, on the disk."""
+    """Create a ledger's folder and the folders below it, readable by their owner only."""
     with file_errors(folder):
         for new in (folder, *below):
             if not new.is_dir():
@@ -159,7 +158,7 @@ def make_folders(folder: Path, *below: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
-    """Hold ``files.locked``; a system's refusal becomes one line, errors of the block pass."""
+    """Hold the lock of a file as ``files.locked`` does; a system error becomes PipelineError."""
     lock = files.locked(path, remove=remove)
     with file_errors(path):
         lock.__enter__()
@@ -183,19 +182,19 @@ _MAX_BYTES = 4096
 
 
 class Head:
-    """The file that holds the tip; 0600, written whole or not at all."""
+    """The head file, which names the newest row; mode 0600, replaced as a whole."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def of(cls, ledger: Path, *, declared: Path | None) -> Head:
-        """Return the head of the ledger in a folder: as declared, else next to the folder."""
+        """Return the head of a ledger's folder: the declared file, or one next to it."""
         # Resolved: a rename in the place of a link to another disk would bring the head back here.
         return cls(follow_links(declared or ledger.with_name(f"{ledger.name}.head")))
 
     def read(self) -> Tip | None:
-        """Return the tip that was written last; None without a head, Damaged for another file."""
+        """Return the stored number and hash; None without a file, Damaged for other text."""
         with file_errors(self.path):
             try:
                 content = bounded_bytes(self.path, max_bytes=_MAX_BYTES)
@@ -212,13 +211,13 @@ class Head:
         return tip
 
     def begin(self) -> None:
-        """Record that a new ledger has no rows yet; an existing head is a missing ledger's."""
+        """Write the head of a new, empty ledger; refuse to replace an existing head."""
         with file_errors(self.path):
             if not self.path.exists():
                 self._write(Tip(), over=False)
 
     def move(self, tip: Tip) -> None:
-        """Name the newest row; the one writer calls it, after its commit."""
+        """Write the newest row's number and hash; the writer calls it after its commit."""
         with file_errors(self.path):
             self._write(tip)
 
@@ -232,7 +231,7 @@ KEY_BYTES = 32
 
 
 def ensure_key(folder: Path, *, population: str) -> bytes:
-    """Return the key of a population, made at the first call; every process gets the same."""
+    """Return the secret key of a population; the first call of any process makes it."""
     path = _path(folder, population=population)
     with file_errors(path):
         if not path.exists():
@@ -242,10 +241,9 @@ def ensure_key(folder: Path, *, population: str) -> bytes:
 
 
 def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
-    """Return the key that the account was opened with; Damaged if it is gone or another.
+    """Return the secret key that a population's account was opened with; Damaged if it is lost.
 
-    A new key would sample other rows of the same persons, who would then be
-    covered by two choices where one was paid for.
+    A new key would sample other rows of the same persons, who paid for one sample.
     """
     key = _read(_path(folder, population=population), population=population)
     if commit(key) != commitment:
@@ -256,7 +254,7 @@ def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
 
 
 def commit(key: bytes) -> str:
-    """Return the commitment to a key: it tells whether a key is the same, and nothing else."""
+    """Return the commitment to a key, which only shows whether another key is the same."""
     return hashlib.sha256(b"dp_pipeline ledger key\0" + key).hexdigest()
 
 

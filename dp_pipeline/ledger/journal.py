@@ -1,9 +1,8 @@
-"""The three tables of a ledger: rows, the draws of noise that belong to them, and a small table
-of the sums of all rows so far. How a row is written, and how stored ones are read.
+"""The three tables of a ledger (rows, spends, sums): how a row is written and read.
 
-``entries`` and ``spends`` are never updated: a charge is a row, an outcome is a row of its own.
-``state`` follows them, in the transaction of each row. Triggers (``guards.py``) stop mistakes and
-casual edits; the hash chain finds an edit behind their back.
+``entries`` and ``spends`` are never updated: the outcome of a charge is a row of its own. ``state``
+has the sums of all rows, updated in the transaction of each row. Triggers (``guards.py``) stop
+mistakes and casual edits; the hash chain shows other edits.
 """
 
 from __future__ import annotations
@@ -81,29 +80,28 @@ _PARTIAL: Final = tuple(
 
 
 def create_tables(connection: sa.Connection) -> None:
-    """Make all tables with their indexes."""
     metadata.create_all(connection, checkfirst=False)
     for statement in _PARTIAL:
         connection.exec_driver_sql(statement)
 
 
 def write_seal(connection: sa.Connection) -> None:
-    """Write the row of ``state`` that every ledger has: it closes the table at the newest row."""
+    """Write the row of ``state`` whose ``entry`` is the newest row's number."""
     seal = {"kind": "ledger", "population": "", "name": "", "entry": 0, "value": "{}"}
     connection.execute(sa.insert(state), seal)
 
 
 def current_time() -> str:
-    """Return the time, UTC in ISO 8601; a calendar month first."""
+    """Return the current time, UTC in ISO 8601; the first seven characters are the month."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def write(connection: sa.Connection, draft: Draft, *, after: Tip, time: str, state: str) -> Tip:
-    """Write a row at the end of the chain, and its spends; return the new end.
+    """Write a row with its spends at the end of the chain; return its number and hash.
 
     after   the newest row so far
-    time    of the row; never before that of the row before
-    state   the digest of the sums of all rows with this one
+    time    of the row; not before that of ``after``
+    state   the digest of the sums of all rows, this one included
     """
     row: dict[str, Any] = {
         "sequence": after.sequence + 1,
@@ -138,7 +136,7 @@ def write(connection: sa.Connection, draft: Draft, *, after: Tip, time: str, sta
 
 
 def rows(connection: sa.Connection) -> Iterator[tuple[Row, list[Row]]]:
-    """Yield every row with its spends, in order; a spend without a row raises Damaged."""
+    """Yield every row with its spends, in order; Damaged for a spend without a row."""
     children = _children(connection, sa.select(spends))
     for row in connection.execute(sa.select(entries).order_by(entries.c.sequence)).mappings():
         yield dict(row), children.pop(row["sequence"], [])
@@ -147,12 +145,12 @@ def rows(connection: sa.Connection) -> Iterator[tuple[Row, list[Row]]]:
 
 
 def newest_row(connection: sa.Connection) -> tuple[Row, list[Row]] | None:
-    """Return the row with the highest number, and its spends; None of an empty ledger."""
+    """Return the row with the highest number and its spends; None if there are no rows."""
     return _first(connection, sa.select(entries).order_by(entries.c.sequence.desc()).limit(1))
 
 
 def row_of(connection: sa.Connection, sequence: int) -> tuple[Row, list[Row]] | None:
-    """Return the row of a number, and its spends; None where there is none."""
+    """Return the row with a number and its spends; None if there is none."""
     return _first(connection, sa.select(entries).where(entries.c.sequence == sequence))
 
 
@@ -162,7 +160,7 @@ def _first(connection: sa.Connection, query: sa.Select[Any]) -> tuple[Row, list[
 
 
 def children_of(connection: sa.Connection, sequence: int) -> list[Row]:
-    """Return the spends of one row."""
+    """Return the spends of the row with a number."""
     query = sa.select(spends).where(spends.c.entry == sequence)
     return _children(connection, query).get(sequence, [])
 
@@ -181,22 +179,19 @@ def _children(connection: sa.Connection, query: sa.Select[Any]) -> dict[int, lis
 
 
 def stored_bytes(row: Row, children: Sequence[Row]) -> str:
-    """Return the SHA-256 of a row exactly as it is stored, its hash and its spends included: it
-    names a row that is not the ledger's.
-    """
+    """Return the SHA-256 of a whole stored row, hash and spends included."""
     stored = [dict(row), [dict(child) for child in children]]
     return hashlib.sha256(canonical(stored).encode("ascii")).hexdigest()
 
 
 def newest(connection: sa.Connection) -> Tip:
-    """Return the number and the hash of the newest row."""
     query = sa.select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
     row = connection.execute(query.limit(1)).first()
     return Tip(row.sequence, row.hash) if row else Tip()
 
 
 def require_row(tip: Tip, connection: sa.Connection, *, of: str) -> None:
-    """Raise Damaged unless the row that a head names is in the ledger; ``of`` names both."""
+    """Raise Damaged unless the ledger has the row ``tip`` that a head names."""
     if tip.sequence == 0:
         return
     query = sa.select(entries.c.hash).where(entries.c.sequence == tip.sequence)

@@ -1,4 +1,4 @@
-"""The ledger: accounts, claims, reservations and what is left."""
+"""The ledger: accounts, claims of sources, reservations of budget, and balances."""
 
 from __future__ import annotations
 
@@ -27,19 +27,16 @@ Answer = TypeVar("Answer")
 
 
 class Ledger:
-    """What was spent on whom, across all runs and processes that use one store.
+    """The record of what every population has spent, shared by all runs and processes.
 
-    folder   holds locks/ and keys/, and ledger.sqlite where no store is named; 0700, its files
-             0600
-    head     the file that says how far the ledger has come, so that an older copy put back is
-             refused; next to the folder where none is named, better on another disk
-    store    where the rows are; None: in ledger.sqlite
+    folder   contains locks/ and keys/, and ledger.sqlite if there is no ``store``; mode 0700
+    head     the file that names the newest row, so that an older copy of the ledger is refused; by
+             default next to the folder, safer on another disk
+    store    the database of the rows; None: ledger.sqlite
 
-    Nothing is made before ``open_account``; reading a ledger that does not exist
-    gives empty results. Any number of processes and threads may use the same
-    folder, on a file system with working flock (not every network share).
-    Every method raises Damaged if the rows are lost, are no ledger's, or lack one that the
-    head names.
+    Nothing is created before ``open_account``; a ledger that does not exist gives empty results.
+    Processes and threads may share a folder, on a file system with working flock (not every network
+    share). Every method raises Damaged if rows are lost, changed, or older than the head.
     """
 
     def __init__(
@@ -49,9 +46,7 @@ class Ledger:
         self._book = Book(store or SqliteStore(folder), Head.of(folder, declared=head))
 
     def format(self) -> int | None:
-        """Return the number of the stored format, whether this program reads it or not; None where
-        there is no ledger, Damaged where something else is in its place.
-        """
+        """Return the number of the stored format, readable or not; None without a ledger."""
         return self._book.store.format() if self._book.exists() else None
 
     def open_account(
@@ -61,20 +56,19 @@ class Ledger:
         sources: Sequence[str] = (),
         distinct_population: str | None = None,
     ) -> Account:
-        """Open an account with its claims unless it is open; return the account as it is.
+        """Open an account with its claims unless it is open already; return the stored account.
 
-        sources   what the population is about to open, as of ``claim_source``; all in the one
-                  transaction that opens the account, so that a refused claim opens none
+        sources   the sources that the population will read, claimed in the same transaction
 
-        The account rules: a declaration of lower limits goes on under those of the account
-        (``Account.difference_from``). Raises DeclarationError, naming both, for another unit,
-        relation, purpose or delta, for a higher limit, and whatever ``claim_source`` does.
+        Lower declared limits are accepted, and the stored ones apply (``Account.difference_from``).
+        Raises DeclarationError for another unit, relation, purpose or delta than the stored, for a
+        higher limit, and as ``claim_source`` does.
         """
         population = account.population
         claim = Claim(population, sources, distinct_population)
 
         def complete(view: View) -> Account | None:
-            """Return the account where it is open and holds all sources."""
+            """Return the account if it is open and holds all sources, else None."""
             opened = view.account(population)
             if opened is None:
                 return None
@@ -108,14 +102,14 @@ class Ledger:
         delta_ceiling: Fraction | None = None,
         each_window: Fraction | None = None,
     ) -> Account:
-        """Let a population spend more, for ever; return the account as it is from now on.
+        """Raise the limits of a population permanently; return the account with the new limits.
 
-        total, per_month, delta_ceiling, each_window   the new limits, as of ``Account.raised``
-        reason     why, in one line; stored in the row, and exported
-        by         who
+        total, per_month, delta_ceiling, each_window   the new limits, as for ``Account.raised``
+        reason     one line, stored in the row and exported
+        by         the user
 
-        Raises DeclarationError for a lower ceiling, for no change, and for a population without
-        an account or without a ceiling.
+        Raises DeclarationError for a lower ceiling, for no change, and for a population without an
+        account or without a ceiling.
         """
         require_line(reason, of=f"reason to raise the ceiling of population {population}")
         require_line(by, of=f"who raises the ceiling of population {population}")
@@ -131,10 +125,10 @@ class Ledger:
         return raised
 
     def retire(self, population: str, snapshots: Sequence[str], *, by: str) -> None:
-        """Record that the rows of a population are about to be deleted; its account stays.
+        """Record that rows of a population are about to be deleted; its account stays open.
 
         snapshots   "<data set>/<id>" of each; none may be used again
-        by          who
+        by          the user
 
         Raises DeclarationError for a population without an account.
         """
@@ -154,13 +148,12 @@ class Ledger:
     def claim_source(
         self, population: str, *sources: str, distinct_population: str | None = None
     ) -> None:
-        """Claim sources that a population is about to open (a URI, a fingerprint: any text), in one
-        transaction with the check whether it may.
+        """Claim sources (URIs, fingerprints) for a population before it reads them, in one
+        transaction.
 
-        Raises DeclarationError if another population holds one of them, unless both
-        are benchmarks, or a release population gives the reason why its persons are
-        different ones. A benchmark never opens what a release population holds.
-        The table of cases and the proof are in ``ledger/claims.py``.
+        Raises DeclarationError if another population holds one of them, unless both are benchmarks,
+        or a release population gives the reason why its persons are other persons. The table of
+        cases and the proof are in ``ledger/claims.py``.
         """
         if not self._book.exists():
             raise no_account(population)
@@ -179,25 +172,20 @@ class Ledger:
         purpose: str = "benchmark",
         distinct_population: str | None = None,
     ) -> None:
-        """Raise what ``claim_source`` does for a population of this purpose, known or not; write
-        nothing. It checks a declaration, and exact numbers without an account of their own, such
-        as those of a study.
-        """
+        """Raise what ``claim_source`` would for a population of this purpose; write nothing."""
         claim = Claim(population, sources, distinct_population)
         self._read(lambda view: claim.new(view, purpose), empty=list[str]())
 
     @contextmanager
     def reserve(self, charge: Charge) -> Iterator[Reservation]:
-        """Pay for a release before any row is read; the block holds the lock of its key.
+        """Charge a release before any row is read; the block holds the lock of the release's key.
 
-        A second process or thread with the same key waits, and then finds the
-        release settled. The charge stays whatever happens inside the block.
-        Reserving a key inside its own block waits for ever.
+        A second process or thread with the same key waits, and then gets the state "settled". The
+        charge stays whatever happens inside the block. Reserving a key inside its own block waits
+        for ever.
 
-        Raises BudgetExceeded (asked, spent, left, ceiling; nothing is written),
-        DeadRelease, DeclarationError for a population without an account or one
-        that counts in another currency, and Damaged if the key was used for a
-        different charge.
+        Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError for a population
+        without an account or with another currency, and Damaged if the key has another charge.
         """
         if not self._book.exists():
             raise no_account(charge.population)
@@ -211,31 +199,31 @@ class Ledger:
                 entered.leave()
 
     def _read(self, question: Callable[[View], Answer], *, empty: Answer) -> Answer:
-        """Return the answer of one view; of a ledger that does not exist, the empty one."""
+        """Return a query's answer from one view; ``empty`` if there is no ledger."""
         if not self._book.exists():
             return empty
         with self._book.reading() as view:
             return question(view)
 
     def claims(self) -> tuple[tuple[str, str], ...]:
-        """Return every claim, oldest first: the source and the population that holds it."""
+        """Return every claim, oldest first, as a source and the population that holds it."""
         return self._read(lambda view: view.state.claims(), empty=())
 
     def account(self, population: str) -> Account | None:
-        """Return the account as it is now, raises and all; None if it was never opened."""
+        """Return an account with all raised limits; None if it was never opened."""
         return self._read(lambda view: view.account(population), empty=None)
 
     def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
-        """Return what a population has spent and has left, exactly, for ever and in this month;
-        zero and no ceiling if it is unknown.
+        """Return the exact amounts that a population has spent and has left, in all and in this
+        month; zero without a ceiling for an unknown population.
 
-        blocks   the windows of the question, where rows are partitioned
+        blocks   the windows to include, where rows are partitioned by time
         """
         nothing = Balance(ceiling=None, spent=Fraction(0), month=this_month())
         return self._read(lambda view: view.balance(population, blocks), empty=nothing)
 
     def blocks(self, population: str) -> dict[str, Fraction]:
-        """Return every window that was ever charged, by name, and the sum of its charges."""
+        """Return the sum of the charges of every window that was ever charged, by name."""
 
         def spent(view: View) -> dict[str, Fraction]:
             names = view.state.blocks(population)
@@ -245,7 +233,7 @@ class Ledger:
         return self._read(spent, empty={})
 
     def releases(self, population: str) -> int:
-        """Return how many charges a population has, with an ε or without, settled or not."""
+        """Return the number of charges of a population, settled or not, also those without ε."""
 
         def count(view: View) -> int:
             sums = view.state.population(population)
@@ -258,15 +246,11 @@ class Ledger:
         return self._read(lambda view: view.state.populations(), empty=())
 
     def state(self, key: str) -> str | None:
-        """Return None, "reserved", "interrupted", "settled" or "dead".
-
-        From the rows alone: "reserved" and "interrupted" do not tell whether
-        somebody is still at work.
-        """
+        """Return "reserved", "interrupted", "settled", "dead", or None for an unknown release."""
         return self.states([key])[0]
 
     def states(self, keys: Sequence[str]) -> tuple[str | None, ...]:
-        """Return the same of several releases, from one view of the ledger."""
+        """Return the states of several releases, from one view of the ledger."""
         for key in keys:
             require_key(key)
         return self._read(
@@ -275,40 +259,34 @@ class Ledger:
         )
 
     def consistent_view(self) -> AbstractContextManager[None]:
-        """Open a block in which all that is read is of one moment, and nothing is written."""
+        """Let all reads inside the block see one moment; writing is refused there."""
         return self._book.consistent_view()
 
     def unfinished(self) -> tuple[str, ...]:
-        """Return the keys of all charged releases that have not ended, in their order."""
+        """Return the keys of all charged releases that have not ended, sorted."""
         return self._read(lambda view: view.state.unfinished_keys(), empty=())
 
     def history(self, key: str) -> tuple[Entry, ...]:
-        """Return the row that reserved a release, and the row that settled it or says that it is
-        dead, with its spends; neither where nobody asked for it.
-        """
+        """Return the rows that reserved and ended a release; empty for an unknown key."""
         require_key(key)
         return self._read(lambda view: view.release(key), empty=())
 
     def entries(self, population: str | None = None) -> tuple[Entry, ...]:
-        """Return every row in order, settled ones with their spends; those of one population if it
-        is named. A question about one release or one sum has a cheaper method of its own.
-        """
+        """Return every row in order with its spends, or those of one population."""
         if population is None:
             return self._read(lambda view: view.entries(), empty=())
         return self._read(lambda view: view.of_population(population), empty=())
 
     def not_dp_releases(self, population: str) -> tuple[Entry, ...]:
-        """Return the rows that charged a population with releases that have no ε, oldest first,
-        finished or not: what they show adds to all others.
-        """
+        """Return the rows of a population's releases without ε, oldest first."""
         return self._read(lambda view: view.not_dp(population), empty=())
 
     def key(self, population: str) -> bytes:
-        """Return the 32 secret random bytes of a population, for keyed fingerprints; never to be
-        exported.
+        """Return the 32 secret random bytes of a population, for keyed fingerprints; never export
+        them.
 
-        Raises DeclarationError for a population without an account and Damaged if
-        the key is not the one that the account was opened with.
+        Raises DeclarationError for a population without an account, and Damaged if the key is not
+        the one that the account was opened with.
         """
         sums = self._read(lambda view: view.state.population(population), empty=None)
         if sums is None:
@@ -317,13 +295,12 @@ class Ledger:
         return head.read_key(self._book.store.keys, population=population, commitment=commitment)
 
     def verify(self) -> Tip:
-        """Recompute every hash and every sum; return the newest row, which the head is not ahead
-        of. Damaged names the first bad row.
+        """Recompute every hash and every sum from the rows; return the newest row.
 
-        Also checks that each row could have been written at its place (no charge
-        beyond its ceiling or its month's, no outcome without a reservation, no row older than the
-        one before), that the sums that admission asks are those of the rows, that tables and
-        indexes agree, and that the triggers are there.
+        Raises Damaged with the first row that is changed or could not have been written at its
+        place (a charge above a limit, an outcome without a reservation, a row older than the one
+        before), if the stored sums, indexes or triggers are wrong, or if the head is ahead of the
+        rows.
         """
         if not self._book.exists():
             return Tip()
@@ -346,7 +323,7 @@ class Ledger:
         return intact.tip
 
     def restore(self, strays: Mapping[int, str] | None = None, *, reason: str, by: str) -> Tip:
-        """Go on at the last row that holds: see ``ledger/verify.py``."""
+        """Replace foreign rows by charges and recompute the sums: see ``ledger/verify.py``."""
         from dp_pipeline.ledger import verify
 
         return verify.restore(self._book, strays or {}, reason=reason, by=by)

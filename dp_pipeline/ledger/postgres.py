@@ -1,4 +1,6 @@
-"""A ledger on a PostgreSQL server: its locks hold on every computer, its keys lie on this one."""
+"""A ledger on a PostgreSQL server, whose locks hold on every computer; keys stay on this
+computer.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,9 @@ DRIVER = "postgresql+psycopg2"
 
 
 def parse_postgres_url(text: str, *, of: str) -> URL:
-    """Return the address that ``text`` spells; DeclarationError, without it, where it spells none.
+    """Return the database address that ``text`` spells; DeclarationError if it spells none.
 
-    of   the variable's name, for messages
+    of   the variable's name, for messages, which never contain the address
 
     >>> parse_postgres_url("postgresql://ana:secret@db:5432/budgets", of="X").host
     'db'
@@ -52,7 +54,7 @@ def parse_postgres_url(text: str, *, of: str) -> URL:
 
 
 def address_label(url: URL) -> str:
-    """Return the address as messages show it: without user, password and options.
+    """Return an address without user, password and options, for messages.
 
     >>> url = "postgresql://ana:secret@db:5432/budgets?sslmode=require"
     >>> address_label(parse_postgres_url(url, of="X"))
@@ -76,7 +78,7 @@ _HELD = text(
 
 @lru_cache(maxsize=16)
 def _engine_of(address: URL) -> Engine:
-    """Return the engine of a server, one a process: it holds compiled statements alone."""
+    """Return SQLAlchemy's engine of a server, kept because it caches compiled statements."""
     declared = address.query.get("options", ())
     limits = [f"-c {name}_timeout=0" for name in _WAITING]
     options = [declared] if isinstance(declared, str) else list(declared)
@@ -94,7 +96,7 @@ def _engine_of(address: URL) -> Engine:
 
 
 def _number(name: str) -> int:
-    """Return a lock's number: 64 bits with a sign, as the server wants it."""
+    """Return the signed 64-bit number of a lock, from its name."""
     digest = hashlib.sha256(f"dp_pipeline ledger {name}".encode()).digest()
     return int.from_bytes(digest[:8], signed=True)
 
@@ -108,7 +110,8 @@ _MARKED = text("SELECT obj_description(to_regclass('entries'), 'pg_class')")
 
 
 class PostgresStore:
-    """Three tables of a database, and a folder with ``locks/`` and ``keys/``.
+    """The tables of a ledger in a PostgreSQL database, and a local folder with ``locks/`` and
+    ``keys/``.
 
     Every transaction is a session of its own, which costs about 10 milliseconds: nothing is shared
     across a fork, no lock outlives its holder. Connect to the server itself: a pooler that hands
@@ -135,8 +138,8 @@ class PostgresStore:
     def exists(self) -> bool:
         """Return whether there is a ledger; Damaged if there was one, here or in a file.
 
-        Keys are only ever made after the tables: keys without them mean that another
-        database is asked than the one that has the rows.
+        Keys are made after the tables only: keys without tables mean that the address names another
+        database than before.
         """
         self._require_no_file()
         # Every transaction asks for its tables: what was there once is not asked for twice.
@@ -144,7 +147,7 @@ class PostgresStore:
         return self._has_tables
 
     def create(self, before: Callable[[], None]) -> None:
-        """Make the ledger if it is absent; any number of processes may do so at once."""
+        """Create the ledger if there is none; processes may do so at the same time."""
         if self.exists():
             return
         make_folders(self.folder, self.locks, self.keys)
@@ -157,11 +160,11 @@ class PostgresStore:
                 before()
 
     def receive(self, copy: Callable[[Connection], None], tip: Tip) -> None:
-        """Make the ledger with rows of elsewhere, in one transaction; nothing where they are.
+        """Create the ledger from existing rows in one transaction, unless they are there already.
 
-        copy   writes them, from the first to ``tip``; the caller holds the home's locks
+        copy   writes all rows, up to ``tip``; the caller holds the locks of the home
 
-        Raises PipelineError where a ledger is that ends in another row.
+        Raises PipelineError if the database has a ledger with another newest row.
         """
         with self._session() as connection:
             self._lock(connection, _WRITERS)
@@ -180,8 +183,10 @@ class PostgresStore:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the lock of all writers, on the session that they write in: who loses one loses
-        the other. The file's lock is for the head, which lies here.
+        """Hold the lock of all writers.
+
+        It is on the session that writes, so that losing one loses the other; a file's lock protects
+        the head, which is local.
         """
         with locked(self.locks / "ledger.lock"), self._session() as connection:
             self._lock(connection, _WRITERS)
@@ -193,8 +198,9 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        """Open one transaction. Also a writer sees one state of the rows, that of after the lock:
-        if the server ever let two of them in, the second would write a number that is taken.
+        """Open one transaction that sees one state of the rows, taken after the lock.
+
+        If the server ever let a second writer in, its row's number would be taken.
         """
         if writing:
             with self._errors(), self._writer.connection.begin():
@@ -208,8 +214,10 @@ class PostgresStore:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[RequireLock]:
-        """Hold the lock of one release: a file's, because answers lie here, and one of the server,
-        which keeps other computers away and can be lost with its session.
+        """Hold the lock of one release.
+
+        It is a file's, as answers are stored here, and the server's, which other computers respect
+        and which is lost with its session.
         """
 
         def require_lock() -> None:
@@ -226,23 +234,21 @@ class PostgresStore:
                 yield require_lock
 
     def sweep_locks(self) -> int:
-        """Remove the lock files that killed runs left here; the server's own went with them."""
+        """Remove the lock files that killed runs left here; the server frees its own locks."""
         return sweep_locks(self.locks)
 
     def format(self) -> int:
-        """Return what the comment on the table says."""
+        """Return the format number in the comment on the table."""
         with self._session() as connection, connection.begin():
             return self._format(connection)
 
     def require_sound(self, connection: Connection) -> None:
-        """Raise Damaged, naming the index, where one does not tell what its table holds.
+        """Raise Damaged, naming the index, if an index and its table differ.
 
-        Two comparisons. The first is always made: the columns of each index as an index-only scan
-        reads them, out of the index, against the same columns as a sequential scan reads them, out
-        of the table. It finds entries of the index that are damaged, missing or too many; it cannot
-        see a damaged page above them. The second is made where the extension ``amcheck`` is
-        installed and may be called: it checks the whole tree of each index, and that every row of
-        the table is in it.
+        The columns of each index are read by an index-only scan and compared with a sequential scan
+        of the table: this shows entries that are damaged, missing or too many, but no damaged page
+        above them. Where the extension ``amcheck`` may be called, it checks the whole tree of each
+        index.
         """
         for index, (table, columns, condition) in _INDEXES.items():
             query = f"SELECT {columns} FROM {table} WHERE {condition} ORDER BY {columns}"
@@ -259,15 +265,11 @@ class PostgresStore:
 
     @contextmanager
     def _session(self) -> Iterator[Connection]:
-        """Open a connection until the block ends; each of its transactions sees one state."""
         with self._errors(), self._engine.connect() as connection:
             yield connection
 
     def _lock(self, connection: Connection, name: str) -> None:
-        """Wait for a lock, and hold it until the session ends.
-
-        Raises PipelineError on a server that may forget what it has committed.
-        """
+        """Take a lock until the session ends; PipelineError if the server may lose commits."""
         with connection.begin():
             fsync = connection.execute(_LOCK, {"number": _number(name)}).scalar_one()
         if fsync != "on":
@@ -276,7 +278,7 @@ class PostgresStore:
             )
 
     def _has_lock(self, connection: Connection, name: str) -> bool:
-        """Return whether a session is still there and has the lock."""
+        """Return whether the session is still connected and has the lock."""
         try:
             with connection.begin():
                 return bool(connection.execute(_HELD, {"number": _number(name)}).scalar_one())
@@ -322,7 +324,7 @@ class PostgresStore:
 
 
 def _close(connection: Connection) -> None:
-    """Make the triggers, and say the format."""
+    """Create the triggers, and write the format number."""
     create_guards(connection)
     connection.exec_driver_sql(f"COMMENT ON TABLE entries IS '{_KIND}, format {FORMAT}'")
 
@@ -346,7 +348,7 @@ _CALLABLE = text(
 
 
 def _rows(connection: Connection, query: str, plan: dict[str, str]) -> list[tuple[object, ...]]:
-    """Return the answer of a query under a plan; of the values alone, so that an index answers."""
+    """Return the rows of a query of indexed columns, under the planner settings ``plan``."""
     for name, value in plan.items():
         connection.exec_driver_sql(f"SET LOCAL enable_{name} = {value}")
     rows = [tuple(row) for row in connection.execute(text(query))]

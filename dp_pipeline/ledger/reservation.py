@@ -1,4 +1,4 @@
-"""A reservation: a release that has paid and may now read rows."""
+"""A reservation: the right of a charged release to read rows, until it is settled."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ GIVEN_UP = "given up by "
 
 
 class Reservation:
-    """The right to draw the noise of one release, while its lock is held.
+    """The right to draw the noise of one charged release, while its lock is held.
 
     state   "new": charged just now; draw everything.
-            "resumed": charged earlier by someone who did not finish; replay the
-            answers stored, draw only those missing.
-            "settled": finished earlier; hand out what is stored, draw nothing.
+            "resumed": charged by a run that did not finish; use its stored answers, draw the rest.
+            "settled": finished earlier; return the stored results, draw nothing.
 
-    Obtained from ``Ledger.reserve``. Leaving its block without ``settle`` or
-    ``die`` keeps the charge, and the next one resumes.
+    Comes from ``Ledger.reserve``. If its block ends without ``settle`` or ``die``, the charge
+    stays, and the next reservation of the key resumes it.
     """
 
     def __init__(
@@ -47,13 +46,12 @@ class Reservation:
     def settle(
         self, spends: Sequence[entries.SpendRow], *, facts: Mapping[str, str] | None = None
     ) -> None:
-        """Record that the release is complete, with everything it drew.
+        """Record that the release is complete, with every draw of noise.
 
-        facts   what the row stores of the answers, such as their digest
+        facts   stored in the row, such as the digest of the answers
 
-        Raises UnbalancedSpends unless the spends sum to the charge exactly (a
-        charge that they do not fill to a whole nano-ε: after rounding the sum
-        up once), and ReservationOver if this reservation has come to an end.
+        Raises UnbalancedSpends unless the spends sum to the charge (rounded up once to nano-ε), and
+        ReservationOver if the reservation has ended.
         """
         self._require_open()
         charged = self.charge.nano_epsilon
@@ -68,16 +66,16 @@ class Reservation:
         self._end(draft, words="is settled already")
 
     def die(self, reason: str) -> None:
-        """Record that the answers already drawn are lost: spent, and never to be resumed.
+        """Record that the answers are lost: the charge stays, and the release cannot be resumed.
 
-        Raises ReservationOver if this reservation has come to an end.
+        Raises ReservationOver if the reservation has ended.
         """
         self._require_open()
         draft = Draft.of(self.charge, "dead", facts={"reason": entries.to_single_line(reason)})
         self._end(draft, words="is dead")
 
     def leave(self) -> None:
-        """End the reservation when its lock goes: from now on nothing can be recorded here."""
+        """End the reservation when its lock is released; nothing can be recorded afterwards."""
         self._end_words = self._end_words or "was left"
 
     def _end(self, draft: Draft, *, words: str) -> None:
@@ -95,11 +93,10 @@ class Reservation:
 
 
 def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
-    """Charge a release, or return how far it came; one transaction, under the key's lock.
+    """Charge a release and return "new", or return the state of an earlier charge of its key.
 
-    Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError
-    for a population without an account or one that counts in another currency, and
-    Damaged if the key was used for a different charge.
+    Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError for a population
+    without an account or with another currency, and Damaged if the key has another charge.
     """
     account = page.require_account(charge.population)
     _require_currency(account, charge)
@@ -132,13 +129,13 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
 
 
 def state_of(view: View, key: str) -> str | None:
-    """Return None, "reserved", "interrupted", "settled" or "dead"."""
+    """Return the state of a release: "reserved", "interrupted", "settled", "dead" or None."""
     past = view.release(key)
     return past[-1].event if len(past) > 1 else view.state.unfinished(key)
 
 
 def _require_currency(account: Account, charge: entries.Charge) -> None:
-    """Refuse another currency: a nano-ε counted as a nano-ρ would be another promise."""
+    """Raise DeclarationError unless charge and account count in the same currency."""
     if charge.currency != account.currency:
         raise DeclarationError(
             f"{charge.what}: expected a charge in {_words(account.currency)} as population "
@@ -147,7 +144,7 @@ def _require_currency(account: Account, charge: entries.Charge) -> None:
 
 
 def _require_blocks(account: Account, charge: entries.Charge) -> None:
-    """Refuse a charge without its windows where rows are partitioned: no other sum binds it."""
+    """Raise DeclarationError unless charge and account both have windows, or neither."""
     if bool(account.windows) != bool(charge.blocks):
         expected = "a charge with windows" if account.windows else "a charge without windows"
         raise DeclarationError(

@@ -1,4 +1,4 @@
-"""A ledger in one SQLite file: made once, opened for each transaction."""
+"""A ledger in one SQLite file, which is opened anew for each transaction."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class SqliteStore:
-    """``ledger.sqlite`` with its folders ``locks/`` and ``keys/``.
+    """The file ``ledger.sqlite`` with its folders ``locks/`` and ``keys/``.
 
-    Every transaction opens the file and closes it again. That costs about 2.5
-    milliseconds and buys three things: nothing is shared across a fork, no lock
-    outlives its holder, and the last one to close moves the write-ahead log into
-    the file, so that a copy of an idle ledger is a whole ledger.
+    Opening the file for every transaction costs about 2.5 ms. In return a fork shares nothing, no
+    lock outlives its process, and the last one to close moves the write-ahead log into the file, so
+    that a copy of an idle ledger is complete.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,10 +45,10 @@ class SqliteStore:
         return str(self.path)
 
     def exists(self) -> bool:
-        """Return whether there is a ledger; Damaged if there was one.
+        """Return whether there is a ledger; Damaged if there was one and it is lost.
 
-        Locks and keys are only ever made after the file, so one without the other means that the
-        file was lost, and an empty ledger in its place would reset every budget.
+        Locks and keys are made after the file only: an empty ledger in the place of a lost file
+        would reset every budget.
         """
         with file_errors(self.folder):
             if self.path.exists():
@@ -64,7 +63,7 @@ class SqliteStore:
             return self.path.exists()
 
     def create(self, before: Callable[[], None]) -> None:
-        """Make the ledger if it is absent; any number of processes may do so at once."""
+        """Create the ledger if there is none; processes may do so at the same time."""
         if self.exists():
             return
         make_folders(self.folder, self.locks, self.keys)
@@ -83,19 +82,19 @@ class SqliteStore:
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the lock of all writers.
 
-        SQLite keeps writers apart by itself, but by polling: of six busy processes
-        the unluckiest waited 1.5 s for its turn, with the lock as a queue 0.4 s.
+        SQLite's own lock is polled: of six busy processes one waited 1.5 s for its turn, with this
+        lock as a queue 0.4 s.
         """
         return locked(self.locks / "ledger.lock")
 
     @contextmanager
     def holding(self, key: str) -> Iterator[RequireLock]:
-        """Hold the lock of one release: a file's, which nobody can lose."""
+        """Hold the lock of one release, a file's, which cannot be lost while it is held."""
         with locked(self.locks / f"{key}.lock", remove=True):
             yield lambda: None
 
     def sweep_locks(self) -> int:
-        """Remove the lock files that killed runs left; nobody who waits loses one."""
+        """Remove the lock files that killed runs left, but none that a process waits for."""
         return sweep_locks(self.locks)
 
     @contextmanager
@@ -107,13 +106,13 @@ class SqliteStore:
             yield connection
 
     def format(self) -> int:
-        """Return the format in the header of the file."""
+        """Return the format number in the header of the file."""
         with self._session("BEGIN") as connection:
             return self._format(connection)
 
     @contextmanager
     def _session(self, begin: str) -> Iterator[Connection]:
-        """Open a transaction; errors of the driver become ours."""
+        """Open a transaction whose database errors become PipelineError or Damaged."""
         from sqlalchemy.exc import DBAPIError
 
         try:
@@ -126,7 +125,7 @@ class SqliteStore:
             raise self._damage_error("the names of its tables are not text") from None
 
     def require_sound(self, connection: Connection) -> None:
-        """Raise Damaged where SQLite finds that a table and its indexes or limits disagree."""
+        """Raise Damaged if SQLite's own check finds a fault of a table, an index or a limit."""
         result = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
         if result != ["ok"]:
             raise Damaged(
@@ -157,7 +156,7 @@ class SqliteStore:
 
 @lru_cache(maxsize=16)
 def _engine(path: Path) -> Engine:
-    """Return the engine of a file, one a process: it holds compiled statements alone."""
+    """Return SQLAlchemy's engine of a file, kept because it caches compiled statements."""
     from sqlalchemy import create_engine, event
     from sqlalchemy.pool import NullPool
 
@@ -187,7 +186,6 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _fill(path: Path) -> None:
-    """Turn an empty file into an empty ledger."""
     from dp_pipeline.ledger.guards import create_guards
     from dp_pipeline.ledger.journal import create_tables, write_seal
 

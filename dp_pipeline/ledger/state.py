@@ -1,9 +1,8 @@
-"""State: the sums of all rows so far. Admission asks it, and every row names it.
+"""The state of a ledger: the sums of all rows, by which charges are admitted.
 
-A sum over 100,000 rows is slow, and comes through an index that may be damaged. So every writer
-stores the sums in a small table, and writes the digest of that whole table into its row, inside
-the row's hash. Every decision reads the table whole, computes the digest again and compares it with
-the newest row's: it rests on what the chain has said.
+A sum over 100,000 rows is slow, and uses an index that may be damaged. So every writer updates the
+sums in a small table, and puts the digest of that table into its row, inside the row's hash. Every
+decision reads the table and compares its digest with the newest row's.
 
     kind         population  name           value
     ----         ----------  ----           -----
@@ -13,8 +12,7 @@ the newest row's: it rests on what the chain has said.
     block        its name    window         the sums of its charges
     unfinished   the payer   release key    "reserved" or "interrupted"
 
-A release that has ended is no row here: the table grows with populations, sources, windows and
-releases that nobody finished, not with releases.
+A release that has ended has no row here, so the table stays small.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from dp_pipeline.ledger.head import canonical
 
 
 class Record(Protocol):
-    """A row of the ledger, before it has its place in the chain or after."""
+    """The fields of a ledger row, written or not."""
 
     @property
     def event(self) -> str: ...
@@ -54,18 +52,18 @@ class Record(Protocol):
 
 @dataclass(frozen=True)
 class Population:
-    """One account and its sums, in nano-ε, or in nano-ρ where it counts in ρ.
+    """One account and the sums of its charges, in nano-ε, or in nano-ρ where it counts in ρ.
 
     opened       the number of the row that opened it
-    facts        of the account, raises and all, and the commitment to its key
+    facts        of the account, with raised limits, and the commitment to its key
     spent        the sum of all charges, each counted once for every window that it names
     month        the newest calendar month (UTC) that was charged; empty before the first
     month_spent  the sum of that month's charges
-    releases     how many were charged, with an ε or without
-    not_dp       how many of them have none
+    releases     number of charges, with an ε or without
+    not_dp       number of charges without ε
     delta_spent  the sum of the charges' own δ, exactly, as text
-    everywhere, everywhere_delta   the same sums of charges that name no window of a population with
-                 windows: rows that were taken out and named none. They count in every window
+    everywhere, everywhere_delta   the same sums of charges that name no window although the
+                 population has windows (rows that replace foreign ones); they count in every window
     """
 
     opened: int
@@ -81,11 +79,11 @@ class Population:
 
     @property
     def has_windows(self) -> bool:
-        """Whether its rows are partitioned into time windows."""
+        """Whether the population's rows are partitioned into time windows."""
         return bool(self.facts.get("windows"))
 
     def account(self, population: str) -> Account:
-        """Return the account as it is now; Damaged where the facts declare none."""
+        """Return the account with its current limits; Damaged if its stored facts were changed."""
         try:
             return Account.from_facts(population, self.facts)
         except (KeyError, TypeError, ValueError, DeclarationError):
@@ -94,7 +92,7 @@ class Population:
             ) from None
 
     def with_charge(self, record: Record, *, month: str) -> Population:
-        """Return the sums after one more charge."""
+        """Return a copy with the charge of one more row added."""
         earlier = self.month_spent if month == self.month else 0
         delta = delta_of(record.facts)
         blocks = blocks_of(record.facts) if self.has_windows else ()
@@ -115,9 +113,9 @@ class Population:
 
 @dataclass(frozen=True)
 class Block:
-    """The sums of one window of a population, in nano-ε or nano-ρ.
+    """The sums of the charges of one time window, in nano-ε or nano-ρ.
 
-    spent        the sum of all charges that name it
+    spent        the sum of all charges that name the window
     delta_spent  the sum of their own δ, exactly, as text
     """
 
@@ -125,19 +123,18 @@ class Block:
     delta_spent: str = "0"
 
     def with_charge(self, nano: int, delta: Fraction) -> Block:
-        """Return the sums after one more charge."""
+        """Return a copy with one more charge added."""
         return Block(self.spent + nano, str(Fraction(self.delta_spent) + delta))
 
 
 class StateKey(NamedTuple):
-    """The key of a row of the table."""
+    """The key of a row of the table ``state``."""
 
     kind: str
     population: str = ""
     name: str = ""
 
     def columns(self) -> dict[str, str]:
-        """Return its values by the columns of the table."""
         return self._asdict()
 
 
@@ -148,15 +145,15 @@ _DIGITS = 64
 
 @dataclass(frozen=True)
 class StateValue:
-    """A row of the table without its key: which entry wrote it, and its JSON."""
+    """The value of a row of the table ``state``: the ledger row that wrote it, and JSON."""
 
     entry: int
     value: str
 
 
 class _Digests:
-    """The digests of all rows of the table in the order of their keys, as one text that is changed
-    in place: a row of the ledger changes two or three of them.
+    """The digests of all rows of ``state``, sorted by key, for a total that changes in place: a
+    ledger row changes two or three of them.
 
     >>> _Digests({}).total == hashlib.sha256(b"").hexdigest()
     True
@@ -174,11 +171,11 @@ class _Digests:
 
     @property
     def total(self) -> str:
-        """SHA-256 over all of them."""
+        """The SHA-256 over all digests."""
         return hashlib.sha256(self._text).hexdigest()
 
     def put(self, key: StateKey, value: StateValue | None) -> None:
-        """Set the value of a key; None removes it."""
+        """Set the value of a key; None removes the key."""
         sort_key = _sort_key(key)
         position = bisect_left(self._keys, sort_key)
         is_there = position < len(self._keys) and self._keys[position] == sort_key
@@ -202,7 +199,7 @@ def _row_digest(key: StateKey, value: StateValue) -> bytes:
 
 @dataclass
 class State:
-    """The table as values; ``take`` follows the rows of the ledger one by one.
+    """The contents of the table ``state``; ``take`` updates them by one ledger row.
 
     >>> State().sequence
     0
@@ -214,18 +211,18 @@ class State:
 
     @property
     def sequence(self) -> int:
-        """The number of the newest row that was taken; -1 where no seal is there."""
+        """The number of the newest ledger row that was added; -1 in an invalid table."""
         return self.rows[_SEAL].entry if _SEAL in self.rows else -1
 
     @property
     def digest(self) -> str:
-        """SHA-256 over all rows of the table, in one order."""
+        """The SHA-256 over all rows of the table, sorted by key."""
         if self._digests is None:
             self._digests = _Digests(self.rows)
         return self._digests.total
 
     def population(self, population: str) -> Population | None:
-        """Return the account of a population and its sums; None if it was never opened."""
+        """Return the account of a population with its sums; None if it was never opened."""
         if population not in self._populations:
             row = self.rows.get(StateKey("population", population))
             if row is None:
@@ -234,12 +231,12 @@ class State:
         return self._populations[population]
 
     def account(self, population: str) -> Account | None:
-        """Return the account of a population as it is now; None if it was never opened."""
+        """Return an account with its current limits; None if it was never opened."""
         sums = self.population(population)
         return None if sums is None else sums.account(population)
 
     def block(self, population: str, name: str) -> Block:
-        """Return the sums of one window, with what was charged to all of them."""
+        """Return the sums of one window, including charges that name no window."""
         own, sums = self._own_block(population, name), self.population(population)
         if sums is None:
             return own
@@ -253,7 +250,7 @@ class State:
         return [key for key in self.rows if key.kind == kind]
 
     def blocks(self, population: str) -> tuple[str, ...]:
-        """Return the windows that were ever charged, by name."""
+        """Return the names of the windows that were ever charged, sorted."""
         keys = self._keys("block")
         return tuple(sorted(key.name for key in keys if key.population == population))
 
@@ -266,23 +263,23 @@ class State:
         return tuple(population for _, population in sorted(opened))
 
     def claims(self) -> tuple[tuple[str, str], ...]:
-        """Return every claim, oldest first: the source and the population that holds it."""
+        """Return every claim, oldest first, as a source and the population that holds it."""
         claims = sorted((self.rows[key].entry, key) for key in self._keys("source"))
         return tuple((key.name, key.population) for _, key in claims)
 
     def unfinished(self, key: str) -> str | None:
-        """Return "reserved" or "interrupted" of a release that has not ended, else None."""
+        """Return "reserved" or "interrupted" for a release that has not ended, else None."""
         for row in self._keys("unfinished"):
             if row.name == key:
                 return str(_parsed(self.rows[row].value)["state"])
         return None
 
     def unfinished_keys(self) -> tuple[str, ...]:
-        """Return the keys of the releases that have not ended, in their order."""
+        """Return the keys of the releases that have not ended, sorted."""
         return tuple(sorted(key.name for key in self._keys("unfinished")))
 
     def take(self, record: Record, *, sequence: int, time: str) -> set[StateKey]:
-        """Follow the next row; return the keys of the rows of the table that change or go."""
+        """Add the next ledger row; return the keys of the table's changed or removed rows."""
         changes = self._changes(record, sequence=sequence, month=time[:7])
         changes[_SEAL] = {}
         for key, content in changes.items():
@@ -299,7 +296,7 @@ class State:
     def _changes(
         self, record: Record, *, sequence: int, month: str
     ) -> dict[StateKey, dict[str, Any] | None]:
-        """Return the contents of the rows that a record changes; None of one that goes."""
+        """Return the new contents of the table's changed rows; None for a removed one."""
         event, population, release = record.event, record.population, record.key or ""
         changes: dict[StateKey, dict[str, Any] | None] = {}
         sums, account = self.population(population), StateKey("population", population)
@@ -327,7 +324,7 @@ class State:
 
 
 def replace_limits(facts: Mapping[str, str], raised: Mapping[str, str]) -> dict[str, str]:
-    """Return an account's facts after a raise; limits that it does not name go."""
+    """Return an account's facts with its limits replaced by ``raised``."""
     return {**{name: text for name, text in facts.items() if name not in LIMITS}, **raised}
 
 

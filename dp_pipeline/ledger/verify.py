@@ -1,8 +1,8 @@
-"""Verifying: every row, recomputed from the first, and what all of them add up to.
+"""Verification of a ledger by recomputing every row, and restoration of a damaged one.
 
-Restoring: the ledger goes on at the last row that holds. Rows of somebody else behind it are taken
-out and charged, and the sums are computed anew; a row of the ledger says who did it and why,
-and none makes a sum smaller.
+Restoring keeps all rows up to the last valid one. Rows behind it that the ledger did not write are
+replaced by charges of the same amount, and the sums are recomputed; a row records who did it and
+why. No sum gets smaller.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ StoredRow = tuple[Row, list[Row]]
 
 
 class Verification:
-    """Follows rows: hashes, the order of times, a possible story, and the digest of their sums.
+    """Checks rows in order: hashes, times, whether each was admissible, and the digests of the
+    sums.
 
-    chain, audit, state   as the rows so far left them
-    time                  the latest so far
+    chain, audit, state   after the rows so far
+    time                  the latest time so far
     """
 
     def __init__(self, stored: Iterable[StoredRow] = ()) -> None:
@@ -68,11 +69,10 @@ class Verification:
 
     @property
     def tip(self) -> Tip:
-        """The newest row."""
         return Tip(self.chain.expected_sequence - 1, self.chain.tip)
 
     def take(self, row: Row, children: list[Row]) -> None:
-        """Follow the next row; raise Damaged if it cannot be there."""
+        """Check and add the next row; raise Damaged if it cannot follow the others."""
         self.chain.follow(row, children)
         try:
             self._take(entry_from(row, children))
@@ -93,11 +93,11 @@ class Verification:
 
 @dataclass(frozen=True)
 class _Followed:
-    """All rows of a ledger, followed in order to the last one that holds.
+    """The result of checking all rows of a ledger up to the first invalid one.
 
-    intact   the rows to there
-    strays   those behind it, which the head does not cover, and those with numbers below 1
-    fault    why the first of them does not hold; None where all rows hold
+    intact   the verification of the valid rows
+    strays   the rows behind them that the head does not cover, and those with numbers below 1
+    fault    the reason why the first stray is invalid; None if all rows are valid
     """
 
     intact: Verification
@@ -106,12 +106,12 @@ class _Followed:
 
     @property
     def digests(self) -> dict[int, str]:
-        """The number of every stray → the digest of its bytes."""
+        """The digest of the bytes of every stray, by its number."""
         return {row["sequence"]: stored_bytes(row, children) for row, children in self.strays}
 
     @property
     def remedied(self) -> Damaged:
-        """The fault of the first stray, the numbers of all, and the command that goes on."""
+        """The error for the first stray, with all strays and the command that restores."""
         first, *others = list(self.digests)[:_MAX_ROWS]
         also = f"; so it is with row {', '.join(map(str, others))}" if others else ""
         them = "them" if others else "it"
@@ -125,9 +125,7 @@ class _Followed:
 
 
 def verify_rows(connection: Connection, *, head: Tip) -> Verification:
-    """Return all rows of a ledger, followed in order; Damaged names the first bad one, and all bad
-    ones that the head does not cover: those may be taken out.
-    """
+    """Return the verification of all rows; Damaged names the invalid ones."""
     followed = _follow(connection, head=head)
     if followed.fault is not None:
         raise followed.remedied
@@ -157,18 +155,18 @@ def _follow(connection: Connection, *, head: Tip) -> _Followed:
 
 
 def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> Tip:
-    """Go on at the last row that holds; return the newest row from now on.
+    """Replace the invalid rows at the end of a ledger by charges; return the newest row.
 
-    strays   every row that does not hold and that the head does not cover: number → digest of its
-             bytes as ``verify`` says it, or its first 16 digits or more; empty where all rows hold,
-             and only the table of their sums is to be computed anew
+    strays   number of every invalid row that the head does not cover → the digest of its bytes as
+             ``verify`` prints it, or its first 16 digits or more; empty where all rows are valid
+             and only the table of their sums is recomputed
 
-    The charge that a row looks like is charged to the same population, whatever remains there, so
-    that no sum gets smaller. An unfinished release that it names is dead. The triggers are made
-    anew, so on a server only the owner of the tables may call it.
+    The amount in an invalid row is charged to its population without regard to the ceiling, so that
+    no sum gets smaller; an unfinished release that it names is dead. The triggers are created anew,
+    so on a server only the owner of the tables may call it.
 
-    Raises DeclarationError for any other row, and Damaged while a row that is not named, or that
-    the head covers, does not hold.
+    Raises DeclarationError for any other row, and Damaged while an invalid row is not named, or is
+    covered by the head.
     """
     require_line(reason, of="reason")
     require_line(by, of="who restores the ledger")
@@ -188,7 +186,7 @@ def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> T
 
 
 def _require_strays(followed: _Followed, strays: Mapping[int, str]) -> None:
-    """Refuse names of other rows than the strays, and strays without a name."""
+    """Raise DeclarationError unless exactly the invalid rows are named, each with its digest."""
     for number, digits in strays.items():
         if len(digits) < LEAST_DIGITS or not followed.digests.get(number, "").startswith(digits):
             raise DeclarationError(
@@ -201,7 +199,7 @@ def _require_strays(followed: _Followed, strays: Mapping[int, str]) -> None:
 
 
 def _charges(followed: _Followed) -> Iterator[Draft]:
-    """Yield the rows in the place of every stray."""
+    """Yield the rows to write in the place of the strays."""
     unfinished = set(followed.intact.state.unfinished_keys())
     for row, children in followed.strays:
         yield _in_place_of(row, children, state=followed.intact.state)
@@ -219,7 +217,7 @@ def _charges(followed: _Followed) -> Iterator[Draft]:
 
 
 def _in_place_of(row: Row, children: list[Row], *, state: State) -> Draft:
-    """Return the row that charges what a stray looks like, to the same population.
+    """Return a row with the charge that an invalid row seems to have, to the same population.
 
     state   the sums of the rows before it
     """
@@ -251,7 +249,7 @@ def _in_place_of(row: Row, children: list[Row], *, state: State) -> Draft:
 
 
 def _readable(row: Row, read: Callable[[Mapping[str, str]], Value]) -> Value | None:
-    """Return a value of a stray's facts; None where it cannot be read."""
+    """Return a value that is read from the facts of a row; None if it cannot be read."""
     try:
         return read(dict(json.loads(row["facts"])))
     except (ValueError, TypeError, RecursionError, Damaged):
@@ -259,7 +257,6 @@ def _readable(row: Row, read: Callable[[Mapping[str, str]], Value]) -> Value | N
 
 
 def _write(connection: Connection, verification: Verification, drafts: list[Draft]) -> Tip:
-    """Write rows, and the table of the sums of all rows as a whole."""
     now, tip = verification.state, verification.tip
     time = max(current_time(), verification.time)
     for draft in drafts:

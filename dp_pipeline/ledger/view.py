@@ -1,6 +1,5 @@
-"""View: the rows of a ledger as one transaction sees them, and their sums, checked.
-
-Page: a view that writes.
+"""A view: the rows of a ledger and their checked sums, as one transaction sees them; a page also
+writes rows.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ _VERIFY = "`dp-pipeline budget verify` says where"
 
 
 class View:
-    """One consistent view.
+    """One consistent view of a ledger.
 
-    state   the sums of the rows: read from their table, and the same as the newest row says
+    state   the sums of the rows, whose digest the newest row contains
     tip     the newest row
-    now     the time of every decision here, UTC in ISO 8601: never before the newest row, so that a
-            clock that was put back frees no month
+    now     the time of every decision here, UTC in ISO 8601; never before the newest row's, so that
+            a clock that was put back opens no new month
 
-    Raises Damaged where the newest row, or the one that the head names, is not what its hash says,
-    or the table is not what the newest row says; ``of`` names the ledger.
+    Raises Damaged where the newest row, or the one that the head names, does not match its hash, or
+    the sums do not match the newest row; ``of`` names the ledger.
     """
 
     def __init__(self, connection: Connection, *, head: Tip, of: str) -> None:
@@ -55,11 +54,11 @@ class View:
 
     @property
     def month(self) -> str:
-        """The calendar month (UTC) that a charge made now would be of: "2026-11"."""
+        """The current calendar month (UTC), such as "2026-11"."""
         return self.now[:7]
 
     def account(self, population: str) -> Account | None:
-        """Return the account of a population as it is now; None if it was never opened."""
+        """Return an account with its current limits; None if it was never opened."""
         return self.state.account(population)
 
     def require_account(self, population: str) -> Account:
@@ -70,9 +69,10 @@ class View:
         return account
 
     def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
-        """Return what a population has spent and has left; zero and no ceiling if it is unknown.
+        """Return the amounts that a population has spent and has left; zero without a ceiling if
+        unknown.
 
-        blocks   the windows of the question
+        blocks   the windows to include
         """
         sums, account = self.state.population(population), self.account(population)
         of_blocks = {name: self.state.block(population, name) for name in blocks}
@@ -84,12 +84,11 @@ class View:
         return balance_of(account, sums, month=self.month, blocks=of_blocks, delta_blocks=of_deltas)
 
     def release(self, key: str) -> tuple[Entry, ...]:
-        """Return the row that reserved a release and, if there is one, the row that ended it.
+        """Return the row that reserved a release and the row that ended it, if there are any.
 
-        Each comes from an index of its own, and whether a release has ended is also known from
-        the state: an index that is wrong about a key is contradicted, with Damaged. An index
-        that has lost a row of a release that ended makes it unknown only if the other has lost
-        its row too; then it is charged anew.
+        Each is found by an index of its own, and the state also says whether the release has ended:
+        a damaged index contradicts them and raises Damaged. A release that ended is unknown only if
+        both indexes lost it; then it is charged anew.
         """
         rows = [*self._of_key(key, RESERVED), *self._of_key(key, ENDED)]
         events = [row.event for row in rows]
@@ -111,9 +110,9 @@ class View:
     def of_population(
         self, population: str, *, event: str = "", kind: str = ""
     ) -> tuple[Entry, ...]:
-        """Return the rows of a population, oldest first, each as its hash says.
+        """Return the rows of a population, oldest first, after checking their hashes.
 
-        event, kind   these alone
+        event, kind   only rows with these values
         """
         query = select(entries).where(entries.c.population == population)
         if event:
@@ -127,9 +126,7 @@ class View:
         return tuple(_entry(row, children.get(row["sequence"], [])) for row in map(dict, rows))
 
     def not_dp(self, population: str) -> tuple[Entry, ...]:
-        """Return the rows that charged a population with releases that have no ε, oldest first;
-        Damaged where they are not as many as the state says.
-        """
+        """Return the rows of releases without ε, oldest first; Damaged if some are missing."""
         rows = [
             row
             for event in CHARGING
@@ -145,15 +142,14 @@ class View:
         return tuple(sorted(rows, key=lambda row: row.sequence))
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return every row in order."""
         return tuple(entry_from(*stored) for stored in journal.rows(self.connection))
 
 
 class Page(View):
-    """A view that writes: rows, and with each the sums of all of them."""
+    """A view that can also write rows, and with each the sums of all rows."""
 
     def append(self, draft: Draft) -> None:
-        """Write a row at the end of the chain, then the state that it names."""
+        """Write a row at the end of the chain, and the changed sums."""
         sequence = self.tip.sequence + 1
         changed = self.state.take(draft, sequence=sequence, time=self.now)
         self.tip = journal.write(
@@ -176,7 +172,7 @@ def _require_as_hashed(stored: tuple[Row, list[Row]] | None, *, of: str) -> None
 
 
 def read_state(connection: Connection) -> State:
-    """Return the table as it is; a decision by it compares its digest."""
+    """Return the contents of the table ``state``, unchecked: a decision compares the digest."""
     return State(
         {
             StateKey(row["kind"], row["population"], row["name"]): StateValue(
@@ -188,7 +184,7 @@ def read_state(connection: Connection) -> State:
 
 
 def write_state(connection: Connection, now: State, changed: Iterable[StateKey]) -> None:
-    """Bring rows of the table up to date; the seal last, which closes it until the next row."""
+    """Write changed rows of the table ``state``; last its row ``ledger``, which closes it."""
     for key in sorted(changed, key=lambda key: (key.kind == "ledger", key)):
         is_key = [getattr(state.c, name) == text for name, text in key.columns().items()]
         row = now.rows.get(key)

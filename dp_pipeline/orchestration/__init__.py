@@ -1,1 +1,1 @@
-"""The pipeline as Dagster sees it: assets, checks, jobs, schedules, sensors."""
+"""The pipeline in Dagster: assets, checks, jobs, schedules and sensors."""

@@ -1,8 +1,7 @@
-"""The schedules and the sensor of one data set: off until somebody turns them on. Calendar,
-declarations and ledger decide what they start; no row is looked at.
+"""The schedules and the sensor of one data set, off until somebody turns them on.
 
-There is no sensor for sensitive rows whose changes are not public: a release would disclose that a
-row changed.
+Calendar, declarations and ledger decide what they start; no row is read. There is no sensor for
+sensitive rows whose changes are not public: a release would disclose that a row changed.
 """
 
 from __future__ import annotations
@@ -44,11 +43,13 @@ def publication_request(
     run_key: str,
     snapshot: str = "",
 ) -> TickResult:
-    """Return the run that publishes one model, or the one line of a budget that does not allow it.
-    Other mistakes are raised and turn the tick red.
+    """Return the run that publishes one model, or the reason in one line if the budget is too
+    small.
 
     snapshot   name of a new one, a new charge; empty: the current one, a replay at no cost once it
                was published
+
+    Other mistakes are raised, and Dagster shows a failed tick.
     """
     epsilon = epsilon_text(publication.epsilon)
     models, levels = (publication.model,), (epsilon,)
@@ -80,7 +81,7 @@ _NO_RETRY = "A refused or failed week is not tried again before the next."
 
 
 def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
-    """Return the schedule that publishes what is declared; none where nothing is."""
+    """Return the schedule that publishes the declared models; none where nothing is published."""
     if spec.windows is not None:
         return [_window_schedule(spec)]
     if spec.publish is None:
@@ -90,7 +91,7 @@ def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
 
 
 def _weekly_schedule(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
-    """Return the schedule that publishes from the current snapshot: the same one is replayed."""
+    """Return the schedule that publishes from the current snapshot, which is replayed."""
 
     @dg.schedule(
         name=f"{spec.name}_weekly",
@@ -108,9 +109,10 @@ def _weekly_schedule(spec: DatasetSpec, publication: Publication) -> dg.Schedule
 
 
 def _refresh_schedule(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
-    """Return the schedule that publishes from a new snapshot each ISO week, whether or not any row
-    changed: its runs must not disclose that. It has another name than the weekly one, so whoever
-    turned on the free schedule pays for nothing.
+    """Return the schedule that publishes from a new snapshot each ISO week.
+
+    It runs whether or not a row changed, as its runs must not disclose that. Its name differs from
+    the weekly schedule's, which is free.
     """
 
     @dg.schedule(
@@ -135,9 +137,7 @@ MAX_WINDOWS_PER_TICK = 60
 
 
 def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
-    """Return the schedule that publishes every window once it is closed and its grace has passed;
-    missed windows are caught up.
-    """
+    """Return the schedule that publishes every closed window after its grace, also missed ones."""
     windows = spec.cut
     is_hourly = windows.every == "hour"
     published = "; ".join(jobs.publication_text(spec, entry) for entry in spec.publications)
@@ -173,9 +173,7 @@ def _has_file_each(spec: DatasetSpec) -> bool:
 
 
 def _may_have_rows(spec: DatasetSpec, window: str) -> bool:
-    """Return whether a window may have rows: its file exists, or the data set has no file for each.
-    No row is read, and no time at which a file was written.
-    """
+    """Return whether a window may have rows: its file exists, or windows have no own files."""
     return not _has_file_each(spec) or source_stamp(spec.at_window(window).source) is not None
 
 
@@ -190,7 +188,7 @@ def _window_choice_text(spec: DatasetSpec) -> str:
 
 
 def _no_window_text(spec: DatasetSpec, home: Home) -> str:
-    """Return why no window is due, in one line."""
+    """Return a line on why no window is due."""
     published = published_windows(spec, home)
     if published and _has_ended(spec, home, published):
         return (
@@ -202,20 +200,20 @@ def _no_window_text(spec: DatasetSpec, home: Home) -> str:
 
 
 def _has_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
-    """Return whether no window after the newest published one is requested. Where each window has a
-    file, the file itself shows that there is another window.
+    """Return whether no window after the newest published one is requested.
+
+    Where each window has a file, the file itself shows that there is another window.
     """
     recent = published[-MAX_WINDOWS_PER_TICK:]
     return not _has_file_each(spec) and has_run_dry(spec, home, recent)
 
 
 def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
-    """Return the closed windows that are not published, oldest first: those after the newest
-    published one, and those that failed between it and the first one; before any is published, the
-    newest alone. Windows that cannot have rows are left out.
+    """Return the closed windows to publish, oldest first; those that cannot have rows are left out.
 
-    A gap is requested while it is among the last windows before the newest: for a window that never
-    comes no run is started for ever.
+    They are the windows after the newest published one, and unpublished ones before it, while these
+    are among the last: for a window that never comes no run is started for ever. Before any is
+    published, the newest alone is due.
 
     moment   seconds since 1970 in UTC
     """
@@ -237,9 +235,7 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
 
 
 def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
-    """Yield unpublished windows between the first and the newest published one, newest first, among
-    the last ones before the newest.
-    """
+    """Yield recent unpublished windows among the published ones, newest first."""
     name: str | None = published[-1]
     for _ in range(MAX_WINDOWS_PER_TICK):
         if name is None or name == published[0]:
@@ -252,9 +248,7 @@ def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
 def _window_runs(
     spec: DatasetSpec, pipeline: Pipeline, due: tuple[str, ...], *, tick: str
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Return a run for each window that the budget allows, after runs that read earlier windows;
-    where it allows none, the line of the first refusal.
-    """
+    """Return a run for each window that the budget allows; where it allows none, the reason."""
     names, levels = EpsilonRelease.names(spec), EpsilonRelease.levels(spec)
     options = RunOptions(spec, EpsilonRelease, names, levels, pipeline.home, pipeline.noise)
     allowed, refusals = [], []
@@ -283,9 +277,7 @@ def _window_runs(
 
 
 def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
-    """Return the earlier windows that releases of several read too and whose rows were never read,
-    oldest first.
-    """
+    """Return the earlier windows that releases of several also need and that were never read."""
     span = spec.max_span
     earlier = {name for window in due for name in spec.cut.ending_with(window, span)} - {*due}
     is_open = home.ledger.account(spec.population) is not None
@@ -297,7 +289,7 @@ def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[s
 
 
 def _grace_text(grace: int) -> str:
-    """Return how long after its end a window is read, in words; nothing where that is at once.
+    """Return the time after its end at which a window is read, in words; empty for none.
 
     >>> _grace_text(2 * DAY), _grace_text(9000), _grace_text(0)
     (', and 2 days more', ', and 150 minutes more', '')
@@ -325,13 +317,13 @@ def _run_key(time: datetime, publication: Publication) -> str:
 
 @dataclass(frozen=True)
 class SourceCursor:
-    """What the sensor knows of a source; Dagster keeps it between two ticks.
+    """The state that the sensor has stored about a source between two ticks.
 
     stamp            of the file when it was last hashed
     digest           of its bytes then
     snapshot_digest  of the bytes that the last snapshot was made of; empty before the first
-    run_count        how many runs were requested: a tick that is forgotten in a crash requests the
-                     same run once more, not another one
+    run_count        number of requested runs: a tick that is forgotten in a crash requests the
+                     same run again, not another one
     """
 
     stamp: str = ""
@@ -341,7 +333,7 @@ class SourceCursor:
 
     @classmethod
     def from_text(cls, text: str | None) -> SourceCursor:
-        """Return the stored cursor; an empty one at first, and after somebody wrote over it."""
+        """Return the stored cursor; an empty one for other text."""
         try:
             return cls(**json.loads(text or "{}"))
         except (TypeError, ValueError):
@@ -353,7 +345,7 @@ class SourceCursor:
 
     @property
     def has_new_bytes(self) -> bool:
-        """Whether the bytes are others than those of the last snapshot."""
+        """Whether the bytes differ from those of the last snapshot."""
         return self.digest != self.snapshot_digest
 
     @property
@@ -362,13 +354,14 @@ class SourceCursor:
         return f"{self.run_count + 1}-{self.digest[:16]}"
 
     def after_request(self) -> SourceCursor:
-        """Return the cursor once the run was requested."""
+        """Return the cursor after the run was requested."""
         return replace(self, snapshot_digest=self.digest, run_count=self.run_count + 1)
 
 
 def observe_source(spec: DatasetSpec, home: Home, cursor: SourceCursor) -> SourceCursor | None:
-    """Return the cursor after one more look at the source; None while it is missing or being
-    written. Its bytes are read where its stamp changed, and only hashed.
+    """Return the cursor after looking at the source; None while it is missing or being written.
+
+    Its bytes are read, and only hashed, if its stamp changed.
     """
     stamp = source_stamp(spec.source)
     if stamp is None or stamp.text == cursor.stamp:
@@ -404,7 +397,7 @@ INTERVAL_SECONDS = 60
 
 
 def sensors_of(spec: DatasetSpec) -> list[dg.SensorDefinition]:
-    """Return the sensor on new rows, where their changes are public and seen from outside."""
+    """Return the sensor on new rows, where their changes are public and visible from outside."""
     return [_new_rows_sensor(spec)] if jobs.is_watched(spec) else []
 
 

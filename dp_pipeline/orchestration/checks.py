@@ -1,6 +1,4 @@
-"""Checks of releases and of their account: what was spent and promised, and that a stored bundle is
-intact, and the same when it is rebuilt from its noisy answers.
-"""
+"""Dagster's checks of releases and accounts: charges, promises, and stored bundles."""
 
 from __future__ import annotations
 
@@ -82,8 +80,9 @@ def _specs(key: dg.AssetKey, *names: str, **descriptions: str) -> list[dg.AssetC
 
 
 def check_specs(key: dg.AssetKey, kind: type[Release]) -> list[dg.AssetCheckSpec]:
-    """Return the checks of a release. None can run by itself: materializing a settled partition
-    again costs nothing and runs all of them.
+    """Return the checks of a release.
+
+    None can run by itself: materializing a settled partition again costs nothing and runs them all.
     """
     if kind.FOLDER:
         return _specs(key, KEEPS_K, INTACT)
@@ -91,17 +90,15 @@ def check_specs(key: dg.AssetKey, kind: type[Release]) -> list[dg.AssetCheckSpec
 
 
 def domain_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """Return the checks of a discovered domain."""
     return _specs(key, INTACT, REBUILT, SPENT, WITHIN, NOT_NEAR, **{SPENT: _DOMAIN_SPENT})
 
 
 def budget_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """Return the checks of the budget report."""
     return _specs(key, WITHIN, NOT_NEAR)
 
 
 def release_checks(release: Release, published: PublishedBundle) -> list[dg.AssetCheckResult]:
-    """Return the check results of one release. No row is read."""
+    """Return the check results of one release, without reading a row."""
     bundle, intact = published.bundle, _intact_check(release, published)
     if not isinstance(release, EpsilonRelease):
         return [k_anonymity_check(bundle), intact]
@@ -116,7 +113,7 @@ def release_checks(release: Release, published: PublishedBundle) -> list[dg.Asse
 
 
 def domain_checks(release: DomainRelease, published: PublishedBundle) -> list[dg.AssetCheckResult]:
-    """Return the check results of one discovered domain. No row is read."""
+    """Return the check results of one discovered domain, without reading a row."""
     spends = published.bundle.spends
     is_proven = all(spend.epsilon_of_scale <= spend.epsilon for spend in spends)
     total = sum(spend.epsilon for spend in spends), sum(spend.delta for spend in spends)
@@ -132,8 +129,7 @@ def domain_checks(release: DomainRelease, published: PublishedBundle) -> list[dg
 def fault_result(
     name: str, require: Callable[[], object], *, is_fatal: bool = True
 ) -> dg.AssetCheckResult:
-    """Return a check that fails with the message of the error that `require` raises. The message
-    names files and digests, never a value.
+    """Return a check result that is failed, with the message, if ``require`` raises an error.
 
     is_fatal   False: a fault is a warning
     """
@@ -175,7 +171,6 @@ def k_anonymity_check(bundle: Bundle) -> dg.AssetCheckResult:
 
 
 def budget_checks(balance: Balance) -> list[dg.AssetCheckResult]:
-    """Return the check results of one account."""
     limits = ((balance.spent, balance.ceiling), (balance.month_spent, balance.per_month))
     shares = [spent / limit for spent, limit in limits if limit is not None]
     # A window is meant to be filled, so it is never near its limit, and must not be beyond it.
@@ -199,7 +194,7 @@ def budget_checks(balance: Balance) -> list[dg.AssetCheckResult]:
 def spent_check(
     spec: DatasetSpec, guarantee: PrivacyGuarantee, bundle: Bundle
 ) -> dg.AssetCheckResult:
-    """Return whether noise, charges and claim of a release are of the same cost."""
+    """Return whether noise, charges and claim of a release have the same cost."""
     proven = [replace(spend, epsilon=spend.epsilon_of_scale) for spend in bundle.spends]
     cost_of_noise = replace(bundle, spends=tuple(proven)).spent
     own_claim = spec.currency.cost_of(guarantee.amount, guarantee.currency)
@@ -216,7 +211,7 @@ def spent_check(
 
 
 def plausible_check(spec: DatasetSpec, bundle: Bundle) -> dg.AssetCheckResult:
-    """Return a warning where the released counts are mostly noise, or are of other rows."""
+    """Return a warning where the released counts are mostly noise, or contradict declarations."""
     warnings, total = bundle_warnings(spec, bundle), noisy_total(spec, bundle)
     metadata: Metadata = {}
     if total is not None:
@@ -238,9 +233,8 @@ _VERDICTS = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecor
 def standing_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckEvaluation]:
     """Return the last verdict of each check of this asset, for a refused run to report again.
 
-    Dagster notes when a run begins that it will check, and takes a run that ends without a verdict
-    for a failed check, whatever an earlier run reported. A refused run has changed nothing: the
-    release that was checked is the one that stands.
+    Dagster takes a run without verdicts for a failed check. A refused run has changed nothing, so
+    the verdicts on the current release still hold.
     """
     return [_reported_again(context.instance, record) for record in _last_records(context)]
 
@@ -270,8 +264,9 @@ def _last_records(context: dg.AssetExecutionContext) -> Iterator[AssetCheckExecu
 def _reported_again(
     instance: dg.DagsterInstance, record: AssetCheckExecutionRecord
 ) -> dg.AssetCheckEvaluation:
-    """Return an earlier verdict about the release that it was about: that of its own run, or the
-    one that it names. Dagster itself would name the newest release of the refused partition.
+    """Return an earlier verdict with the release that it was about.
+
+    Dagster itself would name the newest release of the refused partition.
     """
     evaluation = record.evaluation
     assert evaluation is not None

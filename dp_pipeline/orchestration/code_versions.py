@@ -1,8 +1,8 @@
-"""Code versions of assets: what Dagster compares to say that code has changed since a run.
+"""Code versions of assets, by which Dagster shows that code has changed since a run.
 
-The version of a release changes exactly when a new draw might give other answers: with the code
-that measures, the declarations that are measured, and the parameters of its model. A replayed
-release keeps the version that it was drawn with, so Dagster's mark stays until a new draw.
+The version of a release changes when a new draw might give other answers: with the measuring code,
+the measured declarations, and the parameters of its model. A replayed release keeps the version
+that it was drawn with, so Dagster's mark stays until a new draw.
 """
 
 from __future__ import annotations
@@ -26,20 +26,18 @@ _CODE_TAG = "dagster/code_version"
 
 
 def preparation_version(spec: DatasetSpec) -> str:
-    """Return the version of a stage that prepares rows: its code, and the declaration."""
+    """Return the version of a stage that prepares rows, from its code and the declaration."""
     return digest_of(code_version(("config", "raw")), spec.digest)
 
 
 def validation_version(spec: DatasetSpec) -> str:
-    """Return the version of the stage that validates rows: the declared checks belong to it."""
+    """Return the version of the stage that validates rows, also from the declared checks."""
     version = preparation_version(spec)
     return digest_of(version, spec.checks) if spec.checks else version
 
 
 def ingestion_version(spec: DatasetSpec) -> str:
-    """Return the version of the stage that reads the source: the source belongs to it, wherever the
-    folder of the project lies.
-    """
+    """Return the version of the stage that reads rows, also from the source but not its folder."""
     names = [Path(location).name for location in spec.source.locations]
     source = replace(spec.source, location=names[0], more=tuple(names[1:]))
     return digest_of(preparation_version(spec), source)
@@ -48,7 +46,7 @@ def ingestion_version(spec: DatasetSpec) -> str:
 def release_version(
     spec: DatasetSpec, kind: type[Release], name: str, *, drawn_by: str | None = None
 ) -> str:
-    """Return the version of a release: the measuring code, the declaration, and the parameters.
+    """Return the version of a release, from measuring code, declaration and parameters.
 
     drawn_by   version of the code that a stored release was drawn with; None: the code of today
     """
@@ -58,12 +56,12 @@ def release_version(
 def release_tags(
     spec: DatasetSpec, kind: type[Release], name: str, bundle: Bundle
 ) -> dict[str, str]:
-    """Return the tags of a materialization: the version that its release was drawn with."""
+    """Return the tags of a materialization, with the version that its release was drawn with."""
     return {_CODE_TAG: release_version(spec, kind, name, drawn_by=bundle.facts["code"])}
 
 
 def _measured(spec: DatasetSpec, kind: type[Release], name: str) -> Iterator[object]:
-    """Yield the declarations that change the answers of one model or method, or what they cost."""
+    """Yield the declarations that change the answers or the cost of one model or method."""
     if kind is DomainRelease:
         yield name
     elif kind.FOLDER:
@@ -79,5 +77,5 @@ def _measured(spec: DatasetSpec, kind: type[Release], name: str) -> Iterator[obj
 
 
 def data_version(bundle: Bundle) -> dg.DataVersion:
-    """Return the version of a stored release: a replay keeps it, so nothing downstream is stale."""
+    """Return the version of a stored release, which a replay keeps."""
     return dg.DataVersion(digest_of(bundle.to_json()))

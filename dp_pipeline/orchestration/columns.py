@@ -1,7 +1,6 @@
-"""Columns of assets and where each comes from, by declarations alone: before any run.
+"""The columns of assets and their lineage, from declarations alone.
 
-Dagster shows them on the page of an asset with their lineage, from a synthetic column back to a
-column of the source. Declared bounds and levels are public; nothing here was ever counted.
+Dagster shows them on the page of an asset, from a synthetic column back to a column of the source.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class AssetColumn:
     """One column of an asset.
 
     type         of its values, in a word
-    description  what it holds
+    description  its content, in words
     sources      (stage, column) that it is made from, of the same data set
     rules        declared constraints, in words
     nullable     whether a value may be missing
@@ -57,9 +56,7 @@ class AssetColumn:
     nullable: bool = False
 
     def dagster_column(self) -> dg.TableColumn:
-        """Return the column as Dagster shows it. The open-source web server draws no column
-        lineage, so the description names the sources too.
-        """
+        """Return the column for Dagster, whose pages show lineage in the description only."""
         description = self.description
         if self.sources:
             names = [f"{stage}.{name}" for stage, name in self.sources[:MAX_NAMED_SOURCES]]
@@ -70,7 +67,7 @@ class AssetColumn:
 
 
 def column_metadata(spec: DatasetSpec, columns: Iterable[AssetColumn]) -> dict[str, Any]:
-    """Return schema and lineage as Dagster shows them; no lineage where nothing is upstream."""
+    """Return schema and lineage for Dagster; no lineage where nothing is upstream."""
     listed = list(columns)
     metadata: dict[str, Any] = {
         SCHEMA: dg.TableSchema([column.dagster_column() for column in listed])
@@ -170,8 +167,9 @@ def _one_hot(spec: DatasetSpec) -> list[AssetColumn]:
 
 
 def _declared(attribute: Attribute) -> str:
-    """Return the declared bounds or levels, in words; a missing value is none of them. What is to
-    be discovered is never in the log of a run: its own asset shows it, once it is paid for.
+    """Return the declared bounds or levels, in words.
+
+    What is to be discovered is never in the log of a run: its own asset shows it after the charge.
     """
     if attribute.undeclared is not None:
         return "discovered"
@@ -185,9 +183,7 @@ _TYPES = {"i": "int64", "f": "float64", "M": "date or time"}
 
 
 def released_columns(spec: DatasetSpec, model: Model) -> list[AssetColumn]:
-    """Return the columns of the main table of a release: synthetic rows, centres, or the counts of
-    published classes.
-    """
+    """Return the columns of a release's main table: synthetic rows, centres, or class counts."""
     if isinstance(model, TableModel):
         return _synthetic_columns(spec, model)
     if isinstance(model, DpKjig):
@@ -239,8 +235,9 @@ def _class_columns(spec: DatasetSpec, model: DpKjig) -> list[AssetColumn]:
 
 
 def k_anonymous_columns(bundle: Bundle) -> list[AssetColumn]:
-    """Return the columns of a released k-anonymous table: those that were retained, and the label.
-    The label has no levels here: the log of a run would name one that was suppressed.
+    """Return the columns of a released k-anonymous table and its label.
+
+    The levels of the label are left out: the log of a run would name a suppressed one.
     """
     retained = bundle.tables["columns"].values()
     columns = [

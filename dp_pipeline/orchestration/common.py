@@ -1,5 +1,5 @@
-"""What all assets of a data set share: the resource with the home of the project, configuration of
-runs, failures of one line that are never retried, and the labels by which a reader finds an asset.
+"""The parts shared by all assets: the home as a resource, run configuration, failures of one line,
+and the labels of assets.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ RELEASE_KINDS: tuple[type[Release], ...] = (EpsilonRelease, KAnonymousRelease)
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Folders and noise, fixed when the definitions are loaded.
+    """The home and the noise source, fixed when the definitions are loaded.
 
-    It is not a configurable resource: a launchpad that could point a run at another home would
-    point it at another, empty ledger.
+    It is no configurable resource: a run with another home would have another, unspent ledger.
 
     noise   ``opendp`` (default), ``exact``, or ``seeded:NUMBER`` for research on benchmark data
     """
@@ -43,10 +42,7 @@ class Pipeline:
 
     @classmethod
     def from_environment(cls) -> Pipeline:
-        """Return home and noise as the environment names them.
-
-        Raises DeclarationError without a home.
-        """
+        """Return home and noise from environment variables; DeclarationError without a home."""
         return cls(find_home(), noise_name())
 
 
@@ -59,31 +55,35 @@ PipelineResource = dg.ResourceParam[Pipeline]
 
 @cache
 def resource_of(pipeline: Pipeline) -> dg.ResourceDefinition:
-    """Return one object for one home and noise: Dagster merges definitions that share a resource,
-    and refuses two resources of one name.
-    """
+    """Return one object for one home and noise, as Dagster refuses two resources of one name."""
     return dg.ResourceDefinition.hardcoded_resource(pipeline)
 
 
 class DrawConfig(dg.Config):
-    """new_draw   draw once more, at the full price, although this release exists; a run that is
-    executed again finishes or replays what it has paid for, and never draws another
+    """The configuration of a run that draws one release.
+
+    new_draw   draw once more, at the full price, although this release exists; a run that is
+               executed again finishes or replays what it has paid for, and never draws another
     """
 
     new_draw: bool = False
 
 
 class ReleaseConfig(DrawConfig):
-    """refine   a smaller declared ε whose release is refined, for the difference of the two;
-    `previous` for the next smaller one
+    """The configuration of a run at one ε.
+
+    refine   a smaller declared ε whose release is refined, for the difference of the two;
+             `previous` for the next smaller one
     """
 
     refine: str = ""
 
 
 class WindowConfig(ReleaseConfig):
-    """epsilon   of a sweep over one window: a declared ε, in place of those that are published
-    span      how many windows each release is of, in place of as many as are published together
+    """The configuration of a run over one time window.
+
+    epsilon   of a sweep: a declared ε, in place of those that are published
+    span      number of windows of each release, in place of as many as are published together
     """
 
     epsilon: str = ""
@@ -91,7 +91,7 @@ class WindowConfig(ReleaseConfig):
 
 
 def config_of_run(context: dg.AssetExecutionContext) -> WindowConfig:
-    """Return the configuration of a run, with defaults for fields that it does not set."""
+    """Return the configuration of a run, with defaults for missing fields."""
     return WindowConfig(**(context.op_execution_context.op_config or {}))
 
 
@@ -99,31 +99,32 @@ _RERUN_TAGS = ("dagster/parent_run_id", "dagster/parent_backfill_id")
 
 
 def wants_new_draw(context: dg.AssetExecutionContext, config: DrawConfig) -> bool:
-    """Return whether a run draws anew: as it is configured, but never when it is executed again."""
+    """Return whether a run draws anew, as configured; never when it is executed again."""
     is_rerun = any(tag in context.run.tags for tag in _RERUN_TAGS)
     return config.new_draw and not is_rerun
 
 
 def run_facts(context: dg.AssetExecutionContext) -> dict[str, str]:
-    """Return what the ledger notes of a run."""
+    """Return the facts of a run for the ledger."""
     return {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
 
 
 def on_any_update() -> dg.AutomationCondition:  # type: ignore[type-arg]
-    """Return the condition of a free report over partitions that are never all released: `eager`
-    alone waits until none is missing.
+    """Return the condition of a free report over partitions that are never all released.
+
+    `eager` alone waits until none is missing.
     """
     return dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing())
 
 
 @contextmanager
 def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
-    """Do the work of one asset: its files are for their owner only, in whosever process it runs,
-    and a PipelineError becomes a Failure of one line that Dagster does not retry.
+    """Run an asset with private files; a PipelineError becomes a Failure of one line, never
+    retried.
 
-    A refusal of the operating system is reported with its reason. Of any other error on release
-    data only type and place are reported: its words may quote rows, and more people read the event
-    log than the raw store.
+    An error of the operating system is reported with its reason. Of any other error on release data
+    only type and place are reported: its text may quote rows, and more people read the event log
+    than the raw store.
     """
     try:
         with private_files():
@@ -145,7 +146,7 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
 
 
 def _failure_of(error: PipelineError) -> dg.Failure:
-    """Return the line of an error with its exit code and, of a refused budget, a small table."""
+    """Return the failure for an error, with its exit code and a table of a refused budget."""
     metadata: dict[str, dg.MetadataValue] = {"exit_code": dg.MetadataValue.int(error.exit_code)}
     if isinstance(error, BudgetExceeded):
         records = [
@@ -166,7 +167,7 @@ _SOURCE_ICONS = {"sklearn": "scikitlearn", "generator": "python"}
 
 
 class AssetLabels(TypedDict):
-    """Arguments of an asset by which a reader finds it."""
+    """The arguments of an asset that help readers to find it."""
 
     group_name: str
     kinds: set[str]
@@ -180,7 +181,7 @@ def asset_labels(
     """Return the group, icons, tags and owners of an asset.
 
     side    the tag to filter by
-    group   the group, where it is another one: collapsed, it is all that Dagster shows
+    group   the group, where it differs from ``side``
     """
     group = group or side
     return {
@@ -192,5 +193,5 @@ def asset_labels(
 
 
 def source_icon(spec: DatasetSpec) -> str:
-    """Return the kind of the source, by the name under which Dagster knows its icon."""
+    """Return the kind of the source, by the name of its icon in Dagster."""
     return _SOURCE_ICONS.get(spec.source.kind, spec.source.kind)

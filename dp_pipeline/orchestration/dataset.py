@@ -1,7 +1,7 @@
 """Definitions of data sets: one file becomes a chain of assets, checks, jobs, schedule and sensor.
 
 Assets of the raw chain: ingested → validated → normalized → discretized → one_hot. The discovered
-domain stands between the second and the third, where levels or bounds are left to be discovered.
+domain is between the second and the third, where something is to be discovered.
 """
 
 import gc
@@ -56,7 +56,10 @@ _STAGES = {
 
 
 class IngestConfig(dg.Config):
-    """snapshot   a name for a new snapshot; empty keeps the current one, or starts with today's"""
+    """The configuration of a run that reads the source.
+
+    snapshot   a name for a new snapshot; empty keeps the current one, or starts with today's
+    """
 
     snapshot: str = ""
 
@@ -224,10 +227,9 @@ def _prepared(
 
 
 def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
-    """Return everything of one data set but the resources.
+    """Return all definitions of one data set but the resources.
 
-    Raises DeclarationError when the data set names a model or a k-anonymous method that does not
-    exist, or parameters that do not fit.
+    Raises DeclarationError for an unknown model or method, or parameters that do not fit.
     """
     return dg.Definitions(
         assets=[*raw_assets(spec), *release_assets(spec)],
@@ -240,7 +242,7 @@ def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
 def chains_of(
     specs: Iterable[DatasetSpec], refused: Refusals | None
 ) -> tuple[list[tuple[DatasetSpec, dg.Definitions]], dg.Definitions]:
-    """Return the chain of each data set, and the assets that stand for refused ones.
+    """Return the definitions of each data set, and placeholder assets for the refused ones.
 
     refused   name → error of files that are refused already; others are added. None: the error of
               the first one is raised
@@ -254,7 +256,7 @@ def chains_of(
 
 
 def _refused_asset(name: str, line: str) -> dg.AssetSpec:
-    """Return an asset that cannot be materialized: its page says why the data set is missing."""
+    """Return an asset without a function, whose page says why the data set is refused."""
     _log.error("%s is left out: %s", name, line)
     key = re.sub(r"\W", "_", name)
     return dg.AssetSpec(
@@ -271,7 +273,7 @@ def pipeline_definitions(
 ) -> dg.Definitions:
     """Return all data sets with their resources; runs are executed in one process each.
 
-    refused   as of `chains_of`
+    refused   as for `chains_of`
     """
     shared: dict[str, Any] = {
         "resources": {RESOURCE: resource_of(pipeline)},
@@ -286,9 +288,7 @@ def pipeline_definitions(
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Look for no garbage: all that is built stays, and looking took a third of the time of 200
-    files.
-    """
+    """Turn the garbage collector off in the block: it took a third of the time of 200 files."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -299,8 +299,9 @@ def _without_collector() -> Iterator[None]:
 
 
 def _bind_jobs(chain: dg.Definitions, shared: dict[str, Any]) -> dg.Definitions:
-    """Return a chain whose jobs know their assets. Dagster would look for them among those of all
-    data sets, once for every job: the time would grow with the square of the number of files.
+    """Return a chain whose jobs are bound to their assets.
+
+    Dagster would search the assets of all data sets once for every job.
     """
     definitions = dg.Definitions(assets=chain.assets, jobs=chain.jobs, **shared)
     return dg.Definitions(

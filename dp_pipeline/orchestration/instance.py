@@ -1,4 +1,4 @@
-"""Dagster's own storage: where its settings and its run history are, apart from the ledger."""
+"""Dagster's own storage: its settings and its run history, apart from the ledger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SERVER_STORAGE = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAG
 
 
 def keep_files_private() -> None:
-    """Make all files of this process, and of those that it starts, for their owner only.
+    """Make the files of this process, and of those that it starts, readable by their owner only.
 
     Dagster, Great Expectations and engines for files choose no mode for what they write.
     """
@@ -35,7 +35,7 @@ def keep_files_private() -> None:
 
 
 def code_location() -> list[str]:
-    """Return what Dagster's programs are told to load: the project's workspace, or the package."""
+    """Return the arguments that load the project's workspace, or else the package, in Dagster."""
     workspace = find_workspace()
     if workspace is not None:
         return ["--workspace", str(workspace)]
@@ -48,12 +48,12 @@ def dagster_folder(home: Home) -> Path:
 
 
 def make_dagster_home(home: Home) -> Path:
-    """Make the folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` beside the home, with its
-    settings: the project's own where it declares some. The environment of this process then names
-    the folder, and whatever the process writes from then on is for its owner only.
+    """Create the folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` next to the home, with
+    Dagster's settings, those of the project if it has some; return its path.
 
-    Raises PipelineError where no such folder can be, DeclarationError where its settings keep
-    the history elsewhere than ``$DP_PIPELINE_DAGSTER`` says.
+    Sets the variable for this process, whose files are private from then on. Raises PipelineError
+    where the folder cannot be created, DeclarationError where its settings keep the history
+    elsewhere than ``$DP_PIPELINE_DAGSTER`` says.
     """
     keep_files_private()
     folder = dagster_folder(home)
@@ -134,7 +134,7 @@ def _no_settings(file: Path) -> DeclarationError:
 
 
 def dagster_instance(home: Home) -> dg.DagsterInstance:
-    """Return the persistent Dagster instance of this project, making its folder where needed.
+    """Return the persistent Dagster instance of this project, creating its folder if needed.
 
     Raises PipelineError where no such folder can be, or its server does not answer.
     """
@@ -146,8 +146,9 @@ def dagster_instance(home: Home) -> dg.DagsterInstance:
 
 
 def _require_answer() -> None:
-    """Raise PipelineError where the server of the run history does not answer. Dagster would try
-    six times, and then say so in a hundred lines.
+    """Raise PipelineError if the server of the run history does not answer.
+
+    Dagster itself would try six times and print a hundred lines.
     """
     address = os.environ.get(STORAGE_VARIABLE)
     if not address:

@@ -1,7 +1,4 @@
-"""Jobs of one data set: what is started together, and what it costs at most.
-
-Also hands a backfill over ε to the Dagster that is running: one run a partition.
-"""
+"""The jobs of one data set, with their highest cost; and backfills, one run for each partition."""
 
 from __future__ import annotations
 
@@ -43,29 +40,23 @@ def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]
 
 
 def is_watched(spec: DatasetSpec) -> bool:
-    """Return whether a sensor may start runs: where changes of the rows are public and can be seen
-    from outside. Windows are read by the calendar instead.
-    """
+    """Return whether a sensor may start runs: row changes are public and visible outside."""
     return spec.windows is None and spec.may_watch_source and is_watchable(spec.source)
 
 
 def prepare_job_name(spec: DatasetSpec) -> str:
-    """Return the name of the job that reads and prepares the rows."""
     return f"{spec.name}_prepare"
 
 
 def backfill_job_name(spec: DatasetSpec) -> str:
-    """Return the name of the job to backfill over ε, or over windows."""
     return f"{spec.name}_epsilon_backfill" if spec.windows is None else f"{spec.name}_windows"
 
 
 def new_snapshot_job_name(spec: DatasetSpec) -> str:
-    """Return the name of the job that opens a snapshot and publishes from it."""
     return f"{spec.name}_new_snapshot"
 
 
 def report_job_name(spec: DatasetSpec) -> str:
-    """Return the name of the job that renews the reports."""
     return f"{spec.name}_report"
 
 
@@ -120,7 +111,7 @@ def _prepare_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
 
 
 def _preparation_text(spec: DatasetSpec) -> str:
-    """Return what a job for an ε or a K does before it releases anything, and what that costs."""
+    """Return a description of the preparation before a release, and its cost."""
     text = "Rows that are not prepared yet are read and prepared first"
     return f"{text}. {_discovery_text(spec)}" if spec.to_discover else f"{text}, which is free."
 
@@ -203,8 +194,9 @@ MAX_SILENCE = 90  # seconds; the daemon reports itself every 30
 
 
 def require_daemon(instance: dg.DagsterInstance, *, now: float) -> None:
-    """Raise PipelineError unless the daemon reported itself lately. Without it the runs would wait,
-    and be charged whenever somebody starts Dagster.
+    """Raise PipelineError unless Dagster's daemon reported itself lately.
+
+    Without it the runs would wait, and be charged whenever somebody starts Dagster.
 
     now   seconds since 1970
     """
@@ -217,12 +209,11 @@ def require_daemon(instance: dg.DagsterInstance, *, now: float) -> None:
 
 
 def submit_backfill(spec: DatasetSpec, partitions: Sequence[str]) -> None:
-    """Let Dagster queue one run a partition, of every model and its evaluation; each prepares rows
-    that are not prepared.
+    """Queue one run for each partition in Dagster, with every model and its evaluation.
 
     partitions   ε, or partition keys of windows
 
-    Raises PipelineError where Dagster refuses.
+    Rows that are not prepared are prepared first. Raises PipelineError where Dagster refuses.
     """
     words = ["job", "backfill", *code_location(), "--job", backfill_job_name(spec)]
     command = [sys.executable, "-m", "dagster", *words, "--partitions", ",".join(partitions)]

@@ -1,8 +1,7 @@
 """Metadata of assets, of releases of every kind, and of an account.
 
-A raw asset shows what this file and ``columns.py`` write, and nothing else: names, stages,
-declarations, and the number of rows that are public. More people read the event log than the raw
-store.
+A raw asset shows names, stages, declarations and public numbers of rows, and nothing else: more
+people read the event log than the raw store.
 """
 
 from __future__ import annotations
@@ -70,9 +69,7 @@ def raw_metadata(snapshot: Snapshot, *, rows: int | None = None, **facts: str) -
 
 
 def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
-    """Return one number a model and metric: the Plots tab draws it over ε or K. A number of a
-    sample of rows has its error alongside.
-    """
+    """Return a number for each model and metric, with a sample's error, for Dagster's plots."""
     metadata: Metadata = {f"{row.model}/{row.metric}": number(row.value) for row in rows}
     for row in rows:
         if row.error is not None:
@@ -82,7 +79,7 @@ def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
 
 
 def published_metadata(copies: Mapping[str, PublishedCopy | None]) -> Metadata:
-    """Return which release of each published model is the published copy now, and where it lies."""
+    """Return the release and the place of each published copy."""
     metadata: Metadata = {}
     for model, copy in copies.items():
         if copy is None:
@@ -113,16 +110,14 @@ def picture(chart: Picture) -> dg.MetadataValue:
 def line_table(
     names: Sequence[str], lines: Sequence[Sequence[str | int | float]]
 ) -> dg.MetadataValue:
-    """Return a table of at most five columns, whose head is shown without any line too."""
+    """Return a table of at most five columns, whose head is shown also without lines."""
     records = [dg.TableRecord(dict(zip(names, line, strict=True))) for line in lines]
     columns = [dg.TableColumn(name) for name in names]
     return dg.MetadataValue.table(records, schema=dg.TableSchema(columns))
 
 
 def record_table(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
-    """Return a short released table, real numbers with four digits. Of a table of too many columns
-    the first ones are shown; one with a single line is transposed.
-    """
+    """Return a short released table with its first columns; a single line is transposed."""
     columns = [[_rounded(value) for value in values.tolist()] for values in table.values()]
     if len(table) > MAX_COLUMNS and all(len(values) == 1 for values in columns):
         pairs = [(name, str(value)) for name, (value,) in zip(table, columns, strict=True)]
@@ -138,9 +133,7 @@ def _rounded(value: object) -> float | int | str:
 
 
 def table_metadata(bundle: Bundle) -> Metadata:
-    """Return the size of what was released. Of a table also its cliques, the noise of its marginals
-    and the cost of each step; of a class table its bits and its claims.
-    """
+    """Return the size of a released table; of synthetic rows also cliques, noise and costs."""
     tables = bundle.tables
     if "claims" in tables:
         return {
@@ -174,7 +167,7 @@ def table_metadata(bundle: Bundle) -> Metadata:
 
 
 def _preview(bundle: Bundle) -> Metadata:
-    """Return the first synthetic rows, which are released; none without an ε that holds."""
+    """Return the first synthetic rows; none where no ε holds."""
     if not bundle.is_dp or "synthetic" not in bundle.tables:
         return {}
     batch = next(rows_in_batches(bundle.tables["synthetic"]))
@@ -189,7 +182,7 @@ def _row_count(table: Mapping[str, np.ndarray]) -> int:
 def release_metadata(
     release: Release, published: PublishedBundle, card: Path, other_releases: Sequence[str] = ()
 ) -> Metadata:
-    """Return what a release spent or promises, its origin, and its card.
+    """Return the charge or promise of a release, its origin, and its card.
 
     card             file with the release card, in Markdown
     other_releases   names of non-DP releases of the same sensitive rows
@@ -244,15 +237,13 @@ def _cost_metadata(published: PublishedBundle) -> Metadata:
 
 
 def kind_metadata(bundle: Bundle) -> Metadata:
-    """Return ``dp`` or ``not-dp``, and a caveat where that is not the requested ε."""
+    """Return ``dp`` or ``not-dp``, and a caveat where the requested ε does not hold."""
     metadata = {"privacy/kind": _text(bundle.kind)}
     return metadata | ({"privacy/caveat": _text(bundle.caveat)} if bundle.caveat else {})
 
 
 def _spend_table(bundle: Bundle) -> dg.MetadataValue:
-    """Return one row a charge, with its cost in the population's currency, in words and short
-    numbers: the bundle has every digit.
-    """
+    """Return a row for each charge, with its cost in the population's currency."""
     lines = [
         (
             question_words(spend.what),
@@ -269,7 +260,7 @@ def _spend_table(bundle: Bundle) -> dg.MetadataValue:
 
 
 def _k_anonymity_metadata(bundle: Bundle) -> Metadata:
-    """Return what the released table promises, and what was measured of it."""
+    """Return the promise and the measures of a k-anonymous table."""
     facts = TableFacts.of(bundle)
     counts = {
         "K": facts.k,
@@ -288,7 +279,7 @@ def _k_anonymity_metadata(bundle: Bundle) -> Metadata:
 
 
 def budget_report(ledger: Ledger, population: str, windows: Windows | None = None) -> Metadata:
-    """Return everything that the budget report shows of one population.
+    """Return the metadata of one population's budget report.
 
     windows   the time windows of its rows, where there are some: each has a bar of its own
 
@@ -316,9 +307,7 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
 
 
 def balance_metadata(balance: Balance) -> Metadata:
-    """Return what is spent, left and allowed in all, in this month where that has a limit, and of
-    the window that the balance is about.
-    """
+    """Return the amounts spent, left and allowed: in all, this month and in the window."""
     amounts = {"spent": balance.spent, "left": balance.remaining, "ceiling": balance.ceiling}
     if balance.per_month is not None:
         amounts |= {
@@ -338,16 +327,12 @@ def balance_metadata(balance: Balance) -> Metadata:
 
 
 def limits_metadata(line: str) -> Metadata:
-    """Return a line about limits that the data set file declares otherwise than the account has
-    them; nothing for an empty line.
-    """
+    """Return a line on limits that differ between file and account; nothing for an empty line."""
     return {"privacy/limits": _text(line)} if line else {}
 
 
 def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) -> Metadata:
-    """Return amounts in a currency as numbers to be plotted, and as exact text where the number
-    does not say it; ``none`` where there is no limit.
-    """
+    """Return amounts as numbers to plot, and as exact text where the number is rounded."""
     metadata: Metadata = {}
     for name, amount in amounts.items():
         if amount is None:
@@ -360,7 +345,7 @@ def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) 
 
 
 def charge_table(ledger: Ledger, population: str) -> dg.MetadataValue:
-    """Return one row a charge of a population, oldest first, with the sum so far."""
+    """Return a row for each charge of a population, oldest first, with the sum so far."""
     lines, total = [], 0
     for entry in ledger.entries(population):
         if entry.is_charge:

@@ -1,4 +1,4 @@
-"""Partitions of a data set: ε, K or closed time windows, and what a run over one is asked to do.
+"""Partitions of a data set: ε, K or closed time windows, and the options of a run over one.
 
 One partition is one run: a failed run has charged for one partition at most, and a green one has
 released exactly what it names.
@@ -87,7 +87,7 @@ def raw_partitions(spec: DatasetSpec) -> dg.PartitionsDefinition | None:
 
 
 def spec_of_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> DatasetSpec:
-    """Return the declaration of the rows of this run: those of its window, where there are windows.
+    """Return the declaration of the rows of this run: of its window, where there are windows.
 
     Raises DeclarationError for a run over no window, over several, or over an unknown one.
     """
@@ -111,8 +111,8 @@ def options_of_run(
     pipeline: Pipeline,
     config: WindowConfig,
 ) -> RunOptions:
-    """Return what a run releases: every model or method at its level. Of a window, everything that
-    is published of it, or everything at the ε that its configuration names.
+    """Return the releases of a run: every model or method at its level, or everything published of
+    its window; of a sweep, everything at the configured ε.
 
     Raises DeclarationError for a run over no partition, an undeclared one, or a range of them.
     """
@@ -136,10 +136,9 @@ def options_of_run(
 
 
 def _declared_key(tags: Mapping[str, str], spec: DatasetSpec, kind: type[Release]) -> str:
-    """Return the one partition that the tags of a run name, as it is declared.
+    """Return the one declared partition that the tags of a run name.
 
-    A GraphQL client may name any text, or none. Dagster looks it up only where it is used, and its
-    own errors would take many lines.
+    A GraphQL client may name any text, or none; Dagster's own error would take many lines.
     """
     levels, key = kind.levels(spec), _single_key(tags)
     if key in levels:
@@ -164,9 +163,9 @@ def _keys_text(tags: Mapping[str, str]) -> str:
 
 
 def is_release_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> bool:
-    """Return whether a run is for an ε or a K: it prepares only rows that are not prepared yet.
+    """Return whether a run is for an ε or a K, so that it only prepares unprepared rows.
 
-    A run without a partition, or for a window, is for the rows, and prepares them anew.
+    A run without a partition, or for a window, prepares its rows anew.
     """
     return spec.windows is None and bool(_tagged_keys(context.run.tags))
 

@@ -1,6 +1,6 @@
-"""Assets of what is released of a data set, at an ε or a K.
+"""The assets of releases of a data set, at an ε or a K.
 
-One asset a model or method, the evaluation of each level, a comparison over all levels, the
+One asset for each model or method, the evaluation of each level, a comparison over all levels, the
 published copies, and the budget of the population.
 """
 
@@ -108,10 +108,7 @@ def _publish(
     name: str,
     pipeline: common.Pipeline,
 ) -> dg.MaterializeResult[Any]:
-    """Publish one release and return it with its checks.
-
-    Raises Failure in one line where the release is refused.
-    """
+    """Publish one release and return it with its checks; raise a one-line Failure if refused."""
     with common.one_line_failures(dataset):
         config = common.config_of_run(context)
         options = options_of_run(context, dataset, kind, pipeline, config)
@@ -153,7 +150,7 @@ def release_result(
 
 
 def _settings(spec: DatasetSpec, unwindowed: type[dg.Config] | None) -> Any:
-    """Return what a run can configure: everything of a window, else as given."""
+    """Return the class of a run's configuration: that of windows, or the given one."""
     settings = unwindowed if spec.windows is None else common.WindowConfig
     return None if settings is None else settings.to_config_schema()
 

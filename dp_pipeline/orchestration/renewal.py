@@ -1,8 +1,8 @@
-"""The sensor that renews reports once the runs of a data set are over, whoever started them.
+"""The sensor that renews reports after the runs of a data set.
 
-It is the only sensor that is on from the start: a report spends nothing, reads no row of a source,
-and is made of released and evaluated numbers. The sensor of our own pages publishes no copy; that
-of a data set in another project renews the published copies too.
+It is the only sensor that is on from the start: a report spends nothing and reads no row of a
+source. In a project of ours it publishes no copy; in another project it also renews the published
+copies.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ReportPage:
         return None if is_fresh else newest
 
     def is_overdue(self, updates: Updates) -> bool:
-        """Return whether the report is older than a report may be while further runs go on."""
+        """Return whether the report lacks an update for so long that it is renewed at once."""
         newest, report = self.missing_update(updates), updates.get(self.key)
         if newest is None or report is None:
             return False
@@ -76,7 +76,6 @@ class ReportPage:
 
 
 def report_pages(spec: DatasetSpec) -> tuple[ReportPage, ...]:
-    """Return the reports of a data set."""
     sources = {
         kind: tuple(_key(spec, kind, name) for name in (*kind.names(spec), "evaluation"))
         for kind in RELEASE_KINDS
@@ -98,8 +97,9 @@ def _key(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetKey:
 
 
 def renewal_sensor(specs: Sequence[DatasetSpec]) -> list[dg.SensorDefinition]:
-    """Return one sensor for all data sets, whose tick is two questions to Dagster's storage however
-    many there are; none where nothing is released.
+    """Return one sensor for the reports of all data sets; none where nothing is released.
+
+    Its tick is two queries to Dagster's storage, however many data sets there are.
     """
     pages = {spec.name: reports for spec in specs if (reports := report_pages(spec))}
     renewed = [dg.AssetKey([name, "budget"]) for name in pages]
@@ -112,8 +112,9 @@ def renewal_sensor(specs: Sequence[DatasetSpec]) -> list[dg.SensorDefinition]:
 
 
 def own_renewal_sensor(spec: DatasetSpec) -> list[dg.SensorDefinition]:
-    """Return the sensor of one data set in another project; none where nothing is released. It
-    starts a job of its own: the executor of the project would import everything once a report.
+    """Return the sensor of one data set in another project; none where nothing is released.
+
+    It starts a job of its own: the executor of the project would import everything for each report.
     """
     pages = report_pages(spec)
     if not pages:
@@ -175,9 +176,7 @@ def _sensor(
 def _renewal_request(
     dataset: str, pages: Iterable[ReportPage], updates: Updates, busy: Collection[str]
 ) -> dg.RunRequest | None:
-    """Return the run that renews the reports of one data set; None where all are fresh, or may
-    wait for a run that goes on.
-    """
+    """Return the run that renews a data set's reports; None if they are fresh or may wait."""
     due = {
         page: newest
         for page in pages
@@ -208,7 +207,7 @@ def _last_updates(
 
 
 def _datasets_of(run: DagsterRun, dataset_of_job: Mapping[str, str]) -> set[str]:
-    """Return the data sets of a run: by its assets, or by its job where it is of all of them."""
+    """Return the data sets of a run: by its assets, or by its job where it has all of them."""
     if run.asset_selection:
         return {key.path[0] for key in run.asset_selection}
     return {dataset_of_job[run.job_name]} if run.job_name in dataset_of_job else set()

@@ -41,7 +41,7 @@ class DagsterRuns:
 
     on_step         gets the name of each step before it starts
     discovery_cost  nano-ε, or nano-ρ, that the last run charged for discovering the domain
-    failed_checks   window → names of the checks on rows that did not pass
+    failed_checks   window → names of the failed checks on rows
     """
 
     job: dg.JobDefinition
@@ -52,12 +52,12 @@ class DagsterRuns:
     failed_checks: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def prepare(self, options: RunOptions, partition: str | None = None) -> tuple[str, ...]:
-        """Run the raw chain, where a snapshot is named or the current one is not prepared.
+        """Run the raw chain if a snapshot is named or the current one is not prepared.
 
         partition   key of a window
 
-        Returns the names of the checks on rows that did not pass and stop nothing, for the data
-        custodian alone; none where the rows were prepared before.
+        Returns the names of failed checks on rows that do not stop the run, for the data custodian
+        alone; none where the rows were prepared before.
         """
         spec = options.spec
         if not options.snapshot and is_prepared(spec, options.home):
@@ -80,7 +80,7 @@ class DagsterRuns:
         config: dict[str, Any] | None = None,
         partition: str | None = None,
     ) -> dg.ExecuteInProcessResult:
-        """Run some assets; raises RunFailed with the line of the step that failed.
+        """Run some assets; raise RunFailed with the line of the step that failed.
 
         names    of assets below the data set: ``ingested``, ``k_anonymous/kjig``
         config   asset name → its configuration
@@ -112,15 +112,16 @@ def _failure(result: dg.ExecuteInProcessResult) -> RunFailed:
 
 
 def execute(options: RunOptions, on_step: OnStep) -> RunResult:
-    """Prepare rows that are not prepared, release, compare, report the budget, and return the
-    releases. A level whose releases stand as a run would leave them is not run again; where all
-    stand, Dagster is not even imported. Each time window is read, prepared, released and evaluated
-    by a run of its own, oldest first; then all are compared.
+    """Prepare rows, release, compare and report as the options say; return the releases.
+
+    Complete levels are not run again; where all are complete, Dagster is not imported. Each time
+    window is read, prepared, released and evaluated by a run of its own, oldest first; then all are
+    compared.
 
     on_step   gets the name of each step before it starts
 
-    Raises DeclarationError before anything is started for what the data set file does not allow,
-    BudgetExceeded when all of it does not fit, and RunFailed with the line of the step that failed.
+    Raises, before anything is started, DeclarationError for what the data set file does not allow
+    and BudgetExceeded when all of it does not fit; RunFailed with the line of the failed step.
     """
     plan_run(options).require_budget()
     each, first = options.per_window, options.per_window[0]
@@ -188,7 +189,6 @@ def _draw_config(options: RunOptions) -> dict[str, Any]:
 
 @contextmanager
 def _dagster_runs(options: RunOptions, on_step: OnStep) -> Iterator[DagsterRuns]:
-    """Yield the runs of one data set's chain in the project's Dagster instance."""
     from dp_pipeline.orchestration.common import Pipeline
     from dp_pipeline.orchestration.dataset import pipeline_definitions
     from dp_pipeline.orchestration.instance import dagster_instance
@@ -201,5 +201,5 @@ def _dagster_runs(options: RunOptions, on_step: OnStep) -> Iterator[DagsterRuns]
 
 
 def step_count(options: RunOptions) -> int:
-    """Return an upper bound of the number of steps that are announced."""
+    """Return the largest number of steps that a run may announce."""
     return sum(2 + len(part.levels) for part in options.per_window)

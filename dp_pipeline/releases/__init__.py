@@ -1,1 +1,1 @@
-"""One release protocol: reserve, draw, store, settle; replay, evaluate, verify. No Dagster."""
+"""The protocol of releases: reserve, draw, store, settle; replay, evaluate and export them."""

@@ -1,4 +1,4 @@
-"""The account of a data set's population, and the snapshot that is read under it."""
+"""The ledger account of a data set's population, and the snapshot that is read under it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from dp_pipeline.releases.traces import require_no_history
 
 
 def open_population(spec: DatasetSpec, home: Home) -> Ledger:
-    """Open the account of a data set's population, claim its source for it, and return the ledger.
+    """Open the account of a data set's population, claim its source, and return the ledger.
 
-    Both are one transaction of the ledger: a refused claim opens no account. The account rules: a
-    file that declares lower limits goes on, and ``limits_word`` says so.
+    Both are one transaction: a refused claim opens no account. Where the file declares lower
+    limits, those of the account apply.
 
     Raises DeclarationError when the account has another unit, relation, purpose or delta, or lower
-    limits than the file, or the source belongs to another population; Damaged when this home
-    holds rows or releases of a population that its ledger has never heard of, or of an unknown
-    one, and a new account would be opened: a ledger that is gone must not come back with a full
-    budget.
+    limits than the file, or the source belongs to another population; Damaged when a new account
+    would be opened although this home holds rows or releases of an unknown population: a lost
+    ledger must not come back with a full budget.
     """
     ledger = home.ledger
     if ledger.account(spec.population) is None:
@@ -44,26 +43,24 @@ def open_population(spec: DatasetSpec, home: Home) -> Ledger:
 
 
 def names_to_claim(spec: DatasetSpec) -> tuple[str, ...]:
-    """Return the names by which the ledger knows a data set: those of its source, and its own."""
+    """Return the names that a data set claims in the ledger: those of its source, and its own."""
     return (*spec.source.identities, dataset_name(spec.name))
 
 
 def claiming(spec: DatasetSpec, ledger: Ledger) -> Callable[..., None]:
-    """Return a function that claims more names of a data set's source for its population: of files
-    behind links, and the hash of a download that the file does not declare.
-    """
+    """Return a function that claims more names of the source for the data set's population."""
     reason = spec.distinct_population
     return partial(ledger.claim_source, spec.population, distinct_population=reason)
 
 
 def limits_word(spec: DatasetSpec, home: Home) -> str:
-    """Return one line where the file declares other limits than the account has; else empty."""
+    """Return a line on limits of the file that differ from the account's; empty if none."""
     account = home.ledger.account(spec.population)
     return "" if account is None else declared_account(spec).difference_from(account)
 
 
 def declared_account(spec: DatasetSpec) -> Account:
-    """Return the account as the data set file declares it."""
+    """Return the account that a data set file declares."""
     return Account(
         population=spec.population,
         unit=str(spec.protection),
@@ -80,13 +77,12 @@ def declared_account(spec: DatasetSpec) -> Account:
 
 
 def require_snapshot(spec: DatasetSpec, home: Home, windows: Sequence[str] = ()) -> Snapshot:
-    """Return the snapshot that is read now, under the account that the file declares.
+    """Return the current snapshot of a data set, after opening its account.
 
-    windows   those that are read together, the last of them the declaration's own; none: that alone
+    windows   time windows that are read together, ending with the declaration's own; default: that
 
-    Raises what ``open_population`` does, so that no stage reads rows, and no evaluation
-    shows exact numbers, under a declaration that the ledger does not know; NotPrepared
-    before the first snapshot.
+    Raises what ``open_population`` raises, so that rows are read, and exact numbers shown, under
+    the ledger's account only; NotPrepared if there is no snapshot.
     """
     spec.require_window()
     ledger = open_population(spec, home)

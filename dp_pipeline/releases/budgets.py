@@ -1,4 +1,4 @@
-"""Accounts of populations as plain values, for people and for programs."""
+"""The budgets of populations as text, for people and for programs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dp_pipeline.ledger import Balance, Ledger
 
 @dataclass(frozen=True)
 class Budget:
-    """One population.
+    """The budget of one population.
 
-    releases   charges, settled or not
+    releases   number of charges, settled or not
     windows    sum of the charges to each time window, where rows are partitioned; else empty
     """
 
@@ -25,7 +25,7 @@ class Budget:
 
     @property
     def windows_word(self) -> str:
-        """How full the time windows are, in words; empty where there are none."""
+        """The number of charged time windows and the fullest, in words; empty without."""
         if not self.windows:
             return ""
         fullest, spent = max(self.windows.items(), key=lambda pair: pair[1])
@@ -39,9 +39,7 @@ class Budget:
         )
 
     def texts(self) -> dict[str, str]:
-        """Return exact amounts as text; ``none`` where there is no ceiling. An account in ρ also
-        names its δ, and the ε that its spending means at it.
-        """
+        """Return the exact amounts as text by name; in ρ also δ and the implied ε."""
         texts, currency = self._texts(epsilon_text), self.balance.currency
         if self.balance.delta_summary:
             ceiling = self.balance.delta_ceiling
@@ -62,7 +60,7 @@ class Budget:
         }
 
     def cells(self) -> list[str]:
-        """Return one line of a table for a person."""
+        """Return the row of this population in the table of budgets."""
         return list(self._texts(self.balance.currency.text).values())
 
     def _texts(self, text: Callable[[Fraction], str]) -> dict[str, str]:
@@ -83,7 +81,7 @@ class Budget:
 
 
 def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
-    """Return every account, or the one of a data set's population; the ledger is verified first."""
+    """Return the budgets of all populations, or of one data set's, after verifying the ledger."""
     ledger.verify()
     population = None if dataset is None else population_of(dataset)
     return [
@@ -94,7 +92,7 @@ def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
 
 
 def population_of(dataset: str) -> str:
-    """Return the population of a declared data set; DeclarationError for an undeclared name."""
+    """Return the population of a data set by name; DeclarationError if it is not declared."""
     from dp_pipeline.config.catalogue import file_of
     from dp_pipeline.config.parser import load_spec
 

@@ -1,6 +1,7 @@
-"""The discovered domain of a data set, as a release of its own: one charge a snapshot, before its
-rows are prepared. Every release over that snapshot is made with it: ``with_discovered`` puts it
-into the declaration as if it were declared, and so into its digest and every key.
+"""The discovery of a data set's domain (levels, bounds, bins) as a paid release, one for each
+snapshot.
+
+Its result is treated as if the file declared it, so it enters the key of every later release.
 """
 
 from __future__ import annotations
@@ -45,14 +46,13 @@ DISCOVERED, NOTHING = "discovered", "not discovered"
 
 @dataclass(frozen=True)
 class DomainRelease(NoisyRelease):
-    """The domain of one snapshot.
+    """The release that discovers the undeclared part of the domain from one snapshot.
 
-    It names no time window: the parser allows no discovery for rows in windows, and their account
-    takes no charge without one.
+    The parser allows no discovery for rows in time windows, so it has none.
 
-    spec         as the file says it, with something left to be discovered
-    noise_name   of the noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
-    run          what the ledger notes of the run: run id, asset
+    spec         the declaration, with something left to be discovered
+    noise_name   noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
+    run          facts of the run for the ledger: run id, asset
     """
 
     spec: DatasetSpec
@@ -63,51 +63,49 @@ class DomainRelease(NoisyRelease):
 
     @property
     def discover(self) -> Discover:
-        """What it may cost, as declared."""
+        """The declared section ``discover``, with its ε and δ."""
         return declared_discovery(self.spec)
 
     @property
     def epsilon(self) -> Fraction:  # type: ignore[override]
-        """ε of all its questions together."""
+        """The ε of all its questions together."""
         return self.discover.epsilon
 
     @property
     def delta(self) -> Fraction:
-        """Its own δ: 0 where no levels are discovered."""
+        """The own δ of the discovery; 0 where no levels are discovered."""
         return self.discover.delta or Fraction(0)
 
     @property
     def cost(self) -> Fraction:
-        """What it costs the population, in its currency."""
+        """The cost to the population, in its currency."""
         return self.spec.currency.cost_of(self.epsilon, PURE)
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """The requested ε."""
         return PrivacyGuarantee("dp", self.epsilon)
 
     @property
     def measuring(self) -> Mapping[str, str]:
-        """What may be paid for which question."""
+        """The ε of each kind of question, as text."""
         return self.discover.to_facts()
 
     @property
     def what(self) -> str:
-        """The words for messages and the ledger."""
+        """The name of the release in messages and in the ledger."""
         delta = f", δ={delta_text(self.delta)}" if self.delta else ""
         return f"{self.spec.name}/{NAME} at ε={self.level}{delta}"
 
     @property
     def summary(self) -> str:
-        """One line on what is discovered."""
+        """A sentence on what is discovered."""
         return f"{', '.join(self.spec.to_discover)}, discovered"
 
     def questions(self, spec: ReleaseSpec) -> DomainQuestions:
-        """Return the questions about the undeclared rows."""
         return DomainQuestions(self.spec, spec, self.epsilon, self.delta)
 
     def counter(self, snapshot: Snapshot) -> UndeclaredRows:
-        """Return the counter of its validated rows."""
+        """Return the counter of the validated, unprepared rows."""
         from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 
         return UndeclaredRows.open(self.spec, snapshot)
@@ -123,7 +121,6 @@ class DomainQuestions:
     delta: Fraction
 
     def empty_counter(self) -> UndeclaredRows:
-        """Return the counter of an empty table."""
         from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 
         return UndeclaredRows.empty(self.dataset)
@@ -136,7 +133,7 @@ class DomainQuestions:
         *,
         matches_reserved: bool = True,  # noqa: ARG002
     ) -> Bundle:
-        """Return the discovered domain, or by which noisy answers there is none: both are paid."""
+        """Return the discovered domain, or the noisy answers that gave none, as a bundle."""
         from dp_pipeline.gate.discovery import discover
 
         rows = cast("UndeclaredRows | None", counter)
@@ -152,16 +149,15 @@ class DomainQuestions:
 
 
 def declared_discovery(spec: DatasetSpec) -> Discover:
-    """Return what discovery may cost; the parser requires it of a file that needs it."""
+    """Return the section ``discover`` of a data set that is known to have one."""
     assert spec.discover is not None, f"{spec.name}: nothing is declared of discovery"
     return spec.discover
 
 
 def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> PublishedBundle:
-    """Discover the domain of the current snapshot, or replay it at no cost; from now on the
-    snapshot is prepared and released with it.
+    """Discover the domain of the current snapshot, or replay an earlier discovery at no cost.
 
-    NotDiscovered where the noisy answers say too little: they are paid for and stay what they are.
+    Raises NotDiscovered where the noisy answers give no domain; they are paid for all the same.
     """
     published = publish(release, new_draw=new_draw)
     pointer = {"folder": str(published.folder.relative_to(release.store.root))}
@@ -174,11 +170,11 @@ def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Publish
 def with_discovered(
     spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None
 ) -> DatasetSpec:
-    """Return the data set with the domain that was discovered of a snapshot, the current one if
-    none is named; itself where everything is declared.
+    """Return a data set with the domain discovered from a snapshot, by default the current one; a
+    data set without anything to discover is returned as it is.
 
-    NotPrepared where none was discovered yet, NotDiscovered where noise said too little, Damaged
-    where what is stored is not what was settled.
+    Raises NotPrepared before the discovery, NotDiscovered where its noisy answers gave no domain,
+    Damaged where the stored domain is not the settled one.
     """
     if not spec.to_discover:
         return spec
@@ -186,7 +182,7 @@ def with_discovered(
 
 
 def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
-    """Return the settled bundle of the domain of a snapshot; NotPrepared where there is none."""
+    """Return the settled discovery for a snapshot as a bundle; NotPrepared if there is none."""
     snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
     pointer = None
     if snapshot is not None:
@@ -206,23 +202,21 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
 
 
 def domain_charge(spec: DatasetSpec, home: Home, *, run: str) -> int:
-    """Return the nano-ε, or nano-ρ, that one run charged for the domain of the current snapshot; 0
-    where another run had paid.
-    """
+    """Return the nanos that a run paid for discovery; 0 if an earlier run had paid."""
     bundle = domain_bundle(spec, home)
     reserved = home.ledger.history(bundle.key)[0]
     return reserved.nano_epsilon if reserved.facts.get("run") == run else 0
 
 
 def _domain_of(bundle: Bundle) -> DiscoveredDomain:
-    """Return the domain of a bundle; NotDiscovered where noise left too little."""
+    """Return the domain in a bundle; NotDiscovered if its noisy answers gave none."""
     if NOTHING in bundle.facts:
         raise NotDiscovered(bundle.facts[NOTHING])
     return DiscoveredDomain.from_facts(json.loads(bundle.facts[DISCOVERED]))
 
 
 def discovered_lines(published: PublishedBundle) -> list[tuple[str, str]]:
-    """Return every discovered attribute with its bounds, bins and levels in words, for a table."""
+    """Return each discovered attribute, and its bounds, bins and levels in words."""
     domain = _domain_of(published.bundle)
     return [(name, _description(attribute)) for name, attribute in domain.attributes]
 

@@ -1,4 +1,4 @@
-"""A release at an ε: what makes it the same one, its facts and its cost."""
+"""A release of a model at one ε: its key, its facts, its cost and its questions."""
 
 from __future__ import annotations
 
@@ -49,20 +49,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EpsilonRelease(NoisyRelease):
-    """One release at an ε.
+    """A release of one model at one ε.
 
     name         of the model
-    noise_name   of the noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
-    run          what the ledger notes of the run: run id, asset
-    refine       ε of the release that it shall refine; None: it is drawn by itself, unless the
-                 newest release at its ε is a refinement
-    span         number of time windows that it covers, where rows are partitioned: that of its
-                 declaration, and those before it
+    noise_name   noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
+    run          facts of the run for the ledger: run id, asset
+    refine       ε of an earlier release to refine; None: the newest draw at this ε, refined or not
+    span         number of time windows that it covers, the last of them the declaration's
 
     A release of several windows is charged to each of them. *Its noise is that of one*: the
     protected unit is a person's rows of one window, of which ``at_most`` count in each, so two
     neighbours differ in so many rows, in whichever of its windows. All rows of a person who is in m
-    of them cost m times as much, which the ledger adds up (``ledger.entries.counted``).
+    of them cost m times as much, which the ledger adds up (``entries.charge_in_all_windows``).
     """
 
     spec: DatasetSpec
@@ -76,14 +74,13 @@ class EpsilonRelease(NoisyRelease):
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:
-        """Return the declared models; of rows in time windows, those that are published."""
+        """Return the declared models; of rows in time windows, the published ones."""
         if spec.windows is not None:
             return tuple(publication.model for publication in spec.publications)
         return tuple(spec.models)
 
     @staticmethod
     def levels(spec: DatasetSpec) -> tuple[str, ...]:
-        """Return the declared ε, ascending."""
         return spec.partition_keys
 
     @classmethod
@@ -97,17 +94,13 @@ class EpsilonRelease(NoisyRelease):
         noise: str,
         run: Mapping[str, str] | None = None,
     ) -> Self:
-        """Return a declared release, of as many time windows as are published together;
-        DeclarationError for an ε that is not declared.
-        """
+        """Return a declared release of a published span; DeclarationError for another ε."""
         epsilon, span = spec.partition(level), spec.span_of(name)
         return cls(spec, name, epsilon, home, noise, run or {}, span=span)
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The time windows whose rows it is about, oldest first; DeclarationError where there are
-        fewer than its span.
-        """
+        """The time windows that it covers, oldest first; DeclarationError if there are too few."""
         if self.span == 1:
             return self.spec.blocks
         try:
@@ -116,7 +109,7 @@ class EpsilonRelease(NoisyRelease):
             raise DeclarationError(f"{self.where}: {error}") from None
 
     def require_allowed(self) -> None:
-        """Raise DeclarationError also for time windows that are missing or do not add up."""
+        """Raise DeclarationError also if time windows are missing or cannot be charged together."""
         super().require_allowed()
         if self.span > 1 and self.spec.delta is not None:
             raise DeclarationError(
@@ -126,17 +119,17 @@ class EpsilonRelease(NoisyRelease):
 
     @property
     def where(self) -> str:
-        """Data set and model, for messages about what is declared."""
+        """The data set and the model, for messages about declarations."""
         return "/".join(self.path)
 
     @property
     def summary(self) -> str:
-        """One line on what the model does."""
+        """A sentence on what the model does."""
         return self.model.summary
 
     @property
     def what(self) -> str:
-        """The words for messages and the ledger."""
+        """The name of the release in messages and in the ledger."""
         window = f" of {range_text(self.windows)}" if self.windows else ""
         epsilon, guarantee = epsilon_text(self.epsilon), self.guarantee
         if guarantee.currency.delta is not None:
@@ -148,55 +141,48 @@ class EpsilonRelease(NoisyRelease):
 
     @cached_property
     def model(self) -> Model:
-        """The declared model, checked."""
+        """The declared model, with checked parameters."""
         return build_model(self.spec, self.name)
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
-        """The promise of the model at this ε."""
         return declared_guarantee(self.spec, self.model, self.epsilon)
 
     @cached_property
     def public_rows(self) -> PublicRows | None:
-        """The public rows of another data set that its model is declared to use."""
+        """The public rows of another data set that the model uses as its prior, if any."""
         return PublicRows.of(self.spec, self.model, self.home, what=self.where)
 
     @property
     def measuring(self) -> Mapping[str, str]:
-        """Parameters that decide which questions are asked, as text."""
+        """The parameters that determine its questions to the rows, as text."""
         return texts_of(self.model, measuring=True)
 
     @property
     def postprocessing(self) -> dict[str, str]:
-        """Parameters, and names of attributes of integers, that need no further query of the
-        rows.
-        """
+        """The parameters and attributes that only affect post-processing, as text."""
         names = [attribute.name for attribute in self.spec.domain if attribute.is_integer]
         declared = {"integer": ", ".join(names)} if names else {}
         return {**texts_of(self.model, measuring=False), **declared}
 
     @property
     def evaluation(self) -> Fraction | None:
-        """ε of private quality numbers; none for a release that has no ε itself."""
+        """The ε of its private quality numbers; None where no ε holds."""
         return self.spec.evaluation if self.guarantee.is_dp else None
 
     @property
     def cost(self) -> Fraction:
-        """What it costs by itself, with its evaluation; 0 where no finite ε holds."""
+        """The cost of a draw with its evaluation; 0 where no finite ε holds."""
         return price(self.spec, self.guarantee)
 
     def refinement_cost(self, refined: Fraction | None) -> Fraction:
-        """Return what it costs where it refines the release at a smaller ε, which is not paid
-        again; its own cost where that is None.
-        """
+        """Return its cost when it refines a release at a smaller ε, which is not paid again."""
         if refined is None:
             return self.cost
         return self.cost - replace(self, epsilon=refined, refine=None).guarantee.amount
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:
-        """Return the key of the refinement that ``refine`` asks for; else of the newest draw of
-        this release, or with ``new_draw`` of one more, which refines nothing.
-        """
+        """Return the key of the requested refinement, else of the newest or next draw."""
         if self.refine is not None:
             self._require_refining(self.refine)
             coarse = replace(self, epsilon=self.refine, refine=None).key(snapshot)
@@ -209,9 +195,7 @@ class EpsilonRelease(NoisyRelease):
         return newest_key(key, self.home.ledger, self.spec.partitions)
 
     def _require_refining(self, epsilon: Fraction) -> None:
-        """Raise DeclarationError for a release that cannot refine another one, whatever was
-        released.
-        """
+        """Raise DeclarationError if its model or population cannot refine a release."""
         model, where = self.model, f"{self.where}: refine"
         if not model.refines:
             raise DeclarationError(
@@ -236,9 +220,7 @@ class EpsilonRelease(NoisyRelease):
             )
 
     def refined(self, key: ReleaseKey) -> RefinedRelease | None:
-        """Return the release that the draw with this key refines; None where it refines none.
-        DeclarationError where nothing has that key.
-        """
+        """Return the release that a draw refines, if any; DeclarationError if it is missing."""
         epsilon = self.refine or Fraction(0)
         return refined_release(key, self.home.ledger, what=self.where, epsilon=epsilon)
 
@@ -258,9 +240,7 @@ class EpsilonRelease(NoisyRelease):
         )
 
     def _side_information(self, spec: ReleaseSpec) -> dict[str, str]:
-        """Return the facts that name the earlier release and the public rows that it uses.
-        DeclarationError where it was started with other rows.
-        """
+        """Return the facts that name its side information; DeclarationError if that changed."""
         folder, public = self._earlier_folder(spec), self.public_rows
         facts = {LEARNED: folder} if folder else {}
         if public is None:
@@ -273,12 +253,11 @@ class EpsilonRelease(NoisyRelease):
         return {**facts, PRIOR: public.fact}
 
     def _earlier_folder(self, spec: ReleaseSpec) -> str:
-        """Return where in the store the release lies that this one plans from: the one that belongs
-        to the window before at the same ε, if that was settled when this one was charged. Empty
-        where there was none, or nothing is planned from.
+        """Return the store folder of the release that this one plans from: of the window before, at
+        the same ε, if it was settled when this one was charged; else empty.
 
-        The ledger's row says it, and a key does not: else a window that is published later would
-        make another release, with another charge, of every one behind it.
+        The ledger's row records it and the key does not: else a window that is published later
+        would change the key of every later window, and charge it again.
         """
         if not self.model.plans_from_earlier or not self.spec.window:
             return ""
@@ -291,7 +270,6 @@ class EpsilonRelease(NoisyRelease):
         return earlier_release_folder(as_release_key(spec.key), self.spec, self.home, pointer)
 
     def questions(self, spec: ReleaseSpec) -> ModelQuestions:
-        """Return the questions of its model and its evaluation."""
         key, folder = as_release_key(spec.key), spec.facts.get(LEARNED)
         refined, public = self.refined(key), self.public_rows
         return ModelQuestions(
@@ -308,26 +286,20 @@ class EpsilonRelease(NoisyRelease):
         )
 
     def _coarse(self, refined: RefinedRelease) -> tuple[CoarseRelease, PaidMarginals]:
-        """Return the release that is refined, and its answers; Damaged where they are not those
-        that were settled.
-        """
+        """Return the release that is refined, and its answers; Damaged if they were changed."""
         key = refined.key
         release = replace(self, epsilon=key.epsilon, noise_name=key.noise, refine=None)
         result, answers = release.replay_fit(key)
         return CoarseRelease(result.released, release.guarantee.amount), answers
 
     def replay_fit(self, key: ReleaseKey) -> tuple[FitResult, PaidMarginals]:
-        """Return the fit behind a settled release, from its stored answers; Damaged where they are
-        not those that were settled. No row is read.
-        """
+        """Return the fit of a settled release and its answers; no row is read."""
         settled = settled_entry(key.digest, key.population, self.home.ledger)
         answers = settled_answers(self.store, key, settled)
         return self.questions(self.resolve(key)).fit_model(None, answers, self.noise)
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
-        """Open the counter over its rows, before it is charged; DeclarationError where they are not
-        those of the release that it refines, or that one is not finished.
-        """
+        """Open the counter of its rows; DeclarationError if it cannot refine a release of them."""
         drawing, refined = super().open(spec, snapshot), self.refined(as_release_key(spec.key))
         if refined is not None:
             refined.require_settled(self.home.ledger)
@@ -335,7 +307,6 @@ class EpsilonRelease(NoisyRelease):
         return drawing
 
     def counter(self, snapshot: Snapshot) -> FoldCounter:
-        """Return the counter of its prepared rows."""
         from dp_pipeline.raw.counters import open_counter
 
         return open_counter(self.spec, snapshot, engine_name())

@@ -1,7 +1,6 @@
-"""Quality of releases: exact numbers of public rows, paid ones of sensitive rows.
+"""The quality of releases: exact numbers on public rows, noisy paid ones on sensitive rows.
 
-Exact comparison with the real rows is the data custodian's: nothing of it is published unless the
-rows are a benchmark's.
+Exact comparisons with sensitive rows are for the data custodian alone and are never published.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ MOST_LEVELS = 20
 
 @dataclass(frozen=True)
 class TableComparison:
-    """Two tables over the same attributes.
+    """A real and a synthetic table over the same attributes.
 
     real, synthetic   codes of every attribute of the domain
     """
@@ -70,7 +69,7 @@ class TableComparison:
     synthetic: Codes
 
     def report(self, *, label: str | None = None) -> QualityReport:
-        """Return every comparison of both.
+        """Return the report of every comparison of both tables.
 
         label   an attribute that classifiers learn to predict from the others; None for none
 
@@ -88,9 +87,7 @@ class TableComparison:
         )
 
     def compared(self) -> tuple[ComparedTable, ...]:
-        """Return every column and every pair, the worst first; of very many pairs a sample that the
-        names decide.
-        """
+        """Return every column and pair, the worst first; of very many pairs a fixed sample."""
         names = tuple(self.real)
         tables = [*((name,) for name in names), *attribute_sets(names, 2)]
         sizes = {name: self.domain[name].size for name in names}
@@ -103,9 +100,9 @@ class TableComparison:
         )
 
     def learned_label(self, label: str) -> LearnedLabel:
-        """Return how well logistic regression predicts one attribute: learned from the synthetic
-        rows, and from four fifths of the real ones; both tested on the other fifth, which a seed
-        decides.
+        """Return how well logistic regression predicts a label from synthetic and from real rows.
+
+        It learns from the synthetic rows, or from 4/5 of the real ones; a fixed 1/5 tests both.
         """
         names = tuple(self.real)
         if label not in names:
@@ -129,9 +126,7 @@ class TableComparison:
         return LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)
 
     def _moved_correlations(self) -> dict[Names, float]:
-        """Return pair of numeric attributes → synthetic correlation less the real one, of the
-        middles of their bins; none where one of them is constant.
-        """
+        """Return synthetic less real correlation of numeric pairs, from the bins' centres."""
         numbers = [name for name in self.real if isinstance(self.domain[name].cells, Bins)]
         if len(numbers) < 2:
             return {}
@@ -153,14 +148,14 @@ def _row_count(table: Codes) -> int:
 
 
 def _correlations(columns: Mapping[str, FloatArray]) -> FloatArray:
-    """Return Pearson's correlations, of the rows in which neither number is missing."""
+    """Return Pearson's correlations, of rows without missing numbers in a pair."""
     import pandas as pd
 
     return np.asarray(pd.DataFrame(columns).corr())
 
 
 def _middles(attribute: Attribute, codes: NDArray[Any]) -> FloatArray:
-    """Return the middle of the bin of every row; NaN where it is missing."""
+    """Return the centre of the bin of every row; NaN where it is missing."""
     assert isinstance(attribute.cells, Bins)
     edges = np.asarray(attribute.cells.edges, dtype=np.float64)
     middles = np.append((edges[:-1] + edges[1:]) / 2, np.nan)
@@ -182,10 +177,10 @@ _VERSION = 2
 
 
 def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> list[QualityRow]:
-    """Return the quality of the releases of one ε, or of one K.
+    """Return the quality numbers of the releases at one ε or K.
 
-    On release data the exact numbers go to a private file beside the snapshot and are not returned;
-    the numbers that were paid for through the gate are.
+    On release data only paid numbers are returned; exact ones go to a private file in the raw
+    store.
     """
     return [row for bundle in bundles.values() for row in _of_bundle(spec, home, bundle)]
 
@@ -224,9 +219,7 @@ MOST_KEPT = 100
 def compared_tables(
     spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return model → its columns and pairs against the rows, the worst first, as documents: of
-    public rows alone, and of the snapshot that was released.
-    """
+    """Return each model's columns and pairs against the released public rows, worst first."""
     if spec.is_release:
         return {}
     documents = {}
@@ -248,7 +241,7 @@ def compared_tables(
 
 
 def from_compared(documents: Sequence[Mapping[str, Any]]) -> tuple[ComparedTable, ...]:
-    """Return the compared tables of documents."""
+    """Return the compared tables that ``compared_tables`` wrote as documents."""
     return tuple(
         ComparedTable(**{**document, "attributes": tuple(document["attributes"])})
         for document in documents
@@ -269,9 +262,7 @@ def _exact_row(bundle: Bundle, metric: str, value: float, error: float | None) -
 
 
 def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dict[str, float]:
-    """Return exact numbers, cached by the bundle, by the label or targets that they are about, and
-    by the version of their formulas.
-    """
+    """Return exact numbers, cached by bundle, label or targets, and the formulas' version."""
     declared = f"{_VERSION} {spec.label} {spec.targets}"
     digest = hashlib.sha256(f"{declared} {bundle.to_json()}".encode()).hexdigest()[:32]
 
@@ -291,15 +282,15 @@ def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dic
 def _k_anonymous_rows(
     spec: DatasetSpec, home: Home, snapshot: Snapshot, bundle: Bundle
 ) -> list[QualityRow]:
-    """Return the quality of a release of the current rows and declarations; none of another.
+    """Return the quality of a k-anonymous release of the current rows and declarations, else
+    nothing.
 
-    ``auc``: logistic regression, selection inside each of five folds. ``auc_paper``: as the
-    papers have it, support vectors that are tested on rows which the selection has seen.
-    ``kept``, ``seconds``: columns and wall time of one selection, mean over the folds. NaN where
-    the rows of a fold are too few for the promise. No time is taken on release data.
+    ``auc``: logistic regression, with columns selected inside each of five folds. ``auc_paper``: as
+    in the papers, a support vector machine tested on rows that the selection has seen. ``kept``,
+    ``seconds``: columns and wall time of one selection, mean over the folds, without time on
+    release data. NaN where a fold has too few rows for the promise.
 
-    DeclarationError for a release that the data set file does not allow: then its rows are not
-    read.
+    DeclarationError, before rows are read, for a release that the data set file does not allow.
     """
     require_codes(spec, snapshot)
     name, k = bundle.facts["model"], int(bundle.facts["k"])

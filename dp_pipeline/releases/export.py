@@ -1,7 +1,7 @@
-"""Exporting a release out of its home: which one, whether it may leave, and into which folder.
+"""The export of a release to a folder for readers: the choice of the release, and its clearance.
 
-Bundle, ledger and public declarations are read, and no row. An export is checked from its own files
-before it takes its name: nobody is handed one that does not verify.
+Bundle, ledger and declarations are read, and no row. The files of an export are verified before it
+takes its name.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def publications_of(spec: DatasetSpec) -> tuple[Publication, ...]:
-    """Return what a data set file publishes, of the current rows or of each time window."""
+    """Return the models that a data set file publishes, of all rows or of each time window."""
     return spec.publications or ((spec.publish,) if spec.publish else ())
 
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """Which release to export.
+    """A choice of the release to export.
 
     name     of a model or method; empty: of what the data set publishes
     level    its ε or K as a partition key; empty: any
@@ -58,7 +58,7 @@ class ExportRequest:
     def of(
         cls, spec: DatasetSpec, *, name: str = "", epsilon: str = "", k: str = "", window: str = ""
     ) -> ExportRequest:
-        """Return the request of a command's options; DeclarationError for what is not declared."""
+        """Return the request of a command's options; DeclarationError for undeclared ones."""
         published = publications_of(spec)
         model_names = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
         if not name and not published:
@@ -85,7 +85,7 @@ class ExportRequest:
         return cls(name, level, window)
 
     def matches(self, facts: Mapping[str, str], kind: type[Release]) -> bool:
-        """Return whether a release with these facts is one of those."""
+        """Return whether a release with these facts is of this kind and fits the request."""
         level, windows = facts.get(level_fact(kind)), blocks_of(facts)
         return (
             facts.get("model") == self.name
@@ -98,9 +98,9 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class SettledRelease:
-    """A release as it was settled.
+    """A settled release and its bundle.
 
-    folder   where its bundle lies
+    folder   the folder of the bundle
     """
 
     release: Release
@@ -109,22 +109,19 @@ class SettledRelease:
 
     @property
     def words(self) -> str:
-        """Its name, level and snapshot, for a person."""
+        """The name, level and snapshot of the release, in words."""
         return f"{self.release.what}, snapshot {self.bundle.facts['snapshot']}"
 
     @property
     def standing(self) -> str:
-        """What it may be used for, in words."""
+        """The permitted use of the release, in words."""
         return str(reported(self.release, self.bundle).standing)
 
 
 def find_newest_settled(
     spec: DatasetSpec, home: Home, request: ExportRequest, *, only_cleared: bool = False
 ) -> SettledRelease:
-    """Return the release that was settled last among those that a request matches, under the
-    declaration as it is now; of rows in time windows, that of the last window. NotPrepared where
-    there is none.
-    """
+    """Return the newest settled release that fits; NotPrepared where there is none."""
     is_k_anonymous = request.name in KAnonymousRelease.names(spec)
     kind: type[Release] = KAnonymousRelease if is_k_anonymous else EpsilonRelease
     for reserved, settled in _settled_entries(spec, home):
@@ -141,9 +138,7 @@ def find_newest_settled(
 
 
 def _settled_entries(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Entry]]:
-    """Yield for every settled release of a data set the row that charged it and the one that
-    settled it, newest first; of rows in time windows, the newest window first.
-    """
+    """Yield the rows that charged and settled each release, newest window and release first."""
     entries = home.ledger.entries(spec.population)
     reserved = {entry.key: entry for entry in entries if entry.event == "reserve"}
     pairs = [(reserved[entry.key], entry) for entry in entries if entry.event == "settled"]
@@ -158,7 +153,7 @@ def _settled_entries(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Ent
 def _settled_release(
     spec: DatasetSpec, home: Home, kind: type[Release], reserved: Entry, settled: Entry
 ) -> SettledRelease | None:
-    """Return one release; None where its declaration is not that of now."""
+    """Return a settled release; None if the data set file no longer declares it."""
     facts, windows = reserved.facts, blocks_of(reserved.facts)
     level = facts[level_fact(kind)]
     if level not in kind.levels(spec):
@@ -183,9 +178,7 @@ def _settled_release(
 
 
 def _bundle_folder(release: Release, settled: Entry) -> str:
-    """Return where its bundle lies below the store: where its partition points, which may be other
-    centres of the same answers, else where the settled one lies.
-    """
+    """Return the bundle's folder in the store: its partition's, else the settled one."""
     folder = PurePath(*release.path, str(settled.key)[:32])
     pointer = read_document(pointer_path(release))
     if pointer is not None and PurePath(pointer["folder"]).parent == folder:
@@ -194,8 +187,9 @@ def _bundle_folder(release: Release, settled: Entry) -> str:
 
 
 def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:
-    """Raise DeclarationError for a release that is not cleared, unless ``allow_not_dp`` exports it
-    all the same; BoundaryViolation for one of sensitive rows that must never leave.
+    """Raise DeclarationError for a release that is not cleared, unless ``allow_not_dp`` permits it.
+
+    BoundaryViolation for a release of sensitive rows that must never leave.
     """
     bundle = settled.bundle
     if is_cleared(bundle):
@@ -212,9 +206,9 @@ def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:
 
 @dataclass(frozen=True)
 class Export:
-    """An export in its folder.
+    """A written export.
 
-    files    name → bytes of every file
+    files    name → size in bytes of every file
     digest   of the list of all digests
     """
 
@@ -225,10 +219,9 @@ class Export:
 
 
 def export(settled: SettledRelease, target: Path, *, ending: str) -> Export:
-    """Write a release into a folder, whole; an earlier export of the same data set and model is
-    replaced.
+    """Write a release into a folder, replacing an earlier export of the same data set and model.
 
-    ending   ``csv``, ``parquet`` or ``arrow``
+    ending   table format: ``csv``, ``parquet`` or ``arrow``
     """
     release, bundle = settled.release, settled.bundle
     card = write_card(release, bundle, settled.folder).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Home: where a project keeps its rows, releases, ledger and reports. Knows no Dagster."""
+"""The home of a project: its folders of rows, releases, ledger and reports, and its settings."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SHELF = "published"
 
 @dataclass(frozen=True)
 class Home:
-    """The folders of one project, all under ``root``. The ledger lies outside Dagster's own
-    storage: deleting a run history must not reset a budget.
+    """The folders of one project under ``root``; apart from Dagster's, whose deletion resets no
+    budget.
 
-    database   address of the PostgreSQL server that keeps the ledger's rows, with its password;
-               None: they are in a file below ``root``
-    head       the file that says how far the ledger has come; None: below ``root``
+    database   address of the PostgreSQL server with the ledger's rows, and its password; None: a
+               file below ``root``
+    head       the file that names the ledger's newest row; None: below ``root``
     """
 
     root: Path
@@ -37,47 +37,43 @@ class Home:
 
     @property
     def raw(self) -> Path:
-        """Snapshots and the data custodian's exact results: private."""
+        """The private folder of snapshots and of the data custodian's exact results."""
         return self.root / "raw"
 
     @property
     def released(self) -> Path:
-        """Transcripts and bundles."""
+        """The folder of transcripts and bundles."""
         return self.root / "released"
 
     @property
     def internal(self) -> Path:
-        """Evaluations and comparisons that assets hand to each other."""
+        """The folder of evaluations and comparisons that assets hand to each other."""
         return self.root / "internal"
 
     @property
     def reports(self) -> Path:
-        """HTML reports."""
+        """The folder of HTML reports."""
         return self.root / "reports"
 
     @property
     def ledger_folder(self) -> Path:
-        """The ledger's keys and locks, and its rows where no server has them."""
+        """The folder of the ledger's keys and locks, and of its rows without a server."""
         return self.root / "ledger"
 
     @property
     def answer_counts(self) -> Path:
-        """Counts of the answers of every unfinished release: beside the ledger's head, where a copy
-        of ``released`` that is put back does not reach.
-        """
+        """The folder of answer counts, which a restored copy of ``released`` does not replace."""
         head = follow_links(self.head or self.ledger_folder.with_name("ledger.head"))
         return head.with_name(f"{head.name}.answers")
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """All of them: what lies below is for its owner only, whoever may enter ``root``."""
+        """All these folders, which only their owner may enter."""
         return self.raw, self.released, self.internal, self.reports, self.ledger_folder
 
     @property
     def ledger(self) -> Ledger:
-        """The privacy ledger of this project; DeclarationError for an address of no server, and
-        where the rows were moved to one that is not named.
-        """
+        """The privacy ledger of this project; DeclarationError for an invalid address."""
         folder = self.ledger_folder
         if self.database is not None:
             from dp_pipeline.ledger.postgres import PostgresStore
@@ -93,21 +89,20 @@ class Home:
 
 
 def find_home() -> Home:
-    """Return the home in ``$DP_PIPELINE_HOME``, or in ``data/`` beside the nearest workspace.yaml
-    at or above the working folder. Its ledger is where ``$DP_PIPELINE_LEDGER`` says, the ledger's
-    head where ``$DP_PIPELINE_LEDGER_HEAD`` does.
+    """Return the home in ``$DP_PIPELINE_HOME``, or in ``data/`` next to the nearest workspace.yaml
+    at or above the working folder; ``$DP_PIPELINE_LEDGER`` and ``$DP_PIPELINE_LEDGER_HEAD`` apply.
 
-    Raises DeclarationError where there is no home: a ledger made in whatever folder
-    a command was started from would be a new, empty budget.
+    Raises DeclarationError where there is none: a new ledger in an arbitrary working folder would
+    be a new, unspent budget.
     """
     return _home_at(_find_root())
 
 
 def home_in(folder: Path) -> Home:
-    """Return the home that a program names; ledger and head are where the environment says.
+    """Return the home in a folder; the environment variables of the ledger apply.
 
     Raises DeclarationError for a relative path, and where ``$DP_PIPELINE_HOME`` names another
-    folder: a second home would be a second, empty budget of the same persons.
+    folder: a second home would be a second, unspent budget of the same persons.
     """
     if not folder.is_absolute():
         raise DeclarationError(
@@ -151,17 +146,15 @@ def find_workspace() -> Path | None:
 
 
 def noise_name() -> str:
-    """Return the name of the noise source in ``$DP_PIPELINE_NOISE``; OpenDP without one."""
+    """Return the noise source named by ``$DP_PIPELINE_NOISE``; by default OpenDP."""
     return os.environ.get(NOISE_VARIABLE) or "opendp"
 
 
 def engine_name() -> str:
-    """Return the name of the engine in ``$DP_PIPELINE_ENGINE``; empty without one."""
+    """Return the engine named by ``$DP_PIPELINE_ENGINE``; by default empty."""
     return os.environ.get(ENGINE_VARIABLE, "")
 
 
 def published_place(home: Home) -> str:
-    """Return the place of published copies in ``$DP_PIPELINE_PUBLISHED``: a folder, or an address
-    that fsspec knows; below the home without one.
-    """
+    """Return the place in ``$DP_PIPELINE_PUBLISHED``; by default a folder below the home."""
     return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / SHELF)

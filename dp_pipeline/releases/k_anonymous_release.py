@@ -1,7 +1,7 @@
-"""A k-anonymous release at a K: what makes it the same one, and how it is made.
+"""A k-anonymous release of one method at one K.
 
-Its methods read quasi-identifiers and label exactly, and it has no ε. It goes through the protocol
-of every other release, with a charge of kind ``not-dp`` and without stored answers.
+Methods read quasi-identifiers and label exactly, and have no ε. The protocol is that of other
+releases, with a charge of kind ``not-dp`` and without stored answers.
 """
 
 from __future__ import annotations
@@ -47,16 +47,14 @@ REASON = "k-anonymity has no ε: it reads the rows as they are"
 
 
 def declared_k_anonymity(spec: DatasetSpec) -> KAnonymity:
-    """Return the declared k-anonymous releases; DeclarationError where there are none."""
+    """Return the section ``k_anonymity`` of a data set; DeclarationError without one."""
     if spec.k_anonymity is None or spec.label is None:
         raise DeclarationError(f"{spec.name}: expected a section `k_anonymity`, got none")
     return spec.k_anonymity
 
 
 def quasi_identifiers(spec: DatasetSpec) -> tuple[Column, ...]:
-    """Return the declared quasi-identifiers, in their declared order. Bins ascend, levels have no
-    order, and missing values are a level of their own.
-    """
+    """Return the declared quasi-identifiers in order; missing values are a level of their own."""
     attributes = [spec.domain[name] for name in declared_k_anonymity(spec).attributes]
     return tuple(
         Column(
@@ -70,7 +68,7 @@ def quasi_identifiers(spec: DatasetSpec) -> tuple[Column, ...]:
 
 
 def coded_rows(spec: DatasetSpec, snapshot: Snapshot) -> CodedRows:
-    """Return every prepared row: quasi-identifiers and label.
+    """Return the quasi-identifiers and the label of every prepared row, as codes.
 
     NotPrepared unless the snapshot is prepared; DeclarationError without a section `k_anonymity`.
     """
@@ -83,9 +81,7 @@ def coded_rows(spec: DatasetSpec, snapshot: Snapshot) -> CodedRows:
 
 
 def declared_method(spec: DatasetSpec, name: str) -> Method:
-    """Return a declared method with its parameters; DeclarationError where it is not declared, does
-    not exist, or has no such parameters.
-    """
+    """Return a declared method; DeclarationError if it or one of its parameters is unknown."""
     methods = declared_k_anonymity(spec).methods
     if name not in methods:
         raise DeclarationError(f"{spec.name}: method: expected {one_of(methods, name)}")
@@ -93,17 +89,15 @@ def declared_method(spec: DatasetSpec, name: str) -> Method:
 
 
 def require_methods(spec: DatasetSpec) -> None:
-    """Raise DeclarationError for an unknown declared method, or for unknown parameters."""
     for name in declared_k_anonymity(spec).methods:
         declared_method(spec, name)
 
 
 def guarantee_for(declared: KAnonymity, method: str, *, k: int) -> KAnonymityGuarantee:
-    """Return the declared promise of one method at K.
+    """Return the promise of one method at K, with the declared or the default diversity.
 
-    Where no diversity is declared, kjig keeps two labels in every class of a sensitive label, and
-    the others, whose papers know no such rule, keep none. A K that promises nothing promises no
-    diversity either, declared or not.
+    By default kjig keeps two labels in every class of a sensitive label, and other methods any
+    number. At a K that promises nothing, no diversity is promised either.
     """
     if k <= 1:
         return KAnonymityGuarantee(k, 1, declared.suppress)
@@ -113,11 +107,11 @@ def guarantee_for(declared: KAnonymity, method: str, *, k: int) -> KAnonymityGua
 
 @dataclass(frozen=True)
 class KAnonymousRelease(Release):
-    """One k-anonymous table.
+    """A k-anonymous table of one method at one K.
 
     name   of the method
-    k      rows that every equivalence class has at least
-    run    what the ledger notes of the run: run id, asset
+    k      smallest number of rows in an equivalence class
+    run    facts of the run for the ledger: run id, asset
     """
 
     SYMBOL = "K"
@@ -137,7 +131,6 @@ class KAnonymousRelease(Release):
 
     @staticmethod
     def levels(spec: DatasetSpec) -> tuple[str, ...]:
-        """Return the declared K, ascending."""
         return spec.k_anonymity.partition_keys if spec.k_anonymity else ()
 
     @classmethod
@@ -151,47 +144,44 @@ class KAnonymousRelease(Release):
         noise: str = "",  # noqa: ARG003
         run: Mapping[str, str] | None = None,
     ) -> Self:
-        """Return a declared release; DeclarationError for a K that is not declared."""
         return cls(spec, name, declared_k_anonymity(spec).partition(level), home, run or {})
 
     @property
     def level(self) -> str:
-        """Its K, as the key of its partition."""
+        """The K, as the key of its partition."""
         return str(self.k)
 
     @property
     def summary(self) -> str:
-        """One line on what the method does."""
+        """A sentence on what the method does."""
         return self.method.summary
 
     @property
     def what(self) -> str:
-        """The words for messages and the ledger."""
+        """The name of the release in messages and in the ledger."""
         return f"{'/'.join(self.path)} at K={self.k}"
 
     def label_state(self, state: str) -> str:
-        """Return a state labelled not-dp: this release is recorded and costs nothing."""
+        """Return a state with the label not-dp."""
         return f"{'recorded' if state == 'charged' else state}, not-dp"
 
     @cached_property
     def declared(self) -> KAnonymity:
-        """The section of the data set file; DeclarationError where there is none."""
+        """The section `k_anonymity`; DeclarationError without one."""
         return declared_k_anonymity(self.spec)
 
     @cached_property
     def method(self) -> Method:
-        """The declared method, checked."""
+        """The declared method, with checked parameters."""
         return declared_method(self.spec, self.name)
 
     @property
     def promise(self) -> KAnonymityGuarantee:
-        """The promise that every class of the table has to keep."""
+        """The k and diversity that every class of the table must keep."""
         return guarantee_for(self.declared, self.name, k=self.k)
 
     def require_allowed(self) -> None:
-        """Raise DeclarationError for a K or a method that is not declared, and on sensitive rows
-        for what the file does not allow by name or what promises nothing.
-        """
+        """Raise DeclarationError for an undeclared K or method, or one not allowed here."""
         self.declared.partition(str(self.k))
         method = self.method
         if not self.spec.is_release:
@@ -208,7 +198,7 @@ class KAnonymousRelease(Release):
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> KAnonymousKey:  # noqa: ARG002
-        """Return its key: the same seed makes the same table, so there is no other draw."""
+        """Return the key, of which there is one: the same seed makes the same table."""
         return KAnonymousKey(
             population=self.spec.population,
             dataset=self.spec.name,
@@ -222,7 +212,7 @@ class KAnonymousRelease(Release):
 
     @property
     def _question(self) -> dict[str, str]:
-        """The promise, the method and what they are about, as text."""
+        """The promise, the method and its columns, as text."""
         declared = self.declared
         return {
             K_ANONYMITY: "k-anonymity",
@@ -237,7 +227,6 @@ class KAnonymousRelease(Release):
         }
 
     def facts(self, key: Key) -> dict[str, str]:
-        """Return what a k-anonymous release writes into the ledger and its bundle."""
         is_allowed = "yes" if self.spec.allow_not_dp else "no"
         return {
             **super().facts(key),
@@ -251,7 +240,7 @@ class KAnonymousRelease(Release):
         }
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> KAnonymousDrawing:  # noqa: ARG002
-        """Return its rows, which are read once the ledger has recorded the release."""
+        """Return the drawing, which reads the rows only after the ledger recorded the release."""
         # Imported late, as in ``coded_rows``.
         from dp_pipeline.raw.prepare import require_codes
 
@@ -259,14 +248,14 @@ class KAnonymousRelease(Release):
         return KAnonymousDrawing(self.spec, self.method, self.promise, self.declared.seed, snapshot)
 
     def rebuild(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
-        """Damaged: no answers are stored that a lost table could be made again from."""
+        """Raise Damaged: without stored answers, a lost table cannot be rebuilt."""
         raise self.store.damaged(self.store.bundle_path(key, self.postprocessing))
 
 
 def reported_k_anonymous_release(
     spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float]
 ) -> ReportedKAnonymousRelease:
-    """Return a k-anonymous release as cards and reports show it.
+    """Return a k-anonymous release in the form that cards and reports show.
 
     figures   of its evaluation, on public rows
     """
@@ -284,7 +273,7 @@ def reported_k_anonymous_release(
 
 @dataclass(frozen=True)
 class KAnonymousDrawing(Drawing):
-    """The rows that a k-anonymous release will be made of."""
+    """The recoding of a snapshot's rows into a k-anonymous table."""
 
     dataset: DatasetSpec
     method: Method
@@ -300,9 +289,7 @@ class KAnonymousDrawing(Drawing):
         *,
         is_resumed: bool,  # noqa: ARG002
     ) -> Bundle:
-        """Read the rows, recode them, and build the released tables; BoundaryViolation for a method
-        that does not keep its promise, TooFewRows with the words for the release.
-        """
+        """Read and recode the rows; BoundaryViolation or TooFewRows without a valid table."""
         if stored:
             return stored[0]
         rows = coded_rows(self.dataset, self.snapshot)
@@ -326,9 +313,7 @@ class KAnonymousDrawing(Drawing):
         return bundle
 
     def _aucs(self, rows: CodedRows, recoded: Recoding) -> dict[str, float]:
-        """Return what classifiers learn in folds of public rows, and what they would learn if one
-        label a class were enough; nothing of a method that does not measure it.
-        """
+        """Return the AUC of classifiers in folds of public rows, if the method measures it."""
         if self.dataset.is_release or self.promise.diversity < 2 or recoded.auc is None:
             return {}
         one_label = replace(self.promise, diversity=1)
@@ -336,7 +321,6 @@ class KAnonymousDrawing(Drawing):
         return {AUC: recoded.auc, ONE_LABEL_AUC: other.auc or math.nan}
 
     def texts(self, bundle: Bundle) -> dict[str, str]:
-        """Return its card."""
         from dp_pipeline.reporting.pages import card
 
         return {CARD: card(reported_k_anonymous_release(self.dataset, bundle, {}))}

@@ -1,6 +1,6 @@
-"""The tables of a k-anonymous release: rows, rules of the columns, and disclosure measures.
+"""The stored tables of a k-anonymous release: rows, recoding rules and disclosure measures.
 
-The promise is counted anew from the rows as they are stored.
+The promise is checked on the rows as they are stored.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ def k_anonymous_tables(
     is_public: bool,
     aucs: Mapping[str, float] | None = None,
 ) -> Tables:
-    """Return ``released``: one text a kept column, and the label; rows sorted by their values.
-    ``columns``: name, source attribute and rule of each. ``measures``: name and value of every
-    measure of the released rows. ``suppressed``: how many rows were left out; of public rows, by
-    label. ``aucs`` are more measures: what classifiers learn in folds of public rows.
+    """Return the tables of a release, by name.
 
-    Neither the order of the rows nor that in which columns were chosen is in them, nor anything
-    of columns that were not kept. Only the number of suppressed sensitive rows is released: the
-    label of a single one would be that person's. BoundaryViolation for two columns of one name.
+    ``released``: one text for each kept column, and the label; sorted rows. ``columns``: name,
+    source attribute and rule of each column. ``measures``: name and value of every measure of the
+    released rows, with ``aucs``. ``suppressed``: number of suppressed rows; of public rows, by
+    label.
+
+    They do not show the order of rows or of the selection, nor columns that were not kept. Of
+    sensitive rows only the number of suppressed ones is released: the label of a single one would
+    be that person's. BoundaryViolation for two columns of one name.
     """
     released = {RELEASED: _texts(anonymized.release(rows), label)}
     is_bits = isinstance(anonymized.rule, BitRule)
@@ -61,9 +63,7 @@ def k_anonymous_tables(
 def measure_disclosure(
     tables: Tables, *, label: str, k: int, bits: bool = False
 ) -> DisclosureReport:
-    """Return every measure of the released rows, from the table as it is stored; that by
-    containment where its columns are bits.
-    """
+    """Return every disclosure measure of a stored table; for bits, that by containment."""
     released = tables[RELEASED]
     labels, target = _levels_and_codes(released, label)
     names = [name for name in released if name != label]
@@ -74,7 +74,7 @@ def measure_disclosure(
 
 
 def keeps_guarantee(bundle: Bundle) -> bool:
-    """Return whether the released rows of a k-anonymous bundle keep its promise, counted anew."""
+    """Return whether the stored rows of a k-anonymous bundle keep its promise."""
     k, diversity = int(bundle.facts["k"]), int(bundle.facts["diversity"])
     report = measure_disclosure(bundle.tables, label=bundle.facts["label"], k=k)
     return (k <= 1 or report.k >= k) and (diversity <= 1 or report.distinct_l >= diversity)
@@ -82,12 +82,12 @@ def keeps_guarantee(bundle: Bundle) -> bool:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """The promise of a released table and its measures, in a few numbers.
+    """The promise and the measures of a k-anonymous table.
 
-    columns       kept columns, without the label
+    columns       number of kept columns, without the label
     smallest      rows of the smallest class
     homogeneous   share of the rows that are in classes with one label
-    left_out      rows that were left out to keep the promise
+    left_out      rows that were suppressed to keep the promise
     """
 
     k: int
@@ -100,7 +100,6 @@ class TableFacts:
 
     @classmethod
     def of(cls, bundle: Bundle) -> TableFacts:
-        """Return the facts of a k-anonymous bundle."""
         measures = measures_of(bundle)
         return cls(
             k=int(bundle.facts["k"]),
@@ -114,7 +113,7 @@ class TableFacts:
 
 
 def measures_of(bundle: Bundle) -> dict[str, float]:
-    """Return name → value of the measures of a release."""
+    """Return the values of a release's measures by name."""
     stored = bundle.tables["measures"]
     return dict(zip(stored["name"].tolist(), stored["value"].tolist(), strict=True))
 
@@ -146,9 +145,7 @@ def _texts(released: CodedRows, label: str) -> Columns:
 
 
 def _text_batches(levels: np.ndarray, codes: NDArray[np.integer]) -> Iterator[np.ndarray]:
-    """Yield the text of every row, some rows at a time: a set of levels takes a hundred bytes and
-    more, its code one or two.
-    """
+    """Yield the text of every row in batches: a text takes a hundred bytes, its code one or two."""
     for start in range(0, max(1, len(codes)), ROWS_A_BATCH):
         yield levels[codes[start : start + ROWS_A_BATCH]]
 
@@ -166,7 +163,7 @@ def _rules(recoding: RowRule) -> dict[str, np.ndarray]:
 
 
 def _rule(bit: Bit, column: Column) -> str:
-    """Return when a bit is 1, in words.
+    """Return the condition under which a bit is 1, in words.
 
     >>> _rule(Bit(0, 1, "at_least"), Column("age", ("[0, 20)", "[20, 40]"), ordered=True))
     '1 where age is in [20, 40] or above'
@@ -180,9 +177,7 @@ def _rule(bit: Bit, column: Column) -> str:
 def _suppressed_rows(
     rows: CodedRows, anonymized: Recoding, *, by_label: bool
 ) -> dict[str, np.ndarray]:
-    """Return how many rows were suppressed; or for each label its suppressed rows, and their share
-    of its rows, 0 where it has none.
-    """
+    """Return the number of suppressed rows; by label also their share of the label's rows."""
     if not by_label:
         return {"rows": np.array([anonymized.suppressed.sum()], dtype=np.int64)}
     counts = np.bincount(rows.target[anonymized.suppressed], minlength=len(rows.target_levels))

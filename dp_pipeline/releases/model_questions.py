@@ -1,6 +1,4 @@
-"""The questions of a release at an ε: its model is fitted on a curator, then its private evaluation
-is paid for on another.
-"""
+"""The questions of a release at one ε: those of its model, then those of its evaluation."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelQuestions:
-    """The questions of a model, and of the evaluation of what it releases.
+    """The questions of a model to a curator, and of the private evaluation of its result.
 
     facts     of the bundle
     earlier   tables of the release that it plans from; None where it plans from none
@@ -58,7 +56,6 @@ class ModelQuestions:
     coarse: Callable[[], tuple[CoarseRelease, PaidMarginals]] | None
 
     def empty_counter(self) -> EmptyCounter:
-        """Return the counter of an empty table."""
         from dp_pipeline.raw.counters.fold import EmptyCounter
 
         return EmptyCounter(self.dataset.domain)
@@ -71,10 +68,10 @@ class ModelQuestions:
         *,
         matches_reserved: bool = True,
     ) -> Bundle:
-        """Return the bundle with its evaluation; it spends exactly what it claims.
+        """Return the bundle with its evaluation; its spends sum to its claimed ε.
 
         counter            None draws nothing: every answer must be in the transcript
-        matches_reserved   False for a settled release under another post-processing: its evaluation
+        matches_reserved   False for a settled release under another post-processing: the evaluation
                            was about other centres or tables, and is left out
         """
         result, _ = self.fit_model(counter, transcript, noise)
@@ -101,7 +98,7 @@ class ModelQuestions:
     def fit_model(
         self, counter: ReleaseCounter | None, transcript: Transcript, noise: NoiseSource
     ) -> tuple[FitResult, PaidMarginals]:
-        """Return the fit of its model, and the answers that it has paid for."""
+        """Return the fit of the model, and the answers that it has paid for."""
         coarse, paid = (None, PaidMarginals()) if self.coarse is None else self.coarse()
         # Post-processing randomness is fixed by public facts, so a replay gives the same bytes.
         seed = hashlib.sha256(f"{self.key.digest} {self.postprocessing}".encode()).digest()
@@ -124,6 +121,8 @@ class ModelQuestions:
         noise: NoiseSource,
         paid: PaidMarginals,
     ) -> CuratorFactory:
+        """Return a function that makes a curator for an accountant."""
+
         def create_curator(accountant: Accountant) -> Curator:
             return Curator(
                 cast("FoldCounter | None", counter),

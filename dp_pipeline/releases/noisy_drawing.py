@@ -1,5 +1,5 @@
-"""Drawing with noise: a counter, the questions for it, and its answers on disk in one transcript,
-so that a run that was killed is resumed.
+"""Drawing the answers of a release with noise, each stored at once, so that a killed run
+resumes.
 """
 
 from __future__ import annotations
@@ -22,23 +22,20 @@ _DRY_RUN = "seeded:0"
 
 
 class ReleaseCounter(Protocol):
-    """Rows that are counted for a release."""
+    """A counter of the rows of a release."""
 
     @property
     def fingerprint(self) -> str:
-        """The keyed fingerprint of the very bytes that are counted."""
+        """The keyed fingerprint of the bytes that are counted."""
 
     def require_stored(self, rehearsed: object = None) -> None:
-        """Raise Damaged where what a dry run over ``rehearsed`` has read is not as it was stored;
-        without one, where anything is not.
-        """
+        """Raise Damaged if tables that the dry run ``rehearsed`` read, or any, were changed."""
 
 
 class Questions(Protocol):
-    """The questions of a release, for any rows."""
+    """The questions of a release to the counter of any rows."""
 
-    def empty_counter(self) -> ReleaseCounter:
-        """Return the counter of an empty table."""
+    def empty_counter(self) -> ReleaseCounter: ...
 
     def bundle(
         self,
@@ -48,7 +45,7 @@ class Questions(Protocol):
         *,
         matches_reserved: bool = True,
     ) -> Bundle:
-        """Return the bundle; it spends exactly what it claims.
+        """Return the bundle; its spends sum to its claimed ε.
 
         counter            None draws nothing: every answer must be in the transcript
         matches_reserved   False for a settled release under another post-processing
@@ -57,9 +54,9 @@ class Questions(Protocol):
 
 @dataclass(frozen=True)
 class NoisyDrawing(Drawing):
-    """A counter that a release will be drawn from, and its answers on disk.
+    """The counter of a release's rows, with its stored answers.
 
-    questions   the questions of the draw that a spec describes
+    questions   returns the questions of the draw that a spec describes
     """
 
     home: Home
@@ -70,7 +67,7 @@ class NoisyDrawing(Drawing):
 
     @property
     def rows(self) -> str:  # type: ignore[override]
-        """The keyed fingerprint of the very bytes that are counted."""
+        """The keyed fingerprint of the bytes that are counted."""
         return self.counter.fingerprint
 
     @property
@@ -82,11 +79,11 @@ class NoisyDrawing(Drawing):
         return BundleStore(self.home.released).transcript_path(self.spec.key)
 
     def dry_run(self) -> None:
-        """Draw once over an empty table, in memory, with a seed: what cannot be drawn must not be
-        charged.
+        """Draw once over an empty table in memory, with a seed, so that nothing is charged that
+        cannot be drawn.
 
-        Raises whatever the draw would raise for declarations alone, such as a table with too
-        many cells or a scale too large for integers; Damaged for the stored tables that it reads.
+        Raises what the draw would raise for its declarations, such as a table with too many cells;
+        Damaged if a stored table that it reads was changed.
         """
         questions = self.questions(self.spec)
         empty = questions.empty_counter()
@@ -94,10 +91,10 @@ class NoisyDrawing(Drawing):
         self.counter.require_stored(empty)
 
     def create_files(self) -> None:
-        """Create its transcript, and the count of its answers.
+        """Create the transcript and the count of its answers.
 
-        Damaged where answers lie there without a charge, as where rows of the ledger were taken
-        out: nobody knows which rows they are about.
+        Damaged if answers are stored that were never charged, as after rows of the ledger were
+        removed: it is unknown which rows they are about.
         """
         key = self.spec.key
         # Known only to holders of the population's key, and the same in every process.
@@ -115,11 +112,10 @@ class NoisyDrawing(Drawing):
             )
 
     def draw(self, spec: ReleaseSpec, stored: Sequence[Bundle], *, is_resumed: bool) -> Bundle:
-        """Draw what the transcript does not hold yet.
+        """Draw the answers that the transcript does not have.
 
-        A transcript that lost answers ends the key: they may have been seen. So do rows that are
-        not those of the first answers: all of them together would be about two data sets. Damage
-        elsewhere ends nothing: it can be mended, and the answers are whole.
+        AnswersLost if stored answers are lost, as they may have been seen, or if the rows changed
+        since the first answer. Other damage can be repaired, and the key stays usable.
         """
         # First: one of another format is whole, and refused.
         transcript = Transcript(self._path)
@@ -135,14 +131,13 @@ class NoisyDrawing(Drawing):
         return self.questions(spec).bundle(self.counter, transcript, self.noise)
 
     def remove_files(self) -> None:
-        """Remove the count of the answers."""
         self._count.remove()
 
     def _require_same_rows(self, spec: ReleaseSpec) -> None:
-        """Raise AnswersLost for other rows than those with which the release started.
+        """Raise AnswersLost unless the rows are those with which the release started.
 
-        One charge pays for answers about one data set. Answers about two may reveal nearly twice
-        as much about a person. OtherQuestion where the charge does not name the rows.
+        One charge pays for answers about one data set: answers about two may reveal nearly twice as
+        much. OtherQuestion where the charge does not name the rows.
         """
         facts = {} if spec.reserved is None else spec.reserved.facts
         if ROWS not in facts:

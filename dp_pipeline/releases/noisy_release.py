@@ -1,4 +1,4 @@
-"""A release with noise: which of its draws is the newest, its facts and its cost."""
+"""A release with noise: its facts, its cost and the key of its newest draw."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dp_pipeline.results.bundle import Bundle, Key, ReleaseKey
 
 
 class NoisyRelease(Release):
-    """A release whose answers are noisy, and are stored one by one.
+    """A release of noisy answers, which are stored one by one.
 
     epsilon      the requested ε
-    noise_name   of the noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
+    noise_name   noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
     """
 
     SYMBOL = "ε"
@@ -37,22 +37,22 @@ class NoisyRelease(Release):
 
     @property
     def level(self) -> str:
-        """Its ε, as the key of its partition."""
+        """The ε, as the key of its partition."""
         return epsilon_text(self.epsilon)
 
     @property
     @abstractmethod
     def guarantee(self) -> PrivacyGuarantee:
-        """The promise of its noisy answers at this ε."""
+        """The privacy guarantee of its noisy answers."""
 
     @property
     @abstractmethod
     def measuring(self) -> Mapping[str, str]:
-        """Parameters that decide which questions are asked, as text."""
+        """The parameters that determine its questions to the rows, as text."""
 
     @property
     def evaluation(self) -> Fraction | None:
-        """ε of private quality numbers; None where there are none."""
+        """The ε of its private quality numbers; None where there are none."""
         return None
 
     @cached_property
@@ -61,7 +61,7 @@ class NoisyRelease(Release):
         return parse_noise(self.noise_name)
 
     def label_state(self, state: str) -> str:
-        """Return a state, labelled where the requested ε is not what its guarantee holds."""
+        """Return a state, with a label if the requested ε is not guaranteed."""
         return self.guarantee.label_state(state)
 
     def require_allowed(self) -> None:
@@ -74,9 +74,9 @@ class NoisyRelease(Release):
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:
-        """Return the key of the newest draw of this release, or with ``new_draw`` of one more.
+        """Return the key of the newest draw, or with ``new_draw`` of the next one.
 
-        A draw that was charged and not finished is finished first, new draw or not.
+        A draw that was charged and not finished is finished first, also with ``new_draw``.
         """
         key = self.draw_key(snapshot.names)
         states: list[str | None] = []
@@ -91,7 +91,7 @@ class NoisyRelease(Release):
         return key.with_replicate(following if new_draw and has_ended else following - 1)
 
     def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
-        """Return the key of one draw on the snapshot of that name, charged or not."""
+        """Return the key of one draw on a snapshot, charged or not."""
         return ReleaseKey(
             population=self.spec.population,
             dataset=self.spec.name,
@@ -106,7 +106,7 @@ class NoisyRelease(Release):
         )
 
     def facts(self, key: Key) -> dict[str, str]:
-        """Return what a release with noise writes into the ledger and its bundle."""
+        """Return the facts of the release for the ledger and its bundle."""
         key, spec, guarantee = as_release_key(key), self.spec, self.guarantee
         is_releasable = self.noise.is_releasable and guarantee.is_plain
         facts = super().facts(key) | {
@@ -129,23 +129,21 @@ class NoisyRelease(Release):
 
     @abstractmethod
     def questions(self, spec: ReleaseSpec) -> Questions:
-        """Return the questions that this draw asks of any rows."""
+        """Return the questions of one draw."""
 
     @abstractmethod
-    def counter(self, snapshot: Snapshot) -> ReleaseCounter:
-        """Return the counter of its rows."""
+    def counter(self, snapshot: Snapshot) -> ReleaseCounter: ...
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
-        """Open the counter over its rows, before it is charged."""
         counter = self.counter(snapshot)
         return NoisyDrawing(self.home, self.questions, spec, counter, self.noise)
 
     def rebuild(self, key: Key, settled: Entry) -> Bundle:
-        """Return the bundle of a settled release, made again from its stored answers; no row is
-        read.
+        """Return the bundle of a settled release, rebuilt from its stored answers without reading a
+        row.
 
-        Raises Damaged where an answer is missing, or they are not those that were settled;
-        OtherQuestion where another question is asked than was answered.
+        Raises Damaged if an answer is missing or was changed, and OtherQuestion if the code now
+        asks another question.
         """
         spec = self.resolve(key)
         assert spec.reserved is not None
@@ -164,6 +162,5 @@ class NoisyRelease(Release):
 
 
 def as_release_key(key: Key) -> ReleaseKey:
-    """Return a key as that of a release with noise."""
     assert isinstance(key, ReleaseKey)
     return key

@@ -1,8 +1,6 @@
-"""What a run has released: written down for the next stage, read back for a person; and whether
-there is anything left to run.
+"""The result of a run: what is written for the next stage, and whether a run has anything to do.
 
-A level whose releases are settled, intact, drawn by this very code and evaluated by it needs no
-run: the ledger and the stored bundles hold everything that a run would write again.
+A level needs no run if its releases are settled, intact, and drawn and evaluated by this code.
 """
 
 from __future__ import annotations
@@ -53,18 +51,14 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def write_pointer(release: Release, published: PublishedBundle) -> None:
-    """Write which bundle is the one of a partition. The bundle itself lies in the store before its
-    charge is settled.
-    """
+    """Write which stored bundle is the result of a partition."""
     folder = published.folder.relative_to(release.store.root)
     pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
     store_file(pointer_path(release), encode_document(pointer))
 
 
 def write_evaluation(options: RunOptions) -> list[QualityRow]:
-    """Evaluate all releases of a request, of one level or time window, and store the result. What
-    was never released is left out.
-    """
+    """Evaluate the existing releases of one level or time window, and store the result."""
     spec, home, releases = options.resolve_spec(), options.home, options.releases
     pointers = {release.name: read_document(pointer_path(release)) for release in releases}
     released = [release for release in releases if pointers[release.name]]
@@ -92,7 +86,7 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
 
 
 def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> Comparison:
-    """Compare everything that was evaluated, write the report, and store what it is made of."""
+    """Write the report that compares all evaluated releases, and store its content."""
     spec = with_discovered(spec, home)
     compare_all = compare_k_anonymous if kind.FOLDER else compare
     if spec.windows is not None:
@@ -104,9 +98,7 @@ def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> Comp
 
 
 def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str, Any]:
-    """Return level → its evaluation, for every evaluated level; of rows in time windows, window →
-    evaluation.
-    """
+    """Return the stored evaluations by level, or by window for rows in time windows."""
     folder = Path(home.internal, spec.name, *kind.FOLDER, "evaluation")
     names: Iterable[str] = kind.levels(spec)
     if spec.windows is not None:
@@ -117,9 +109,7 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
 
 
 def _noisy_totals(spec: DatasetSpec, bundles: Iterable[Bundle]) -> dict[str, list[float]]:
-    """Return model → its noisy number of rows and the deviation of that, where it has one. A model
-    that has counted several windows together is named with their number.
-    """
+    """Return each model's noisy number of rows with its deviation; spans are in the names."""
     totals = {}
     for bundle in bundles:
         span, name = len(spec.cut.parse_range(bundle.facts[WINDOW])), bundle.facts["model"]
@@ -131,7 +121,7 @@ def _noisy_totals(spec: DatasetSpec, bundles: Iterable[Bundle]) -> dict[str, lis
 
 
 def released_bundle(release: Release, pointer: dict[str, str]) -> Bundle:
-    """Return the settled bundle that the pointer of a release names; Damaged for another."""
+    """Return the settled bundle that a release's pointer names; Damaged for another release."""
     expected = release.level_facts
     if release.windows:
         expected[WINDOW] = range_text(release.windows)
@@ -143,7 +133,7 @@ def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path
 
 
 def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
-    """Return the time windows of which everything declared was released, oldest first."""
+    """Return the time windows with all declared releases, oldest first."""
     published = []
     for publication in spec.publications:
         folder = Path(home.released, spec.name, publication.model)
@@ -168,8 +158,7 @@ def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
 
 def has_run_dry(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
     """Return whether a model counts next to no rows in the newest published window, and many in an
-    earlier one, by its released noisy numbers: as where a file has come to its end. A smoothed
-    number takes some windows to show that.
+    earlier one, by its released noisy numbers; smoothed numbers show it some windows later.
 
     published   oldest first
     """
@@ -181,17 +170,16 @@ def has_run_dry(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool
 
 
 def _released_totals(spec: DatasetSpec, home: Home, window: str) -> dict[str, NoisyTotal]:
-    """Return model → its noisy number of rows of a window; none before it was evaluated."""
+    """Return each model's noisy number of rows in a window; empty before its evaluation."""
     path = Path(home.internal, spec.name, "evaluation", f"{window}.json")
     totals = (read_document(path) or {}).get("totals", {})
     return {name: NoisyTotal(*total) for name, total in totals.items()}
 
 
 def is_level_complete(options: RunOptions, level: str) -> bool:
-    """Return whether a run at this level would leave everything as it is: then none is started.
+    """Return whether a run at this level would change nothing.
 
-    What is damaged, unfinished, of other code or evaluated otherwise is not complete: a run mends
-    it, or names the fault.
+    A damaged, unfinished, differently coded or differently evaluated release is not complete.
     """
     if options.new_draw or options.snapshot or not is_prepared(options.spec, options.home):
         return False
@@ -202,9 +190,7 @@ def is_level_complete(options: RunOptions, level: str) -> bool:
 
 
 def is_prepared(spec: DatasetSpec, home: Home) -> bool:
-    """Return whether the current snapshot has what a release needs: prepared rows, or releases from
-    before its rows were taken away, which are replayed without any.
-    """
+    """Return whether the snapshot has prepared rows, or releases from before their deletion."""
     snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.population), spec.window)
     if snapshot is None:
         return False
@@ -235,9 +221,7 @@ def _is_complete(release: Release) -> bool:
 
 
 def evaluation_digest(spec: DatasetSpec) -> str:
-    """Return a digest of the program's code and the declarations behind an evaluation or a report.
-    The source is no part of it: the snapshot names the rows.
-    """
+    """Return a digest of the code and the declarations that an evaluation depends on."""
     declared = [getattr(spec, field.name) for field in fields(spec) if field.name != "source"]
     return digest_of(program_code(), *map(repr, declared))
 
@@ -255,7 +239,7 @@ def report_digest(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
 
 
 def is_report_current(options: RunOptions) -> bool:
-    """Return whether the comparison was made of exactly what there is now."""
+    """Return whether the comparison shows the current state."""
     spec, home = options.resolve_spec(), options.home
     try:
         stored = read_document(_comparison_path(spec, home, options.kind)) or {}
@@ -266,7 +250,7 @@ def is_report_current(options: RunOptions) -> bool:
 
 
 def report_path(options: RunOptions) -> Path:
-    """Return the HTML report of a data set, or the page of its k-anonymous releases."""
+    """Return the path of a data set's HTML report, or of the page of its k-anonymous releases."""
     if options.kind.FOLDER:
         return page_path(options.spec, options.home)
     return options.home.reports / f"{options.spec.name}.html"

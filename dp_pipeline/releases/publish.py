@@ -1,9 +1,8 @@
-"""Publishing one release: reserve, measure, store, settle; or replay at no cost.
+"""Publishing a release: reserve, draw, store and settle it, or replay it at no cost.
 
-The order is the promise, for an ε and for a K alike. The charge is in the ledger before the first
-query of the rows; each noisy answer is on disk before the model sees it; the bundle is on disk
-before the charge is settled. Whatever stops between two steps, the next run with the same key goes
-on under the old charge, until a person gives the release up.
+The charge is in the ledger before the first query of the rows, each noisy answer is on disk before
+the model sees it, and the bundle is on disk before the charge is settled. After a crash the next
+run with the same key continues under the old charge, until a person gives the release up.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ State = Literal["charged", "resumed", "replayed"]
 
 @dataclass(frozen=True)
 class PublishedBundle:
-    """A bundle and where it comes from.
+    """A bundle, and how this run got it.
 
     state   ``charged``: drawn now, and paid for or recorded; ``resumed``: finished under a charge
             made earlier; ``replayed``: stored before, nothing read, nothing paid
     nano    nano-ε, or nano-ρ, that this run charged to the ledger, to all time windows together
-    folder  where the bundle lies
+    folder  the folder of the bundle
     """
 
     bundle: Bundle
@@ -56,12 +55,12 @@ class PublishedBundle:
 
 
 def publish(release: Release, *, new_draw: bool = False) -> PublishedBundle:
-    """Return the bundle of one release: replayed when it was ever settled, else charged and drawn.
+    """Return the bundle of a release: replayed if it was settled before, else charged and drawn.
 
-    Raises DeclarationError for what the data set file does not allow, BudgetExceeded when the
-    ceiling would be passed, NotPrepared when the snapshot is not fit; then nothing was charged and
-    nothing drawn. TooFewRows where no table keeps the promise of a k-anonymous release: nothing is
-    released, and the row of the ledger stays, as somebody has read the rows.
+    Raises, before a charge, DeclarationError for what the data set file does not allow,
+    BudgetExceeded if a limit would be exceeded, and NotPrepared without a prepared snapshot.
+    TooFewRows where no table keeps the promise of a k-anonymous release: nothing is released, and
+    the ledger's row stays, as the rows were read.
     """
     release.require_allowed()
     snapshot = require_snapshot(release.spec, release.home, release.windows)
@@ -114,8 +113,8 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
 def require_reserved_parameters(release: Release, key: Key) -> None:
     """Raise DeclarationError for a release that was started with another post-processing.
 
-    Its evaluation asks about its own centres or tables: others would be other questions, of which
-    the charge holds one set only. Settled, it may be changed for nothing.
+    Its charge holds one evaluation, of its own centres or tables. Once settled, the post-processing
+    may change at no cost.
     """
     facts = reserved_entry(key.digest, key.population, release.home.ledger).facts
     parameters = fact_text(release.postprocessing)
@@ -127,7 +126,7 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
 
 
 def _require_affordable(charge: Charge, ledger: Ledger) -> None:
-    """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
+    """Raise BudgetExceeded before files are made; ``reserve`` decides."""
     ledger.balance(charge.population, charge.blocks).require_budget(
         Fraction(charge.nano_epsilon, NANO),
         release=charge.what,
@@ -138,9 +137,7 @@ def _require_affordable(charge: Charge, ledger: Ledger) -> None:
 
 
 def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
-    """Return a settled release from the store; rebuild it from its transcript where it is missing,
-    or was never requested with this post-processing.
-    """
+    """Return a settled release from the store, or rebuild its bundle from its transcript."""
     store, path = release.store, release.store.bundle_path(key, release.postprocessing)
     if not path.exists():
         bundle = rebuild_missing(release, key, path)
@@ -159,7 +156,7 @@ def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
 def _abort_if_answers_lost(
     reservation: Reservation, drawing: Drawing, ledger: Ledger
 ) -> Iterator[None]:
-    """End the key for ever where answers are lost: they may have been seen."""
+    """Mark the release as dead if answers are lost in the block: they may have been seen."""
     try:
         yield
     except AnswersLost as error:
@@ -187,13 +184,13 @@ _SHORTEST = 8
 
 
 def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
-    """Mark an unfinished release as dead, and return the row that charged it. What it cost stays
-    spent, and its stored answers stay where they are. Waits for a process that is at work on it.
+    """Mark an unfinished release as dead, and return the row that charged it; its charge and stored
+    answers stay. Waits for a process that draws it.
 
     key      the first digits of its key, as messages show them: at least 8
-    reason   why, in one line; kept in the row
+    reason   one line, kept in the ledger
 
-    Raises DeclarationError where not exactly one unfinished release begins so.
+    Raises DeclarationError unless exactly one unfinished release has such a key.
     """
     require_line(reason, of="reason to give up a release")
     ledger = home.ledger

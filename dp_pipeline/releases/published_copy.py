@@ -4,9 +4,9 @@
     <published>/<data set>/<model>/current.json          which version is the newest
     <published>/<data set>/<model>/current               a link to it, in a folder
 
-A version is whole before anything names it, and ``current.json`` is written last and at once: a
-reader meanwhile gets the old or the new one. That also holds on an object store, where there are no
-links and no folder can be renamed. Old versions stay until somebody deletes them: they are public.
+A version is complete before ``current.json`` names it, which is replaced at once: readers get the
+old or the new one, also on an object store, which has no links and renames no folder. Old versions
+stay until somebody deletes them.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ class PublishedCopy:
 
 
 def publish_copies(spec: DatasetSpec, home: Home) -> dict[str, PublishedCopy | None]:
-    """Copy the newest cleared release of everything that a data set publishes to its fixed place;
-    return published model → its copy, None where nothing cleared was ever settled.
-    """
+    """Copy the newest cleared release of each published model to its place; None without one."""
     return {
         publication.model: _publish_copy(spec, home, publication)
         for publication in publications_of(spec)
@@ -108,11 +106,11 @@ def _copy_to_address(settled: SettledRelease, place: str) -> Export:
 
 
 def _put_version(files: Any, exported: Export, folder: str) -> None:
-    """Write a version once. The list of digests comes last: where it is, all other files are.
+    """Upload a version unless it is there; the list of digests comes last, so it marks a complete
+    one.
 
-    A whole file is put, so that a store learns from its name what it is: a page is shown, and not
-    downloaded. Folders are made where paths begin at a root. A bucket needs none, and would itself
-    be made where its name is mistyped.
+    Files are put whole, so that a store derives the content type from the name. Folders are made
+    only where paths begin at a root: a bucket needs none, and a mistyped one would be created.
     """
     if files.exists(f"{folder}/{SUMS}"):
         return
@@ -132,9 +130,7 @@ _REASONS: dict[type[Exception], str] = {
 
 @contextmanager
 def _one_line_errors(place: str) -> Iterator[None]:
-    """PipelineError for whatever a driver raises. Its own words are left out: they may have the
-    key that it was given.
-    """
+    """Turn a driver's error into PipelineError without its text, which may contain a key."""
     try:
         yield
     except PipelineError:
@@ -152,9 +148,7 @@ def _without_password(place: str) -> str:
 
 
 def _file_system(place: str) -> tuple[Any, str]:
-    """Return fsspec's file system of an address and the path in it; DeclarationError for one of a
-    store that it does not know, or whose driver is not installed.
-    """
+    """Return fsspec's file system of an address, and the path; DeclarationError if unusable."""
     expected = (
         f"{PUBLISHED_VARIABLE}: expected a folder, or an address of a store that fsspec knows"
     )

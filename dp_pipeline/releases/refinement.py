@@ -1,11 +1,9 @@
-"""Refinement: a release at a larger ε made of one at a smaller ε, for what is between them.
+"""Refinement: a release at a larger ε, made from one at a smaller ε for the difference of their
+costs.
 
-The answers of the smaller one get less noise; what it has paid is not paid again, so the two of
-them together cost the larger ε (``gate.mechanisms.refine``). The questions do not change: they are
-those of the first draw, about the very same rows.
-
-A release is refined once, and its refinement may be refined again. The ledger holds that: all
-refinements of one release would have one key (``results.bundle.ReleaseKey``).
+The answers of the earlier release get less noise (``gate.mechanisms.refine``); questions and rows
+stay the same. A release is refined once, and its refinement may be refined again: all refinements
+of one release have the same key (``results.bundle.ReleaseKey``), which the ledger charges once.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from dp_pipeline.results.bundle import REFINED_FROM, REFINES, ReleaseKey
 
 @dataclass(frozen=True)
 class RefinedRelease:
-    """The release that a refinement refines.
+    """The earlier release that a refinement starts from.
 
     key       of its draw
     reserved  the row of the ledger that charged it
@@ -34,11 +32,11 @@ class RefinedRelease:
 
     @property
     def facts(self) -> dict[str, str]:
-        """The facts of a refinement that name this release."""
+        """The facts that name this release in its refinement."""
         return {REFINES: self.key.digest, REFINED_FROM: epsilon_text(self.key.epsilon)}
 
     def require_settled(self, ledger: Ledger) -> None:
-        """Raise DeclarationError for a release that was not finished: its answers may be more."""
+        """Raise DeclarationError unless the release is settled."""
         state = ledger.state(self.key.digest)
         if state != "settled":
             raise DeclarationError(
@@ -47,8 +45,8 @@ class RefinedRelease:
             )
 
     def require_same_rows(self, rows: str) -> None:
-        """Raise DeclarationError where these are not the rows that it was drawn from: noise that
-        belongs to others would be refined.
+        """Raise DeclarationError unless it was drawn from the same rows: else its noise is of other
+        counts.
 
         rows   keyed fingerprint of the rows that are counted now
         """
@@ -63,12 +61,12 @@ class RefinedRelease:
 def refined_release(
     key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fraction
 ) -> RefinedRelease | None:
-    """Return the release that the one with this key refines; None where it is drawn by itself.
+    """Return the earlier release that the draw with this key refines; None for a first draw.
 
     what      words for messages
     epsilon   the requested ε of the release to refine
 
-    DeclarationError where nothing has that key, and where the declaration has changed since.
+    DeclarationError if nothing has that key, or the declaration has changed since.
     """
     if not key.refines:
         return None
@@ -95,9 +93,7 @@ def refined_release(
 
 
 def require_unrefined(key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fraction) -> None:
-    """Raise DeclarationError where the release at ``epsilon`` was refined to another ε than that of
-    this key. Its evaluation is the same: that enters the key of the release that was refined first.
-    """
+    """Raise DeclarationError if the release at ``epsilon`` was refined to another ε before."""
     history = ledger.history(key.digest)
     if history and (finer := history[0].facts["epsilon"]) != epsilon_text(key.epsilon):
         raise DeclarationError(
@@ -107,10 +103,10 @@ def require_unrefined(key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fr
 
 
 def newest_key(key: ReleaseKey, ledger: Ledger, partitions: Sequence[Fraction]) -> ReleaseKey:
-    """Return the key that was charged last among a release drawn by itself and the refinements to
-    its ε; that of the release where none was charged.
+    """Return the key that was charged last among a first draw and the refinements to its ε; that of
+    the draw if none was charged.
 
-    key          of that release
+    key          of the first draw
     partitions   every declared ε
     """
     history = ledger.history(key.digest)

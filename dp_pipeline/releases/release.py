@@ -1,7 +1,7 @@
-"""Release: what a data set asks for at one level, ε or K, and what makes it the same one again.
+"""A release of one data set at one ε or K, of any kind, and its key.
 
-Every kind of release goes through the protocol of ``publish.publish``: charged or recorded, then
-drawn, stored and settled; replayed ever after.
+Every kind goes through ``publish.publish``: charged or recorded, drawn, stored and settled;
+afterwards it is replayed.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _MEASURING = ("config", "gate", "inference", "models", "results", "raw/counters"
 def other_non_dp_releases(
     spec: DatasetSpec, ledger: Ledger, *, before: str | None = None, exclude_key: str | None = None
 ) -> list[str]:
-    """Return one text a release without ε of the same persons, oldest first, finished or not; none
-    on benchmarks, whose rows are public.
+    """Return a text for each release without ε of the same persons, oldest first, finished or not;
+    none on benchmarks.
 
-    before       key of a release: those recorded before it; all where None, or not recorded yet
+    before       key of a release: only those recorded before it, if it is recorded
     exclude_key  key of a release to leave out
     """
     if not spec.is_release:
@@ -63,8 +63,8 @@ def other_non_dp_releases(
 
 @cache
 def code_version(rooms: tuple[str, ...] = _MEASURING) -> str:
-    """Return the package's version and a digest of the code in some rooms, page templates included.
-    It is recorded with a release, and is no part of its key.
+    """Return the package's version and a digest of the code in some rooms; recorded with each
+    release, but not part of its key.
 
     FileNotFoundError for a room without code: its changes would be no other version.
     """
@@ -87,10 +87,10 @@ def program_code() -> str:
 
 @dataclass(frozen=True)
 class ReleaseSpec:
-    """One draw of a release, as declarations and ledger describe it when it is asked for.
+    """One draw of a release, as declarations and ledger describe it.
 
     facts     written into the ledger and the bundle: declarations and versions, no rows
-    what      the words for messages and the ledger
+    what      the name of the release in messages and in the ledger
     price     of a first draw, in the population's currency; 0 where no finite ε holds
     delta     its own δ
     windows   the charged ones, where rows are partitioned into time windows
@@ -107,9 +107,9 @@ class ReleaseSpec:
     reserved: Entry | None
 
     def charge(self, run: Mapping[str, str], *, rows: str) -> Charge:
-        """Return what the ledger reserves or records before any row is counted.
+        """Return the charge that the ledger reserves or records before any row is counted.
 
-        run    what the ledger notes of the run: run id, asset
+        run    facts of the run for the ledger: run id, asset
         rows   fingerprint of the tables that its answers are about; may be empty
         """
         return Charge(
@@ -126,44 +126,44 @@ class ReleaseSpec:
 
 
 class Drawing(ABC):
-    """The rows of one release, opened before it is charged and drawn from afterwards.
+    """The opened rows of one release, from which its answers are drawn after the charge.
 
-    rows   keyed fingerprint of the counted tables; empty where no answer is ever stored alone, so
+    rows   keyed fingerprint of the counted tables; empty where no answer is stored by itself, so
            that a resumed run draws everything again
     """
 
     rows: str
 
     def dry_run(self) -> None:  # noqa: B027
-        """Draw once over an empty table: what cannot be drawn is refused here, at no cost."""
+        """Draw once over an empty table, to refuse before the charge what cannot be drawn."""
 
     def create_files(self) -> None:  # noqa: B027
         """Create every file that a charged release must have."""
 
     @abstractmethod
     def draw(self, spec: ReleaseSpec, stored: Sequence[Bundle], *, is_resumed: bool) -> Bundle:
-        """Return the bundle.
+        """Return the bundle of the release.
 
         spec         the release as it was charged
         stored       its bundles from a run that was killed before it settled
         is_resumed   whether an earlier run charged it
 
-        AnswersLost where stored answers are missing, or are about other rows than these.
+        AnswersLost where stored answers are missing, or are about other rows.
         """
 
     def texts(self, bundle: Bundle) -> dict[str, str]:  # noqa: ARG002
-        """Return the texts to seal with a bundle, by file name."""
+        """Return the texts to store and seal with a bundle, by file name."""
         return {}
 
     def remove_files(self) -> None:  # noqa: B027
-        """Remove what only an unfinished release needs."""
+        """Remove files that only an unfinished release needs."""
 
 
 class Release(ABC):
-    """One release that a data set asks for.
+    """One release that a data set declares, of any kind.
 
     name   of the model or method
-    run    what the ledger notes of the run: run id, asset
+    run    facts of the run for the ledger: run id, asset
     """
 
     SYMBOL: ClassVar[str]
@@ -180,12 +180,12 @@ class Release(ABC):
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:  # noqa: ARG004
-        """Return the declared models or methods of a data set; none of a discovered domain."""
+        """Return the declared models or methods of a data set."""
         return ()
 
     @staticmethod
     def levels(spec: DatasetSpec) -> tuple[str, ...]:  # noqa: ARG004
-        """Return the declared levels of a data set, ascending, as keys of partitions."""
+        """Return the declared ε or K of a data set, ascending, as keys of partitions."""
         return ()
 
     @classmethod
@@ -204,75 +204,73 @@ class Release(ABC):
 
     @classmethod
     def version(cls) -> str:
-        """Return the version of the code that measures, as it is now."""
+        """Return the version of the code that measures."""
         return code_version(cls.ROOMS)
 
     @property
     @abstractmethod
     def level(self) -> str:
-        """Its ε or K, as the key of its partition."""
+        """The ε or K, as the key of its partition."""
 
     @property
     @abstractmethod
     def what(self) -> str:
-        """The words for messages and the ledger."""
+        """The name of the release in messages and in the ledger."""
 
     @property
     @abstractmethod
     def summary(self) -> str:
-        """One line on what the model or method does."""
+        """A sentence on what the model or method does."""
 
     @property
     def cost(self) -> Fraction:
-        """What it costs the population by itself, in its currency; 0 without a finite ε."""
+        """The cost of a first draw, in the population's currency; 0 without a finite ε."""
         return Fraction(0)
 
     @property
     def delta(self) -> Fraction:
-        """Its own δ, beside that of its population's conversion."""
+        """The own δ of the release, in addition to the δ of its population."""
         return Fraction(0)
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Data set, folder and name: of its asset, and of its place in the store."""
+        """Data set, folder and name: the key of its asset and its path in the store."""
         return (self.spec.name, *self.FOLDER, self.name)
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The time windows whose rows it is about; none where rows are not partitioned."""
+        """The time windows that it covers; empty where rows are not partitioned."""
         return self.spec.blocks
 
     @property
     def partition(self) -> tuple[str, ...]:
-        """Its time windows, if any, and its level: the names of its files."""
+        """Its time windows, if any, and its level, as in names of files."""
         return (*filter(None, [range_text(self.windows)]), self.level)
 
     @property
     def level_facts(self) -> dict[str, str]:
-        """The fact of its bundle that names its level."""
         return {level_fact(type(self)): self.level}
 
     @property
     def store(self) -> BundleStore:
-        """Where bundles are."""
         return BundleStore(self.home.released)
 
     @property
     def postprocessing(self) -> dict[str, str]:
-        """Parameters and declarations that need no further query of the rows."""
+        """The parameters and declarations that only affect post-processing, as text."""
         return {}
 
     @abstractmethod
     def label_state(self, state: str) -> str:
-        """Return a state, labelled where the release does not have the ε that it names."""
+        """Return a state, with a label if the release does not have the ε that it names."""
 
     @abstractmethod
     def require_allowed(self) -> None:
-        """Raise DeclarationError for what the data set file, or the noise, does not allow."""
+        """Raise DeclarationError for what the data set file or the noise does not allow."""
 
     @abstractmethod
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> Key:
-        """Return the key of the newest draw, or with ``new_draw`` of one more."""
+        """Return the key of the newest draw, or with ``new_draw`` of the next one."""
 
     def resolve(self, key: Key) -> ReleaseSpec:
         """Return the draw with this key, as declarations and ledger describe it now."""
@@ -288,7 +286,7 @@ class Release(ABC):
         )
 
     def facts(self, key: Key) -> dict[str, str]:
-        """Return what every kind of release writes into the ledger and its bundle."""
+        """Return the facts of the release for the ledger and its bundle."""
         non_dp = other_non_dp_releases(self.spec, self.home.ledger, before=key.digest)
         return {
             "population": self.spec.population,
@@ -308,9 +306,7 @@ class Release(ABC):
 
     @abstractmethod
     def rebuild(self, key: Key, settled: Entry) -> Bundle:
-        """Return a settled release, made again from what is stored of it without reading a row;
-        Damaged where that cannot be.
-        """
+        """Return a settled release, rebuilt from stored answers; Damaged if that is impossible."""
 
 
 def level_fact(kind: type[Release]) -> str:

@@ -1,4 +1,4 @@
-"""Words about a release: what a model or method releases and costs, and its card."""
+"""Texts about a release: a description of its model or method, and its card."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def describe(spec: DatasetSpec, kind: type[Release], name: str) -> str:
-    """Return what a model or method releases and what that costs, in a few sentences."""
+    """Return a few sentences on what a model or method releases and costs."""
     if kind is DomainRelease:
         return _describe_domain(spec)
     return (_describe_method if kind.FOLDER else _describe_model)(spec, name)
@@ -72,9 +72,7 @@ def _describe_method(spec: DatasetSpec, name: str) -> str:
 
 
 def reported(release: Release, bundle: Bundle) -> ReportedRelease:
-    """Return the release as cards show it, with the present balance of its population, and its
-    quality where its rows are public.
-    """
+    """Return a release as cards show it, with its balance, and its quality on public rows."""
     if bundle.is_k_anonymous:
         return reported_k_anonymous_release(release.spec, bundle, {})
     ledger = release.home.ledger
@@ -89,10 +87,10 @@ def reported(release: Release, bundle: Bundle) -> ReportedRelease:
 
 
 def write_card(release: Release, bundle: Bundle, folder: Path) -> Path:
-    """Write the card of a release, in Markdown, and return its path: as it was sealed with a
-    k-anonymous bundle; else written anew by every run, as the sum of all charges grows.
+    """Write the card of a release in Markdown and return its path; that of a k-anonymous release
+    was sealed with its bundle, others are rewritten by every run, as the total charge grows.
 
-    folder   where the bundle lies
+    folder   the folder of the bundle
     """
     if bundle.is_k_anonymous:
         return folder / CARD

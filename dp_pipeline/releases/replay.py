@@ -1,7 +1,7 @@
-"""Settled releases: read back as the ledger settled them, compared with it, or rebuilt from what is
-stored of them, without reading a row and at no cost.
+"""Settled releases: read and compared with the ledger, or rebuilt from their stored answers,
+without reading a row and at no cost.
 
-JSON documents that assets hand to each other: quality rows and pointers to bundles.
+Also the JSON documents that assets hand to each other: quality rows and pointers to bundles.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ MADE_AGAIN = "made again"
 
 
 def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, population: str) -> Bundle:
-    """Return a settled bundle: the one way to read what is shown, compared or handed out.
+    """Return a settled bundle; everything that is shown, compared or exported is read by this
+    function.
 
-    Damaged, naming it and what to do, unless a) its seal fits, b) it is made of the answers that
-    the ledger settled, and c) in the folder that was settled lies what was settled. A bundle of
-    another post-processing is in no ledger row: it is bound by a) and b). So is one that was lost
-    and made again by code that gives other pictures of the same answers.
+    Damaged, with what to do, unless a) its seal fits, b) it is made of the answers that the ledger
+    settled, and c) the folder that was settled holds what was settled. A bundle of another
+    post-processing is in no ledger row, so a) and b) hold for it; likewise one that was lost and
+    rebuilt by code that draws other pictures of the same answers.
     """
     bundle = store.read_sealed(path, key=ledger.key(population))
     settled = settled_entry(bundle.key, population, ledger).facts
@@ -65,20 +66,18 @@ def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, population
 
 
 def settled_facts(bundle: Bundle, path: Path) -> dict[str, str]:
-    """Return the facts of the row that settles the bundle that was drawn."""
+    """Return the facts of the ledger row that settles a bundle."""
     facts = {CONTENT: content_digest(bundle), FOLDER: path.name}
     return {**facts, TRANSCRIPT: bundle.transcript} if bundle.transcript else facts
 
 
 def named_snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
-    """Return a snapshot of which only the name is known: that is what enters a key."""
+    """Return a snapshot of which only the name is known, for making keys."""
     return Snapshot(Path(home.raw, spec.name, name), b"")
 
 
 def key_of(release: Release, bundle: Bundle) -> Key:
-    """Return the key of a stored release, made from the declaration; Damaged where that is not the
-    key that was stored.
-    """
+    """Return a stored release's key from its declaration; Damaged if the bundle's differs."""
     key: Key = release.key(named_snapshot(release.spec, release.home, bundle.facts["snapshot"]))
     if isinstance(key, ReleaseKey):
         refines = bundle.facts.get(REFINES, "")
@@ -94,7 +93,7 @@ def rebuild_bundle(release: Release, key: Key) -> Bundle:
 
 
 def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
-    """Return the bundle to store in the place of a settled one that is missing; no row is read.
+    """Return the rebuilt bundle of a settled release whose bundle is missing; no row is read.
 
     Raises Damaged where its transcript is not the one that was settled, or there is none.
     """
@@ -106,9 +105,7 @@ def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
 
 
 def content_digest(bundle: Bundle) -> str:
-    """Return what the ledger keeps of a settled bundle: a digest of its tables, charges, quality
-    and facts, except the code, which differs where a lost bundle is rebuilt later.
-    """
+    """Return a digest of a bundle's tables, charges, quality and facts but the code version."""
     without_code = replace(bundle, facts={**bundle.facts, "code": ""})
     return hashlib.sha256(without_code.to_json().encode()).hexdigest()
 
@@ -132,8 +129,8 @@ def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
 def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
     """Return the stored answers of a settled release, from the first.
 
-    Damaged where they are not those that were settled. It never is AnswersLost: that would end the
-    release at work, such as one that refines this one, whose own answers are whole.
+    Damaged, never AnswersLost, if they are not those that were settled: AnswersLost would end the
+    release that is being drawn, such as one that refines this one.
     """
     path = store.transcript_path(key)
     with contextlib.suppress(AnswersLost, FileNotFoundError):
@@ -144,7 +141,7 @@ def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
 
 
 def spend_rows(bundle: Bundle) -> list[SpendRow]:
-    """Return the charges for the ledger: none where they add up to no ε of the release."""
+    """Return the spends for the ledger; none where they add up to no ε of the release."""
     if not bundle.is_dp:
         return []
     return [
@@ -162,9 +159,7 @@ _PROMISED = (
 
 
 def require_intact(release: Release, folder: Path) -> Bundle:
-    """Return the bundle; Damaged unless it is read as it was settled, the answers that lie beside
-    it are those that were settled, and facts and charges are those of the ledger.
-    """
+    """Return a release's bundle; Damaged unless seal, answers, facts and charges are right."""
     ledger, population = release.home.ledger, release.spec.population
     bundle = settled_bundle(release.store, folder, ledger=ledger, population=population)
     key = key_of(release, bundle)
@@ -184,9 +179,7 @@ def require_intact(release: Release, folder: Path) -> Bundle:
 
 
 def require_reproducible(release: Release, bundle: Bundle) -> None:
-    """Raise Damaged unless the code of today rebuilds the same from its stored answers, byte by
-    byte.
-    """
+    """Raise Damaged unless today's code rebuilds the same bundle from its stored answers."""
     rebuilt = rebuild_bundle(release, key_of(release, bundle))
     # The digest of every table is in the text, so equal texts are equal tables.
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
@@ -199,15 +192,12 @@ def _name(bundle: Bundle) -> str:
 
 
 def encode_document(value: Any) -> bytes:
-    """Return a value as ``read_document`` reads it."""
+    """Return a value as the bytes of a document for ``read_document``."""
     return json.dumps({"format": FORMAT, "value": value}, sort_keys=True, indent=1).encode()
 
 
 def read_document(path: Path) -> Any:
-    """Return the value that was written to a file, None where there is none; UnknownFormat where
-    another program wrote it, Damaged where it is no document, PipelineError where it cannot be
-    read.
-    """
+    """Return the value in a file, None without a file; PipelineError if it cannot be read."""
     if not path.is_file():
         return None
     try:
@@ -230,16 +220,14 @@ def pointer_path(release: Release) -> Path:
 
 
 def evaluation_path(release: Release) -> Path:
-    """Return the file with the evaluation of all releases of its level; for a time window, of all
-    that are published.
-    """
+    """Return the file with the evaluation of all releases of its level, or of its time window."""
     folder = Path(release.home.internal, *release.path[:-1])
     name = release.spec.window if is_published(release) else ".".join(release.partition)
     return folder / "evaluation" / f"{name}.json"
 
 
 def is_published(release: Release) -> bool:
-    """Return whether it is a release that the data set file publishes of a time window."""
+    """Return whether the data set file publishes this release of a time window."""
     published = {
         (publication.model, epsilon_text(publication.epsilon), publication.span)
         for publication in release.spec.publications
@@ -249,9 +237,7 @@ def is_published(release: Release) -> bool:
 
 
 def exact_rows(release: Release, bundle: Bundle) -> list[QualityRow]:
-    """Return the exact quality numbers of a release of public rows; none where it was not
-    evaluated, or the evaluation is of another release or cannot be read: a run makes it anew.
-    """
+    """Return the exact quality numbers of a public release; none if missing or outdated."""
     from dp_pipeline.reporting.metrics import from_documents
 
     if release.spec.is_release:
@@ -276,7 +262,7 @@ _LAST = "last window"
 def pointed_bundle(
     spec: DatasetSpec, home: Home, pointer: Mapping[str, str], **expected: str
 ) -> Bundle:
-    """Return the settled bundle that a pointer names, as it was settled.
+    """Return the settled bundle that a pointer names.
 
     expected   facts of it, such as its model and ε
 

@@ -1,6 +1,4 @@
-"""Reports that compare the releases of one data set over ε, over time windows, or over K: a table,
-pictures, and a page.
-"""
+"""Reports that compare the releases of one data set over ε, over time windows, or over K."""
 
 from __future__ import annotations
 
@@ -87,9 +85,9 @@ class Comparison:
 
 
 def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
-    """Write the HTML report of all evaluated ε, and return it with its table and pictures.
+    """Write the HTML report of all evaluated ε; return its table and pictures.
 
-    It is made under the account that the file declares: a report says whom it protects.
+    The data set's account is opened first: the report names the protected unit.
     """
     ledger = open_population(spec, home)
     ascending = {key: evaluations[key] for key in spec.partition_keys if key in evaluations}
@@ -126,9 +124,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
 
 
 def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
-    """Return one picture of the clusterings' most telling metric, and one of each kind of the
-    tables'.
-    """
+    """Return a picture of the clusterings' main metric, and one for each kind of the tables'."""
     metrics = metrics_of(rows)
     first = next((metric for metric in _TITLES if metric in metrics), None)
     chosen = [] if first is None else [("utility over ε", _TITLES[first], [first])]
@@ -149,9 +145,7 @@ def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
 
 
 def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
-    """Return a picture with a map of every clustering, those of the tables' marginals, and one of
-    every table's cliques; none of other releases.
-    """
+    """Return maps of clusterings, pictures of tables' marginals, and of tables' cliques."""
     maps = [bundle for bundle in bundles if "centres" in bundle.tables]
     tables = [bundle for bundle in bundles if "marginals" in bundle.tables]
     pictures = []
@@ -190,7 +184,7 @@ def _view(spec: DatasetSpec, name: str, bundle: Bundle) -> ClusterView:
 
 
 def _names(bundles: Sequence[Bundle]) -> list[str]:
-    """Return the models; with their ε where it is not the same."""
+    """Return the names of the models, with their ε where these differ."""
     is_same = len({bundle.facts["epsilon"] for bundle in bundles}) == 1
     return [bundle.model if is_same else _title(bundle) for bundle in bundles]
 
@@ -260,7 +254,7 @@ def _compared(evaluation: Mapping[str, Any], model: str) -> tuple[ComparedTable,
 
 
 def _totals(names: Sequence[str], evaluations: Mapping[str, Any]) -> dict[str, list[WindowNumber]]:
-    """Return model → its noisy number of rows of each time window."""
+    """Return each model's noisy number of rows in every time window."""
     totals: dict[str, list[WindowNumber]] = {}
     for name in names:
         for model, total in evaluations[name].get("totals", {}).items():
@@ -319,7 +313,7 @@ def _timeline(
     spent: Mapping[str, Fraction],
     totals: Mapping[str, Sequence[WindowNumber]],
 ) -> Timeline:
-    """Return one line a time window: the cost of all its releases, and its noisy totals."""
+    """Return one line for each time window: the cost of all its releases, and its noisy totals."""
     by_window = {
         (model, total.window): noisy_text(total.value, total.deviation)
         for model, numbers in totals.items()
@@ -341,16 +335,16 @@ _PICTURES = {"auc": "AUC over K", "seconds": "run time over K"}
 
 
 def page_path(spec: DatasetSpec, home: Home) -> Path:
-    """Return the HTML page of a data set's k-anonymous releases."""
+    """Return the path of the HTML page of a data set's k-anonymous releases."""
     return home.reports / f"{spec.name}.k_anonymous.html"
 
 
 def compare_k_anonymous(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
 ) -> Comparison:
-    """Write the page of all evaluated K, and return it with its tables and pictures.
+    """Write the page of all evaluated K; return its tables and pictures.
 
-    It is made under the account that the file declares: a page says whom it does not protect.
+    The data set's account is opened first: the page names whom it does not protect.
     """
     ledger = open_population(spec, home)
     releases = list(_releases(spec, home, evaluations))
@@ -380,7 +374,7 @@ def compare_k_anonymous(
 def _releases(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
 ) -> Iterator[ReportedKAnonymousRelease]:
-    """Yield every release that was evaluated: methods as declared, K ascending."""
+    """Yield every evaluated release, in the declared order of methods, K ascending."""
     declared = declared_k_anonymity(spec)
     for name in declared.methods:
         for key in declared.partition_keys:

@@ -1,16 +1,15 @@
-"""Roll-ups: the releases of several time windows, added up. All of it is public: it costs nothing.
+"""Roll-ups: sums of the releases of several time windows, at no cost.
 
-Tables that every window has measured are added cell by cell, boxes of trees and grids box by box.
-Where windows cut boxes differently, those of one are first added up to the finest boxes of which
-all have counts (``results.trees``).
+Tables that every window has measured are added cell by cell, boxes of trees and grids box by box;
+boxes that windows cut differently are first added up to the finest boxes with counts in all
+(``results.trees``).
 
 *Variance.* Windows are of different rows and their noise was drawn apart, so the variance of a sum
-is the sum of the variances. One release of all of those rows at the same ε has the noise of one
-window: the sum of m windows has √m times as much, which is stated with it. Tables that were
-smoothed share the noise of earlier windows, so they are not added up. Boxes are added up by their
-noisy answers as they were drawn, whatever was made of them. Where the boxes of a window follow
-from the answers of the one before, this is the variance for boxes that are fixed, and the sums over
-boxes that are not a choice (all of them together, or halves of the map) are unbiased.
+is the sum of the variances: √m times the noise of one release of all rows of m windows at the same
+ε, which is stated with it. Smoothed tables share the noise of earlier windows, so they are not
+added up. Where the boxes of a window follow from the answers of the one before, this is the
+variance for fixed boxes, and sums over boxes that are not a choice (all boxes, or halves of the
+map) are unbiased.
 """
 
 from __future__ import annotations
@@ -66,17 +65,17 @@ class SummedTable:
 
     @property
     def single_release_deviations(self) -> FloatArray:
-        """The deviations that one release of all these rows would have had at the same ε."""
+        """The deviations of one release of all these rows at the same ε."""
         return np.asarray(self.deviations / self.windows**0.5)
 
 
 def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
-    """Return what all of some releases have measured, added up cell by cell, or box by box.
+    """Return every table that all releases have measured, added up cell by cell, or box by box.
 
     releases   of one model, one for each time window
 
     Raises NotPrepared for a window that is not released, and DeclarationError for numbers that
-    cannot be added up, those of other declarations or parameters too.
+    cannot be added up, such as those of other declarations or parameters.
     """
     first = releases[0]
     where = f"{first.spec.name}: {first.name}"
@@ -142,7 +141,6 @@ def _sum_tables(releases: Sequence[EpsilonRelease], where: str) -> list[SummedTa
 
 
 def _noisy_tables(release: EpsilonRelease, bundle: Bundle) -> EarlierTables:
-    """Return the noisy tables of a settled release."""
     tables = EarlierTables.of(bundle.tables, release.spec.domain)
     if tables is not None:
         return tables
@@ -156,9 +154,7 @@ def _noisy_tables(release: EpsilonRelease, bundle: Bundle) -> EarlierTables:
 
 
 def _bundle(release: EpsilonRelease) -> Bundle:
-    """Return the settled bundle of a time window; DeclarationError for one with other declarations
-    or parameters than today's: its levels may be others, or smoothed.
-    """
+    """Return a window's settled bundle; DeclarationError if its declarations have changed."""
     spec, home, pointer = release.spec, release.home, read_document(pointer_path(release))
     if pointer is None:
         raise NotPrepared(
@@ -178,9 +174,7 @@ def _bundle(release: EpsilonRelease) -> Bundle:
 
 
 def sum_marginals(windows: Sequence[EarlierTables], names: Names) -> NoisyMarginal | None:
-    """Return the sum of the tables over some attributes, and its variance; None where a window has
-    none over the same groups of levels.
-    """
+    """Return the sum of tables over some attributes; None if a window lacks one."""
     marginals = [window.of_names(names) for window in windows]
     # A table of one attribute is over its levels, whatever groups tables of several are over.
     grouped = names if len(names) > 1 else ()
@@ -194,9 +188,7 @@ def sum_marginals(windows: Sequence[EarlierTables], names: Names) -> NoisyMargin
 
 
 def _labels(names: Names, tables: EarlierTables, release: EpsilonRelease) -> tuple[str, ...]:
-    """Return a name for each cell: its levels, or groups of levels in tables of several
-    attributes.
-    """
+    """Return a name for each cell: its levels, or groups of levels in larger tables."""
     cells = [""]
     for name in names:
         labels = release.spec.domain[name].labels()

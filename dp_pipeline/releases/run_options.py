@@ -1,4 +1,4 @@
-"""RunOptions: the request of one command for one data set, made of its words or of arguments."""
+"""The options of a run: which releases of one data set a command makes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dp_pipeline.releases.release import Release
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Which releases to make, where.
+    """The releases that one command makes of one data set.
 
     spec       the data set; of one time window, or of all, of which ``windows`` names some
     kind       of release: at an ε, or at a K
     names      models or methods
     levels     ε or K, ascending, as keys of partitions
     snapshot   a name for a new snapshot, or empty for the current one
-    published  whether each model is released at the one ε at which it is published
-    refine     an ε: every release shall refine the one at it. ``previous``: where the model can,
-               the one at the next smaller declared ε. Empty: none refines
-    span       how many time windows each release covers; 0: as many as are published together
+    published  whether each model is released only at the ε at which it is published
+    refine     ε of the release that every release refines; ``previous``: the next smaller declared
+               ε, where the model can; empty: none
+    span       number of time windows that each release covers; 0: as many as are published together
     windows    the time windows to run, oldest first; none: the one of ``spec``
     """
 
@@ -50,14 +50,11 @@ class RunOptions:
 
     @property
     def per_window(self) -> tuple[RunOptions, ...]:
-        """The same request for each time window, oldest first; itself where it names none."""
+        """The same options for each time window, oldest first."""
         return tuple(map(self.of_window, self.windows)) or (self,)
 
     def resolve_spec(self) -> DatasetSpec:
-        """Return the data set as it is released: with the domain that was discovered of the
-        snapshot that is read; before that with the widest possible one, for prices alone. It is
-        resolved at each call: a run of this request may have discovered it.
-        """
+        """Return the data set with its discovered domain, or the widest one for prices."""
         if self.snapshot:
             return self.spec.widest
         try:
@@ -67,7 +64,7 @@ class RunOptions:
 
     @property
     def discovery(self) -> DomainRelease | None:
-        """The release of the domain, where something is to be discovered."""
+        """The release that discovers the domain, if something is to be discovered."""
         noise = self.noise_name or noise_name()
         return DomainRelease(self.spec, self.home, noise) if self.spec.to_discover else None
 
@@ -94,8 +91,8 @@ class RunOptions:
     ) -> Release:
         """Return one model or method at one level, of the requested number of time windows.
 
-        spec   the data set as it is released
-        run    what the ledger notes of the run
+        spec   the data set with its discovered domain
+        run    facts of the run for the ledger
         """
         release = self.kind.at(spec, name, level, self.home, noise=self.noise_name, run=run)
         if not isinstance(release, EpsilonRelease):
@@ -110,12 +107,12 @@ class RunOptions:
         return release
 
     def level_of(self, name: str) -> str:
-        """Return the level of one of its models or methods, where that has one alone."""
+        """Return the only level of a model or method."""
         (level,) = [release.level for release in self.releases if release.name == name]
         return level
 
     def of_window(self, name: str) -> RunOptions:
-        """Return the same request for the rows of one time window."""
+        """Return the same options for the rows of one time window."""
         return replace(self, spec=self.spec.at_window(name), windows=())
 
 
@@ -124,9 +121,7 @@ PREVIOUS = "previous"
 
 
 def require_span(span: int) -> int:
-    """Return the number of time windows of a release, 0 for as many as are published together;
-    DeclarationError for another number.
-    """
+    """Return a valid number of time windows of a release, or 0; DeclarationError otherwise."""
     if not 0 <= span <= MAX_SPAN:
         raise DeclarationError(f"span: expected 1 to {MAX_SPAN} windows, got {span}")
     return span
@@ -143,8 +138,7 @@ def requested(
     windows: str = "",
     span: int = 0,
 ) -> RunOptions:
-    """Return the request of the words of `run` and `plan`; DeclarationError for what is not
-    declared.
+    """Return the options of a command `run` or `plan`; DeclarationError for what is not declared.
 
     dataset   a declaration, or the name of one
     """
@@ -180,9 +174,7 @@ def requested(
 def options_for(
     spec: DatasetSpec, *, models: tuple[str, ...] = (), epsilons: tuple[str, ...] = ()
 ) -> RunOptions:
-    """Return the request for all that a data set file declares, or these models and ε of it.
-    DeclarationError for what is not declared or cannot be built, and outside of a project.
-    """
+    """Return the options for all that a data set declares, or for some models and ε."""
     if spec.k_anonymity is not None:
         require_methods(spec)
     model_names = EpsilonRelease.names(spec)

@@ -1,6 +1,4 @@
-"""RunPlan: the releases and costs of a run, from declarations and ledger alone: nothing is read or
-charged.
-"""
+"""The plan of a run: its releases and costs, from declarations and ledger, without reading rows."""
 
 from __future__ import annotations
 
@@ -55,13 +53,13 @@ class PlannedRelease:
 
     @property
     def megabytes(self) -> float | None:
-        """Memory for as many cells, in MB; None where there are none."""
+        """The memory for as many cells, in MB; None where there are none."""
         return None if self.cells is None else self.cells * BYTES_A_CELL / 1e6
 
 
 @dataclass(frozen=True, repr=False)
 class RunPlan:
-    """Planned releases against the account of their population.
+    """The planned releases of a run, and the account that pays for them.
 
     balance   before the run, under the limits of the account, or of the data set file where
               there is no account yet; all amounts in the population's currency
@@ -77,33 +75,31 @@ class RunPlan:
 
     @property
     def total_cost(self) -> Fraction:
-        """Σ of the costs; of all time windows together."""
+        """The sum of the costs, over all time windows."""
         costs = (release.cost * max(1, len(release.windows)) for release in self.releases)
         return sum(costs, Fraction(0))
 
     @property
     def delta(self) -> Fraction:
-        """Σ of the releases' own δ."""
         return sum((release.delta for release in self.releases), Fraction(0))
 
     @property
     def spent(self) -> Fraction:
-        """What the account has spent before the run."""
         return self.balance.spent
 
     @property
     def remaining(self) -> Fraction | None:
-        """What the account has remaining before the run; None for no limit."""
+        """The amount left in the account before the run; None without a limit."""
         return self.balance.remaining
 
     @property
     def ceiling(self) -> Fraction | None:
-        """The limit for ever; None for a benchmark without one."""
+        """The ceiling of the account; None for a benchmark without one."""
         return self.balance.ceiling
 
     @property
     def fits(self) -> bool:
-        """Whether `run` would begin: else it raises BudgetExceeded before anything is charged."""
+        """Whether the budget suffices for the whole plan."""
         try:
             self.require_budget()
         except BudgetExceeded:
@@ -112,7 +108,6 @@ class RunPlan:
 
     @property
     def has_tables(self) -> bool:
-        """Whether any release is of a table model."""
         return any(release.cells is not None for release in self.releases)
 
     @property
@@ -122,7 +117,7 @@ class RunPlan:
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
-        """Amounts by name: for ever, and for this month if that is limited; None for no limit."""
+        """The amounts spent, planned and left, by name; None for no limit."""
         amounts = {
             "requested": self.total_cost,
             "spent": self.spent,
@@ -139,17 +134,14 @@ class RunPlan:
         }
 
     def releases_of(self, window: str) -> list[PlannedRelease]:
-        """Return the releases that cover a time window."""
         return [release for release in self.releases if window in release.windows]
 
     def cost_of(self, window: str) -> Fraction:
-        """Return Σ of what its releases would charge to a time window."""
+        """Return the sum that its releases would charge to a time window."""
         return sum((release.cost for release in self.releases_of(window)), Fraction(0))
 
     def require_budget(self) -> None:
-        """BudgetExceeded when the whole plan does not fit: then no part of it is started. A window
-        has its own limit, and all of them may have one.
-        """
+        """Raise BudgetExceeded unless the whole plan fits, in all and in each window."""
         name, where = self.spec.name, f"population {self.spec.population}"
         for window, balance in self.windows.items():
             window_balance = replace(balance, ceiling=None, per_month=None)
@@ -178,11 +170,10 @@ class RunPlan:
 
 
 def plan_run(options: RunOptions) -> RunPlan:
-    """Plan a run on the current snapshot, or the one that is named. Only releases at an ε have a
-    price. The ledger is read once, however many time windows there are.
+    """Return the plan of a run on the current snapshot, or the named one; only an ε has a price.
 
-    Raises DeclarationError for a noise source that these releases may not use, and for a
-    file that disagrees with the account of its population, or declares more than it has.
+    Raises DeclarationError for a forbidden noise source, and for a file that disagrees with the
+    account of its population, or declares higher limits.
     """
     with options.home.ledger.consistent_view():
         plans = [_plan_window(window) for window in options.per_window]
@@ -192,9 +183,7 @@ def plan_run(options: RunOptions) -> RunPlan:
 
 
 def refined_cost(options: RunOptions) -> Fraction | None:
-    """Return what a run would cost if each release refined the one at the next smaller ε; None
-    where it does so already, no model can, or one was refined otherwise; for one window at most.
-    """
+    """Return the cost if every release refined the one at the next smaller ε, if possible."""
     if options.refine or options.new_draw or options.snapshot or len(options.windows) > 1:
         return None
     in_steps = replace(options, refine=PREVIOUS)
@@ -250,14 +239,14 @@ def _balance(spec: DatasetSpec, home: Home, account: Account | None) -> Balance:
 
 
 def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
-    """Return the snapshot that a run would read, without a key: only its name enters a plan."""
+    """Return the snapshot that a run would read, by name alone."""
     current = None if name else current_snapshot(home.raw, spec.name, b"", spec.window)
     default_name = snapshot_name(spec, name, datetime.now(UTC).date())
     return current or Snapshot(Path(home.raw, spec.name, default_name), b"")
 
 
 def _plan_domain(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
-    """Plan the domain, which is charged once a snapshot, whatever is released."""
+    """Return the planned discovery of a domain, charged once for each snapshot."""
     state = _state_words(release.home.ledger.state(release.key(snapshot).digest))
     is_new = state == "new"
     return PlannedRelease(
@@ -272,7 +261,7 @@ def _plan_domain(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
 def _plan_release(
     release: EpsilonRelease, together: Sequence[EpsilonRelease], last: Snapshot, *, new_draw: bool
 ) -> PlannedRelease:
-    """Plan one release.
+    """Return one planned release.
 
     together   all releases of the run
     last       snapshot of its last time window
@@ -323,9 +312,7 @@ _CELLS: dict[tuple[str, str, str], int | None] = {}
 
 
 def _most_cells(release: EpsilonRelease) -> int | None:
-    """Return the most cells of a table model; cached, as it takes a second and is the same for
-    every window and ε.
-    """
+    """Return the most cells of a table model's tables, cached, as it takes a second."""
     spec, model = release.spec.widest, release.model
     cache_key = spec.digest, release.name, repr(model)
     if cache_key not in _CELLS:

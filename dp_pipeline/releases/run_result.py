@@ -1,4 +1,4 @@
-"""RunResult: the releases of a run, their cost, and where they lie."""
+"""The result of a run: its releases, their cost, and their files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ReleaseResult:
     origin    ``charged``, ``resumed`` or ``replayed``
     cost      what this run added to the ledger for it, in the population's currency
     quality   its quality numbers: private ones, or exact ones of a benchmark
-    folder    where its bundle and its card lie
+    folder    the folder of its bundle and its card
     """
 
     release: Release
@@ -47,38 +47,36 @@ class ReleaseResult:
 
     @property
     def model(self) -> str:
-        """The name of its model, or of its method."""
+        """The name of its model or method."""
         return self.release.name
 
     @property
     def epsilon(self) -> Fraction:
-        """The requested ε."""
         return Fraction(self.release.level)
 
     @property
     def state(self) -> str:
-        """Its origin; labelled where the model does not promise that ε."""
+        """The origin, with a label where the model does not promise the requested ε."""
         return self.release.label_state(self.origin)
 
     @property
     def currency(self) -> Currency:
-        """The currency of its population."""
         return self.release.spec.currency
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The time windows that it covers, where rows are partitioned."""
+        """The time windows that it covers; empty where rows are not partitioned."""
         return self.release.windows
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its own noisy counts suggest against it, a line each, with its name."""
+        """A line for each weakness that its own noisy counts suggest."""
         name = f"{self.bundle.model} at {self.release.SYMBOL}={self.release.level}"
         return tuple(f"{name}: {text}" for text in bundle_warnings(self.release.spec, self.bundle))
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of its released tables."""
+        """The names of its released tables."""
         return tuple(self.bundle.tables)
 
     @property
@@ -100,11 +98,11 @@ class ReleaseResult:
 
 @dataclass(frozen=True, repr=False)
 class RunResult(Sequence[ReleaseResult]):
-    """The releases of a run.
+    """The releases of a run, as a sequence.
 
-    discovery   what discovering the domain has cost
-    failures    time window → names of the checks on rows that did not pass and stop nothing, under
-                an empty name where rows are not partitioned: for the data custodian alone
+    discovery   the cost of discovering the domain
+    failures    time window → names of failed checks on rows that do not stop the run, under an
+                empty name where rows are not partitioned: for the data custodian alone
     """
 
     options: RunOptions
@@ -121,9 +119,9 @@ class RunResult(Sequence[ReleaseResult]):
         discovery: Fraction = Fraction(0),
         failures: Mapping[str, tuple[str, ...]] | None = None,
     ) -> RunResult:
-        """Return the releases of a run as they lie there now.
+        """Return the releases of a run as they are stored now.
 
-        levels   of each time window, those that were run just now: any other was complete before
+        levels   of each time window, those that were run now; others were complete before
         """
         with options.home.ledger.consistent_view():
             pairs = zip(options.per_window, levels, strict=True)
@@ -139,22 +137,22 @@ class RunResult(Sequence[ReleaseResult]):
 
     @property
     def charged(self) -> Fraction:
-        """Sum that the run added to the ledger, with the discovery of a domain."""
+        """The sum that the run added to the ledger, with the discovery of a domain."""
         return sum((release.cost for release in self.releases), self.discovery)
 
     @property
     def report(self) -> Path:
-        """The page with all of them."""
+        """The path of the page with all releases."""
         return report_path(self.options)
 
     @property
     def failed_checks(self) -> tuple[str, ...]:
-        """Names of the checks on rows that did not pass; for the data custodian alone."""
+        """The names of the checks on rows that failed; for the data custodian alone."""
         return tuple(dict.fromkeys(name for names in self.failures.values() for name in names))
 
     @property
     def failing(self) -> DatasetSpec:
-        """The data set, at the newest time window with a check that did not pass."""
+        """The data set, at the newest time window with a failed check."""
         newest_first = (options.spec for options in reversed(self.options.per_window))
         return next((spec for spec in newest_first if self.failures.get(spec.window)), self.spec)
 
@@ -179,7 +177,7 @@ def release_results(
 ) -> Iterator[ReleaseResult]:
     """Yield every release of a run over one time window, as the last run left it.
 
-    ran   levels that were run just now: any other was complete before. None: all of them
+    ran   levels that were run now; others were complete before. None: all of them
     """
     for release in options.releases:
         pointer = read_document(pointer_path(release))

@@ -1,6 +1,5 @@
 """Side information of a release, at no cost: the release of the time window before, and the public
-rows of another data set. Its row of the ledger names them: resumed or rebuilt, it has to use the
-very same ones.
+rows of another data set. Its ledger row names both, so that a resumed release uses the same.
 """
 
 from __future__ import annotations
@@ -39,13 +38,12 @@ class PublicRows:
 
     @classmethod
     def of(cls, spec: DatasetSpec, model: Model, home: Home, *, what: str) -> PublicRows | None:
-        """Return the rows that a model names; None where it names none.
+        """Return the public rows that a model names; None where it names none.
 
         what   words for messages
 
-        DeclarationError for rows that are not public, by their file or by what the ledger knows of
-        them, and for other levels of an attribute that is modelled; NotPrepared where there are
-        none.
+        DeclarationError for rows that are not public, by their file or by the ledger, and for other
+        levels of a modelled attribute; NotPrepared where there are none.
         """
         name = model.prior_name
         if not name:
@@ -61,8 +59,8 @@ class PublicRows:
 
 
 def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, pointer: Path) -> str:
-    """Return where in the store the release of the time window before lies, where that was settled
-    with the same declarations and parameters; else empty.
+    """Return the store folder of the previous time window's release, if it was settled with the
+    same declarations and parameters; else empty.
 
     pointer   the file that names it
     """
@@ -77,9 +75,7 @@ def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, point
 
 
 def earlier_bundle(key: ReleaseKey, spec: DatasetSpec, home: Home, folder: str) -> Bundle:
-    """Return the settled release in this folder, of any time window; Damaged where it is not as it
-    was settled.
-    """
+    """Return the settled release in a folder, of any time window; Damaged if it was changed."""
     return pointed_bundle(spec.of_all_windows(), home, {"folder": folder}, model=key.model)
 
 

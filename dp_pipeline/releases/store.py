@@ -1,4 +1,6 @@
-"""Bundles on disk: whole or not at all, sealed, each with its transcript in the folder above it."""
+"""The store of bundles on disk, each sealed and written whole, below the folder of its
+transcript.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,8 @@ class BundleStore:
     """Releases on disk: ``<root>/<data set>/<model>/<key>/`` holds the transcript of one release
     and one folder for every post-processing of it.
 
-    Each of these has a seal: a digest, keyed with the secret of its population, of every file and
-    of the place where it lies. Without that key, a writer can neither change a file, nor add one,
-    nor put a bundle in the place of another, unnoticed.
+    Each bundle has a seal: a digest, keyed with the secret of its population, of every file and of
+    its place. Without that key nobody can change, add or swap a file unnoticed.
     """
 
     root: Path
@@ -68,9 +69,7 @@ class BundleStore:
         return tuple(sorted(self.folder(key).glob(f"bundle-{'[0-9a-f]' * _DIGITS}")))
 
     def create_folder(self, folder: Path, population: str) -> None:
-        """Create the folder of a release, for its owner only, and write its population into it
-        first: nothing about persons ever lies there under no name.
-        """
+        """Create the folder of a release; its population's name is the first file in it."""
         make_private(folder)
         if not (folder / POPULATION).exists():
             store_file(folder / POPULATION, f"{population}\n".encode())
@@ -78,8 +77,7 @@ class BundleStore:
     def write(
         self, path: Path, bundle: Bundle, *, key: bytes, texts: Mapping[str, str] | None = None
     ) -> None:
-        """Store a bundle in the folder of a release, for its owner only; one that already lies
-        there stays as it is.
+        """Store a bundle in the folder of a release, for its owner only; an existing one is kept.
 
         key     the secret of its population
         texts   file name → text for a person, sealed with it
@@ -101,10 +99,10 @@ class BundleStore:
             sync(path.parent)
 
     def read_sealed(self, path: Path, *, key: bytes) -> Bundle:
-        """Return a bundle as it was written; Damaged where anything in its folder is not,
-        UnknownFormat where another program wrote it.
+        """Return a stored bundle; Damaged if its folder was changed, UnknownFormat if another
+        program wrote it.
 
-        Only the ledger knows whether it was ever settled: ``replay.settled_bundle`` reads those.
+        Only the ledger shows whether it was settled: ``replay.settled_bundle`` reads those.
         """
         try:
             files = _contents(path)
@@ -120,7 +118,7 @@ class BundleStore:
         return Bundle.from_json(text, tables)
 
     def damaged(self, path: Path) -> Damaged:
-        """Return the error for a bundle that is not what was written or settled, with a remedy."""
+        """Return the error for a changed or missing bundle, with a remedy."""
         has_answers = (path.parent / TRANSCRIPT_FILE).exists()
         remedy = (
             f"move {path} away and run again: it is made again from its answers at no cost"
@@ -137,12 +135,12 @@ class BundleStore:
         return hmac.new(key, text.encode(), "sha256").hexdigest()
 
     def _place(self, path: Path) -> str:
-        """Return its path in the store, which stays the same where the whole store is moved."""
+        """Return the bundle's path relative to the store, which may be moved as a whole."""
         return path.relative_to(self.root).as_posix()
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """Return every file of a bundle, read once: what is compared is what is used."""
+    """Return every file of a bundle, read once, so that the compared bytes are used."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

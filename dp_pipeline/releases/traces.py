@@ -1,5 +1,5 @@
-"""Traces of populations in a home: rows or releases of one that the ledger does not know mean that
-the ledger was lost. They are looked for before an account is opened, and never again.
+"""Traces of populations in a home, which show that their ledger was lost: rows or releases of an
+unknown population. They are looked for before an account is opened.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dp_pipeline.releases.store import BUNDLE_FILE, POPULATION, TRANSCRIPT_FILE
 
 @dataclass(frozen=True)
 class Trace:
-    """Rows or releases of a population.
+    """The rows or a release of a population on disk.
 
     population   None where no readable file names it
     """
@@ -33,9 +33,8 @@ class Trace:
 
 
 def require_no_history(spec: DatasetSpec, home: Home) -> None:
-    """Damaged, naming where, when a home holds rows or releases of a population that its ledger
-    does not know, or of one that cannot be read, or evaluations or reports of a data set that its
-    ledger does not know.
+    """Raise Damaged when a home holds rows or releases of a population, or evaluations of a data
+    set, that its ledger does not know.
 
     Any population counts: under another name the same persons would get a new budget.
     """
@@ -67,7 +66,7 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
 
 
 def find_traces(home: Home) -> Iterator[Trace]:
-    """Yield every snapshot, every release and every published copy of a home."""
+    """Yield every snapshot, release and published copy of a home."""
     for path, population in stored_populations(home.raw):
         yield Trace(path, population)
     yield from _release_traces(home.released)
@@ -89,7 +88,7 @@ def _release_traces(root: Path) -> Iterator[Trace]:
 
 
 def _refuse_unlisted(error: OSError) -> None:
-    """A folder that cannot be listed may hold releases; one that is not there holds none."""
+    """Raise PipelineError for a folder that cannot be listed; a missing one is empty."""
     if not isinstance(error, FileNotFoundError):
         raise PipelineError(system_line(error)) from None
 
@@ -104,7 +103,7 @@ def _populations(folder: Path, below: list[Path]) -> set[str]:
 
 
 def _bundle_population(path: Path) -> str | None:
-    """Return the population that a bundle names; None where there is none, or it is unreadable."""
+    """Return the population that a bundle names; None if it is missing or unreadable."""
     try:
         population = json.loads(path.read_text(encoding="utf-8"))["facts"]["population"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -1,1 +1,1 @@
-"""Words, pages and figures about releases."""
+"""Texts, pages and figures about releases."""

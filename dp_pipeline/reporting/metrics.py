@@ -1,12 +1,7 @@
-"""Metric: what a quality number is called, and what a person has to know to read it.
+"""Quality numbers of releases: the metrics, rows of numbers, and tables and summaries of them.
 
-QualityRow: one quality number of one release, and tables of many.
-
-The summary of a comparison: one line a model, a few numbers each, the best model first.
-
-Numbers that need two models: how much better than another one a model is.
-
-What is tried with k-anonymous releases of public rows, and what is measured of them.
+The summary of a comparison has a line for each model, the best first. Relative numbers compare two
+models. The figures of k-anonymous releases of public rows are listed last.
 """
 
 from __future__ import annotations
@@ -39,8 +34,8 @@ class Metric:
     """One kind of quality number.
 
     short       column header of a narrow table
-    title       what it is, in words
-    unit        its own unit, or None where the row says it
+    title       its name, in words
+    unit        its own unit, or None where the row has one
     better      which values are better, in words
     reference   the value that a method without privacy has, or None
     """
@@ -96,7 +91,7 @@ METRIC_ORDER = tuple(_METRICS)
 
 
 def find_metric(name: str) -> Metric:
-    """Return the metric called ``name``; one that is not known here keeps its own name.
+    """Return the metric with a name; an unknown one is titled with that name.
 
     A metric of one attribute is named with it: ``misclassified_svm/income``.
 
@@ -114,7 +109,7 @@ def find_metric(name: str) -> Metric:
 
 
 def metric_rank(name: str) -> tuple[int, str]:
-    """Return a sort key: known metrics in reading order, the others after them by name."""
+    """Return a sort key: known metrics in reading order, then the others by name."""
     kind = name.partition("/")[0]
     return (METRIC_ORDER.index(kind) if kind in METRIC_ORDER else len(METRIC_ORDER), name)
 
@@ -128,12 +123,12 @@ class QualityRow:
     """One quality number of one release.
 
     epsilon   ε of the release, without that of its evaluation
-    metric    one that ``reporting.metrics`` knows, such as ``nicv``
+    metric    its name in ``METRICS``, such as ``nicv``
     scale     scale of Laplace noise with the deviation of the number's own, when it was
               paid for with ε; None for an exact number on benchmark data
     unit      of value and scale
-    error     how far an exact number of a sample of rows is from that of all rows, at most in
-              expectation; None where all rows were looked at
+    error     most expected difference of a sample's number from that of all rows; None where all
+              rows were used
     """
 
     model: str
@@ -158,7 +153,7 @@ class QualityRow:
 
     @property
     def reading(self) -> str:
-        """Its unit, and which values are better.
+        """The unit, and which values are better, in words.
 
         >>> QualityRow("mst", Fraction(1), "avd_2", 0.1, None, "share").reading
         'share; lower is better'
@@ -167,12 +162,12 @@ class QualityRow:
 
     @property
     def deviation(self) -> float | None:
-        """Standard deviation of the noise, √2·scale; None for an exact number."""
+        """The standard deviation of the noise, √2·scale; None for an exact number."""
         return None if self.scale is None else math.sqrt(2) * self.scale
 
     @property
     def text(self) -> str:
-        """The value as a person reads it.
+        """The value as text, with its deviation or error.
 
         >>> QualityRow("dpqt_kmeans", Fraction(1), "nicv", 12.34, 0.29, "rows").text
         '12.3 ± 0.4'
@@ -207,7 +202,7 @@ def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:
 
 
 def sample_words(rows: Iterable[QualityRow]) -> str:
-    """Return what "of a sample" means, or nothing where no number is of one."""
+    """Return an explanation of "of a sample"; empty where no number is of one."""
     if all(row.error is None for row in rows):
         return ""
     return (
@@ -242,12 +237,12 @@ class Pivot:
     def head(self, prices: Mapping[Fraction, str]) -> list[str]:
         """Return the head of the table as text.
 
-        prices   ε → what a release at it cost, in words, where that is something else
+        prices   ε → cost of a release at it, in words, where that differs
         """
         return ["Model", *(_at(epsilon, prices) for epsilon in self.epsilons)]
 
     def texts(self, model: str) -> tuple[str, ...]:
-        """Return one text an ε; a dash where there is no number."""
+        """Return a text for each ε; a dash where there is no number."""
         return tuple(_cell_text(self.cells.get((model, epsilon), ())) for epsilon in self.epsilons)
 
     @property
@@ -273,7 +268,7 @@ def metrics_of(rows: Iterable[QualityRow]) -> tuple[str, ...]:
 
 
 def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
-    """Return the rows of ``metric`` as models × ε; without such rows it has neither."""
+    """Return the table of one metric; without rows it has neither models nor ε."""
     chosen = [row for row in sort_rows(rows) if row.metric == metric]
     cells: dict[tuple[str, Fraction], tuple[QualityRow, ...]] = {}
     for row in chosen:
@@ -298,11 +293,11 @@ MOST_NUMBERS = 4
 
 @dataclass(frozen=True)
 class SummaryTable:
-    """Every model at the largest ε that was evaluated.
+    """The quality of every model at the largest ε that was evaluated.
 
-    caption   what it shows
-    head      ``model`` and the metrics that a person wants to read first
-    body      one line a model, the best by the first metric first
+    caption   a description of the table
+    head      ``model`` and the most important metrics
+    body      a line for each model, the best by the first metric first
     """
 
     caption: str
@@ -348,10 +343,10 @@ REFERENCE = "eug_kmeans"
 
 
 def relative_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
-    """``rcp`` of every other clustering model, at every ε at which EUGkM was evaluated too.
+    """Return ``rcp`` of every other clustering model, at every ε at which EUGkM was evaluated too.
 
-    Of exact numbers only. Bought ones hold noise that a quotient would hide, and each
-    is clipped at a distance of its own model's: both NICVs, each with its noise, say more.
+    Exact numbers only: a quotient of noisy ones would hide their noise, and each is clipped at a
+    distance of its own model's.
     """
     table = pivot([row for row in rows if row.scale is None], "nicv")
     relative = []
@@ -391,7 +386,7 @@ _COUNTS = {
 
 
 def measure_text(value: float | None, name: str) -> str:
-    """Return a measure of a k-anonymous release as a person reads it; a dash where there is none.
+    """Return a measure of a k-anonymous release as text; a dash where there is none.
 
     >>> [measure_text(1234.0, "rows"), measure_text(0.25, "alpha"), measure_text(math.inf, "alpha")]
     ['1,234', '0.250', 'no bound']

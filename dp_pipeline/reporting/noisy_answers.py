@@ -1,10 +1,11 @@
-"""NoisyAnswers: how far synthetic rows are from the noisy tables that they were made of, beside how
-far noise alone puts those from the truth. Post-processing, which a reader may see.
+"""The distance of synthetic rows from the noisy tables behind them, and the part that noise
+explains.
 
-The triangle inequality is all that is used. S is the synthetic table, M the noisy one and T the
-true one: d(S, T) is at least d(S, M) − d(M, T) and at most their sum, and of d(M, T), which is
-noise alone, mean and deviation are known. S is made from M and other tables, so d(S, M) may be
-smaller than the noise: then noise is what this table costs, and nothing is seen of the model.
+This is post-processing, which a reader may see. By the triangle inequality, for the synthetic table
+S, the noisy one M and the true one T: d(S, T) is at least d(S, M) − d(M, T) and at most their sum;
+the mean and deviation of d(M, T), which is noise alone, are known. S is made from M and other
+tables, so d(S, M) may be smaller than the noise: then the noise dominates, and no error of the
+model is visible.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SEEN = 2
 
 
 def attribute_text(attributes: Names) -> str:
-    """Return attributes of one table as a line begins with them."""
+    """Return the names of some attributes as the head of a line."""
     return " × ".join(attributes)
 
 
@@ -53,14 +54,11 @@ class MeasuredTable:
 
     @property
     def name(self) -> str:
-        """The attributes, as a line begins with them."""
         return attribute_text(self.attributes)
 
     @property
     def model(self) -> float:
-        """How far the synthetic shares are from the truth at least, whatever the noise is within
-        ``SEEN`` deviations of it; 0 where noise explains all that is seen.
-        """
+        """The least distance of the synthetic shares from the truth that noise does not explain."""
         return max(0.0, self.distance - self.noise - SEEN * self.spread)
 
     @property
@@ -70,7 +68,7 @@ class MeasuredTable:
 
     @property
     def cells(self) -> list[str]:
-        """A line of a table: attributes, the distance, that of the noise, what is the model's."""
+        """A line of a table: attributes, the distance, its part by noise, and by the model."""
         model = f"at least {number_text(self.model)}" if self.model else "not seen"
         return [
             self.name,
@@ -121,7 +119,8 @@ class NoisyAnswers:
         return cls(tuple(map(NoisyCounts.of, table.measured)), table.groupings, total)
 
     def compared(self, codes: Mapping[str, IntArray], domain: Domain) -> tuple[MeasuredTable, ...]:
-        """Return every column and measured pair against its least noisy answer, worst models first.
+        """Return every column and measured pair against its least noisy answer, the largest error
+        first.
 
         codes   of the synthetic rows
         """
@@ -140,7 +139,7 @@ class NoisyAnswers:
         )
 
     def unmeasured(self, codes: Mapping[str, IntArray]) -> int:
-        """Return how many pairs of attributes are in no measured table."""
+        """Return the number of pairs of attributes that are in no measured table."""
         pairs = {
             frozenset(attributes)
             for attributes in self._attribute_sets(codes)
@@ -163,7 +162,7 @@ class NoisyAnswers:
     def _table(
         self, attributes: Names, codes: Mapping[str, IntArray], domain: Domain, *, rows: float
     ) -> MeasuredTable | None:
-        """Compare levels, or groups of levels where no table has levels; None without a table."""
+        """Return the comparison over levels, or groups of levels; None without a table."""
         sizes = {name: domain[name].size for name in attributes}
         grouped = {name: self.groupings[name] for name in attributes if name in self.groupings}
         for groups in ({}, grouped):
@@ -184,7 +183,7 @@ def synthetic_shares(
     shape: tuple[int, ...],
     groups: Mapping[str, Grouping],
 ) -> FloatArray:
-    """Return share of the synthetic rows in each cell; uniform where there is no row."""
+    """Return the share of the synthetic rows in each cell; uniform without rows."""
     keys = np.zeros(len(codes[attributes[0]]), dtype=np.int64)
     for name, size in zip(attributes, shape, strict=True):
         column = groups[name].labels[codes[name]] if name in groups else codes[name]

@@ -1,7 +1,4 @@
-"""Cards, reports and summaries of releases, of an ε or of a K, from templates.
-
-Facts go in; every sentence is in ``templates/``.
-"""
+"""Cards, reports and summaries of releases at an ε or a K, from the templates in ``templates/``."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ from dp_pipeline.results.bundle import REFINES, Bundle
 
 
 class Timeline(NamedTuple):
-    """A table with one line a window, newest first; its cells are texts."""
+    """A table with a line for each time window, newest first; its cells are texts."""
 
     head: list[str]
     lines: list[list[str]]
@@ -43,8 +40,8 @@ class Timeline(NamedTuple):
 def card(release: ReportedRelease) -> str:
     """Return the card of one release, in Markdown: at most 100 lines.
 
-    It is no part of the bundle of a private release: the sum of all charges grows, and a bundle is
-    the same bytes for ever.
+    It is no part of a private release's bundle, which never changes, while the sum of all charges
+    grows.
 
     Raises BoundaryViolation for what ``require_showable`` refuses.
     """
@@ -64,18 +61,17 @@ def write_report(  # noqa: PLR0913
     forecast: BudgetForecast | None = None,
     written: datetime | None = None,
 ) -> Path:
-    """Write the report of a data set over every ε, every K or every window to ``path`` and return
-    it; an older page is replaced whole.
+    """Write the report of a data set over every ε, every K or every window; return its path.
 
-    level      what the releases are over; a timeline: over windows
+    level      ε or K; a timeline: over windows
     releases   of that level; of a K at most one a method and K
     rows       quality numbers, over ε
     non_dp_releases   releases of the same sensitive rows without ε, a text each
-    forecast    what the population has spent, and what is left; of pages with an ε
+    forecast    amounts spent and left of the population; of pages with an ε
     written    the time on the page; now when None
 
-    Raises BoundaryViolation for an exact number of data whose purpose is release, for pictures of
-    such data over K, and for what ``require_showable`` refuses.
+    An older page is replaced as a whole. Raises BoundaryViolation for an exact number of data whose
+    purpose is release, for pictures of such data over K, and for what ``require_showable`` refuses.
     """
     for release in releases:
         release.require_showable()
@@ -109,7 +105,7 @@ def summary_over_epsilon(rows: Sequence[QualityRow], prices: Prices) -> str | No
 
 
 def summary_over_k(releases: Sequence[ReportedKAnonymousRelease]) -> str:
-    """Return methods × K in Markdown, with how well classifiers learn where that is known."""
+    """Return methods × K in Markdown, with the AUC of classifiers where it is known."""
     has_auc = any("auc" in release.figures for release in releases)
     facts = {"grid": Grid.of(releases), "has_auc": has_auc}
     return render("summary.md.j2", level="k", **facts).rstrip("\n")
@@ -131,7 +127,7 @@ def _require_noisy(
 
 
 def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
-    """Return the facts of the report over ε, beside its releases."""
+    """Return the facts of the report over ε, without its releases."""
     releasable = [release for release in releases if release.bundle.is_releasable]
     prices = prices_of(releases)
     standings = (Standing.NOT_DP, Standing.ANOTHER_EPSILON)
@@ -157,7 +153,7 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
 
 
 def _spent(bundles: Sequence[Bundle]) -> Fraction:
-    """Return what some releases cost together at most."""
+    """Return the most that some releases cost together."""
     keys = {release.key for release in bundles}
     return sum(
         (
@@ -169,7 +165,7 @@ def _spent(bundles: Sequence[Bundle]) -> Fraction:
 
 
 class Grid(NamedTuple):
-    """Methods × K.
+    """The table methods × K of k-anonymous releases.
 
     heads   one text a K, ascending
     lines   method, and its release at every K or None; methods in the order of their releases
@@ -180,7 +176,6 @@ class Grid(NamedTuple):
 
     @classmethod
     def of(cls, releases: Sequence[ReportedKAnonymousRelease]) -> Grid:
-        """Return the grid of some releases."""
         by_method_and_k = {(release.method, release.k): release for release in releases}
         ks = sorted({release.k for release in releases})
         methods = dict.fromkeys(release.method for release in releases)
@@ -189,7 +184,7 @@ class Grid(NamedTuple):
 
 
 def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
-    """Return the facts of the report over K, beside its releases."""
+    """Return the facts of the report over K, without its releases."""
     evaluated = {
         name: [release for release in releases if name in release.figures] for name in FIGURES
     }
@@ -214,7 +209,7 @@ def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return first text → all its second ones, both in the order in which they come."""
+    """Return the second texts of each first text, in their order."""
     groups: dict[str, list[str]] = {}
     for text, name in pairs:
         groups.setdefault(text, []).append(name)

@@ -1,9 +1,7 @@
-"""What a release says about itself that its user has to know: few rows, weak signal, clipped rows.
+"""Warnings about a release that its user must know: few rows, weak signal, clipped rows.
 
-Everything here is computed from what was released, from the scales of its noise and from
-declarations: post-processing, so it costs nothing and a reader may see it. No row is looked at,
-and nothing is decided by it. Where a release holds no number from which its number of rows
-follows, nothing is said about that; silence does not mean that all is well.
+Everything is computed from the release, the scales of its noise and declarations, so it costs
+nothing. A release without a number of rows gets no warning about that.
 
 How often a warning is wrong, N̂ the noisy number of rows and σ the deviation of its noise:
 
@@ -14,9 +12,9 @@ How often a warning is wrong, N̂ the noisy number of rows and σ the deviation 
 * *No rows*: N̂ is below 4σ. If there are 8σ rows or more, noise says so as rarely.
 * *Weak signal*: (N̂ + 4σ)·ε/(k·L) is below 20, for k centres and L rows that neighbours differ by.
   If the true N has a signal of 20 or more, noise says so as rarely.
-* *At a bound*, *one level*, *no class*: what was released, as it was released. Noise moves a share
-  by σ/N̂, and a column that really is like that is reported too: the words say what is there, not
-  why. The last bin of a number in a table is not looked at: most people have no capital gain.
+* *At a bound*, *one level*, *no class*: the release itself, in which noise moves a share by σ/N̂;
+  a column that really is like that is reported too. The last bin of a number in a table is not
+  looked at: most people have no capital gain.
 
 σ comes from the charges: of m counts of scale s it is √(2m)·s, and of a tree's leaves at most 1.3
 times that, s the scale of one count that spends a whole path. (A leaf of ``htree_kmeans`` adds at
@@ -72,7 +70,7 @@ _TREE = 1.6
 
 @dataclass(frozen=True)
 class NoisyTotal:
-    """The number of rows as a release tells it, and the deviation of its noise, both in rows."""
+    """The noisy number of rows of a release, and the deviation of its noise, both in rows."""
 
     rows: float
     deviation: float
@@ -119,10 +117,9 @@ class NoisyTotal:
     def of_tables(
         cls, tables: Tables, spends: Sequence[Spend], *, distance: int
     ) -> NoisyTotal | None:
-        """Return the total of a clustering or a synthetic table, or None where no counts are
-        stored.
+        """Return the total of a clustering or a synthetic table; None where no counts are stored.
 
-        spends   the model's own
+        spends    the model's own
         distance  rows that neighbours differ by
         """
         if "measured" in tables and "cells" in tables:
@@ -137,13 +134,13 @@ class NoisyTotal:
 
 
 def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
-    """Return the number of rows that a release implies, or None."""
+    """Return the noisy number of rows of a release, or None."""
     spends = bundle.spends[: bundle.model_spends]
     return NoisyTotal.of_tables(bundle.tables, spends, distance=spec.distance)
 
 
 def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
-    """Return one sentence a weakness of a release; none where nothing is known or wrong.
+    """Return a sentence for each known weakness of a release.
 
     spec   the declaration that the release was made under
     """
@@ -258,7 +255,7 @@ def _weak_signal(
 
 
 def _at_a_bound(tables: Tables, axes: Sequence[Attribute]) -> tuple[str, ...]:
-    """Warn of axes along which nearly all noisy rows are at one declared bound."""
+    """Return a warning of axes along which nearly all noisy rows are at one declared bound."""
     counts = _counts(tables)
     weights = np.zeros(0) if counts is None else counts.clip(min=0)
     if not weights.sum() > 0:
@@ -282,7 +279,7 @@ def _at_a_bound(tables: Tables, axes: Sequence[Attribute]) -> tuple[str, ...]:
 
 
 def _one_level(attribute: Attribute, shares: FloatArray) -> tuple[str, ...]:
-    """Warn where nearly all synthetic rows have the level of unknown texts."""
+    """Return a warning where nearly all synthetic rows have the level of unknown texts."""
     if attribute.other is None or len(shares) != attribute.size:
         return ()
     share = float(shares[attribute.labels().index(attribute.other)])
@@ -295,7 +292,7 @@ def _one_level(attribute: Attribute, shares: FloatArray) -> tuple[str, ...]:
 
 
 def _counts(tables: Tables) -> FloatArray | None:
-    """Return noisy rows of every centre, or of every box: the last counts."""
+    """Return the noisy rows of every centre, or of every box: the last counts."""
     if "sizes" in tables:
         return np.asarray(tables["sizes"]["size"], dtype=np.float64)
     return np.asarray(tables["synopsis"]["weight"]) if "synopsis" in tables else None
@@ -311,8 +308,8 @@ def _sides(tables: Tables, name: str) -> tuple[FloatArray, FloatArray]:
 def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
     """Return the noise variance of one released count; None where no charge counted rows.
 
-    A tree's counts come from its session, those of other models from their last charge that one
-    row moves by one; what moves centres is moved by more.
+    Counts of a tree come from its session, of other models from their last charge of counts: one
+    row moves a count by one, and centres by more.
     """
     trees = [spend.scale for spend in spends if spend.mechanism == TREE_PATHS]
     if trees:
@@ -324,7 +321,7 @@ def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
 
 
 def _sums(tables: Tables) -> list[tuple[float, float]]:
-    """Return total and variance of every measured table; its cells stand one behind the other."""
+    """Return total and variance of every measured table, whose cells are stored in sequence."""
     sizes = tables["measured"]["cells"].tolist()
     deviations = tables["measured"]["deviation"].tolist()
     counts = tables["cells"]["noisy_count"]
@@ -336,7 +333,7 @@ def _sums(tables: Tables) -> list[tuple[float, float]]:
 
 
 def _marginal_shares(tables: Tables) -> dict[str, FloatArray]:
-    """Return attribute → share of every cell, in the order of its labels."""
+    """Return the shares of every attribute's cells, in the order of its labels."""
     marginals = tables.get("marginals")
     if marginals is None:
         return {}

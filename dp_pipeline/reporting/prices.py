@@ -1,7 +1,7 @@
-"""What releases cost: the price beside every ε, what a population has spent, and what is left.
+"""The costs of releases, the amount that a population has spent, and the number it can still
+afford.
 
-A price is what the ledger is charged for a release that refines none: its ε and that of its
-evaluation, or their ρ.
+A price is the charge of a release that refines none: its ε and that of its evaluation, or their ρ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Prices = Mapping[Fraction, str]
 
 
 def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
-    """Return the prices of releases with an ε; none where each cost just the requested ε."""
+    """Return the prices of releases by ε; none where each cost just the requested ε."""
     charges_at: dict[Fraction, set[Fraction]] = {}
     for release in releases:
         if release.bundle.is_dp:
@@ -44,13 +44,13 @@ def _price(symbol: str, charged: set[Fraction]) -> str:
 
 @dataclass(frozen=True)
 class BudgetForecast:
-    """What a population has spent when a page is written, and what more it may spend.
+    """The amount that a population has spent, and the number of releases or windows it can afford.
 
     balance   for ever and in this month
-    windows   window → what everything drawn of it has cost, where rows are cut
-    price     what one more such release costs, or one more such window with all that is published
-              of it; None where nothing says what is such
-    such      what is counted down: ``releases``, ``weeks`` …
+    windows   window → cost of all its releases, where rows are partitioned
+    price     of one more release, or one more window with everything published of it; None where it
+              is unknown
+    unit      the unit of the number that it can afford: ``releases``, ``weeks`` …
     """
 
     balance: Balance
@@ -91,9 +91,7 @@ class BudgetForecast:
 
     @property
     def affordable_count(self) -> int | None:
-        """How many more such releases or windows what is left pays for; None where nothing limits
-        their sum, or nothing says what one costs.
-        """
+        """The number of further releases or windows; None without a limit or a price."""
         if self.price is None or self.balance.remaining is None:
             return None
         return math.floor(max(Fraction(0), self.balance.remaining) / self.price)

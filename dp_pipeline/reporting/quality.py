@@ -1,7 +1,7 @@
-"""QualityReport: how good synthetic rows are, as one object with tables for people and programs.
+"""The quality report of synthetic rows, with tables for people and programs.
 
-Two sides, and a report may have either. *Exact* figures compare with real rows: they are as
-sensitive as those. *Measured* ones compare with the noisy tables of the release itself.
+*Exact* figures compare with real rows, and are as sensitive as those. *Measured* ones compare with
+the noisy tables of the release itself. A report may have either or both.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NOT_FOR_PUBLICATION = (
 
 @dataclass(frozen=True)
 class ComparedTable:
-    """How far the synthetic shares of some attributes are from the real ones.
+    """The distance of the synthetic shares of some attributes from the real ones.
 
     distance      total variation distance ½ Σ |p − q|, in 0..1
-    error         how far it is from that of all rows, at most in expectation; None where all rows
-                  were looked at
+    error         most expected difference from the distance over all rows; None where all rows were
+                  used
     correlation   of two numbers: their synthetic correlation less the real one; else None
     """
 
@@ -40,7 +40,6 @@ class ComparedTable:
 
     @property
     def name(self) -> str:
-        """The attributes, as a line begins with them."""
         return attribute_text(self.attributes)
 
     @property
@@ -56,7 +55,7 @@ class ComparedTable:
 
 
 def signed(value: float) -> str:
-    """Return a difference as a person reads it.
+    """Return a difference as text with its sign.
 
     >>> signed(0.25), signed(-0.25)
     ('+0.250', '-0.250')
@@ -66,11 +65,11 @@ def signed(value: float) -> str:
 
 @dataclass(frozen=True)
 class LearnedLabel:
-    """Logistic regression that tells one attribute from all others, tested on the same real rows.
+    """The quality of logistic regression that predicts one attribute from the others, on real rows.
 
     accuracy, auc               learned from synthetic rows
     real_accuracy, real_auc     learned from real rows, none of them among the tested ones
-    majority                    accuracy of the answer that most real rows have
+    majority                    accuracy of the most frequent value
     """
 
     attribute: str
@@ -88,7 +87,7 @@ class LearnedLabel:
 
 @dataclass(frozen=True)
 class Likeness:
-    """How much synthetic rows look like single real ones. Sanity figures: they bound nothing.
+    """The likeness of synthetic rows to single real ones. Sanity figures: they bound nothing.
 
     copies   share of the synthetic rows that equal a real row
     twins    share of the real rows that equal another real row
@@ -101,9 +100,7 @@ class Likeness:
 
 
 class Cost(NamedTuple):
-    """What noise costs beside the model: distances from noisy answers, those that noise alone
-    makes, and in how many tables the model is seen.
-    """
+    """The mean distance from noisy answers, its part by noise, and tables with a visible error."""
 
     distance: float
     noise: float
@@ -112,16 +109,16 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class QualityReport:
-    """How good synthetic rows are; see the file for what each side means.
+    """The quality of synthetic rows, from real rows, from noisy answers, or both.
 
     rows        of the synthetic table
     real        of the real table; None without one
     left_out    real rows that are not compared, as they do not fit the declaration
     compared    tables of one and of two attributes, the worst of each first
-    learned     what classifiers learn from the rows
+    learned     quality of classifiers that learn from the rows
     likeness    to single real rows; None without real rows
     measured    the same tables against noisy answers
-    unmeasured  pairs of attributes of which no noisy answer tells
+    unmeasured  pairs of attributes without a noisy answer
     """
 
     rows: int
@@ -140,7 +137,6 @@ class QualityReport:
 
     @property
     def title(self) -> str:
-        """The heading of the report."""
         against = "" if self.real is None else f" against {self.real:,} real ones"
         return f"Quality of {self.rows:,} synthetic rows{against}"
 
@@ -153,12 +149,12 @@ class QualityReport:
 
     @property
     def columns(self) -> tuple[ComparedTable, ...]:
-        """Compared tables of one attribute."""
+        """The compared tables of one attribute."""
         return tuple(table for table in self.compared if len(table.attributes) == 1)
 
     @property
     def pairs(self) -> tuple[ComparedTable, ...]:
-        """Compared tables of two attributes."""
+        """The compared tables of two attributes."""
         return tuple(table for table in self.compared if len(table.attributes) == 2)
 
     @property
@@ -168,17 +164,14 @@ class QualityReport:
 
     @property
     def column_cells(self) -> list[list[str]]:
-        """Lines of the table of columns."""
         return [[table.name, table.distance_text] for table in self.columns]
 
     @property
     def pair_head(self) -> list[str]:
-        """The head of the table of pairs."""
         return ["Pair", "Distance", *(["Correlation"] if self.has_correlations else [])]
 
     @property
     def pair_cells(self) -> list[list[str]]:
-        """Lines of the table of pairs."""
         return [
             [table.name, table.distance_text, table.correlation_text][: len(self.pair_head)]
             for table in self.pairs
@@ -186,24 +179,21 @@ class QualityReport:
 
     @property
     def learned_cells(self) -> list[list[str]]:
-        """Lines of the table of what classifiers learn."""
         return [[table.attribute, *map(number_text, table.figures)] for table in self.learned]
 
     @property
     def likeness_cells(self) -> list[list[str]]:
-        """Lines of the table of likeness, none without one."""
         if self.likeness is None:
             return []
         return [[_LIKENESS[name], percent(share)] for name, share in vars(self.likeness).items()]
 
     @property
     def measured_cells(self) -> list[list[str]]:
-        """Lines of the table of measured tables."""
         return [table.cells for table in self.measured]
 
     @property
     def cost(self) -> Cost:
-        """Mean distance and noise over the measured tables, at least one."""
+        """The mean distance and noise over the measured tables, at least one."""
         tables = self.measured
         return Cost(
             float(np.mean([table.distance for table in tables])),
@@ -230,9 +220,7 @@ class QualityReport:
         return f"{pairs} in no measured table: these answers tell nothing of how they depend."
 
     def to_frame(self) -> Any:
-        """Return a pandas frame with one figure a line: ``of`` (attributes), ``figure``, ``value``,
-        and ``deviation`` where the value is the mean of noise.
-        """
+        """Return a frame with a figure a line: attributes, name, value and deviation of noise."""
         import pandas as pd
 
         lines = list(self._figures())
@@ -265,7 +253,7 @@ class QualityReport:
         return "\n  ".join(table for table in lines if table)
 
     def _repr_html_(self) -> str:
-        """Return the tables that a report shows, for notebooks."""
+        """Return the tables of a report as HTML, for notebooks."""
         return render("quality.html.j2", report=self, note=self.note)
 
 
@@ -277,7 +265,7 @@ _LIKENESS = {
 
 
 def percent(share: float) -> str:
-    """Return a share as a person reads it.
+    """Return a share in percent with one decimal.
 
     >>> percent(0.125), percent(float("nan"))
     ('12.5 %', 'n/a')
@@ -313,13 +301,13 @@ def _excluded_line(rows: int) -> str:
 
 
 def worst_first(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:
-    """Return tables sorted by distance, those without a number last."""
+    """Return tables sorted by distance, largest first, those without a number last."""
     return tuple(sorted(tables, key=lambda table: (isnan(table.distance), -table.distance)))
 
 
 @dataclass(frozen=True)
 class ClusteringQuality:
-    """How good released centres are on real rows, beside k-means without privacy.
+    """The quality of released centres on real rows, compared with k-means without privacy.
 
     rows    real rows that were compared
     nicv    mean squared distance of a row to the nearest released centre, in squared data units
@@ -332,7 +320,7 @@ class ClusteringQuality:
 
     @property
     def ratio(self) -> float:
-        """The released cost over the cost without privacy; NaN where that is 0."""
+        """The released cost divided by the cost without privacy; NaN where that is 0."""
         return self.nicv / self.floor if self.floor > 0 else float("nan")
 
     def to_frame(self) -> Any:
@@ -344,7 +332,6 @@ class ClusteringQuality:
 
     @property
     def title(self) -> str:
-        """The heading of the report."""
         return f"Quality of released centres on {self.rows:,} real rows"
 
     def __repr__(self) -> str:

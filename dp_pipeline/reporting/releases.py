@@ -1,4 +1,4 @@
-"""What a card and a report know of one release, whether it guarantees an ε or a K.
+"""One release with its facts and figures, as its card and report show it, at an ε or a K.
 
 Figures and facts alone: every sentence about them is in ``templates/``.
 """
@@ -30,7 +30,7 @@ Level = Literal["epsilon", "k"]
 
 
 class Standing(StrEnum):
-    """What a reader has to see of a release before anything else."""
+    """The most important fact about a release for a reader."""
 
     PRIVATE = "DIFFERENTIALLY PRIVATE"
     NOT_FOR_RELEASE = "NOT FOR RELEASE"
@@ -57,30 +57,30 @@ class ReportedRelease(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Model and ε, or method and K."""
+        """The model and ε, or the method and K."""
 
     @property
     @abstractmethod
     def standing(self) -> Standing:
-        """What a reader has to see first."""
+        """The fact that a reader has to see first."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings of its noisy counts; none of exact tables."""
+        """The warnings that its noisy counts suggest; none for exact tables."""
         return bundle_warnings(self.spec, self.bundle)
 
     @abstractmethod
     def require_showable(self) -> None:
-        """Raise BoundaryViolation where a card or report would show too much or something wrong."""
+        """Raise BoundaryViolation for content that must not be on a card or report."""
 
 
 class Step(NamedTuple):
-    """Some charges of one release.
+    """The charges of one release that have the same purpose.
 
-    name      ``number of rows``, ``one-way marginals``, ``structure`` (what decided which tables
-              to measure), ``tables of several attributes`` or ``evaluation``
-    charges   how many
-    cost      Σ of their costs, in what the population pays in
+    name      ``number of rows``, ``one-way marginals``, ``structure`` (the choice of tables to
+              measure), ``tables of several attributes`` or ``evaluation``
+    charges   number of charges
+    cost      sum of their costs, in the population's currency
     share     of the cost of the whole release, in 0..1
     """
 
@@ -110,7 +110,7 @@ def steps_of(bundle: Bundle) -> tuple[Step, ...]:
 
 
 def _step(question: str) -> str:
-    """Return the step of a question, from the gate's own words for it."""
+    """Return the purpose of a charge, from the gate's words for its question."""
     question = question.removesuffix(", refined")
     if question == ROWS:
         return ROWS
@@ -147,7 +147,7 @@ class ReportedPrivateRelease(ReportedRelease):
     """A release that was drawn with noise, and has an ε unless its bundle says otherwise.
 
     balance    of the population, for ever and now; on cards
-    state      where this run has it from: charged, resumed, replayed; in reports
+    state      charged, resumed or replayed; in reports
     compared   its columns and pairs against the rows; of public rows only, in reports
     exact      its quality against the rows; of public rows only, on cards
     """
@@ -161,28 +161,27 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def name(self) -> str:
-        """Model, window if there is one, and ε."""
+        """The model, the time window if there is one, and ε."""
         window = f" of {self.windows}" if self.windows else ""
         return f"{self.bundle.model}{window} at ε = {self.bundle.facts['epsilon']}"
 
     @property
     def windows(self) -> str:
-        """Its window, or the first and the last; empty without windows."""
+        """The time window, or the first and the last; empty without windows."""
         return self.bundle.facts.get(WINDOW, "")
 
     @property
     def span(self) -> int:
-        """Number of windows that it covers."""
+        """The number of time windows that it covers."""
         return len(self.spec.cut.parse_range(self.windows)) if self.windows else 1
 
     @property
     def standing(self) -> Standing:
-        """Whether the requested ε holds."""
         return standing_of(self.bundle)
 
     @property
     def clipped_axes(self) -> list[str]:
-        """The axes of its centres along which rows from outside count at the nearer bound."""
+        """The axes of its centres along which outside rows count at the nearer bound."""
         axes = self.bundle.tables.get("centres", {})
         return [
             attribute.name
@@ -209,7 +208,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def mechanisms(self) -> list[tuple[str, str, int, Fraction]]:
-        """Mechanism, scale, how many charges, and what those cost together."""
+        """Mechanism, scale, number of charges, and their cost together."""
         return mechanisms_of(self.bundle)
 
     @property
@@ -220,7 +219,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def contents(self) -> dict[str, int]:
-        """Name of every released table → number of lines."""
+        """The number of lines of every released table, by name."""
         return {
             name: max((len(values) for values in table.values()), default=0)
             for name, table in self.bundle.tables.items()
@@ -234,14 +233,14 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def cliques(self) -> list[str]:
-        """Attributes and cells of every clique of a table."""
+        """The attributes and cells of every clique of a table."""
         table = self.bundle.tables["cliques"]
         both = zip(table["attributes"].tolist(), table["cells"].tolist(), strict=True)
         return [f"{names} ({cells:,} cells)" for names, cells in both]
 
     @property
     def denied_claims(self) -> list[str]:
-        """Guarantees that a class table denies."""
+        """The guarantees that a class table does not give."""
         if "claims" not in self.bundle.tables:
             return []
         claims = self.bundle.tables["claims"]
@@ -249,19 +248,17 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def quality_rows(self) -> tuple[QualityRow, ...]:
-        """Its quality numbers in reading order: bought ones with their noise, and exact ones."""
+        """Its quality numbers in reading order: noisy ones that were paid for, and exact ones."""
         return sort_rows((*bought_rows(self.bundle), *self.exact))
 
     @property
     def sample_words(self) -> str:
-        """Explanation of "of a sample"; empty where no number is of one."""
+        """An explanation of "of a sample"; empty where no number is of one."""
         return sample_words(self.quality_rows)
 
     @cached_property
     def quality(self) -> QualityReport | None:
-        """How far its rows are from its own noisy answers, and from public rows; None where neither
-        is known.
-        """
+        """The quality report, against noisy answers and public rows; None without either."""
         stored = self.bundle.tables.get("codes")
         if stored is None:
             return None
@@ -294,7 +291,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
 
 class ReleasedColumn(NamedTuple):
-    """A released column beside the label: the attribute that it tells of, and how, in words."""
+    """A released column: its source attribute, and the rule that computes it, in words."""
 
     name: str
     source: str
@@ -302,7 +299,7 @@ class ReleasedColumn(NamedTuple):
 
 
 class SuppressedRows(NamedTuple):
-    """Rows of one label that were left out to keep the guarantee, and their share of its rows."""
+    """The number of suppressed rows of one label, and their share of its rows."""
 
     label: str
     rows: int
@@ -313,8 +310,7 @@ class SuppressedRows(NamedTuple):
 class ReportedKAnonymousRelease(ReportedRelease):
     """A table that was made k-anonymous without any noise: it has no ε.
 
-    figures   name → value of what was tried with it, as ``reporting.metrics`` has them; of public
-              rows only
+    figures   evaluation numbers by name, as ``reporting.metrics`` has them; of public rows only
     """
 
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -323,12 +319,12 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def method(self) -> str:
-        """Name of the method."""
+        """The name of the method."""
         return self.bundle.facts["model"]
 
     @property
     def name(self) -> str:
-        """Method and K."""
+        """The method and K."""
         return f"{self.method} at K = {self.k}"
 
     @property
@@ -338,27 +334,27 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def standing(self) -> Standing:
-        """Always not differentially private, as no K is an ε."""
+        """Always "not differentially private", as no K is an ε."""
         return Standing.NOT_DP
 
     @property
     def k(self) -> int:
-        """Rows that every class has at least."""
+        """The least number of rows in every class."""
         return int(self.bundle.facts["k"])
 
     @property
     def diversity(self) -> int:
-        """Different labels that every class has at least."""
+        """The least number of different labels in every class."""
         return int(self.bundle.facts["diversity"])
 
     @property
     def suppress(self) -> Fraction:
-        """Largest share of rows that could be suppressed."""
+        """The largest share of rows that could be suppressed."""
         return Fraction(self.bundle.facts["suppress"])
 
     @property
     def label(self) -> str:
-        """The attribute that is released beside the columns and not counted among them."""
+        """The attribute that is released in addition to the columns."""
         return self.bundle.facts["label"]
 
     @property
@@ -368,17 +364,17 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def is_allowed(self) -> bool:
-        """Whether the data set file allows releases without ε by name."""
+        """Whether the data set file allows releases without ε."""
         return self.bundle.facts[ALLOWED] == "yes"
 
     @cached_property
     def columns(self) -> list[ReleasedColumn]:
-        """The released columns beside the label."""
+        """The released columns without the label."""
         return [ReleasedColumn(*line) for line in self._lines("columns")]
 
     @property
     def columns_of(self) -> Mapping[str, int]:
-        """Attribute → number of columns that describe it."""
+        """The number of columns that describe each attribute."""
         return Counter(column.source for column in self.columns)
 
     @property
@@ -389,28 +385,28 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def outside(self) -> list[str]:
-        """Attributes that are neither label nor declared as quasi-identifiers."""
+        """The attributes that are neither label nor declared as quasi-identifiers."""
         modelled = {*self.bundle.facts["attributes"].split(), self.label}
         return [name for name in self.spec.domain.names if name not in modelled]
 
     @cached_property
     def measures(self) -> dict[str, float]:
-        """Name → value, as ``metrics.disclosure`` has them, of the released rows."""
+        """The disclosure measures of the released rows, by name."""
         return dict(self._lines("measures"))
 
     @property
     def rows(self) -> int:
-        """Number of released rows."""
+        """The number of released rows."""
         return int(self.measures["rows"])
 
     @property
     def suppressed(self) -> int:
-        """Number of suppressed rows."""
+        """The number of suppressed rows."""
         return int(self.bundle.tables["suppressed"]["rows"].sum())
 
     @property
     def suppressed_by_label(self) -> list[SuppressedRows]:
-        """Suppressed rows of every label, of public data only."""
+        """The suppressed rows of every label, of public data only."""
         if "label" not in self.bundle.tables["suppressed"]:
             return []
         return [SuppressedRows(*line) for line in self._lines("suppressed")]
@@ -420,9 +416,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
         return list(zip(*columns, strict=True))
 
     def require_showable(self) -> None:
-        """Raise BoundaryViolation for measures that contradict the guarantee, and for figures or
-        labels of sensitive rows.
-        """
+        """Raise BoundaryViolation for a broken guarantee, or figures of sensitive rows."""
         of = f"card of {self.spec.name}/{self.name}: expected"
         small = self.guarantees_rows and 0 < self.measures["k"] < self.k
         uniform = self.diversity > 1 and 0 < self.measures["distinct_l"] < self.diversity
@@ -444,7 +438,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 def figure_over_k(
     releases: Sequence[ReportedKAnonymousRelease], name: str
 ) -> Mapping[str, Mapping[int, float]]:
-    """Return method → K → a figure, of every release that has it."""
+    """Return the values of a figure by method and K, of every release that has it."""
     figures: dict[str, dict[int, float]] = {}
     for release in releases:
         if name in release.figures:

@@ -1,10 +1,8 @@
-"""Text from templates, and a card's Markdown as an HTML page.
+"""Text from Jinja2 templates, and a card's Markdown as an HTML page.
 
-Nothing of a fact becomes markup: a value is escaped where it is printed, for HTML by Jinja2, for
-Markdown by ``plain``. A name that no fact has is an error, not an empty place.
-
-A card's page has the sentences of its Markdown, without a second set of templates. The Markdown is
-read with the few rules that a card needs: nothing in it can become a link, a picture or HTML.
+A value is escaped where it is printed, for HTML by Jinja2, for Markdown by ``plain``, so that no
+fact becomes markup. A name that no fact has is an error. The Markdown of a card is read with the
+few rules that it needs: nothing in it can become a link, a picture or HTML.
 """
 
 from __future__ import annotations
@@ -43,9 +41,7 @@ _FILTERS: Mapping[str, Any] = {
 
 
 def write_page(path: Path, template: str, **facts: Any) -> Path:
-    """Write one self-contained HTML page to ``path``, for its owner only, and return it; an older
-    one is replaced whole.
-    """
+    """Write a self-contained HTML page for its owner only; return its path."""
     content = render(template, **facts)
     make_private(path.parent)
     write_atomically(path, f"{content}\n".encode())
@@ -81,7 +77,7 @@ def _environment(*, is_markdown: bool) -> Environment:
 
 
 def _unwrapped(text: str) -> str:
-    """Return Markdown in which a paragraph, a point and a table line are one line each."""
+    """Return Markdown in which a paragraph, a list item and a table line are one line each."""
     lines = [""]
     for line in map(str.strip, text.splitlines()):
         if line.startswith("#"):
@@ -99,7 +95,7 @@ _RULES = ("heading", "list", "table", "emphasis", "escape")
 
 
 def card_page(markdown: str) -> str:
-    """Return the page of a card in Markdown; it asks nothing of the network."""
+    """Return the HTML page of a card in Markdown, which loads nothing from the network."""
     from markupsafe import Markup
 
     title, body = _html_of(markdown)
@@ -146,7 +142,7 @@ def _text_of(token: Token) -> str:
 
 
 def _words_of(page: str) -> str:
-    """Return what a browser shows of the body of a page, without white space."""
+    """Return the visible text of the body of a page, without white space."""
     reader = _Words()
     reader.feed(page)
     return "".join("".join(reader.texts).split())

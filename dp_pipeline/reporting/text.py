@@ -1,14 +1,7 @@
-"""Numbers as text: three significant digits, and no more digits than the noise leaves standing.
+"""Text for people: numbers rounded to their noise, parameters, labels of models, and terminal
+tables.
 
-One charge in words that fit a narrow table; the bundle has every digit of it.
-
-Parameters of a release in words: its facts hold them as a JSON object.
-
-What models are called where they stand side by side.
-
-Text of release cards: markdown in which nothing is markup that was not made here.
-
-What a person sees in a terminal: tables on stdout, progress on stderr.
+Text for release cards is escaped for Markdown. Tables go to stdout, progress to stderr.
 """
 
 from __future__ import annotations
@@ -32,7 +25,7 @@ NO_NUMBER = "n/a"
 
 
 def number_text(value: float) -> str:
-    """Return three significant digits; a power of ten for the very small and the very large.
+    """Return a number with three significant digits; with a power of ten if very small or large.
 
     >>> number_text(12.345), number_text(1234.5), number_text(0.00001234)
     ('12.3', '1,230', '1.23×10⁻⁵')
@@ -46,7 +39,7 @@ def number_text(value: float) -> str:
 
 
 def noisy_text(value: float, deviation: float) -> str:
-    """Return a value and the deviation of its noise, both to the digits that the noise leaves.
+    """Return a value and the deviation of its noise, rounded to digits above the noise.
 
     >>> noisy_text(12.345, 0.4), noisy_text(0.3456, 0.2), noisy_text(2345678.0, 40000.0)
     ('12.3 ± 0.4', '0.3 ± 0.2', '(2.35 ± 0.04)×10⁶')
@@ -86,7 +79,7 @@ def _exponent(value: float, digits: int) -> int:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Return decimals that show ``digits`` significant digits; negative when tens are rounded."""
+    """Return the decimals that show ``digits`` significant digits; negative to round to tens."""
     return digits - 1 - _exponent(value, digits) if value else 0
 
 
@@ -109,7 +102,7 @@ _UNITS = re.compile(r", clip \d+ shift \d+$")
 
 
 def question_words(question: str) -> str:
-    """Return the gate's words for a question, without those for programs, cut where they are many.
+    """Return the gate's text for a question, without the part for programs, shortened if long.
 
     >>> question_words("clipped squared distance to 3 released centres, clip 1352 shift 27")
     'clipped squared distance to 3 released centres'
@@ -119,7 +112,7 @@ def question_words(question: str) -> str:
 
 
 def cost_text(cost: Fraction) -> str:
-    """Return an ε or ρ, exactly where that is short.
+    """Return an ε or ρ as text, exactly where that is short.
 
     >>> cost_text(Fraction(1, 3)), cost_text(Fraction(10**9 + 1, 3 * 10**9))
     ('1/3', '≈ 0.333')
@@ -129,7 +122,7 @@ def cost_text(cost: Fraction) -> str:
 
 
 def times_text(epsilon: Fraction) -> str:
-    """Return how many times as likely an ε lets a result become: e^ε in three digits, rounded up.
+    """Return e^ε in three digits, rounded up: how many times as likely ε lets a result become.
 
     >>> times_text(Fraction(1, 10)), times_text(Fraction(1)), times_text(Fraction(5))
     ('1.11', '2.72', '149')
@@ -140,7 +133,7 @@ def times_text(epsilon: Fraction) -> str:
 
 
 def count_text(count: int) -> str:
-    """Return an integer: every digit below a million, three above.
+    """Return an integer as text: every digit below a million, three above.
 
     >>> count_text(2), count_text(65536), count_text(2**32)
     ('2', '65,536', '4.29×10⁹')
@@ -149,7 +142,7 @@ def count_text(count: int) -> str:
 
 
 def parameter_words(fact: str) -> str:
-    """Return the parameters in one line; text that holds none as it is.
+    """Return the parameters of a release, a JSON object in its facts, as one line.
 
     >>> parameter_words('{"columns": [], "k": "8"}'), parameter_words("{}")
     ('columns: all; k: 8', 'none')
@@ -170,7 +163,7 @@ def _words(value: Parameter) -> str:
 
 
 def model_labels(bundles: Iterable[Bundle]) -> Mapping[str, str]:
-    """Return model → its name, with k and columns where the clusterings differ in them."""
+    """Return a label for each model, with k and columns where the clusterings differ in them."""
     all_bundles = list(bundles)
     kinds = {
         bundle.model: (len(next(iter(centres.values()))), tuple(centres))
@@ -192,7 +185,7 @@ _BEGINNING = re.compile(r"^(\d*)([#=]|[-+.)](?=[\s-]|$))")
 
 
 def plain(text: str) -> str:
-    r"""Return one line of text that is no markup of Markdown, wherever it stands.
+    r"""Return text as one line without Markdown markup, wherever it is placed.
 
     >>> plain("mean_radius <b>*new*</b>\n# _x_"), plain("# 1. - x"), plain("1. x"), plain("-4")
     ('mean_radius \\<b\\>\\*new\\*\\</b\\> # \\_x\\_', '\\# 1. - x', '1\\. x', '-4')
@@ -234,7 +227,7 @@ def table_text(head: str, columns: Sequence[str], rows: Sequence[Sequence[str]],
 
 
 def _is_number(text: str) -> bool:
-    """Return whether a cell is a number as ``reporting.text`` writes it, or stands for none."""
+    """Return whether a cell is a number as this file writes it, or a dash."""
     value = text.partition(" ± ")[0].partition("×")[0]
     try:
         float(value.lstrip("(").replace(",", ""))
@@ -245,7 +238,7 @@ def _is_number(text: str) -> bool:
 
 @contextmanager
 def progress(total: int, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show the steps of a long command on stderr: a bar on a terminal, else a line a step.
+    """Show the steps of a long command on stderr: a bar on a terminal, else a line for each step.
 
     quiet   whether nothing is shown
     """

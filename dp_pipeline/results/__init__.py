@@ -1,1 +1,1 @@
-"""Values that may leave."""
+"""Values that may leave: noisy answers, synthetic tables, clusters, and their charges."""

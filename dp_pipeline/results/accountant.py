@@ -1,5 +1,6 @@
-"""The charges of one release, recorded by the code that draws the noise and never by the model;
-exact shares of an ε, and the cost of a budget's charges to the population that pays them.
+"""The charges of one release, recorded by the code that draws the noise and never by the model.
+
+Also exact shares of an ε, and the cost of charges to a population that pays in ρ.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ROUNDED_UP = Fraction(1, 10**6)
 
 
 def biased_splits(fan: int) -> str:
-    """Return the mechanism that decides which boxes of a ``fan``-way tree are split (PrivTree)."""
+    """Return the name of PrivTree's mechanism for splitting the boxes of a ``fan``-way tree."""
     return f"biased splits in {fan}"
 
 
@@ -51,17 +52,17 @@ _CONCENTRATED = (GAUSSIAN, EXPONENTIAL)
 
 @dataclass(frozen=True)
 class Spend:
-    """One charged query of the rows.
+    """One charged question to the rows.
 
     what          the question, in words
     mechanism     one of those above: pure ones cost ε, concentrated ones ρ
     epsilon       its cost, in ``currency``
-    sensitivity   most that one protected unit moves the answer: L1 of a vector for
-                  the Laplace, L∞ for the L∞ mechanism, squared L2 for the Gaussian,
-                  one score for a choice; an integer
-    scale         scale of the drawn noise, of the Gaussian σ²; of a tree, the
-                  scale of one count that spends a whole path: 1/scale = Σ 1/scale over
-                  every path; of a refinement, what it adds: 1/scale = 1/after − 1/before
+    sensitivity   largest change of the answer by one protected unit: L1 of a vector for the
+                  Laplace, L∞ for the L∞ mechanism, squared L2 for the Gaussian, one score for a
+                  choice
+    scale         scale of the drawn noise, of the Gaussian σ²; of a tree, the scale of one count
+                  that spends a whole path: 1/scale = Σ 1/scale over every path; of a refinement,
+                  what it adds: 1/scale = 1/after − 1/before
     currency      ``pure`` for ε, ``zcdp`` for ρ
     delta         its cost in δ, for texts that are discovered; else 0
     """
@@ -76,7 +77,7 @@ class Spend:
 
     @property
     def epsilon_of_scale(self) -> Fraction:
-        """The ε, or ρ, that the drawn scale proves, without the claimed one.
+        """The ε, or ρ, that the scale of the noise proves.
 
         Laplace, refined or not, and tree paths: Δ1/scale. L∞ mechanism: Δ∞/scale. Noisy max of
         scores that may move in either direction: 2Δ∞/scale. Biased splits in β:
@@ -96,7 +97,7 @@ class Spend:
 
 @dataclass(frozen=True)
 class Disclosure:
-    """One exact query of the rows: from then on no ε holds for the release.
+    """One exact question to the rows, after which no ε holds for the release.
 
     what     the question, in words
     reason   why a published method needs it
@@ -107,11 +108,11 @@ class Disclosure:
 
 
 class Accountant:
-    """Basic composition inside one release: charges add up, and never above ``epsilon``.
+    """The budget of one release, to which charges are added under basic composition.
 
     epsilon    the budget, in ``currency``
     currency   pure ε; or ρ, where a pure charge of ε enters as ε²/2
-    delta      the budget of δ, for texts that are discovered; 0 for everything else
+    delta      the budget of δ, for texts that are discovered; else 0
     """
 
     def __init__(
@@ -133,26 +134,26 @@ class Accountant:
 
     @property
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """Every exact query so far, in order."""
+        """Every exact question so far, in order."""
         return tuple(self._disclosures)
 
     @property
     def kind(self) -> Literal["dp", "not-dp"]:
-        """``dp`` while every query had its noise."""
+        """``dp`` if every question had noise, else ``not-dp``."""
         return "not-dp" if self._disclosures else "dp"
 
     def disclose(self, disclosure: Disclosure) -> None:
-        """Record an exact query; it is never taken back."""
+        """Record an exact question."""
         self._disclosures.append(disclosure)
 
     @property
     def spent(self) -> Fraction:
-        """Σ of the charges, in the currency of the budget."""
+        """The sum of the charges, in the currency of the budget."""
         return sum(map(self.cost, self._spends), Fraction(0))
 
     @property
     def spent_delta(self) -> Fraction:
-        """Σ of the δ of the charges."""
+        """The sum of the δ of the charges."""
         return sum((spend.delta for spend in self._spends), Fraction(0))
 
     @property
@@ -172,9 +173,9 @@ class Accountant:
         return rho_of_pure(spend.epsilon)
 
     def charge(self, *spends: Spend, require_complete: Callable[[], None] | None = None) -> None:
-        """Record charges, or raise BudgetExceeded with none of them recorded.
+        """Record charges, or raise BudgetExceeded and record none of them.
 
-        require_complete   of a charge that is spent bit by bit: raises while any of it is unspent
+        require_complete   raises while a charge that is spent in parts has an unspent part
         """
         spent, delta = self.spent, self.spent_delta
         for spend in spends:
@@ -201,9 +202,7 @@ class Accountant:
             self._completion_checks.append(require_complete)
 
     def require_all_spent(self) -> None:
-        """Raise BoundaryViolation unless the charges are exactly the budget, and all of them were
-        spent: an unspent rest is a wrong claim too.
-        """
+        """Raise BoundaryViolation unless the charges are exactly the budget and fully spent."""
         if self.remaining != 0:
             raise BoundaryViolation(
                 f"release: expected charges of exactly "
@@ -219,7 +218,6 @@ class Accountant:
 
 
 def _require_proven(spend: Spend) -> None:
-    """Raise BoundaryViolation unless the scale proves the ε, or the ρ."""
     if not isinstance(spend.epsilon, Fraction) or spend.epsilon <= 0:
         raise BoundaryViolation(
             f"{spend.what}: expected a positive Fraction as ε, got {spend.epsilon!r:.40}"
@@ -250,9 +248,10 @@ def _require_proven(spend: Spend) -> None:
 
 
 def _proves(spend: Spend) -> bool:
-    """Return whether the scale costs what is charged. That of the exponential mechanism is a square
-    root, rounded up: it may cost a little less. So may one on texts, whose scale is made a float,
-    or comes from an ε by way of integer nano-ρ.
+    """Return whether the scale costs what is charged.
+
+    It may cost a little less where it is rounded: the square root of the exponential mechanism, and
+    on texts, whose scale is a float or comes from an ε by way of integer nano-ρ.
     """
     proven = spend.epsilon_of_scale
     if spend.mechanism in _OF_TEXTS:
@@ -263,7 +262,7 @@ def _proves(spend: Spend) -> bool:
 
 
 def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fraction, ...]:
-    """Return shares of ``epsilon`` in proportion to ``weights``; they add up to it exactly.
+    """Return exact shares of ``epsilon`` in proportion to ``weights``.
 
     weights   positive, at least one; integers or fractions, never floats
 
@@ -281,20 +280,20 @@ def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fractio
 
 
 def root_weights(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return √size in integer thousandths: the shares that give tables of these sizes the least
-    total noise (minimise Σ size/ε_i subject to Σ ε_i = ε), without a float.
+    """Return √size in integer thousandths: shares of ε with the least total noise for such tables.
+
+    They minimise Σ size/ε_i subject to Σ ε_i = ε, without a float.
     """
     return tuple(isqrt(size * 10**6) for size in sizes)
 
 
 def rho_costs(spends: Sequence[Spend], *, budget: Currency) -> tuple[Fraction, ...]:
-    """Return one ρ a spend; they add up to the cost of the budget to a population that pays in ρ.
+    """Return the ρ of every spend to a population that pays in ρ.
 
     budget   the currency that the spends were accounted in
 
-    In a budget of ρ every pure spend was charged as ε²/2 by itself. A budget of pure ε
-    costs ε²/2 as a whole: (Σ ε_i)²/2 was reserved before anyone knew the ε_i, and each
-    spend is given its share of it.
+    In a budget of ρ every pure spend was charged as ε²/2 by itself. A budget of pure ε costs ε²/2
+    as a whole: (Σ ε_i)²/2 was reserved before the ε_i were known, and each spend gets its share.
 
     >>> half = Spend("cells", "discrete Laplace", Fraction(1, 2), 1, Fraction(2))
     >>> rho_costs([half, half], budget=PURE)

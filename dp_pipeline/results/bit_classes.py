@@ -1,5 +1,6 @@
-"""Declared yes/no questions about attributes, and the classes of rows by their answers; with the
-exact tail of a sum of discrete Laplace numbers, and a margin for it.
+"""Bits (declared yes/no questions about attributes), and the classes of rows with equal answers.
+
+Also the exact tail of a sum of discrete Laplace numbers.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from dp_pipeline.results.measurement import codes_of_keys
 
 @dataclass(frozen=True)
 class DeclaredBit:
-    """The question whether a row's code of an attribute is one of some codes.
+    """A question: whether a row's level of an attribute is one of some levels.
 
-    name    the question, for a person; levels may be spelled alike, so names may be too
-    codes   those with the answer yes, ascending: at least one, and not all
+    name    the question, for a person; not unique, as levels may be spelled alike
+    codes   of the levels with the answer yes, ascending: at least one, and not all
     """
 
     name: str
@@ -33,7 +34,7 @@ class DeclaredBit:
     codes: tuple[int, ...]
 
     def answers(self, size: int) -> tuple[int, ...]:
-        """Return 1 or 0 for every code of an attribute of that size.
+        """Return the answer, 1 or 0, for every code of an attribute of that size.
 
         >>> DeclaredBit("colour=red", "colour", (0,)).answers(3)
         (1, 0, 0)
@@ -43,27 +44,26 @@ class DeclaredBit:
 
     @property
     def key(self) -> str:
-        """A name that no other bit of ``declared_bits`` has: their codes have no gaps."""
+        """A name that is unique among ``declared_bits``, whose codes have no gaps."""
         return f"{self.attribute} in {self.codes[0]}..{self.codes[-1]}"
 
     def derived(self, domain: Domain) -> DerivedAttribute:
-        """Return the attribute of its answers: no is 0, yes is 1."""
+        """Return the attribute of the answers: no is 0, yes is 1."""
         return DerivedAttribute((self.attribute,), self.answers(domain[self.attribute].size))
 
 
 def declared_bits(domain: Domain, attributes: tuple[str, ...]) -> tuple[DeclaredBit, ...]:
-    """Return every bit that attributes with cells have, known without a row.
+    """Return every bit of the attributes with cells, from the declaration alone.
 
     ``x>=t`` for every bin but the first of an attribute with bins, ``x=v`` for every level of any
     other one: declared levels have no order. Missing values are a level of their own, above no
-    threshold. Of two contrary bits of one attribute the first is left out; an
-    attribute with a single cell has none.
+    threshold. Of two contrary bits of one attribute the first is left out; an attribute with a
+    single cell has none.
     """
     return tuple(bit for name in attributes for bit in _bits_of(domain[name]))
 
 
 def bit_count(domain: Domain, attributes: tuple[str, ...]) -> int:
-    """Return the number of ``declared_bits``, without making them."""
     return sum(_bit_count(domain[name]) for name in attributes)
 
 
@@ -91,8 +91,7 @@ CLASS = "class of answers"
 
 @dataclass(frozen=True)
 class BitClasses:
-    """At most 2^m classes by m bits; fewer where two bits are about one attribute, since a number
-    that is not ≥ 20 is not ≥ 40 either.
+    """The classes of rows by m bits: at most 2^m, fewer where bits are about one attribute.
 
     bits     without any, all rows are one class; a release has at least one
     domain   declared attributes
@@ -111,9 +110,7 @@ class BitClasses:
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[int, ...]]:
-        """Attribute that a bit is about → the group of each level: those with the same answers, in
-        the order of the codes.
-        """
+        """The groups of levels with equal answers, by attribute, one number a level."""
         groups = {}
         for name in dict.fromkeys(bit.attribute for bit in self.bits):
             size = self.domain[name].size
@@ -125,17 +122,16 @@ class BitClasses:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of groups of every attribute."""
+        """The number of groups of every attribute."""
         return tuple(max(groups) + 1 for groups in self.groups.values())
 
     @property
     def size(self) -> int:
-        """Number of classes."""
         return prod(self.shape)
 
     @cached_property
     def answers(self) -> IntArray:
-        """1 or 0, (classes, bits)."""
+        """The answers of every class, 1 or 0, int (classes, bits)."""
         codes = codes_of_keys(np.arange(self.size), self.shape)
         table = np.empty((self.size, len(self.bits)), dtype=np.int64)
         for i, bit in enumerate(self.bits):
@@ -146,21 +142,21 @@ class BitClasses:
         return table
 
     def are_split_by(self, bit: DeclaredBit) -> bool:
-        """Return whether two levels of one group have different answers to another bit."""
+        """Return whether another bit separates two levels of one group."""
         groups = self.groups.get(bit.attribute)
         if groups is None:
             return True
         return len(set(zip(groups, bit.answers(len(groups)), strict=True))) > max(groups) + 1
 
     def derived_groups(self) -> dict[str, DerivedAttribute]:
-        """Return the groups of every attribute, to be derived first."""
+        """Return the groups of every attribute as derived attributes, to be derived first."""
         return {
             _groups_of(name): DerivedAttribute((name,), groups)
             for name, groups in self.groups.items()
         }
 
     def derived_class(self) -> dict[str, DerivedAttribute]:
-        """Return the class, derived from the groups."""
+        """Return the class as an attribute derived from the groups."""
         names = tuple(_groups_of(name) for name in self.groups)
         return {CLASS: DerivedAttribute(names, tuple(range(self.size)))}
 
@@ -181,8 +177,7 @@ ROUNDING = 1e-9
 
 
 def tail_of_sum(terms: int, scale: Fraction, above: int) -> float:
-    """Return P(S > above), S the sum of C = ``terms`` independent numbers with P(x) ∝
-    exp(−|x|/scale).
+    """Return P(S > above) for the sum S of ``terms`` independent discrete Laplace numbers.
 
     above   at least 0
 
@@ -221,7 +216,7 @@ def margin_of_sum(terms: int, scale: Fraction, *, most: Fraction) -> int:
     """Return the smallest integer t ≥ 0 with P(S > t) ≤ ``most``; see ``tail_of_sum``.
 
     Twice the margin of one number, 2·scale·ln(1/most), is too little where there are many: ten
-    pass it with a probability of .089, not .05.
+    exceed it with a probability of .089, not .05.
 
     >>> margin_of_sum(2, Fraction(10), most=Fraction(1, 20))
     33
@@ -242,9 +237,7 @@ def margin_of_sum(terms: int, scale: Fraction, *, most: Fraction) -> int:
 
 
 def _log_above(terms: int, rate: float, above: int) -> float:
-    """Return ln P(G > above) of a sum G of so many geometric numbers, P(x) = (1 − q)q^x: fewer than
-    ``terms`` successes in above + terms trials.
-    """
+    """Return ln P(G > above) of a sum G of ``terms`` geometric numbers, P(x) = (1 − q)q^x."""
     if above < 0:
         return 0.0
     trials, successes = above + terms, np.arange(terms)
@@ -253,7 +246,7 @@ def _log_above(terms: int, rate: float, above: int) -> float:
 
 
 def _log_at_most(terms: int, rate: float, most: int) -> float:
-    """Return ln P(G ≤ most) of the same sum, for few values: one by one."""
+    """Return ln P(G ≤ most) of the same sum, term by term: for small ``most``."""
     if most < 0:
         return -inf
     failures = np.arange(most + 1)

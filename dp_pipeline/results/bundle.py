@@ -1,6 +1,6 @@
-"""One release as it is stored and published, and the key that makes two releases the same one.
+"""A bundle: one release as it is stored and published; and keys, which identify releases.
 
-JSON and columns of numbers or text only, with None where a value is missing: nothing in it is code.
+It is JSON and columns of numbers or text, with None where a value is missing: no code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Bundle:
 
     key             hex digest of its release key
     facts           data set, model, parameters, ε, snapshot, noise, versions …: text
-    spends          every charge, in order; in pure ε they add up to the release's
+    spends          every charge, in order
     quality         quality numbers that were paid for with part of that ε
     tables          table name → column name → values (m,)
     transcript      digest of the stored noisy answers that this was made from
@@ -59,7 +59,7 @@ class Bundle:
 
     @property
     def spent(self) -> Fraction:
-        """Σ of the costs; neither ε nor ρ of the release where ``is_dp`` is False."""
+        """The sum of the costs; neither ε nor ρ of the release where ``is_dp`` is False."""
         return sum(self.costs, Fraction(0))
 
     @property
@@ -76,7 +76,7 @@ class Bundle:
 
     @property
     def costs(self) -> tuple[Fraction, ...]:
-        """Cost of each charge in the currency of its population."""
+        """The cost of each charge in the currency of its population."""
         if self.currency == PURE:
             return tuple(spend.epsilon for spend in self.spends)
         last = self.model_spends
@@ -85,7 +85,7 @@ class Bundle:
 
     @property
     def model_spends(self) -> int:
-        """Number of the model's own charges: the last ones paid for quality numbers."""
+        """The number of the model's own charges, which precede those of the evaluation."""
         unexplained = Fraction(self.facts["evaluation"]) if self.quality else Fraction(0)
         first = len(self.spends)
         while unexplained > 0 and first > 0:
@@ -95,16 +95,12 @@ class Bundle:
 
     @property
     def charged(self) -> Fraction:
-        """Amount in the ledger: with the evaluation of earlier centres, where this was rebuilt from
-        the same answers with other centres.
-        """
+        """The amount in the ledger, with that of an evaluation of earlier centres."""
         return self.spent + self.currency.cost_of(self._earlier, PURE)
 
     @property
     def charged_in_all(self) -> Fraction:
-        """The same with what the model that it refines has spent: the cost of a release like this
-        one that refines none.
-        """
+        """``charged`` with the earlier releases that it refines: the cost of a first draw."""
         if not self._coarse:
             return self.charged
         return self.charged + self.currency.cost_of(
@@ -113,7 +109,7 @@ class Bundle:
 
     @property
     def _coarse(self) -> Fraction:
-        """The ε of the refined release; 0 where it was drawn by itself."""
+        """The ε of the refined release; 0 for a first draw."""
         return Fraction(self.facts.get(REFINED_FROM, "0"))
 
     @property
@@ -122,16 +118,14 @@ class Bundle:
 
     @property
     def epsilon(self) -> Fraction:
-        """The ε that holds for all of its charges together with the refined release: pure where
-        every charge was, else at the δ of its population, rounded up.
-        """
+        """The ε of all its charges with the refined release: pure, or at the population's δ."""
         if self.budget == PURE:
             return sum((spend.epsilon for spend in self.spends), self._earlier + self._coarse)
         return self.currency.epsilon_of(self.charged_in_all)
 
     @property
     def own_delta(self) -> Fraction:
-        """Its own δ, beside that of its population's conversion: that of discovered levels."""
+        """Its own δ, that of discovered levels, without the δ of its population."""
         return Fraction(self.facts.get("own_delta", "0"))
 
     @property
@@ -151,9 +145,7 @@ class Bundle:
 
     @property
     def spent_text(self) -> str:
-        """The charged ε, exactly, and its ρ where the population pays in ρ; ``none`` where there is
-        none. For a refinement, the charge beside that of the refined release.
-        """
+        """The charged ε, exactly, with its ρ where that is the currency; ``none`` without ε."""
         if not self.is_dp:
             return "none"
         refined = f" + that of ε={self.facts[REFINED_FROM]}" if REFINED_FROM in self.facts else ""
@@ -163,7 +155,7 @@ class Bundle:
 
     @property
     def caveat(self) -> str:
-        """Why the requested ε does not hold for it, in one line; empty when it does."""
+        """A line on why the requested ε does not hold for it; empty when it does."""
         reason = self.facts.get("reason", "")
         if not self.is_dp:
             return f"not differentially private: {reason}"
@@ -174,19 +166,20 @@ class Bundle:
 
     @property
     def model(self) -> str:
-        """Its model, marked where the requested ε does not hold for it."""
+        """The name of its model, with a mark where the requested ε does not hold."""
         name = self.facts["model"]
         return f"{name} (published)" if self.caveat and not self.is_k_anonymous else name
 
     @property
     def is_releasable(self) -> bool:
-        """Whether it may leave: neither a seeded draw nor a method with another ε may."""
+        """Whether it may be published: not with a seed, nor without the requested ε."""
         return self.facts["releasable"] == "yes"
 
     def require_exportable(self) -> None:
-        """Raise BoundaryViolation for a release that must never leave this project where its rows
-        are sensitive: one without the requested ε, unless the data set file allows its promise by
-        name.
+        """Raise BoundaryViolation for a release of sensitive rows that must never leave this
+        project.
+
+        That is one without the requested ε, unless the data set file allows its promise by name.
         """
         is_allowed = self.is_k_anonymous and self.facts.get(ALLOWED) == "yes"
         if not self.is_releasable or (self.caveat and not is_allowed):
@@ -196,7 +189,7 @@ class Bundle:
             )
 
     def to_json(self) -> str:
-        """Return everything but the tables, which are named with the digest of their values."""
+        """Return everything but the tables, of which names and digests are included."""
         fields = {
             **vars(self),
             "format": FORMAT,
@@ -226,9 +219,7 @@ class Bundle:
 
 
 def table_names(text: str) -> tuple[str, ...]:
-    """Return the names of the tables of ``to_json``'s text; UnknownFormat for a bundle of another
-    format, Damaged where it names none.
-    """
+    """Return the names of the tables in ``to_json``'s text; Damaged if there are none."""
     with _damaged_unless_stored():
         return tuple(_stored_fields(text)["tables"])
 
@@ -248,7 +239,7 @@ def _stored_fields(text: str) -> dict[str, Any]:
 
 
 def table_digest(table: Mapping[str, np.ndarray]) -> str:
-    """Return a hex digest of a table's names, types and values, with None in object arrays."""
+    """Return a hex digest of a table's names, types and values."""
     digest = hashlib.sha256()
     for name in table:
         rows = sum(len(values) for values in batches_of(table, name))
@@ -267,9 +258,7 @@ def table_digest(table: Mapping[str, np.ndarray]) -> str:
 
 
 def _value_bytes(column: Iterator[np.ndarray]) -> Iterator[bytes]:
-    """Yield the values as bytes: numbers as 64 bits, texts one behind the other; dates as days,
-    times as seconds.
-    """
+    """Yield the values as bytes: numbers as 64 bits, texts joined, dates as days or seconds."""
     for batch, values in enumerate(column):
         if values.dtype.kind == "M":
             unit = b"" if batch else values.dtype.str[1:].encode()
@@ -294,11 +283,10 @@ def _spend(fields: dict[str, Any]) -> Spend:
 
 
 class Key(Protocol):
-    """The identity of a release, so that the same request again costs nothing."""
+    """The identity of a release, by which an equal request is replayed at no cost."""
 
     @property
-    def population(self) -> str:
-        """Its population."""
+    def population(self) -> str: ...
 
     @property
     def snapshot(self) -> str:
@@ -306,15 +294,15 @@ class Key(Protocol):
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Folders below the store: data set, kind of release, model or method."""
+        """The folders below the store: data set, kind of release, model or method."""
 
     @property
     def digest(self) -> str:
-        """Hex digest of everything that decides its content."""
+        """The hex digest of everything that determines its content."""
 
 
 def refinement_digest(population: str, refines: str) -> str:
-    """Return the one digest of all refinements of the release with the digest ``refines``."""
+    """Return the digest shared by all refinements of the release with the digest ``refines``."""
     return _digest({"population": population, "refines": refines})
 
 
@@ -324,18 +312,17 @@ def _digest(fields: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class ReleaseKey:
-    """Everything that decides which noisy answers a release holds. No row enters.
+    """The fields that determine the noisy answers of a release; no row is among them.
 
     declaration   digest of the measured declarations of the data set
     measuring     the model's measuring parameters, as text
     noise         noise source, with its seed if it has one
     replicate     0, and one more with every requested new draw
-    refines       digest of the key of the release that this one refines; empty where it is drawn by
-                  itself
+    refines       digest of the key of the release that it refines; empty for a first draw
 
     A release is refined once: two refinements of one answer could reveal more together than what
-    was charged for both, as what follows from the one answer would be drawn twice. So all of them
-    have the same key, which the ledger takes once; at another ε, that release is not theirs.
+    was charged for both, as what follows from the answer would be drawn twice. So all refinements
+    have the same key, which the ledger charges once, whatever their ε.
     """
 
     population: str
@@ -352,12 +339,12 @@ class ReleaseKey:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Folders below the store: data set and model."""
+        """The folders below the store: data set and model."""
         return (self.dataset, self.model)
 
     @property
     def digest(self) -> str:
-        """Hex digest of all fields; of a refinement, of the release that it refines."""
+        """The hex digest of all fields; of a refinement, of the release that it refines."""
         if self.refines:
             return refinement_digest(self.population, self.refines)
         fields = dict(vars(self))
@@ -370,15 +357,15 @@ class ReleaseKey:
         return replace(self, replicate=replicate)
 
     def refining(self, digest: str) -> ReleaseKey:
-        """Return the key that refines the release with this digest; none where it is empty."""
+        """Return the key that refines the release with this digest, if one is given."""
         return replace(self, refines=digest)
 
 
 @dataclass(frozen=True)
 class KAnonymousKey:
-    """Everything that decides what a k-anonymous table holds. No row enters.
+    """The fields that determine a k-anonymous table; no row is among them.
 
-    question   promise, method and what they are about, as text
+    question   promise, method and its columns, as text
     """
 
     population: str
@@ -390,11 +377,11 @@ class KAnonymousKey:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Folders below the store: data set, kind and method."""
+        """The folders below the store: data set, kind and method."""
         return (self.dataset, "k_anonymous", self.question["model"])
 
     @property
     def digest(self) -> str:
-        """Hex digest of all fields."""
+        """The hex digest of all fields."""
         fields = dict(vars(self))
         return _digest(fields | fields.pop("question"))

@@ -1,5 +1,6 @@
-"""ClassTable: classes of rows by the kept bits, with a noisy count of each label; and ClassPromise:
-the two claims of such a table, and the size from which a class is published.
+"""The class table of ``dp_kjig``: classes of rows by bits, with a noisy count of each label.
+
+Also the promise of such a table: the noisy size from which a class is published.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dp_pipeline.results.clusters import Tables
 
 @dataclass(frozen=True)
 class ClassPromise:
-    """A class is published if its noisy size is at least (K − 1)·L + 1 + t.
+    """The promise of a class table: published classes have a noisy size of (K − 1)·L + 1 + t or
+    more.
 
     k         persons a published class has, but for a probability of β
     rows      L: most rows that neighbouring data sets differ by, so at least as many as a person
@@ -48,21 +50,21 @@ class ClassPromise:
 
     @cached_property
     def margin(self) -> int:
-        """t, in rows."""
+        """The margin t for noise, in rows."""
         return margin_of_sum(self.labels, self.scale, most=self.beta)
 
     @property
     def least_size(self) -> int:
-        """Least noisy size of a published class."""
+        """The least noisy size of a published class."""
         return (self.k - 1) * self.rows + 1 + self.margin
 
     @property
     def most_small(self) -> Fraction:
-        """Most classes of fewer than K persons that are published, on average."""
+        """The most published classes of fewer than K persons, on average."""
         return self.beta * self.classes
 
     def claims(self) -> dict[str, np.ndarray]:
-        """Return the promises, what follows, and what is not promised: one row each."""
+        """Return a table with a row for each claim, also for claims that do not hold."""
         few = f"fewer than {self.k} {'rows' if self.rows == 1 else 'persons'}"
         beta, most = f"{float(self.beta):g}", f"{float(self.most_small):.4g}"
         claims = (
@@ -91,7 +93,6 @@ class ClassPromise:
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, np.ndarray]) -> ClassPromise:
-        """Return the promise behind these numbers."""
         names = ("k", "rows that neighbours differ by", "labels", "classes")
         k, rows, labels, classes = (int(numbers[name][0]) for name in names)
         beta, scale = (Fraction(str(numbers[name][0])) for name in ("beta", "scale"))
@@ -103,13 +104,13 @@ class ClassTable:
     """The release of ``dp_kjig``: the classes that are large enough after noise.
 
     label       the attribute with C levels that is counted
-    classes     every class that the kept bits can tell apart
-    published   int64 (p,): numbers of the published ones, ascending
+    classes     every class that the selected bits separate
+    published   int64 (p,): numbers of the published classes, ascending
     counts      int64 (p, C): their noisy counts, which may be negative
     promise     the claims about published classes
 
-    All of it is a function of the published counts. A total of all classes, less the published
-    ones, would be the counts of a single withheld class.
+    It depends on the published counts alone: the total of all classes, less the published ones,
+    could be the counts of a single withheld class.
     """
 
     label: str
@@ -128,24 +129,25 @@ class ClassTable:
 
     @property
     def total(self) -> IntArray:
-        """Noisy counts of the published classes together (C,)."""
+        """The noisy counts of all published classes together (C,)."""
         total: IntArray = self.counts.sum(axis=0)
         return total
 
     @property
     def places(self) -> IntArray:
-        """Position of every class among the published ones (classes,); p for the others."""
+        """The position of every class among the published ones (classes,); p for the others."""
         places = np.full(self.classes.size, len(self.published))
         places[self.published] = np.arange(len(self.published))
         return places
 
     @property
     def rates(self) -> FloatArray:
-        """Shares of the levels (p + 1, C): of each published class and, last, of all the others.
+        """The shares of the label's levels (p + 1, C), in each published class and, last,
+        elsewhere.
 
         To each class one row is added that has the rates of the published classes together, which
-        are also those of an unpublished class: all levels alike where none is published. Noise
-        below 0 counts as 0.
+        are also those of an unpublished class: equal where none is published. Noise below 0 counts
+        as 0.
         """
         total = np.maximum(self.total, 0).astype(np.float64)
         overall = total / total.sum() if total.sum() > 0 else np.full(len(total), 1 / len(total))
@@ -158,10 +160,12 @@ class ClassTable:
         return self.places[self.classes.of(codes)]
 
     def tables(self) -> Tables:
-        """Return ``bits``, one row a kept bit, and ``bit_levels``, one row a level with the answer
-        yes; ``classes``, one row a published class: its answers and noisy size; ``counts``, one row
-        a published class and level of the label; ``total``, one row a level: all published classes
-        together; ``claims``, one row each, and ``threshold``, the numbers behind them.
+        """Return the tables to store, by name.
+
+        ``bits``: a row for each bit; ``bit_levels``: for each level with the answer yes;
+        ``classes``: for each published class, answers and noisy size; ``counts``: for each
+        published class and level of the label; ``total``: for each level, over all published
+        classes; ``claims``: for each claim; ``threshold``: the numbers behind them.
         """
         bits, domain = self.classes.bits, self.classes.domain
         levels = _texts(domain[self.label].labels())
@@ -201,7 +205,7 @@ class ClassTable:
 
     @classmethod
     def from_tables(cls, tables: Tables, domain: Domain) -> ClassTable:
-        """Return the release behind these tables, under the same declaration."""
+        """Return the class table that ``tables`` stored, under the same declaration."""
         bits, levels, total = tables["bits"], tables["bit_levels"], tables["total"]
         declared = tuple(
             DeclaredBit(name, attribute, tuple(levels["code"][levels["bit"] == i].tolist()))

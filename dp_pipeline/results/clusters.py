@@ -1,4 +1,4 @@
-"""Released centres, with a synopsis or sizes; and the columns of a table of many rows."""
+"""The result of a clustering: centres, with a synopsis or sizes; and columns of many rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Batches = Callable[[], Iterator[np.ndarray]]
 
 
 class LongColumns(Mapping[str, np.ndarray]):
-    """The columns of a table of many rows, made or read some rows at a time; each access to a whole
-    column makes it anew. Texts and objects of all rows take many times the memory of what they are
-    made of, codes or a file. A table of at most a batch of rows is a plain dict of arrays.
+    """The columns of a table of many rows, produced in batches to save memory.
 
     columns   name → its batches
+
+    Each access to a whole column produces it anew. A table of at most a batch is a plain dict.
 
     >>> long = LongColumns({"a": lambda: iter([np.array([1, 2]), np.array([3])])})
     >>> long["a"].tolist(), [part.tolist() for part in batches_of(long, "a")]
@@ -45,12 +45,12 @@ class LongColumns(Mapping[str, np.ndarray]):
         return len(self._columns)
 
     def batches(self, name: str) -> Iterator[np.ndarray]:
-        """Return the column, some rows at a time."""
+        """Return the batches of a column."""
         return self._columns[name]()
 
 
 def batches_of(table: Columns, name: str) -> Iterator[np.ndarray]:
-    """Yield a column of any table, ``ROWS_A_BATCH`` rows at a time; an empty one without rows."""
+    """Yield a column in batches of ``ROWS_A_BATCH`` rows; an empty batch without rows."""
     if isinstance(table, LongColumns):
         yield from table.batches(name)
         return
@@ -60,7 +60,7 @@ def batches_of(table: Columns, name: str) -> Iterator[np.ndarray]:
 
 
 def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the columns of any table, ``ROWS_A_BATCH`` rows at a time; empty ones without rows."""
+    """Yield all columns in batches of ``ROWS_A_BATCH`` rows; an empty batch without rows."""
     if not len(table):
         yield {}
     columns = [batches_of(table, name) for name in table]
@@ -70,13 +70,13 @@ def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
 
 @dataclass(frozen=True)
 class Synopsis:
-    """Disjoint boxes in data units with noisy weights: centres for any k, pictures and counts come
-    from it without a further query of the rows.
+    """Disjoint boxes in data units with noisy weights, from which centres for any k follow at no
+    cost.
 
     lower, upper   float (m, d)
     weights        float (m,); may be negative
     counted        the noisy counts behind the weights, where each box was counted once; else None.
-                   It is not stored: the answers give it again
+                   Not stored: they follow from the answers
     """
 
     columns: tuple[str, ...]
@@ -87,15 +87,16 @@ class Synopsis:
 
     @property
     def middles(self) -> FloatArray:
-        """Centres of the boxes, (m, d)."""
+        """The centres of the boxes, (m, d)."""
         return (self.lower + self.upper) / 2
 
     def refined(self, *, target: int = 3000, most: int = 4) -> Synopsis:
-        """Return the same boxes, the positive ones cut where they are few, so that a large box is
-        not represented by its middle alone.
+        """Return the boxes with positive ones cut into equal parts, if these are few.
 
-        target   number of positive boxes from which on nothing is cut; each is cut into
+        target   number of positive boxes from which on none is cut; else each is cut into
                  ⌊(target/m)^{1/d}⌋ parts an axis, at most ``most``
+
+        A large box is then not represented by its centre alone.
         """
         positive = self.weights > 0
         d, m = self.lower.shape[1], max(1, int(positive.sum()))
@@ -118,7 +119,7 @@ class Synopsis:
         )
 
     def table(self) -> dict[str, np.ndarray]:
-        """Return one row a box: bounds on every axis, and the weight."""
+        """Return a row for each box: bounds on every axis, and the weight."""
         columns: dict[str, np.ndarray] = {}
         for axis, name in enumerate(self.columns):
             columns[f"{name}_lower"] = self.lower[:, axis]
@@ -127,7 +128,6 @@ class Synopsis:
 
     @classmethod
     def of_table(cls, columns: tuple[str, ...], table: Columns) -> Synopsis:
-        """Return the synopsis that ``table`` was made from."""
         lower, upper = (
             np.stack([table[f"{name}_{end}"] for name in columns], axis=1)
             for end in ("lower", "upper")
@@ -142,7 +142,7 @@ class Synopsis:
         columns: tuple[str, ...],
         box: tuple[Coordinate, ...],
     ) -> Synopsis:
-        """Return the boxes of tree nodes."""
+        """Return the synopsis of tree nodes."""
         cells = (1 << nodes.heights)[:, None]
         return cls._of_cells(nodes.positions(len(box)), cells, weights, columns, box)
 
@@ -150,7 +150,7 @@ class Synopsis:
     def of_grid(
         cls, table: FloatArray, columns: tuple[str, ...], box: tuple[Coordinate, ...]
     ) -> Synopsis:
-        """Return the boxes of a grid of equal cells, table (g,)·d."""
+        """Return the synopsis of a grid of equal cells, table (g,)·d."""
         positions = np.stack(np.unravel_index(np.arange(table.size), table.shape), axis=1)
         cells = np.full((table.size, 1), table.shape[0])
         return cls._of_cells(positions, cells, table.ravel().astype(float), columns, box)
@@ -164,7 +164,7 @@ class Synopsis:
         columns: tuple[str, ...],
         box: tuple[Coordinate, ...],
     ) -> Synopsis:
-        """Return boxes at positions (m, d) of grids with as many ``cells`` (m, 1) an axis."""
+        """Return boxes at positions (m, d) of grids with ``cells`` (m, 1) intervals an axis."""
         low = np.array([interval.lower for interval in box])
         size = np.array([interval.upper - interval.lower for interval in box]) / cells
         lower = low + positions * size
@@ -191,9 +191,7 @@ class Clusters:
     sizes: FloatArray | None = None
 
     def tables(self) -> Tables:
-        """Return ``centres``, one row each; where there are any, ``synopsis``, one row a box, and
-        ``sizes``, one row a centre.
-        """
+        """Return ``centres``, and, if there are any, ``synopsis`` (a row a box) and ``sizes``."""
         tables = {"centres": dict(zip(self.columns, self.centres.T, strict=True))}
         if self.synopsis is not None:
             tables["synopsis"] = self.synopsis.table()

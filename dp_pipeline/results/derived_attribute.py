@@ -1,5 +1,5 @@
-"""Attributes that are derived from others: groups of levels; and integer counts in proportion to a
-table of expectations, without bias.
+"""Attributes that are derived from others, groups of levels, and unbiased rounding of
+expectations.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ MOST_DERIVED_CELLS = 1 << 17
 
 @dataclass(frozen=True)
 class DerivedAttribute:
-    """The group of every cell over some attributes: integers 0, 1, … without a gap.
+    """An attribute whose levels are groups of the cells over other attributes.
 
     attributes   at least one, each with cells
-    groups       one a cell, the last attribute fastest
+    groups       of each cell, integers 0, 1, … without a gap; the last attribute changes fastest
 
     >>> either = DerivedAttribute(("coughs", "sneezes"), (0, 1, 1, 1))
     >>> either.size, either.as_attribute("is ill").labels()
@@ -34,11 +34,10 @@ class DerivedAttribute:
 
     @property
     def size(self) -> int:
-        """Number of groups."""
         return max(self.groups) + 1
 
     def as_attribute(self, name: str) -> Attribute:
-        """Return the attribute with groups as levels."""
+        """Return the attribute whose levels are the groups."""
         levels = Levels(tuple(f"group {group}" for group in range(self.size)))
         return Attribute(name, name, "drop", cells=levels)
 
@@ -48,8 +47,8 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return integer counts (g, m) with the row sums ``totals`` (g,), every row ∝ its row of
-    ``table``.
+    """Return random integer counts (g, m) with the expectations ``table`` and the row sums
+    ``totals``.
 
     table   (g, m), cells ≥ 0; a row of nothing counts as the sum of all rows, or as equal cells
 
@@ -78,16 +77,14 @@ def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator
 def sample_cells(
     table: FloatArray, groups: IntArray, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Return sampled cells (rows,) and the rows that they are for; ``groups`` names every row's
-    slice of ``table``.
-    """
+    """Return sampled cells (rows,) and the row of each, by every row's slice of ``table``."""
     order = shuffled_rows(len(groups), rng)
     counts = rounded_counts(table, rows_of_groups(groups, len(table)), rng)
     return deal_cells(counts, groups, order)
 
 
 def shuffled_rows(rows: int, rng: np.random.Generator) -> IntArray:
-    """Return the indices of so many rows in random order, of the smallest type."""
+    """Return the indices of so many rows in random order, of the smallest integer type."""
     return rng.permutation(np.arange(rows, dtype=np.min_scalar_type(-rows - 1)))
 
 
@@ -104,8 +101,9 @@ def rows_of_groups(groups: IntArray, group_count: int) -> IntArray:
 
 
 def deal_cells(counts: IntArray, groups: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return cells (rows,) and the rows that they are for: in every group as many of each cell as
-    ``counts`` (groups, cells), given to its rows in this order.
+    """Return cells (rows,) and the row of each, assigned in the order ``order``.
+
+    Every group gets as many of each cell as ``counts`` (groups, cells).
     """
     group_count, size = counts.shape
     every_cell = np.tile(np.arange(size, dtype=code_type([size])), group_count)
@@ -129,8 +127,7 @@ class Grouping:
     def by_share(
         cls, shares: FloatArray, *, least: float, kinds: IntArray | None = None
     ) -> Grouping:
-        """Return the grouping in which a level with at least that share stays alone; others join
-        their neighbours in the order of the codes until the group has it.
+        """Return the grouping in which levels with a share below ``least`` join their neighbours.
 
         kinds   of every level, where only levels of one kind may be together
         """
@@ -145,26 +142,25 @@ class Grouping:
 
     @property
     def size(self) -> int:
-        """Number of groups."""
         return self.groups[-1] + 1
 
     @cached_property
     def labels(self) -> IntArray:
-        """The groups as an array (levels,)."""
+        """The group of every level (levels,)."""
         return np.array(self.groups, dtype=np.int64)
 
     def summed(self, values: FloatArray | IntArray) -> FloatArray:
-        """Return one sum a group, of one value a level."""
+        """Return the sum of the values of the levels in each group."""
         sums = np.bincount(self.labels, weights=values, minlength=self.size)
         return sums.astype(np.float64)
 
     def of(self, attribute: Attribute) -> Attribute:
-        """Return the attribute with groups as levels."""
+        """Return the attribute whose levels are the groups."""
         levels = Levels(tuple(f"group {group}" for group in range(self.size)))
         return Attribute(attribute.name, attribute.column, attribute.on_invalid, cells=levels)
 
     def expanded(self, codes: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Return a level for every group in ``codes``, by the shares of the levels inside it."""
+        """Return a level for every group in ``codes``, drawn by the shares of its levels."""
         table = np.zeros((self.size, len(self.groups)))
         table[self.labels, np.arange(len(self.groups))] = shares
         empty = table.sum(axis=1) <= 0

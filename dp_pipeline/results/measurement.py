@@ -1,5 +1,5 @@
-"""Noisy answers: frozen values that carry the scale of their noise and may leave; sums of noisy
-tables over fewer attributes; and planning numbers: how noise falls with the paid amount.
+"""Noisy answers with the scale of their noise, which may leave; and the noise that an amount
+buys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NoisyMarginal:
     attributes   in the order of the table's axes
     table        int64, shape ``domain.shape(attributes)``; cells may be negative
     scale        of the noise in every cell: Laplace scale in rows, or σ² in squared rows
-    gaussian     whether it is σ² of discrete Gaussian noise
+    gaussian     whether the noise is discrete Gaussian
     """
 
     attributes: tuple[str, ...]
@@ -37,17 +37,16 @@ class NoisyMarginal:
 
     @property
     def variance(self) -> float:
-        """Variance of the noise in one cell, in squared rows."""
+        """The variance of the noise in one cell, in squared rows."""
         return gaussian_moments(self.scale)[1] if self.gaussian else variance(self.scale)
 
     @property
     def deviation(self) -> float:
-        """Mean |noise| of one cell, in rows."""
+        """The mean |noise| of one cell, in rows."""
         return gaussian_moments(self.scale)[0] if self.gaussian else deviation(self.scale)
 
     def averaged(self, other: NoisyMarginal) -> NoisyMarginal:
-        """Return this and another measurement of the same table, both with Gaussian noise, as one:
-        by their precisions, in integers again.
+        """Return the precision-weighted mean of two Gaussian measurements of a table, in integers.
 
         >>> first = NoisyMarginal(("a",), np.array([4, 9]), Fraction(6), gaussian=True)
         >>> again = NoisyMarginal(("a",), np.array([1, 9]), Fraction(3), gaussian=True)
@@ -68,7 +67,7 @@ class NoisyCounts:
     attributes   in the order of the table's axes
     table        int64; cells may be negative
     deviation    standard deviation of the noise in one cell, in rows
-    gaussian     whether it is Gaussian; else Laplace
+    gaussian     whether the noise is Gaussian; else Laplace
     terms        measured cells in one cell, each with its noise
     """
 
@@ -80,12 +79,11 @@ class NoisyCounts:
 
     @classmethod
     def of(cls, measured: NoisyMarginal) -> NoisyCounts:
-        """Return the measured table itself."""
         deviation = measured.variance**0.5
         return cls(measured.attributes, measured.table, deviation, measured.gaussian)
 
     def summed(self, names: tuple[str, ...]) -> NoisyCounts:
-        """Return the sum over all axes but these, in their order.
+        """Return the sum over all axes but those of ``names``, in their order.
 
         >>> NoisyCounts(("a", "b"), np.array([[1, 2], [3, 4]]), 2.0).summed(("b",)).deviation
         2.8284271247461903
@@ -100,9 +98,10 @@ class NoisyCounts:
         return NoisyCounts(names, table, deviation, self.gaussian, self.terms * terms)
 
     def noise_distance(self, rows: float) -> tuple[float, float]:
-        """Return mean and standard deviation of ½ Σ |noise|/rows: the distance that noise alone
-        puts between the shares in this table and true ones. For a sum of m Laplace numbers of scale
-        b, E|x| = b · 2m · C(2m, m)/4^m; discrete ones are as good as these where they count.
+        """Return mean and standard deviation of ½ Σ |noise|/rows, the error of shares by noise
+        alone.
+
+        For a sum of m Laplace numbers of scale b, E|x| = b · 2m · C(2m, m)/4^m.
 
         >>> mean, spread = NoisyCounts(("a",), np.zeros(2, dtype=int), 2**0.5).noise_distance(10)
         >>> round(mean, 6), round(spread, 6)
@@ -119,9 +118,7 @@ class NoisyCounts:
 def least_noisy(
     measured: Iterable[NoisyCounts], names: tuple[str, ...], shape: tuple[int, ...]
 ) -> NoisyCounts | None:
-    """Return the sum with the least noise of a measured table over these axes; None where no table
-    has them in this shape, such as only for groups of their levels.
-    """
+    """Return the table over these axes with the least noise, summed from a measured one, if any."""
     sums = [counts.summed(names) for counts in measured if set(names) <= set(counts.attributes)]
     return min(
         (counts for counts in sums if counts.table.shape == shape),
@@ -226,7 +223,7 @@ def variances(rates: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class NoiseRate:
-    """Planning numbers, floats: nothing is charged by them.
+    """The noise of answers for an amount of ε or ρ, as floats for planning.
 
     concentrated   amounts are ρ, noise is Gaussian; else amounts are ε, noise is Laplace
     distance       rows of one protected unit
@@ -243,7 +240,6 @@ class NoiseRate:
     distance: int
 
     def deviation(self, amount: float) -> float:
-        """Return the mean |noise| of one cell."""
         return self.distance / (sqrt(pi * amount) if self.concentrated else amount)
 
     def variance(self, amount: float) -> float:
@@ -255,9 +251,7 @@ class NoiseRate:
         )
 
     def scale(self, moves: float, amount: float) -> float:
-        """Return the scale of the noise in a number that one row moves by ``moves``: of Laplace
-        noise, or the standard deviation of Gaussian noise.
-        """
+        """Return the Laplace scale or Gaussian σ of a number that one row moves by ``moves``."""
         moved = self.distance * moves
         return moved / (sqrt(2 * amount) if self.concentrated else amount)
 
@@ -302,7 +296,7 @@ class SparseTable:
 
     @property
     def counts(self) -> IntArray:
-        """Their noisy counts, int64 (cells,)."""
+        """The noisy counts of the retained cells, int64 (cells,)."""
         return self.table[:, 1]
 
 
@@ -319,11 +313,10 @@ def codes_of_keys(keys: IntArray, shape: tuple[int, ...]) -> IntArray:
 
 
 def threshold_for(cells: int, scale: Fraction, *, empty_cells: int) -> int:
-    """Return the least threshold that at most ``empty_cells`` of as many empty cells reach, on
-    average.
+    """Return the least threshold that on average at most ``empty_cells`` of the empty cells reach.
 
-    An integer, at least 1: a count of 0 is never retained. With q = e^(−1/scale) it is the least
-    one with cells · q^threshold / (1 + q) ≤ empty_cells.
+    An integer, at least 1. With q = e^(−1/scale) it is the least one with cells · q^threshold / (1
+    + q) ≤ empty_cells.
 
     >>> threshold_for(65536, Fraction(5), empty_cells=100)
     30

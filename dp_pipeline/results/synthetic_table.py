@@ -1,6 +1,4 @@
-"""SyntheticTable: rows drawn from a released model of a table, in the columns of the source: levels
-as text, numbers drawn inside their bins.
-"""
+"""A synthetic table: rows drawn from a released model, as text levels and numbers inside bins."""
 
 from __future__ import annotations
 
@@ -21,20 +19,18 @@ from dp_pipeline.results.measurement import NoisyMarginal
 def decode_columns(
     codes: IntArray, attributes: tuple[str, ...], domain: Domain, rng: np.random.Generator
 ) -> Columns:
-    """Return synthetic columns (rows,) in declared order, under their names in the source; columns
-    of more rows than a batch has are made anew at every access.
+    """Return synthetic columns (rows,) in declared order, by their names in the source.
 
     codes        integers (rows, attributes), each 0..size−1 of its attribute
     attributes   names of the columns of ``codes``, in any order
     rng          draws the numbers: the same state gives the same columns
 
-    A level is its text and a number is drawn uniformly inside its bin: float64, or
-    int64 from the integers of the bin where the attribute is ``whole``. A date is
-    datetime64 in days, a time in seconds of a clock in its zone, or either a text where a format
-    is declared. Each has the code it came from, except for a bin without an integer: its values
-    are the nearest one inside the bounds. A column with a missing value is an object array
-    with None there, or has NaT; without one, or if not nullable, it has the plain type.
-    Attributes that share a source column go by their own names.
+    A level is its text and a number is drawn uniformly inside its bin: float64, or int64 from the
+    integers of the bin where the attribute is ``whole``. A date is datetime64 in days, a time in
+    seconds of a clock in its zone, or either a text where a format is declared. Each has the code
+    it came from, except for a bin without an integer: its values are the nearest one inside the
+    bounds. A column with a missing value is an object array with None there, or has NaT. Attributes
+    that share a source column get their own names. More rows than a batch are made at each access.
     """
     declared = [name for name in domain.names if name in attributes]
     names = _column_names([domain[name] for name in declared])
@@ -48,7 +44,7 @@ def decode_columns(
 
 
 def _column_names(attributes: list[Attribute]) -> list[str]:
-    """Return a name each: the source's, or the attribute's own where several share a column."""
+    """Return a column name for each attribute: the source's, or its own where several share one."""
     columns = [attribute.column for attribute in attributes]
     names = [
         attribute.name if columns.count(attribute.column) > 1 else attribute.column
@@ -61,19 +57,18 @@ def _column_names(attributes: list[Attribute]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class _Decoding:
-    """A column, and the codes that it is made of."""
+    """A column and its codes."""
 
     attribute: Attribute
     codes: IntArray
 
     @cached_property
     def has_missing(self) -> bool:
-        """Whether a value is missing anywhere."""
         attribute = self.attribute
         return attribute.nullable and bool((self.codes == attribute.missing_code).any())
 
     def repeatable(self, rng: np.random.Generator) -> Batches:
-        """Return a sampler that gives the same column at each call, and lead ``rng`` to its end."""
+        """Return a sampler of the same column at each call, and advance ``rng`` past it."""
         start = copy.deepcopy(rng)
         if isinstance(self.attribute.cells, Bins):
             for _ in self.sample(rng):
@@ -81,7 +76,7 @@ class _Decoding:
         return lambda: self.sample(copy.deepcopy(start))
 
     def sample(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield the column, some rows at a time."""
+        """Yield the column in batches."""
         for start in range(0, max(1, len(self.codes)), ROWS_A_BATCH):
             codes = self.codes[start : start + ROWS_A_BATCH]
             yield _column(self.attribute, codes, rng, has_missing=self.has_missing)
@@ -90,7 +85,7 @@ class _Decoding:
 def _column(
     attribute: Attribute, codes: IntArray, rng: np.random.Generator, *, has_missing: bool
 ) -> np.ndarray:
-    """Return some rows of a column; an array of objects where the whole column has to be one."""
+    """Return some rows of a column; an array of objects where a value of the column is missing."""
     if not has_missing:
         return _values(attribute, codes, rng)
     missing = codes == attribute.missing_code
@@ -115,9 +110,7 @@ def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
 def _sample_numbers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> FloatArray:
-    """Return numbers uniform in [edge, next edge), or as its pieces have rows: a sum that was
-    rounded up to the next edge is taken back.
-    """
+    """Return numbers in [edge, next edge), uniform or with the distribution of the bin's pieces."""
     edges = np.asarray(bins.edges)
     low, high = edges[:-1], edges[1:]
     last = np.append(np.nextafter(high[:-1], -np.inf), high[-1])
@@ -138,9 +131,7 @@ def _sample_numbers(
 def _sample_integers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> IntArray:
-    """Return integers uniform in [edge, next edge), the last bin with its upper edge; or as its
-    pieces have rows.
-    """
+    """Return integers in [edge, next edge), the last bin with its upper edge."""
     first, last = _integer_ends(bins)
     if pieces:
         values = np.floor(_sample_numbers(bins, codes, rng, pieces)).astype(np.int64)
@@ -167,7 +158,7 @@ MOST_CELLS_SHOWN = 200_000
 
 @dataclass(frozen=True)
 class SyntheticTable:
-    """The release of a table model.
+    """The release of a table model: synthetic rows, and the noisy tables behind them.
 
     attributes   in declared order
     codes        integers (rows, attributes), of any type: synthetic rows
@@ -200,7 +191,7 @@ class SyntheticTable:
     dependence: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def counts(self, attributes: Names) -> IntArray:
-        """Return synthetic rows in every cell over ``attributes``, of their marginal's shape."""
+        """Return the number of synthetic rows in every cell over some attributes."""
         shape = self.domain.shape(attributes)
         counts = np.zeros(int(np.prod(shape, dtype=np.int64)), dtype=np.int64)
         # In parts: keys are eight times as large as codes.
@@ -213,7 +204,7 @@ class SyntheticTable:
         return counts.reshape(shape)
 
     def probabilities(self, attributes: Names) -> FloatArray:
-        """Return the synthetic distribution over ``attributes``; uniform where there is no row."""
+        """Return the synthetic distribution over some attributes; uniform without rows."""
         counts = self.counts(attributes)
         rows = len(self.codes)
         return counts / rows if rows else np.full(counts.shape, 1 / counts.size)
@@ -223,10 +214,12 @@ class SyntheticTable:
         return dict(zip(self.attributes, np.ascontiguousarray(self.codes.T), strict=True))
 
     def tables(self) -> Tables:
-        """Return ``synthetic``, in the source's columns; ``codes``, one column an attribute;
-        ``marginals``, one row a level; ``cliques`` and ``measured``, one row each; ``cells``,
-        one row a noisy count, where they are not too many; ``groups``, one row a level, where
-        levels were grouped; ``dependence``, one row a pair that was scored.
+        """Return the tables to store, by name.
+
+        ``synthetic``: the source's columns; ``codes``: a column for each attribute; ``marginals``:
+        a row for each level; ``cliques``, ``measured``: a row each; ``cells``: a row for each noisy
+        count, if they are not too many; ``groups``: a row for each level, where levels were
+        grouped; ``dependence``: a row for each scored pair of attributes.
         """
         rng = np.random.default_rng(self.seed)
         names = _comma_lists([marginal.attributes for marginal in self.measured])
@@ -263,7 +256,7 @@ class SyntheticTable:
         return tables
 
     def _groups(self) -> dict[str, np.ndarray]:
-        """Return the group of every level, over which tables of several attributes are."""
+        """Return the group of every level, as used by tables of several attributes."""
         levels = {name: self.domain[name].labels() for name in self.groupings}
         pairs = [(name, label) for name, labels in levels.items() for label in labels]
         return {

@@ -1,9 +1,8 @@
-"""Every question and noisy answer of one release, in order, each on disk before it is seen, and
-their count, kept elsewhere.
+"""A transcript: every question and noisy answer of one release, each on disk before it is used.
 
-A model that is run again over its transcript gets the same answers and needs no rows: replaying is
-post-processing and costs nothing. An answer that never reached the disk was never returned, so
-drawing it again after a crash is the first time that anybody sees it.
+A model that is run again over its transcript gets the same answers and needs no rows. An answer
+that never reached the disk was never returned, so it may be drawn again after a crash. The number
+of answers is kept in another folder.
 """
 
 from __future__ import annotations
@@ -30,18 +29,15 @@ _DIGITS = re.compile(rb"(\d{20})\n")
 
 
 class AnswersLost(Damaged):
-    """Answers of a charged release are lost, or nobody knows how many were seen, or they would be
-    of two data sets: it can never be finished. Any other damage can be mended, and ends nothing.
-    """
+    """Answers of a charged release are lost or uncertain, so it can never be finished."""
 
 
 class AnswerCount:
     """The number of answers of an unfinished release that were written, kept in another folder.
 
-    A transcript that was cut at the end of a line, by hand or because an older copy was put back,
-    is a good transcript of fewer answers: those that it lost would be drawn a second time under one
-    charge. So they are counted after each answer and before the model sees it, in a file of 21
-    bytes, which is overwritten in place, whole:
+    A transcript that was cut at the end of a line, by hand or because an older copy was restored,
+    is a valid transcript of fewer answers, and the lost ones would be drawn again under one charge.
+    So answers are counted, before the model sees them, in a file of 21 bytes that is overwritten:
 
         answers in the transcript    counted    what happened
         -------------------------    -------    -------------
@@ -55,12 +51,12 @@ class AnswerCount:
         self.path = path
 
     def create(self) -> None:
-        """Count no answer yet, before the release is charged; a count that is there stays."""
+        """Write the count 0 before the release is charged; an existing count stays."""
         make_private(self.path.parent)
         write_atomically(self.path, _digits(0), overwrite=False)
 
     def read(self) -> int:
-        """Return how many answers were counted; AnswersLost where that is not known."""
+        """Return the number of counted answers; AnswersLost if it cannot be read."""
         content = self.path.read_bytes() if self.path.is_file() else b""
         match = _DIGITS.fullmatch(content)
         if match is None:
@@ -80,7 +76,7 @@ class AnswerCount:
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Remove the count of a release that is settled or dead: its ledger row says the rest."""
+        """Remove the count of a release that is settled or dead."""
         self.path.unlink(missing_ok=True)
 
 
@@ -93,7 +89,7 @@ _HEADER = "release "
 
 @dataclass(frozen=True)
 class AnswerRecord:
-    """One question, known by its identity, and its noisy answer.
+    """One question and its noisy answer.
 
     words   the question for a person
     scale   exact scale of its discrete Laplace noise, for a refinement of the answer; None: noise
@@ -107,13 +103,12 @@ class AnswerRecord:
 
 
 class Transcript:
-    """The record of one release; on disk when ``path`` is given, else in memory.
+    """The answers of one release; on disk when ``path`` is given, else in memory.
 
-    Opening a file drops a torn last record (a crash while writing it: the line has no end) and
-    refuses any other damage: a complete last record may have been seen, so drawing it again would
-    be a second answer for one charge. The caller holds the release's lock. A file begins with a
-    header, made by ``create`` before the release is charged: a charged release whose file has none
-    has lost answers that somebody may have seen.
+    Opening a file drops an incomplete last record (a crash while writing it: the line has no end)
+    and refuses any other damage: a complete last record may have been seen, so drawing it again
+    would be a second answer for one charge. The caller holds the release's lock. ``create`` writes
+    the file's header before the charge, so a charged release without it has lost answers.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -127,7 +122,7 @@ class Transcript:
 
     @staticmethod
     def create(path: Path, key: str, *, salt: bytes = b"") -> None:
-        """Create the file of a release that was never charged; one that is there stays as it is.
+        """Create the file of a release before its charge; an existing file stays.
 
         salt   secret bytes that the chain begins with, 8 or a multiple of 8: a reader of the digest
                in a bundle, who knows most answers, could find the others by trying
@@ -139,23 +134,21 @@ class Transcript:
 
     @classmethod
     def read(cls, path: Path) -> Transcript:
-        """Return the answers that a file holds now, to be replayed; the file is not written to, and
-        keeps a torn last record.
-        """
+        """Return the answers in a file, to be replayed; the file is not changed."""
         transcript = cls()
         transcript._load(path)
         return transcript.rewind()
 
     def require_header(self, key: str) -> None:
-        """AnswersLost unless the file begins with the header of this release."""
+        """Raise AnswersLost unless the file begins with the header of this release."""
         if not self._records or self._records[0].question != _HEADER + key:
             raise AnswersLost(f"transcript {key[:12]}: expected the answers drawn so far, got none")
 
     def count_answers_in(self, count: AnswerCount) -> None:
-        """Count every answer outside of the file before it is returned, from now on.
+        """Count every answer in another file before it is returned, from now on.
 
-        AnswersLost unless the file holds as many as were counted, or the one more that a crash has
-        kept from being counted and seen. That one is counted here: it is seen next.
+        AnswersLost unless the transcript has as many answers as were counted, or one more, which a
+        crash kept from being counted and seen. That one is counted now.
         """
         answers, counted = len(self._records) - 1, count.read()
         if not counted <= answers <= counted + 1:
@@ -177,16 +170,15 @@ class Transcript:
 
     @property
     def chain(self) -> str:
-        """Hex digest over all records in their order."""
+        """The hex digest over all records in their order."""
         return self._chain
 
     def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
-        """Return the stored answer to the next question, None when it was never answered.
+        """Return the stored answer to the next question; None if it was never answered.
 
         words   of the question, for the message
 
-        OtherQuestion when another one was answered at this place: the program that runs now asks
-        otherwise. The answers are whole.
+        OtherQuestion if another question was answered at this place: the program has changed.
         """
         if self._next == len(self._records):
             return None
@@ -202,7 +194,7 @@ class Transcript:
     def store(
         self, question: str, answer: IntArray, *, words: str = "", scale: Fraction | None = None
     ) -> AnswerRecord:
-        """Append one answer; it is on disk, and counted, when this returns the record of it."""
+        """Append one answer; it is on disk, and counted, when this returns its record."""
         record = AnswerRecord(question, answer.copy(), words, scale)
         line, chain = _encode(record, self._chain)
         if self._path is not None:
@@ -214,7 +206,7 @@ class Transcript:
         return replace(record, answer=answer)
 
     def rewind(self) -> Transcript:
-        """Return the same records, to be replayed from the first, never written to."""
+        """Return a copy to be replayed from the first answer, never written to."""
         copy = Transcript()
         copy._records = [
             record for record in self._records if not record.question.startswith(_HEADER)
@@ -250,16 +242,14 @@ def _question_label(question: str, words: str) -> str:
 
 
 def _require_format(lines: list[bytes], path: Path) -> None:
-    """UnknownFormat where the first line names another format, or is complete and names none: only
-    the program that wrote the others knows how to tell whether they are complete.
-    """
+    """Raise UnknownFormat if the first line names another format, or is complete and names none."""
     fields, digest = _parse(lines[0]) if lines else (None, None)
     if fields is not None and ("format" in fields or digest == _chained("", fields)):
         require_format(fields.get("format"), of=f"transcript {path.parent.name[:12]}")
 
 
 def _encode(record: AnswerRecord, chain: str, **header: int) -> tuple[bytes, str]:
-    """Return the line of a record behind a chain, and the chain with it."""
+    """Return the line of a record and the new digest of the chain."""
     packed = base64.b64encode(zlib.compress(record.answer.astype("<i8").tobytes(), 1)).decode()
     fields = {
         "question": record.question,
@@ -289,9 +279,7 @@ def _parse(line: bytes) -> tuple[dict[str, Any] | None, object]:
 
 
 def _decode(line: bytes, chain: str) -> tuple[AnswerRecord, str] | None:
-    """Return the record of one line and the chain with it; None when the line is not complete or
-    not the next of this chain.
-    """
+    """Return the record of a line and the new digest; None if it is not the next of this chain."""
     fields, digest = _parse(line)
     if fields is None or not line.endswith(b"\n") or digest != _chained(chain, fields):
         return None

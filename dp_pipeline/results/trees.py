@@ -1,6 +1,4 @@
-"""Trees over the declared box in any number of dimensions, without a dense grid, and boxes that
-were counted once, for one time window or for several.
-"""
+"""Trees over the declared box in any number of dimensions, and their noisily counted boxes."""
 
 from __future__ import annotations
 
@@ -25,11 +23,10 @@ MOST_FAN_BITS = 16
 
 @dataclass(frozen=True)
 class BitTree:
-    """A binary tree: a node is the first bits of a place, of which bit i says in which half of its
-    node's side ``axes[i]`` the place lies. Which axis every bit halves is public.
+    """A binary tree over the declared box: bit i of a node halves its axis ``axes[i]``.
 
     columns   numeric attributes, d of them
-    axes      axis of each bit, first bit first; none more often than AXIS_BITS times
+    axes      axis of each bit, first bit first, known in advance; none more than AXIS_BITS times
     """
 
     columns: tuple[str, ...]
@@ -54,7 +51,7 @@ class BitTree:
 
     @property
     def depth(self) -> int:
-        """Bits of the deepest nodes."""
+        """The number of bits of the deepest nodes."""
         return len(self.axes)
 
     def require_axes(self) -> None:
@@ -69,9 +66,7 @@ class BitTree:
             )
 
     def require_nodes(self, nodes: Prefixes, bits: int) -> None:
-        """Raise BoundaryViolation unless ``nodes`` and the boxes ``bits`` below them are of this
-        tree.
-        """
+        """Raise BoundaryViolation unless nodes, and boxes ``bits`` below them, are in this tree."""
         self.require_axes()
         deepest = self.depth - bits
         if not 0 <= bits <= MOST_FAN_BITS:
@@ -104,7 +99,7 @@ class BitTree:
 class Prefixes:
     """Nodes of a BitTree.
 
-    depths   int64 (m,): how many bits, 0 is the whole box
+    depths   int64 (m,): number of bits, 0 is the whole box
     bits     int64 (m,): those bits as a number, the first bit highest
     """
 
@@ -116,7 +111,7 @@ class Prefixes:
 
     @classmethod
     def root(cls) -> Prefixes:
-        """Return the whole box."""
+        """Return the whole box as a node."""
         return cls(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
     @classmethod
@@ -133,7 +128,7 @@ class Prefixes:
         return Prefixes(self.depths[selected], self.bits[selected])
 
     def children(self, bits: int) -> Prefixes:
-        """Return all 2^bits nodes ``bits`` further down, node by node, in the order of their bits.
+        """Return all 2^bits descendants of every node, ``bits`` levels down, in their order.
 
         >>> Prefixes.root().children(1).children(1).bits.tolist()
         [0, 1, 2, 3]
@@ -143,7 +138,7 @@ class Prefixes:
         return Prefixes(np.repeat(self.depths + bits, fan), below.ravel())
 
     def are_disjoint(self) -> bool:
-        """Return whether no node lies in another and none occurs twice."""
+        """Return whether no node contains another and none occurs twice."""
         deepest = int(self.depths.max(initial=0))
         first = self.bits << (deepest - self.depths)
         order = np.argsort(first)
@@ -152,14 +147,13 @@ class Prefixes:
 
     @property
     def keys(self) -> IntArray:
-        """One number a node, different for different nodes: a 1 before its bits."""
+        """A number for each node, unique among nodes: a 1 before its bits."""
         return (np.int64(1) << self.depths) | self.bits
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a 2^d-way tree: one of height h is a cell of the grid with 2^h equal intervals an
-    axis; the root is (0, 0).
+    """Nodes of a 2^d-way tree: cells of grids with 2^height equal intervals an axis.
 
     heights   int64 (m,): 0 is the whole box
     cells     int64 (m,): index, last axis fastest, in the grid of 2^height intervals an axis
@@ -173,7 +167,7 @@ class Nodes:
 
     @classmethod
     def root(cls) -> Nodes:
-        """Return the whole box."""
+        """Return the whole box as a node."""
         return cls(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
     @classmethod
@@ -212,9 +206,7 @@ class Nodes:
         return Prefixes(self.heights * dimensions, bits)
 
     def children(self, dimensions: int) -> Nodes:
-        """Return all 2^d children of every node; child j takes the lower half of axis t where bit t
-        of j is 0.
-        """
+        """Return all 2^d children of every node; bit t of a child is its half of axis t."""
         corners = np.arange(1 << dimensions)[:, None] >> np.arange(dimensions) & 1
         doubled = 2 * self.positions(dimensions)[:, None, :] + corners[None, :, :]
         heights = np.repeat(self.heights + 1, 1 << dimensions)
@@ -224,9 +216,7 @@ class Nodes:
         return Nodes(heights, cells)
 
     def are_disjoint(self, dimensions: int, depth: int) -> bool:
-        """Return whether no node lies in another, none occurs twice, and all are cells of the tree
-        down to ``depth``.
-        """
+        """Return whether no node contains another and all are cells down to ``depth``."""
         if len(self) and not 0 <= self.heights.min() <= self.heights.max() <= depth:
             return False
         is_outside = (self.cells >> (self.heights * dimensions)).any()
@@ -237,14 +227,13 @@ class Nodes:
 class CountedBoxes:
     """Boxes that cover the declared box, and their noisy counts before any post-processing.
 
-    They lie on a line, in the order of the smallest boxes that they could be cut into. Where all
-    time windows halve the same sides in the same order, two of their boxes are apart or one lies in
-    the other. So the places at which boxes of *every* window begin are those at which the boxes of
-    the finest common cut begin: each of these is one box in some window, and one or more in the
-    others.
+    They are sorted on a line by the smallest boxes that they could be cut into. Where all time
+    windows halve the same sides in the same order, two boxes are disjoint or one contains the
+    other. So the places at which boxes of *every* window begin are those of the finest common cut:
+    each of its boxes is one box in some window, and one or more in the others.
 
-    *Variance.* Noise of boxes is drawn apart, and so is that of windows: the variance of a sum is
-    the sum of the variances of all boxes in it.
+    *Variance.* The noise of boxes, and of windows, is independent: the variance of a sum is the sum
+    of the variances of all boxes in it.
 
     cut            how they are made: the axis of each halving, or the cells of a grid by axis
     first          int64 (m,): where each begins on the line, ascending
@@ -265,7 +254,7 @@ class CountedBoxes:
     def of_tree(
         cls, tree: BitTree, nodes: Prefixes, box: Sequence[Coordinate], counts: FloatArray, v: float
     ) -> CountedBoxes:
-        """Return disjoint nodes that cover the box, counted with the variance ``v`` each."""
+        """Return disjoint nodes that cover the box, with counts of variance ``v`` each."""
         first = nodes.bits << (tree.depth - nodes.depths)
         order = np.argsort(first)
         ends = tree.boxes(nodes.where(order), box)
@@ -274,9 +263,7 @@ class CountedBoxes:
 
 
 def summed_boxes(windows: Sequence[CountedBoxes]) -> CountedBoxes | None:
-    """Return the sum over the finest boxes that all time windows have counted; None where they are
-    not cut alike, so that boxes overlap.
-    """
+    """Return the sum over the finest boxes counted in all windows; None if the boxes overlap."""
     oldest = windows[0]
     if any((window.columns, window.cut) != (oldest.columns, oldest.cut) for window in windows):
         return None

@@ -1,7 +1,7 @@
-"""`dp-pipeline check`: check a home, and what a run would do with the releases that it holds.
+"""`dp-pipeline check`: check a home, and whether its releases can be replayed or finished.
 
-It reads declarations, the ledger, released answers and names of files; never a row. Unless it is
-asked to sweep, it writes nothing.
+It reads declarations, the ledger, released answers and names of files, never a row, and writes
+nothing but with ``--sweep``.
 """
 
 from __future__ import annotations

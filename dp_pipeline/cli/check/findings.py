@@ -15,7 +15,7 @@ class Finding:
     """The result of the check of one object.
 
     state   ``ok``; ``note``: good to know; ``fault``: somebody has to do something
-    remedy  what to do; empty where nothing is to be done
+    remedy  instruction for a fault; empty where nothing is to be done
     """
 
     topic: str

@@ -1,7 +1,4 @@
-"""Checks of the files of a home: formats, the ledger and its head, permissions, leftovers.
-
-Only leftovers are ever deleted. No Dagster is imported.
-"""
+"""Checks of the files of a home: formats, the ledger and its head, permissions, leftovers."""
 
 from __future__ import annotations
 
@@ -99,7 +96,7 @@ def check_ledger(home: Home) -> Iterator[Finding]:
 
 
 def check_permissions(home: Home) -> Iterator[Finding]:
-    """Yield each private path that others may read, with the command that mends it."""
+    """Yield each private path that others may read, with the command that corrects it."""
     states = {path: path.stat() for path in _private_paths(home) if path.exists()}
     open_paths = [path for path, state in states.items() if state.st_mode & 0o077]
     for path in open_paths:

@@ -1,4 +1,4 @@
-"""Check of the charged releases: what this program and the files of today would make of each."""
+"""Checks of the charged releases: whether this program and today's files replay or finish them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OTHER_CODE = "its key is made otherwise by this code"
 
 @dataclass(frozen=True)
 class ChargedRelease:
-    """A release that the ledger has charged, beside what the data set file declares today.
+    """A release that the ledger has charged, and today's declaration of its rows.
 
     entry   the row of the ledger that charged it
     state   ``settled``, ``dead`` or ``unfinished``
@@ -55,12 +55,12 @@ class ChargedRelease:
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The windows that it was charged to; none where rows are not partitioned by time."""
+        """The time windows that it was charged to; none where rows are not partitioned."""
         return blocks_of(self.facts)
 
     @property
     def release_class(self) -> type[Release]:
-        """The class that makes releases of its kind."""
+        """The class of releases of its kind."""
         if self.facts.get("model") == DOMAIN:
             return DomainRelease
         return KAnonymousRelease if K_ANONYMITY in self.facts else EpsilonRelease
@@ -98,7 +98,7 @@ class ChargedRelease:
         return EpsilonRelease(spec, name, epsilon, home, self.facts["noise"], span=span)
 
     def key(self, spec: DatasetSpec) -> Key:
-        """Return the key that this program gives the same question now."""
+        """Return the key that this program gives the same request now."""
         release = self.release(spec)
         if isinstance(release, NoisyRelease):
             key = release.draw_key(self.facts["snapshot"], int(self.facts["replicate"]))
@@ -115,7 +115,7 @@ class ChargedRelease:
         return model in spec.models and Fraction(self.facts["epsilon"]) in spec.partitions
 
     def is_current(self, spec: DatasetSpec) -> bool:
-        """Return whether the snapshots that are read now are those of the release."""
+        """Return whether its snapshots are the current ones."""
         windows = self.windows or ("",)
         current = [current_snapshot(self.home.raw, spec.name, b"", window) for window in windows]
         ids = ["" if snapshot is None else snapshot.id for snapshot in current]
@@ -127,7 +127,7 @@ class ChargedRelease:
         return path.is_file() and is_locked(path)
 
     def changes(self, spec: DatasetSpec) -> str:
-        """Return in words why the key of today is another one."""
+        """Return the reason in words why today's key differs."""
         changes = []
         release = self.release(spec)
         if self.facts["declaration"] != release.spec.digest:
@@ -179,7 +179,7 @@ def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec 
 
 
 def check_releases(home: Home, *, replay: bool = False) -> Iterator[Finding]:
-    """Yield how many releases are replayed at no cost, and a finding for each of the others.
+    """Yield the number of releases that are replayed at no cost, and a finding for each other one.
 
     replay   also replay every stored release from its answers, and compare
     """
@@ -201,7 +201,7 @@ def check_releases(home: Home, *, replay: bool = False) -> Iterator[Finding]:
 
 
 def _outcome(release: ChargedRelease, findings: list[Finding]) -> str:
-    """Return what the next run does with a release, and add what somebody has to know of it."""
+    """Return what the next run does with a release; append a finding if a person has to act."""
     spec = release.spec
     if release.state == "unfinished":
         findings.append(_unfinished(release))
@@ -222,7 +222,7 @@ def _outcome(release: ChargedRelease, findings: list[Finding]) -> str:
 
 
 def _replay(release: ChargedRelease) -> Iterator[Finding]:
-    """Yield whether the code of today makes the same of the answers of a settled release."""
+    """Yield a finding if today's code makes another bundle from a settled release's answers."""
     spec, is_k_anonymous = release.spec, release.release_class is KAnonymousRelease
     if spec is None or release.state != "settled" or is_k_anonymous:
         return
@@ -269,7 +269,7 @@ def _obstacle(release: ChargedRelease) -> str | None:
 
 
 def _refusal_of_answers(release: NoisyRelease, key: ReleaseKey, code: str) -> str | None:
-    """Replay the answers that a release has so far and return what refuses them."""
+    """Return the error of replaying a release's answers, or None."""
     try:
         require_reserved_parameters(release, key)
         path = release.store.transcript_path(key)

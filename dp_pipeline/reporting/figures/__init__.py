@@ -1,6 +1,4 @@
-"""The charts that reports and Dagster show: lines, bars, maps and graphs, with what they show in
-words.
-"""
+"""The figures of reports and of Dagster: lines, bars, maps and graphs, with alternative texts."""
 
 from dp_pipeline.reporting.figures.budget import BudgetHistory, budget_staircase, window_costs
 from dp_pipeline.reporting.figures.cluster_map import cluster_maps

@@ -1,4 +1,4 @@
-"""What a population has spent: charge by charge below its ceiling, and window by window."""
+"""Figures of a population's spending: by charge, by month and by time window."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNLIMITED = "none"
 
 @dataclass(frozen=True)
 class BudgetHistory:
-    """One account in the order of its rows, all amounts in its currency.
+    """The charges and limits of one account over time, in its currency.
 
     population the population
     charges    (time, amount) of every charge that has an ε
@@ -73,7 +73,7 @@ class BudgetHistory:
 
     @property
     def months(self) -> dict[datetime, Fraction]:
-        """First moment of a calendar month with charges → their sum."""
+        """The sum of the charges of each calendar month, by the month's first moment."""
         sums: dict[datetime, Fraction] = {}
         for time, amount in self.charges:
             month = time.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -86,7 +86,7 @@ def _time(entry: Entry) -> datetime:
 
 
 def _amount(entry: Entry, *names: str) -> Fraction | None:
-    """Return the first of some facts that the row has, since pure accounts write no limit."""
+    """Return the first of some facts that the row has, as pure accounts write no limit."""
     text = next((entry.facts[name] for name in names if name in entry.facts), _UNLIMITED)
     return None if text == _UNLIMITED else Fraction(text)
 
@@ -96,9 +96,7 @@ _SHORTEST = timedelta(hours=1)
 
 
 def budget_staircase(history: BudgetHistory) -> Picture:
-    """Draw the sum of all charges over time, with the ceiling as it was raised; where a month has a
-    limit, bars of what each month has cost, and the limit.
-    """
+    """Draw the sum of all charges over time below the ceiling, and bars of limited months."""
     many = len(history.charges)
     footnote = f"{many} charge{'s' * (many != 1)}; nothing is ever refunded."
     if _has_months(history):
@@ -123,7 +121,7 @@ def _staircase(history: BudgetHistory) -> Panel:
 
 
 def _budget_lines(history: BudgetHistory) -> list[Line]:
-    """Return lines of what was spent, from nothing on, and of what was allowed."""
+    """Return the lines of the amount spent, beginning at 0, and of the limits."""
     spent = [Point(day_of(_span(history)[0]), 0.0)]
     for (time, _), total in zip(history.charges, history.sums, strict=True):
         spent.append(Point(day_of(time), float(total)))
@@ -143,7 +141,7 @@ def _has_months(history: BudgetHistory) -> bool:
 
 
 def _span(history: BudgetHistory) -> tuple[datetime, datetime]:
-    """Return first and last moment that is drawn, with a little room after the last step."""
+    """Return the first and last moment to draw, with a little room after the last step."""
     times = [time for time, _ in (*history.charges, *history.ceilings)]
     first, last = min(times), max(times)
     if _has_months(history):
@@ -160,7 +158,7 @@ def _next(month: datetime) -> datetime:
 def window_costs(
     spent: Mapping[str, Fraction], windows: Windows, *, ceiling: Fraction | None, symbol: str
 ) -> Picture:
-    """Draw what every window has cost below its ceiling.
+    """Draw the cost of every time window, and the ceiling.
 
     spent   window → the sum of its charges
     """

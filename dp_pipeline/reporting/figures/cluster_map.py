@@ -30,7 +30,7 @@ MOST_EDGES = 1025
 
 @dataclass(frozen=True)
 class Density:
-    """Cells of unequal size over the unit square, and the density in each.
+    """The density in cells of unequal size over the unit square.
 
     x_edges, y_edges   ascending shares of the box, from 0 to 1
     cells              float (x, y): multiples of the mean density, at least 0
@@ -42,8 +42,9 @@ class Density:
 
     @property
     def highest(self) -> float:
-        """The density that three quarters of the weight do not exceed; 0 without weight. A higher
-        end of the scale would leave all but a few tiny boxes pale.
+        """The density that three quarters of the weight do not exceed; 0 without weight.
+
+        A higher end of the scale would leave all but a few tiny boxes pale.
         """
         areas = np.diff(self.x_edges)[:, None] * np.diff(self.y_edges)
         order = np.argsort(self.cells, axis=None)
@@ -54,7 +55,7 @@ class Density:
     def of_synopsis(
         cls, columns: Sequence[str], table: Mapping[str, np.ndarray], box: Sequence[Coordinate]
     ) -> Density:
-        """Return weight over area on two ``columns`` of ``Synopsis.table()``, at least 0.
+        """Return the weight divided by area on two ``columns`` of ``Synopsis.table()``, at least 0.
 
         Boxes that lie over each other (more than two columns) add up. One pass for any
         number of boxes: a difference array at their corners, summed along both axes.
@@ -83,7 +84,7 @@ class Density:
 def _shares(
     table: Mapping[str, np.ndarray], name: str, interval: Coordinate
 ) -> tuple[FloatArray, FloatArray]:
-    """Return sides of the boxes as shares of the declared interval; equal ones are made equal."""
+    """Return the sides of the boxes as shares of the declared interval; equal sides stay equal."""
     lower, upper = (
         np.round((table[f"{name}_{side}"] - interval.lower) / (2 * interval.half_width), 9)
         for side in ("lower", "upper")
@@ -118,10 +119,10 @@ _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 def cluster_maps(views: Sequence[ClusterView], *, title: str) -> Picture:
     """Draw one panel a clustering, all with the same shades.
 
-    Negative weights are white. Where there are more than two columns the two with the widest
-    declared intervals are shown, or those that are a place, and boxes are summed over the others;
-    one column makes a strip. A centre with a noisy size is drawn as large as that, hollow where it
-    is not above 0, with the number beside it where there is room for all of them.
+    Negative weights are white. Of more than two columns those of a place or with the widest
+    declared intervals are shown, and boxes are summed over the others; one column makes a strip.
+    The area of a centre shows its noisy size, hollow where that is not above 0, with the number
+    where there is room for all of them.
     """
     across = min(len(views), 1 if len(views) == 1 else 2 if len(views) <= 4 else 3) or 1
     down = max(1, math.ceil(len(views) / across))
@@ -153,7 +154,7 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> Picture:
 
 
 def _view_text(view: ClusterView) -> str:
-    """Return the number of centres in words, and where the largest one is."""
+    """Return the number of centres, and the place of the largest one, in words."""
     many = f"{view.name}: {len(view.centres)} centres"
     if view.sizes is None or not len(view.sizes):
         return many
@@ -177,7 +178,7 @@ def draw_map(axes: Axes, view: ClusterView) -> None:
 
 
 def _height(views: Sequence[ClusterView], across: int, down: int) -> float:
-    """Return inches in which panels keep the shape of a box that is true to scale."""
+    """Return the inches in which panels keep the shape of a box that is true to scale."""
     width = (picture.WIDTH - (1.5 if across == 1 else 0.7)) / across
     ratios = [
         0.3 if view.is_strip else view.ratio if view.is_true_to_scale else 0.75 for view in views
@@ -217,7 +218,7 @@ def _norm(highest: float) -> PowerNorm:
 
 
 def _outline(axes: Axes, view: ClusterView) -> None:
-    """Draw thin sides of the boxes, where they are few and none lies over another."""
+    """Draw thin sides of the boxes, where they are few and none overlap."""
     from matplotlib.collections import PolyCollection
 
     if view.hidden_columns or len(view.table["weight"]) > MOST_OUTLINES:
@@ -263,7 +264,7 @@ def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
 
 
 def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
-    """Write the noisy rows of every centre, unless the numbers would cover each other."""
+    """Write the noisy rows of every centre, unless the numbers would overlap."""
     if view.sizes is None or len(view.sizes) > (MOST_NUMBERS // 3 if is_small else MOST_NUMBERS):
         return
     for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
@@ -377,7 +378,7 @@ def _density_ticks(highest: float) -> list[float]:
 
 
 def _footnote(views: Sequence[ClusterView]) -> str:
-    """Return how to read the picture."""
+    """Return an explanation of the picture."""
     text = "Orange: released centres"
     if any(view.sizes is not None for view in views):
         text += " (area, number: noisy rows)"

@@ -1,10 +1,4 @@
-"""ClusterView: the two axes on which one clustering is drawn.
-
-Errors in metres where places are in metres or degrees: one number more beside each NICV.
-
-Noisy rows of every released centre: as they were counted, or from the synopsis, for free; and a
-table of the first centres.
-"""
+"""The view of one clustering on two axes, with noisy sizes of its centres and errors in metres."""
 
 from __future__ import annotations
 
@@ -37,11 +31,10 @@ METRES = "rms_metres"
 def metre_rows(
     spec: DatasetSpec, columns: Sequence[str], rows: Iterable[QualityRow]
 ) -> list[QualityRow]:
-    """Return ``rms_metres`` of every ``nicv``, where columns and box are a place in metres or
+    """Return ``rms_metres`` for every ``nicv``, where columns and box are a place in metres or
     degrees.
 
-    Of degrees approximate: as if errors along both axes were alike in degrees
-    (``MetresPerUnit.together``).
+    Approximate for degrees, as if errors along both axes were alike (``MetresPerUnit.together``).
     """
     point = point_of(columns, spec.point)
     if point is None or set(point) != set(columns):
@@ -67,7 +60,7 @@ Tables = Mapping[str, Mapping[str, np.ndarray]]
 
 
 def cluster_sizes(tables: Tables) -> FloatArray | None:
-    """Return noisy rows of each centre (k,), which may be negative, or None without sizes.
+    """Return the noisy rows of each centre (k,), which may be negative; None without sizes.
 
     tables   ``Clusters.tables()``
 
@@ -97,7 +90,7 @@ def _synopsis(tables: Tables, columns: tuple[str, ...]) -> Synopsis:
 
 
 def rows_text(size: float) -> str:
-    """Return a noisy number of rows as an integer with three digits.
+    """Return a noisy number of rows as text with three significant digits.
 
     >>> rows_text(1234.5), rows_text(-3.7), rows_text(-0.2)
     ('1,230', '-4', '0')
@@ -115,7 +108,7 @@ DateFormats = Mapping[str, Callable[[float], str]]
 
 
 def dates_of(domain: Domain) -> DateFormats:
-    """Return how the dates of a data set's attributes are written."""
+    """Return the date formats of a data set's attributes."""
     return {each.name: each.number_text for each in domain if each.clock is not None}
 
 
@@ -151,20 +144,19 @@ _FLATTEST = 0.1
 
 @dataclass(frozen=True)
 class ClusterView:
-    """The two columns that are a place, else those with the widest declared intervals, or the only
-    one and an axis without meaning.
+    """The two columns on which a clustering is drawn: a place, else those with the widest
+    intervals.
 
     name       heading of the panel
-    columns    the one that runs to the right, then the one that runs upwards: those of
-               ``point_of``, else in the order in which they were released
+    columns    horizontal, then vertical: those of ``point_of``, else in the released order
     centres    float (k, 2), data units
     sizes      float (k,), noisy rows of each centre, or None
     table      sides of the synopsis' boxes on both columns, and their weight; no rows without one
-    is_strip   whether the second axis means nothing
-    hidden_columns     columns that are not shown
+    is_strip   whether there is one column only, and the second axis has no meaning
+    hidden_columns     number of columns that are not shown
     degrees    whether the axes are longitude and latitude
-    metres     metres a unit, or None where names tell no unit, or it is not one for the whole box
-    dates      how a person reads the numbers of those columns that are dates
+    metres     metres a unit, or None where names tell no unit, or it differs inside the box
+    dates      formats of those columns that are dates
     """
 
     name: str
@@ -181,19 +173,19 @@ class ClusterView:
 
     @property
     def sides(self) -> tuple[float, float]:
-        """Widths of the declared intervals."""
+        """The widths of the declared intervals."""
         return 2 * self.box[0].half_width, 2 * self.box[1].half_width
 
     @property
     def aspect(self) -> float:
-        """Length of one unit upwards, in units to the right: degrees of longitude are shorter."""
+        """The length of a vertical unit in horizontal ones: degrees of longitude are shorter."""
         if not self.degrees:
             return 1.0
         return 1 / max(_FLATTEST, cos(radians(self.box[1].middle)))
 
     @property
     def ratio(self) -> float:
-        """Height of the box in widths."""
+        """The height of the box in widths."""
         return self.sides[1] * self.aspect / self.sides[0]
 
     @property
@@ -203,7 +195,7 @@ class ClusterView:
 
     @property
     def axes(self) -> tuple[object, ...]:
-        """Columns, box and number of hidden columns, equal in panels with the same axes."""
+        """A value that is equal in panels with the same axes."""
         return self.columns, self.box, self.hidden_columns
 
     @classmethod
@@ -220,7 +212,7 @@ class ClusterView:
         tables     ``Clusters.tables()``
         box        declared interval of every column of ``centres``
         declared   ``point`` of the data set file
-        dates      how a person reads the numbers of those columns that are dates
+        dates      formats of those columns that are dates
         """
         dates = dates or {}
         columns = tuple(tables["centres"])

@@ -1,6 +1,6 @@
-"""Panels of lines: quality over ε, over K and over windows, one line a model or method.
+"""Panels of quality over ε, over K and over time windows, with a line for each model or method.
 
-Bars are the noise of numbers from a private evaluation.
+Error bars are the noise of a private evaluation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXACT_OVER_K = "Exact numbers on public benchmark rows; without ε."
 
 
 def utility_panels(rows: Sequence[QualityRow], metrics: Sequence[str]) -> list[Panel]:
-    """Return a panel for each metric that has a number, over ε.
+    """Return a panel over ε for each metric that has a number.
 
     Several numbers of one model and ε (replicates) are all marked; the line joins their means. A
     model has the same colour and marker in all panels.
@@ -73,7 +73,7 @@ def _up(
 
 
 def utility_footnote(rows: Sequence[QualityRow]) -> str:
-    """Return where the numbers come from, and what their bars are."""
+    """Return a sentence on the source of the numbers and the meaning of the bars."""
     noisy = [row for row in rows if row.scale is not None]
     if not noisy:
         return f"Exact numbers on public benchmark rows. {sample_words(rows)}".rstrip()
@@ -87,11 +87,10 @@ OverK = Mapping[str, Mapping[int, float]]
 
 
 def k_anonymity_panel(values: OverK, *, figure: str) -> Panel:
-    """Return one of the ``FIGURES`` over K.
+    """Return the panel of one of the ``FIGURES`` over K.
 
-    Colour and marker are those of the method's place among all methods given, those without a
-    finite value too: the same in every picture of the same methods. Where one K has no finite
-    value a line is broken.
+    A method has the same colour and marker in every picture of the same methods, also without a
+    finite value. A line is broken where a K has no finite value.
     """
     finite = (k for points in values.values() for k in points if math.isfinite(points[k]))
     ks = sorted(set(finite))
@@ -106,7 +105,7 @@ def k_anonymity_panel(values: OverK, *, figure: str) -> Panel:
 
 
 class WindowNumber(NamedTuple):
-    """One number of one window.
+    """One number of one time window.
 
     deviation   of its noise; 0 of an exact one
     """
@@ -119,7 +118,7 @@ class WindowNumber(NamedTuple):
 def window_panel(
     values: Mapping[str, Sequence[WindowNumber]], windows: Windows, y_axis: VerticalAxis
 ) -> Panel:
-    """Return one number over windows, each at its first day in the zone of its calendar.
+    """Return the panel of one number over time windows, each at its first day.
 
     values   model → its numbers
     """
@@ -142,7 +141,7 @@ def window_axis(
     """Return the axis of time.
 
     ticks   first day → window
-    last    where the last one ends, if it has to be seen
+    last    end of the last window, if it is to be shown
     """
     first, end = min(ticks, default=0.0), max(ticks, default=0.0) if last is None else last
     margin = max(end - first, 1.0) * 0.03
@@ -151,5 +150,5 @@ def window_axis(
 
 
 def first_day(windows: Windows, name: str) -> float:
-    """Return when a window begins, as axes count days."""
+    """Return the beginning of a window in days since 1970."""
     return day_of(windows.clock.wall_time(windows.start(name)))

@@ -1,4 +1,4 @@
-"""The line chart: over ε, over K or over time, each line named at its end.
+"""Line charts over ε, over K or over time, with the name of each line at its end.
 
 No legend has to be looked up: a name stands beside the end of its line, none over another.
 """
@@ -33,7 +33,7 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def day_of(moment: datetime) -> float:
-    """Return the time on a clock, in any zone, as days since 1970, as Matplotlib counts.
+    """Return a time on the clock, in any zone, as days since 1970, as Matplotlib counts.
 
     >>> day_of(datetime(1970, 1, 2, 12))
     1.5
@@ -42,11 +42,11 @@ def day_of(moment: datetime) -> float:
 
 
 class Point(NamedTuple):
-    """One number.
+    """One number of a line.
 
-    position      ε, K or time in days (``day_of``)
-    value   NaN breaks the line
-    bar     half of the length of its error bar; 0: none
+    position   ε, K or time in days (``day_of``)
+    value      NaN breaks the line
+    bar        half of the length of its error bar; 0: none
     """
 
     position: float
@@ -56,7 +56,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """One line.
+    """One line of a chart.
 
     name     printed at its end; empty: not named
     place    a number of its own: colour, marker and dashes are the same in every picture
@@ -72,7 +72,7 @@ class Line:
 
     @property
     def joined_points(self) -> list[tuple[float, float]]:
-        """(at, value) of what the line joins: every step, or the mean of all numbers at one place.
+        """The points that the line joins: every step, or the mean of all marks at one place.
 
         >>> Line("a", 0, [Point(1, 2.0), Point(1, 4.0)]).joined_points
         [(1, 3.0)]
@@ -86,19 +86,18 @@ class Line:
 
     @property
     def end(self) -> tuple[float, float] | None:
-        """The last finite point of the line, or None."""
         finite = [point for point in self.joined_points if math.isfinite(point[1])]
         return finite[-1] if finite else None
 
 
 @dataclass(frozen=True)
 class HorizontalAxis:
-    """The horizontal axis.
+    """The horizontal axis of a chart.
 
     symbol  of a number in words: ε, K; none of a time
     kind    ``log``: numbers above 0; ``apart``: numbers side by side, a step apart, which is nearly
             log and has room for 0; ``time``: days
-    ticks   every number → its text, ascending; of a time for words alone
+    ticks   every number → its text, ascending; of a time for the alternative text only
     span    first and last moment of a time
     """
 
@@ -109,7 +108,7 @@ class HorizontalAxis:
     symbol: str = ""
 
     def place(self, position: float) -> float:
-        """Return where a number stands, in the units of the axis.
+        """Return the place of a number in the units of the axis.
 
         >>> HorizontalAxis("K", "apart", {0: "0", 50: "50"}).place(50)
         1.0
@@ -117,7 +116,7 @@ class HorizontalAxis:
         return float(list(self.ticks).index(position)) if self.kind == "apart" else float(position)
 
     def text(self, position: float) -> str:
-        """Return a number in words.
+        """Return a number of the axis in words.
 
         >>> HorizontalAxis("", "log", {0.5: "1/2"}, symbol="ε").text(0.5)
         'ε = 1/2'
@@ -130,7 +129,7 @@ class HorizontalAxis:
 
 @dataclass(frozen=True)
 class VerticalAxis:
-    """The vertical axis.
+    """The vertical axis of a chart.
 
     reading      unit, and which values are better, in words
     kind         ``auto``: log where lines of small values would be flat, else linear;
@@ -146,13 +145,13 @@ class VerticalAxis:
     reading: str = ""
 
     def is_log(self, values: Sequence[float]) -> bool:
-        """Return whether the values are drawn over a log axis."""
+        """Return whether the values are drawn on a log axis."""
         is_wide = min(values) > 0 and max(values) > LOG_FROM * min(values)
         return self.kind == "log" or (self.kind == "auto" and is_wide)
 
 
 class Bar(NamedTuple):
-    """A bar behind the lines: where it begins and ends, and how high it is."""
+    """A bar behind the lines, from ``first`` to ``last`` on the horizontal axis."""
 
     first: float
     last: float
@@ -161,7 +160,7 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes.
+    """The lines and bars on one pair of axes.
 
     lines   those without a number are not drawn
     """
@@ -185,7 +184,7 @@ class Panel:
 
     @property
     def heading(self) -> str:
-        """The name of the vertical axis, which says so where nobody else decided on a log scale."""
+        """The name of the vertical axis, with a note where a log scale was chosen for it."""
         return (
             f"{self.y_axis.label}, log scale"
             if self.y_axis.kind == "auto" and self.is_log
@@ -194,7 +193,7 @@ class Panel:
 
     @property
     def alt_text(self) -> str:
-        """What it shows in words: where every line begins and ends, or how high every bar is."""
+        """A description of both ends of every line, or of the height of every bar."""
         reading = f" ({self.y_axis.reading})" if self.y_axis.reading else ""
         texts = [text for line in self.lines if (text := self._line_text(line))]
         texts = texts or [
@@ -225,11 +224,12 @@ def line_chart(
     caption: str = "",
     width: float = picture.WIDTH,
 ) -> Picture:
-    """Draw one pair of axes, each line named at its end, or several small ones with a list of
-    names; where there is no number a picture says so.
+    """Draw a panel with names at the ends of its lines, or several small panels with a legend.
 
-    caption   the title where it is empty
+    caption   the title where that is empty
     width     in inches, of one pair of axes
+
+    Without numbers the picture says so.
     """
     drawn_panels = [panel for panel in panels if panel.points]
     words = " ".join(panel.alt_text for panel in panels)
@@ -268,7 +268,7 @@ def _draw_several(panels: Sequence[Panel], title: str) -> Figure:
 
 
 def draw_panel(axes: Axes, panel: Panel) -> None:
-    """Draw bars and lines over both scales, at least one number among them; axes without labels."""
+    """Draw bars and lines with at least one number, on both scales, without labels."""
     for bar in panel.bars:
         axes.fill_between(
             [bar.first, bar.last], 0, bar.height, color=picture.COLOURS[4], alpha=0.35, linewidth=0
@@ -284,7 +284,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _aside(panel: Panel, index: int) -> float:
-    """Return the factor by which a line steps aside, so that error bars do not hide each other."""
+    """Return the factor by which a line is shifted, so that error bars do not hide each other."""
     if panel.x_axis.kind != "log" or not any(point.bar for point in panel.points):
         return 1.0
     last = len(panel.lines) - 1
@@ -431,7 +431,7 @@ def _draw_reference(axes: Axes, value: float, name: str) -> None:
 
 
 def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:
-    """Write the names of lines beside their ends, at least ``gap`` of the height apart."""
+    """Write the names of lines at their ends, at least ``gap`` of the height apart."""
     x_axis = panel.x_axis
     named_lines = [(line, line.end) for line in panel.lines if line.name and line.end is not None]
     if not named_lines:

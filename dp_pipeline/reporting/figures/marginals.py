@@ -41,14 +41,14 @@ def attributes_of(tables: Mapping[str, Marginals]) -> list[str]:
 
 
 def marginal_bars(tables: Mapping[str, Marginals], *, first: int = 0, title: str) -> Picture:
-    """Draw the one-way marginals of ``MOST_PANELS`` attributes: bars of one release, dots of
+    """Draw the one-way marginals of ``MOST_PANELS`` attributes: bars of one release, or dots of
     several.
 
     tables   release → ``SyntheticTable.tables()["marginals"]``: attribute, level, probability
     first    place of the first attribute that is shown
 
-    An attribute with many levels shows its largest; one with many levels that have an order shows
-    all in that order, and names some.
+    An attribute with many levels shows its largest; with many ordered levels it shows all, and
+    names some.
     """
     attributes = attributes_of(tables)
     shown_names = attributes[first : first + MOST_PANELS]
@@ -69,7 +69,7 @@ def _largest_share(tables: Mapping[str, Marginals], name: str) -> str:
 
 
 def _shares(marginals: Marginals, name: str) -> dict[str, float]:
-    """Return level → share, empty for an attribute that is not in the release."""
+    """Return the shares of an attribute's levels; empty if it is not in the release."""
     here = marginals["attribute"] == name
     levels, shares = marginals["level"][here], marginals["probability"][here]
     return dict(zip(levels.tolist(), shares.tolist(), strict=True))
@@ -97,7 +97,7 @@ def draw_shares(
     bars: FloatArray | None,
     ticks: Sequence[int],
 ) -> None:
-    """Draw axes of shares, one level below the other, with bars where there are some.
+    """Draw axes of shares, one level below the other, with bars if given.
 
     ticks   levels that are named
     """
@@ -115,7 +115,7 @@ def draw_shares(
 
 
 def _select_levels(levels: Sequence[str], values: FloatArray) -> np.ndarray:
-    """Return places of the levels that are drawn: all that have an order, else the largest."""
+    """Return the places of the levels to draw: all ordered ones, else the largest."""
     if len(levels) <= MOST_LEVELS or has_order(levels):
         return np.arange(len(levels))
     return np.argsort(-np.nanmean(values, axis=0), kind="stable")[:MOST_LEVELS]
@@ -129,7 +129,7 @@ _IN_ORDER = re.compile(r"\[|[-+]?\d")
 
 
 def has_order(levels: Sequence[str]) -> bool:
-    """Return whether levels are bins, numbers or dates, but for a missing value and ``other``.
+    """Return whether levels are bins, numbers or dates, apart from ``missing`` and ``other``.
 
     >>> has_order(["[0, 5)", "[5, 9]", "missing"]), has_order(["1", "2"]), has_order(["red", "1"])
     (True, True, False)
@@ -139,7 +139,7 @@ def has_order(levels: Sequence[str]) -> bool:
 
 
 def _draw_dots(axes: Axes, values: FloatArray) -> None:
-    """Draw one dot a release and level; releases step aside, so that no dot hides another."""
+    """Draw a dot for each release and level, shifted so that none hides another."""
     steps = np.linspace(-_APART / 2, _APART / 2, len(values))
     for release, (shares, step) in enumerate(zip(values, steps, strict=True)):
         axes.plot(

@@ -1,4 +1,4 @@
-"""The model graph of a released table: cliques below each other, joined by their separators."""
+"""A drawing of a released table's model graph: cliques below each other, joined by separators."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Node:
-    """One clique.
+    """One clique in the drawing.
 
     lane        column, 0 at the left: the heaviest branch below a clique stays in its lane, so
                 n cliques take at most 1 + log2 n lanes
-    parent      place of the node it hangs on in ``ModelGraph.nodes``; None where it shares nothing
+    parent      place of its parent in ``ModelGraph.nodes``; None where it shares nothing
     own         attributes that its parent does not have, in its order
     separator   attributes that it shares with its parent
     """
@@ -35,7 +35,7 @@ class Node:
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """The first cliques of a table, every one below the one that it hangs on.
+    """The first cliques of a table, each below its parent.
 
     nodes    in the order in which they stand below each other
     hidden   cliques that are not shown: those furthest from a root
@@ -85,7 +85,7 @@ class ModelGraph:
 
     @property
     def links(self) -> int:
-        """Number of cliques with a parent."""
+        """The number of cliques with a parent."""
         return sum(node.parent is not None for node in self.nodes)
 
 
@@ -140,7 +140,7 @@ _LETTERS = 76
 
 
 def model_graph(cliques: Mapping[str, np.ndarray], *, title: str) -> Picture:
-    """Draw the cliques nearest to the root, each with what it adds and what it shares.
+    """Draw the cliques nearest to the root, with their own and their shared attributes.
 
     cliques   ``SyntheticTable.tables()["cliques"]``: attributes, cells, parent, separator
     """

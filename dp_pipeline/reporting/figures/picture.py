@@ -1,9 +1,6 @@
-"""Pictures: figures without global state, as SVG and as small PNG, in colours that everybody can
-tell apart.
+"""Pictures as SVG and as small PNG, in colours that everybody can tell apart; grids of panels.
 
-Matplotlib and Pillow are imported late: whoever only reads tables does not wait for them.
-
-Small multiples: panels two beside each other, with one list of names for all of them.
+Figures have no global state. Matplotlib and Pillow are imported late, as tables need neither.
 """
 
 from __future__ import annotations
@@ -30,8 +27,8 @@ Pixels = NDArray[np.uint8]
 class Picture:
     """One picture: SVG on a page, PNG in Dagster.
 
-    caption    stands below it
-    alt_text   what it shows, in words: for whoever hears a page or gets it without its pictures
+    caption    printed below it
+    alt_text   its content in words, for readers who cannot see it
     """
 
     caption: str
@@ -60,7 +57,7 @@ MOST_ITEMS = 8
 
 
 def list_first(items: Iterable[str]) -> str:
-    """Return the first items in words, and how many more there are: tables have all of them."""
+    """Return the first items in words, and the number of the others."""
     every = list(items)
     if not every:
         return "Nothing to show yet."
@@ -121,7 +118,7 @@ _IMAGES = 96
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty white figure, in inches, without global state."""
+    """Return an empty white figure of a size in inches, without global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -154,7 +151,7 @@ _FOOTNOTE = 84
 
 
 def set_footnote(figure: Figure, text: str) -> None:
-    """Write lines below the axes, for how to read them."""
+    """Write an explanation below the axes."""
     wrapped = "\n".join(textwrap.fill(line, _FOOTNOTE) for line in text.splitlines())
     figure.supxlabel(wrapped, x=0.02, ha="left", fontsize=8, color=MUTED)
 
@@ -172,7 +169,7 @@ def quiet(axes: Axes) -> None:
 
 
 def say_nothing_to_show(axes: Axes, why: str) -> None:
-    """Write on empty axes why they are empty."""
+    """Write the reason on empty axes."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, why, ha="center", va="center", color=MUTED, transform=axes.transAxes)
 
@@ -196,7 +193,7 @@ def png(figure: Figure) -> bytes:
 
 
 def _lay_out(figure: Figure) -> None:
-    """Place axes once: each drawing with a layout would move them by a little."""
+    """Place axes once: each drawing with a layout would move them a little."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     figure.set_dpi(_RESOLUTIONS[0])
@@ -239,8 +236,9 @@ _ACROSS = 3
 def new_panels(
     count: int, *, inches: float, title: str, names: Sequence[str] = ()
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with empty panels of some inches' height; it says so without any.
+    """Return a figure with ``count`` empty panels, or with a note where there are none.
 
+    inches  height of a panel
     names   in the order of colours and markers, listed below the panels
     """
     across, down = min(2, max(1, count)), max(1, math.ceil(count / 2))
@@ -280,7 +278,7 @@ def _list_names(axes: Axes, names: Sequence[str]) -> None:
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:
-    """Return heights in 0..1 moved as little as needed to stand ``gap`` apart, in their old order.
+    """Return heights in 0..1, moved as little as needed to be ``gap`` apart, in their order.
 
     >>> [round(height, 2) for height in spread_apart([0.5, 0.5, 0.1], gap=0.1)]
     [0.5, 0.6, 0.1]
