@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,9 +49,10 @@ def _sets(values: NDArray[np.integer], column: Column, groups: Groups) -> list[t
             np.logical_or.accumulate(side, axis=1) for side in (present, present[:, ::-1])
         )
         is_held[:, : column.values] = from_below & from_above[:, ::-1]
-    distinct, positions = np.unique(is_held, axis=0, return_inverse=True)
-    sets = [tuple(np.flatnonzero(mask).tolist()) for mask in distinct]
-    return [sets[i] for i in positions.ravel().tolist()]
+    keys = [mask.tobytes() for mask in is_held]
+    masks = dict(zip(keys, is_held, strict=True))
+    sets = {key: tuple(np.flatnonzero(mask).tolist()) for key, mask in masks.items()}
+    return [sets[key] for key in keys]
 
 
 def text_of(codes: Sequence[int], column: Column) -> str:
@@ -138,9 +139,11 @@ class BoxRule:
     @cached_property
     def _codes(self) -> IntArray:
         """Released codes of every box (boxes, d)."""
-        code_of = [{codes: i for i, codes in enumerate(sets)} for sets in self._sets]
-        table = [[code_of[i][codes] for i, codes in enumerate(box)] for box in self.boxes]
-        return np.array(table, dtype=np.int64).reshape(len(self.boxes), len(self.source))
+        table = np.zeros((len(self.boxes), len(self.source)), dtype=np.int64)
+        for i, sets in enumerate(self._sets):
+            code_of = {codes: code for code, codes in enumerate(sets)}
+            table[:, i] = [code_of[box[i]] for box in self.boxes]
+        return table
 
     @cached_property
     def _features(self) -> FloatArray:
@@ -166,14 +169,14 @@ class BoxRule:
 
 def _bit_shares(column: Column, sets: list[tuple[int, ...]]) -> FloatArray:
     """Return the share of each set where each cumulative bit of the column is true (sets, bits)."""
-    bits, codes = cumulative_bits((column,)), np.arange(column.size)
-    is_held = np.array([np.isin(codes, chosen) for chosen in sets]).reshape(len(sets), -1)
-    answers = bit_matrix(bits, codes[:, None], (column,))
+    bits, is_held = cumulative_bits((column,)), np.zeros((len(sets), column.size), dtype=np.bool_)
+    for codes, held in zip(sets, is_held, strict=True):
+        held[list(codes)] = True
+    answers = bit_matrix(bits, np.arange(column.size)[:, None], (column,))
     return np.asarray(is_held.astype(np.float64) @ answers / is_held.sum(axis=1, keepdims=True))
 
 
-@dataclass(frozen=True)
-class Fork:
+class Fork(NamedTuple):
     """Rows whose code of a column is in first..end − 1 go to the node ``yes``, others to ``no``."""
 
     column: int
@@ -196,24 +199,24 @@ class BoxTree:
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
         """Return the number of the box of every row (n,), of codes (n, d)."""
         column, first, end, no, yes, box = self._table
+        numbers, rows = np.zeros(len(codes), dtype=np.int64), np.arange(len(codes))
         node = np.zeros(len(codes), dtype=np.int64)
-        rows = np.flatnonzero(box[node] < 0)
         while len(rows):
-            fork = node[rows]
-            values = codes[rows, column[fork]]
-            is_yes = (values >= first[fork]) & (values < end[fork])
-            node[rows] = np.where(is_yes, yes[fork], no[fork])
-            rows = rows[box[node[rows]] < 0]
-        return np.asarray(box[node])
+            is_inside = box[node] < 0
+            numbers[rows[~is_inside]] = box[node[~is_inside]]
+            rows, node = rows[is_inside], node[is_inside]
+            values = codes[rows, column[node]]
+            is_yes = (values >= first[node]) & (values < end[node])
+            node = np.where(is_yes, yes[node], no[node])
+        return numbers
 
     @cached_property
     def _table(self) -> IntArray:
         """The fields of every fork, and the number of every box, −1 of a fork (6, nodes)."""
+        is_box = np.array([node is None for node in self.nodes])
         table = np.full((6, len(self.nodes)), -1)
-        for i, fork in enumerate(self.nodes):
-            if fork is not None:
-                table[:5, i] = fork.column, fork.first, fork.end, fork.no, fork.yes
-        is_box = table[0] < 0
+        forks = [fork for fork in self.nodes if fork is not None]
+        table[:5, ~is_box] = np.array(forks, dtype=np.int64).reshape(-1, 5).T
         table[5, is_box] = np.arange(np.count_nonzero(is_box))
         return table
 

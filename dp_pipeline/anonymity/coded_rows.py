@@ -80,6 +80,20 @@ class CodedRows:
         """Return the rows with these numbers, or those where a mask is true."""
         return replace(self, codes=self.codes[rows], target=self.target[rows])
 
+    def kinds(self) -> tuple[CodedRows, IntArray]:
+        """Return the m different rows, labels included, and how many rows there are of each (m,).
+
+        >>> rows = CodedRows((Column("sex", ("f", "m")),), np.array([[1], [0], [1]]),
+        ...                  np.array([0, 1, 0]), ("well", "ill"))
+        >>> kinds, counts = rows.kinds()
+        >>> kinds.codes.tolist(), kinds.target.tolist(), counts.tolist()
+        ([[0], [1]], [1, 0], [1, 2])
+        """
+        distinct = DistinctRows.of(self)
+        numbers, labels = np.nonzero(distinct.counts)
+        kinds = replace(self, codes=distinct.codes[numbers], target=labels)
+        return kinds, distinct.counts[numbers, labels]
+
     @property
     def target_counts(self) -> IntArray:
         """Rows of each label (labels,)."""

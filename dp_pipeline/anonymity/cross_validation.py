@@ -8,25 +8,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dp_pipeline.anonymity.coded_rows import (
-    CodedRows,
-    DistinctRows,
-    KAnonymityGuarantee,
-    TooFewRows,
-)
+from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.label_scores import ScoredRows, fit_logistic
 from dp_pipeline.anonymity.method import Recoding, RowRule
 from dp_pipeline.config.encoding import FloatArray, IntArray
-from dp_pipeline.metrics.auc import macro_auc
+from dp_pipeline.metrics.auc import ClassAuc
 from dp_pipeline.metrics.classification import stratified_folds
+from dp_pipeline.metrics.equivalence_classes import class_ids
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One way to recode rows.
 
-    recode        from rows to a recoding that keeps their guarantee, the same in whatever order
-                  the rows are
+    recode        from rows to a recoding of all of them that keeps their guarantee, the same in
+                  whatever order they are
     auc_deficit   AUC by which it is usually behind the first of the candidates
     """
 
@@ -119,8 +115,8 @@ def _cross_validate(
     folds, times = next((folds, times) for below, folds, times in FOLDS if len(rows) < below)
     aucs = np.array(
         [
-            [_auc(candidate, scored_rows, test) for candidate in candidates]
-            for scored_rows, test in _folds(rows, guarantee, folds, times)
+            [_auc(candidate, learn, test) for candidate in candidates]
+            for learn, test in _folds(rows, guarantee, folds, times)
         ]
     ).T
     aucs = aucs[:, ~np.isnan(aucs).any(axis=0)]
@@ -131,36 +127,38 @@ def _cross_validate(
 
 def _folds(
     rows: CodedRows, guarantee: KAnonymityGuarantee, folds: int, times: int
-) -> Iterator[tuple[ScoredRows, CodedRows]]:
+) -> Iterator[tuple[ScoredRows, ScoredRows]]:
     """Yield the rows to learn from and the rows to test on, of every fold."""
     for seed in range(times):
         numbers = stratified_folds(rows.target, folds, seed=seed)
         for fold in range(folds):
-            learn = rows.select(numbers != fold)
+            learn, test = rows.select(numbers != fold), rows.select(numbers == fold)
             k = round(guarantee.k * len(learn) / max(1, len(rows)))
             lowered = replace(guarantee, k=max(min(2, guarantee.k), k))
-            yield ScoredRows(learn, lowered), rows.select(numbers == fold)
+            yield ScoredRows(learn, lowered), ScoredRows(test, lowered)
 
 
-def _auc(candidate: Candidate, scored_rows: ScoredRows, test: CodedRows) -> float:
+def _auc(candidate: Candidate, learn: ScoredRows, test: ScoredRows) -> float:
     """Return the AUC on the test rows; NaN where these have one label, or none."""
     try:
-        result = candidate.recode(scored_rows)
+        rule = candidate.recode(learn).rule
     except TooFewRows:
         return GUESSING
-    learn = scored_rows.rows.select(~result.suppressed)
-    (features, counts, _), (tested, _, class_of_row) = (
-        _released_classes(result.rule, rows) for rows in (learn, test)
+    (features, counts), (tested, tested_counts) = (
+        _released_classes(rule, *scored_rows.kinds) for scored_rows in (learn, test)
     )
-    probabilities = np.zeros((len(tested), len(test.target_levels)))
+    probabilities = np.zeros(tested_counts.shape)
     if features.size and len(tested) and np.count_nonzero(counts.any(axis=0)) > 1:
         solver = fit_logistic(features, counts)
         probabilities[:, solver.classes_] = solver.predict_proba(tested)
-    return macro_auc(probabilities[class_of_row], test.target)
+    return ClassAuc.of(tested_counts, probabilities).value
 
 
-def _released_classes(rule: RowRule, rows: CodedRows) -> tuple[FloatArray, IntArray, IntArray]:
-    """Return the features and label counts of every released class, and the class of every row."""
-    distinct = DistinctRows.of(rule.released(rows))
-    first = np.unique(distinct.row_ids, return_index=True)[1]
-    return rule.features(rows.select(first)), distinct.counts, distinct.row_ids
+def _released_classes(
+    rule: RowRule, kinds: CodedRows, counts: IntArray
+) -> tuple[FloatArray, IntArray]:
+    """Return the features and label counts of every released class, of ``counts`` (kinds,) rows."""
+    ids, sizes = class_ids(rule.released(kinds).codes)
+    first, labels = np.unique(ids, return_index=True)[1], len(kinds.target_levels)
+    cells = np.bincount(ids * labels + kinds.target, counts, minlength=len(sizes) * labels)
+    return rule.features(kinds.select(first)), cells.reshape(-1, labels).astype(np.int64)

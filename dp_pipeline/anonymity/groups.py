@@ -34,8 +34,7 @@ class Groups:
     @classmethod
     def of(cls, group_of_row: IntArray, size: int) -> Groups:
         """Return the groups of all rows, by the group of each (n,)."""
-        order = np.argsort(group_of_row, kind="stable")
-        return cls(order, group_of_row[order], size)
+        return cls.single(len(group_of_row)).regroup(group_of_row, size)
 
     @classmethod
     def single(cls, rows: int) -> Groups:
@@ -47,7 +46,8 @@ class Groups:
 
         keys   (members,) the new group of each member, in 0..size − 1
         """
-        order = np.argsort(keys, kind="stable")
+        # Short integers are sorted in time that grows with their number alone.
+        order = np.argsort(keys.astype(np.min_scalar_type(max(0, size - 1))), kind="stable")
         return Groups(self.members[order], keys[order], size)
 
     def select(self, mask: NDArray[np.bool_]) -> Groups:

@@ -33,6 +33,7 @@ def level_starts(columns: Sequence[Column]) -> IntArray:
 class LevelLine:
     """The levels of all columns in one line, of which each cumulative bit is a run.
 
+    counts       (n,) how many rows each stands for
     positions    (n, d) position in the line of each code
     columns      (bits,) the column of each bit
     first, end   (bits,) its run
@@ -40,6 +41,7 @@ class LevelLine:
     """
 
     rows: CodedRows
+    counts: IntArray
     positions: IntArray
     columns: IntArray
     first: IntArray
@@ -47,14 +49,14 @@ class LevelLine:
     levels: int
 
     @classmethod
-    def of(cls, rows: CodedRows) -> LevelLine:
-        """Return the levels of some rows."""
+    def of(cls, rows: CodedRows, counts: IntArray) -> LevelLine:
+        """Return the levels of some rows, of which each stands for so many."""
         starts, bits = level_starts(rows.columns), cumulative_bits(rows.columns)
         columns = np.array([bit.column for bit in bits], dtype=np.int64)
         runs = [bit.code_range(rows.columns) for bit in bits]
         first, end = (np.array(runs, dtype=np.int64).reshape(-1, 2) + starts[columns, None]).T
         positions = rows.codes.astype(np.int64) + starts[:-1]
-        return cls(rows, positions, columns, first, end, int(starts[-1]))
+        return cls(rows, counts, positions, columns, first, end, int(starts[-1]))
 
     @property
     def labels(self) -> int:
@@ -67,12 +69,13 @@ class LevelLine:
         return np.asarray((position >= self.first[bits]) & (position < self.end[bits]))
 
     def sum_by_level(
-        self, members: IntArray, keys: IntArray, size: int, numbers: FloatArray | None = None
-    ) -> NDArray[Any]:
-        """Return the rows of each key on each level (size, levels), or sums of their numbers."""
+        self, members: IntArray, keys: IntArray, size: int, numbers: NDArray[Any]
+    ) -> FloatArray:
+        """Return the sums of one number a member, by key and level (size, levels)."""
         cells = (keys[:, None] * self.levels + self.positions[members]).ravel()
-        weights = None if numbers is None else np.repeat(numbers, self.positions.shape[1])
-        return np.bincount(cells, weights, minlength=size * self.levels).reshape(size, self.levels)
+        weights = np.repeat(numbers, self.positions.shape[1])
+        sums = np.bincount(cells, weights, minlength=size * self.levels)
+        return np.asarray(sums.reshape(size, self.levels))
 
     def sum_by_bit(self, by_level: NDArray[Any]) -> NDArray[Any]:
         """Return the sums where each bit is true (…, bits), of those on each level (…, levels)."""
@@ -80,18 +83,19 @@ class LevelLine:
         np.cumsum(by_level, axis=-1, out=before[..., 1:])
         return np.asarray(before[..., self.end] - before[..., self.first])
 
-    def fork(self, bit: int, *, no: int, yes: int) -> Fork:
-        """Return the cut by a bit."""
-        column = int(self.columns[bit])
-        start = sum(before.size for before in self.rows.columns[:column])
-        return Fork(column, int(self.first[bit]) - start, int(self.end[bit]) - start, no, yes)
+    def forks(self, bits: IntArray, sides: IntArray) -> list[Fork]:
+        """Return the cuts by some bits, whose sides are the nodes (bits, 2)."""
+        columns = self.columns[bits]
+        starts = level_starts(self.rows.columns)[columns]
+        fields = columns, self.first[bits] - starts, self.end[bits] - starts, *sides.T
+        return [Fork(*fork) for fork in np.column_stack(fields).tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
     """The cuts of some boxes by all cumulative bits, as counts.
 
-    boxes   the rows of each
+    boxes   the rows of the line in each
     """
 
     line: LevelLine
@@ -101,10 +105,11 @@ class Cuts:
     @cached_property
     def levels(self) -> IntArray:
         """Rows of each level, column after column (labels, boxes, levels)."""
-        labels, size = self.line.labels, self.boxes.size
-        keys = self.line.rows.target[self.boxes.members] * size + self.boxes.keys
-        counts = self.line.sum_by_level(self.boxes.members, keys, labels * size)
-        return np.asarray(counts.reshape(labels, size, -1))
+        labels, size, members = self.line.labels, self.boxes.size, self.boxes.members
+        keys = self.line.rows.target[members] * size + self.boxes.keys
+        # Sums of integers below 2^53: exact.
+        sums = self.line.sum_by_level(members, keys, labels * size, self.line.counts[members])
+        return sums.reshape(labels, size, -1).astype(np.int64)
 
     @cached_property
     def box_counts(self) -> IntArray:
@@ -145,8 +150,8 @@ class Cuts:
         return np.where(is_offered.any(axis=1), bits, NO_CUT)
 
     def totals(self, numbers: FloatArray) -> FloatArray:
-        """Return sums over the rows of each box where each bit is true (boxes, bits), of one number
-        a row of the table.
+        """Return sums over each box where each bit is true (boxes, bits), of one number a row of
+        the line.
         """
         members, keys, size = self.boxes.members, self.boxes.keys, self.boxes.size
         by_level = self.line.sum_by_level(members, keys, size, numbers[members])
@@ -159,12 +164,15 @@ allowed is not made, whatever is chosen.
 """
 
 
-def grow(rows: CodedRows, guarantee: KAnonymityGuarantee, choose: Choose) -> BoxTree:
+def grow(
+    kinds: CodedRows, counts: IntArray, guarantee: KAnonymityGuarantee, choose: Choose
+) -> BoxTree:
     """Cut the box of all rows, and its sides, until no cut is allowed or chosen.
 
-    The tree depends on how many rows there are of each kind, not on their order.
+    kinds    different rows, so that the tree does not depend on an order
+    counts   (kinds,) rows of each
     """
-    line, boxes = LevelLine.of(rows), Groups.single(len(rows))
+    line, boxes = LevelLine.of(kinds, counts), Groups.single(len(kinds))
     nodes: list[Fork | None] = [None]
     node_of_box = np.zeros(1, dtype=np.int64)
     while boxes.size and len(line.columns):
@@ -172,15 +180,15 @@ def grow(rows: CodedRows, guarantee: KAnonymityGuarantee, choose: Choose) -> Box
         is_cut = bits != NO_CUT
         sides = np.zeros((boxes.size, 2), dtype=np.int64)
         sides[is_cut] = len(nodes) + np.arange(2 * np.count_nonzero(is_cut)).reshape(-1, 2)
-        for box in np.flatnonzero(is_cut).tolist():
-            no, yes = sides[box].tolist()
-            nodes[node_of_box[box]] = line.fork(bits[box], no=no, yes=yes)
+        forks = line.forks(bits[is_cut], sides[is_cut])
+        for node, fork in zip(node_of_box[is_cut].tolist(), forks, strict=True):
+            nodes[node] = fork
         nodes += [None] * (2 * np.count_nonzero(is_cut))
         answers = line.answers(boxes.members, bits[boxes.keys])
         halves = boxes.regroup(2 * boxes.keys + answers, 2 * boxes.size)
         # Only a side with rows enough for two can be cut again.
         least = 2 * max(1, guarantee.k, guarantee.diversity)
-        is_large = np.bincount(halves.keys, minlength=halves.size) >= least
+        is_large = halves.total(counts[halves.members]) >= least
         is_large &= np.repeat(is_cut, 2)
         boxes, node_of_box = halves.select(is_large), sides.ravel()[is_large]
     return BoxTree(tuple(nodes))
@@ -210,5 +218,5 @@ def cut_into_boxes(
     """
     if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:
         return unchanged
-    tree = grow(rows, replace(guarantee, k=max(guarantee.k, least)), choose)
+    tree = grow(*rows.kinds(), replace(guarantee, k=max(guarantee.k, least)), choose)
     return Recoding.of_all(BoxRule(rows.columns, tree.boxes(rows.columns), tree), rows)

@@ -141,11 +141,16 @@ class ScoredRows:
     guarantee: KAnonymityGuarantee
 
     @cached_property
+    def kinds(self) -> tuple[CodedRows, IntArray]:
+        """The different rows, labels included, and how many there are of each."""
+        return self.rows.kinds()
+
+    @cached_property
     def rule(self) -> ScoreRule:
         """Learned from the rows."""
         return ScoreRule.learn(self.rows, self.guarantee)
 
     @cached_property
     def scores(self) -> IntArray:
-        """Integers (n, scores)."""
-        return self.rule.scores(self.rows.codes)
+        """Integers (kinds, scores)."""
+        return self.rule.scores(self.kinds[0].codes)

@@ -68,31 +68,36 @@ def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Reco
     rows, guarantee = scored_rows.rows, scored_rows.guarantee
     if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:
         return unchanged
-    thresholds = score_thresholds(scored_rows.scores)
+    kinds, counts = scored_rows.kinds
+    thresholds = score_thresholds(scored_rows.scores, counts)
     levels = _levels_along_lines(thresholds, scored_rows.scores)
     lines = tuple(
         Column(f"line {i}", tuple(map(str, range(len(cuts) + 1))), ordered=True)
         for i, cuts in enumerate(thresholds)
     )
-    codes = np.column_stack([rows.codes, levels])
-    with_lines = replace(rows, columns=(*rows.columns, *lines), codes=codes)
-    tree = grow(with_lines, guarantee, lambda cuts: _choose(cuts, stages, scored_rows))
+    codes = np.column_stack([kinds.codes, levels])
+    with_lines = replace(kinds, columns=(*rows.columns, *lines), codes=codes)
+    tree = grow(with_lines, counts, guarantee, lambda cuts: _choose(cuts, stages, scored_rows))
     classes = Groups.of(tree.box_numbers(codes), tree.nodes.count(None))
-    boxes = boxes_around(rows.codes, rows.columns, classes)
+    boxes = boxes_around(kinds.codes, rows.columns, classes)
     rule = BandRule.of(tree, thresholds, scored_rows.rule)
     return Recoding.of_all(BoxRule(rows.columns, boxes, rule), rows)
 
 
-def score_thresholds(scores: IntArray) -> tuple[IntArray, ...]:
-    """Return for each line the ascending scores, where reached, that part the rows (n, scores) into
-    about equally many.
+def score_thresholds(scores: IntArray, counts: IntArray) -> tuple[IntArray, ...]:
+    """Return for each line the ascending scores, where reached, that part rows into about equally
+    many.
+
+    scores   (kinds, scores) of different rows
+    counts   (kinds,) rows of each
     """
     most = max(MAX_LEVELS // 4, MAX_LEVELS // max(1, scores.shape[1]))
     thresholds = []
     for line in scores.T:
-        distinct, counts = np.unique(line, return_counts=True)
-        ranks = np.arange(1, most) * len(line) // most
-        above = np.unique(np.searchsorted(np.cumsum(counts), ranks, side="right"))
+        distinct, positions = np.unique(line, return_inverse=True)
+        passed = np.cumsum(np.bincount(positions, counts, minlength=len(distinct)))
+        ranks = np.arange(1, most) * int(counts.sum()) // most
+        above = np.unique(np.searchsorted(passed, ranks, side="right"))
         above = above[above > 0]
         thresholds.append(_roundest(distinct[above - 1], distinct[above]))
     return tuple(thresholds)
@@ -173,7 +178,7 @@ def score_gains(cuts: Cuts, scores: IntArray) -> FloatArray:
     # Floats: a product of three numbers of rows is beyond 2^63 from some million rows on.
     gains, yes = np.zeros(cuts.allowed.shape), cuts.yes.sum(axis=0).astype(np.float64)
     rows = np.maximum(1, cuts.box_counts.sum(axis=0))
-    for line in scores.T.astype(np.float64):
+    for line in (scores * cuts.line.counts[:, None]).T.astype(np.float64):
         total = cuts.boxes.total(line[cuts.boxes.members])[:, None]
         # n₁·n₂/n times the squared difference of the two means.
         difference = cuts.totals(line) * rows - total * yes

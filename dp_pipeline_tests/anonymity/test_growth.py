@@ -63,19 +63,20 @@ def test_cuts_are_counted_as_by_masks(rows, guarantee, seed):
     boxes, bits = two_groups(rows, seed), cumulative_bits(rows.columns)
     if not bits:
         return
-    cuts = Cuts(LevelLine.of(rows), boxes, guarantee)
+    counts_of_row = 1 + np.arange(len(rows)) % 3
+    cuts = Cuts(LevelLine.of(rows, counts_of_row), boxes, guarantee)
     numbers, answers = np.arange(len(rows)) * 3.0, bit_matrix(bits, rows.codes, rows.columns)
     for box, members in enumerate(lists(boxes)):
         for at in range(len(bits)):
             sides = {True: [], False: []}
             for row in members:
-                sides[bool(answers[row, at])].append(row)
+                sides[bool(answers[row, at])] += [row] * counts_of_row[row]
             for side, counts in ((True, cuts.yes), (False, cuts.no)):
                 labels = rows.target[sides[side]].tolist()
                 counted = counts[:, box, at].tolist()
                 assert counted == [labels.count(one) for one in range(len(counts))]
             assert cuts.evenness[box, at] == min(len(side) for side in sides.values())
-            assert cuts.totals(numbers)[box, at] == numbers[sides[True]].sum()
+            assert cuts.totals(numbers)[box, at] == numbers[list(set(sides[True]))].sum()
             assert cuts.allowed[box, at] == all(
                 len(side) >= guarantee.k and len(set(rows.target[side])) >= guarantee.diversity
                 for side in sides.values()
@@ -86,7 +87,8 @@ def test_cuts_are_counted_as_by_masks(rows, guarantee, seed):
 @given(rows=coded_rows(at_least=1), guarantee=guarantees(), seed=st.integers(0, 1000))
 def test_the_best_cut_is_an_allowed_one(rows, guarantee, seed):
     if cumulative_bits(rows.columns):
-        cuts = Cuts(LevelLine.of(rows), two_groups(rows, seed), guarantee)
+        line = LevelLine.of(rows, np.ones(len(rows), dtype=np.int64))
+        cuts = Cuts(line, two_groups(rows, seed), guarantee)
         worth = np.random.default_rng(seed).integers(0, 3, cuts.allowed.shape)
         for numbers in (worth, np.zeros_like(worth)):
             best = cuts.best(numbers).tolist()
@@ -116,7 +118,7 @@ def test_a_box_without_a_cut_stays_whole():
         is_root = cuts.boxes.size == 1
         return np.array([0] if is_root else [1, NO_CUT])
 
-    tree = grow(rows, KAnonymityGuarantee(2), chosen)
+    tree = grow(*rows.kinds(), KAnonymityGuarantee(2), chosen)
     assert tree.boxes(rows.columns) == (((1,), (0, 1)), ((0,), (0,)), ((0,), (1,)))
     assert tree.box_numbers(rows.codes).tolist() == [1, 2, 0, 0] * 3
 
@@ -125,7 +127,9 @@ def test_a_row_goes_to_the_box_that_holds_it_at_any_depth():
     stairs = rows_of(
         *[(*(int(at > step) for step in range(6)), 0) for at in range(7)] * 2, columns=flags(6)
     )
-    tree = grow(stairs, KAnonymityGuarantee(2), lambda cuts: cuts.best(-cuts.evenness + 100))
+    tree = grow(
+        *stairs.kinds(), KAnonymityGuarantee(2), lambda cuts: cuts.best(-cuts.evenness + 100)
+    )
     boxes = tree.boxes(stairs.columns)
     assert len(boxes) == 7
     for row, place in zip(

@@ -26,6 +26,7 @@ from dp_pipeline.anonymity.staged_cuts import (
     score_gains,
     score_thresholds,
 )
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline_tests.anonymity.populations import coded_rows, flagged, flags, rows_of
 
 each_staging = pytest.mark.parametrize("stages", [BOXES, BANDS, BANDS_IN_BOXES, BOXES_IN_BANDS])
@@ -35,6 +36,16 @@ NUMBERS = tuple(Column(f"number{i}", NINE, ordered=True) for i in range(8))
 
 def scored(rows: CodedRows, k: int = 2, diversity: int = 1) -> ScoredRows:
     return ScoredRows(rows, KAnonymityGuarantee(k, diversity))
+
+
+def scores_of(rows: CodedRows, k: int = 2, diversity: int = 1) -> IntArray:
+    """Scores of every row."""
+    return scored(rows, k, diversity).rule.scores(rows.codes)
+
+
+def thresholds_of(scores: IntArray) -> tuple[IntArray, ...]:
+    """The thresholds of rows that each count once."""
+    return score_thresholds(scores, np.ones(len(scores), dtype=np.int64))
 
 
 def staged(rows: CodedRows, k: int, stages: tuple[Stage, ...]) -> BoxRule:
@@ -59,11 +70,11 @@ def of_labels(labels: int, records: int = 300, numbers: int = 3) -> CodedRows:
 def test_scores_part_the_labels_of_what_they_go_with():
     codes = np.random.default_rng(2).integers(0, 2, (500, 2))
     rows = flagged(codes, codes[:, 0])
-    scores = scored(rows, 1).scores
+    scores = scores_of(rows, 1)
     assert scores.shape == (500, 1)
     high, low = scores[codes[:, 0] == 1, 0], scores[codes[:, 0] == 0, 0]
     assert abs(high.mean() - low.mean()) > 20 * max(high.std(), low.std())
-    assert scored(replace(rows, target=np.zeros(500, dtype=np.int64)), 1).scores.shape == (500, 0)
+    assert scores_of(replace(rows, target=np.zeros(500, dtype=np.int64)), 1).shape == (500, 0)
 
 
 @pytest.mark.parametrize("column", [Column("step", NINE, ordered=True), Column("kind", NINE)])
@@ -112,14 +123,17 @@ def test_merged_levels_leave_the_most_informative_step():
 
 @pytest.mark.parametrize(("labels", "most"), [(2, 64), (3, 21), (6, 16)])
 def test_lines_of_many_labels_share_their_levels(labels, most):
-    thresholds = score_thresholds(scored(of_labels(labels, 600, 6)).scores)
+    thresholds = thresholds_of(scores_of(of_labels(labels, 600, 6)))
     assert len(thresholds) == (labels if labels > 2 else 1)
     assert max(map(len, thresholds)) == most - 1
 
 
 def test_thresholds_are_the_roundest_that_part_scores(monkeypatch):
-    scores = scored(adding_up(500)).scores
-    (thresholds,) = score_thresholds(scores)
+    rows = adding_up(500)
+    scores = scores_of(rows)
+    (thresholds,) = thresholds_of(scores)
+    kinds = scored(rows)
+    assert score_thresholds(kinds.scores, kinds.kinds[1])[0].tolist() == thresholds.tolist()
     assert 40 <= len(thresholds) <= 63
     for cut in thresholds.tolist():
         low, high = scores[scores < cut].max(), scores[scores >= cut].min()
@@ -129,17 +143,17 @@ def test_thresholds_are_the_roundest_that_part_scores(monkeypatch):
     # Scores lie far apart, so a threshold at one of them would be chance.
     assert np.isin(thresholds, scores).mean() < 0.1
     monkeypatch.setattr(staged_cuts, "_roundest", lambda _, high: high)
-    assert np.isin(score_thresholds(scores)[0], scores).all()
+    assert np.isin(thresholds_of(scores)[0], scores).all()
 
 
 def test_a_gain_is_the_fall_of_squares_of_scores():
     # The first flag says more of the label a row, in few rows; the second in half of them.
     records = [(1, 1, 1)] * 2 + [(0, 1, 1)] * 9 + [(0, 1, 0)] * 3 + [(0, 0, 1)] * 3
     rows = rows_of(*records, *[(0, 0, 0)] * 9, columns=flags(2))
-    cuts = Cuts(LevelLine.of(rows), Groups.single(len(rows)), KAnonymityGuarantee(2))
-    scores = scored(rows).scores
-    line = scores[:, 0] / SCORE_UNIT
-    for bit, gain in enumerate(score_gains(cuts, scores)[0]):
+    kinds, counts = rows.kinds()
+    cuts = Cuts(LevelLine.of(kinds, counts), Groups.single(len(kinds)), KAnonymityGuarantee(2))
+    line = scores_of(rows)[:, 0] / SCORE_UNIT
+    for bit, gain in enumerate(score_gains(cuts, scored(rows).scores)[0]):
         sides = [line[rows.codes[:, bit] == side] for side in (0, 1)]
         within = sum(((side - side.mean()) ** 2).sum() for side in sides)
         assert gain == pytest.approx(((line - line.mean()) ** 2).sum() - within)
@@ -148,7 +162,7 @@ def test_a_gain_is_the_fall_of_squares_of_scores():
 def test_bands_part_rows_by_their_score():
     rows = adding_up(300)
     numbers = staged(rows, 20, BANDS).finder.box_numbers(rows.codes)
-    scores = scored(rows).scores[:, 0]
+    scores = scores_of(rows)[:, 0]
     ends = sorted((scores[numbers == i].min(), scores[numbers == i].max()) for i in set(numbers))
     assert 8 <= len(ends) <= 15
     assert all(before[1] < after[0] for before, after in pairwise(ends))
@@ -221,11 +235,11 @@ def test_without_scores_rows_are_cut_in_halves(stages):
 @each_staging
 def test_the_rule_knows_no_threshold_that_no_fork_needs(stages):
     rows = of_labels(3)
-    rule, before = staged(rows, 60, stages).finder, scored(rows, 60)
+    rule = staged(rows, 60, stages).finder
     asked = {fork.column - 3 for fork in rule.tree.nodes if fork and fork.column >= 3}
     weighs = [any(table[:, i].any() for table in rule.rule.level_scores) for i in range(3)]
     assert weighs == [i in asked for i in range(3)]
-    thresholds = score_thresholds(before.scores)
+    thresholds = thresholds_of(scores_of(rows, 60))
     for fork in rule.tree.nodes:
         if fork and fork.column >= 3:
             assert fork.first in thresholds[fork.column - 3]
