@@ -1,10 +1,8 @@
-"""The one order in which every question is asked of the rows: charge, count, add noise, store; only
-then is there an answer. An exact answer lives inside ``QueryExecutor.answer`` and what it calls,
-and nowhere else.
+"""The order in which every question is asked: charge, count the rows, add noise, store, answer.
 
-A stored answer is given again to the question that it belongs to, and to no other. So a question is
-known by everything but the rows that its answer depends on, and by no words: better words must not
-lose an unfinished release.
+An exact answer exists only while ``QueryExecutor.answer`` runs. A stored answer is given again only
+to the question that it belongs to: a question is identified by everything but the rows that its
+answer depends on, and not by its words, so that better words do not lose an unfinished release.
 """
 
 from __future__ import annotations
@@ -39,14 +37,14 @@ from dp_pipeline.results.transcript import AnswerRecord, Transcript
 
 Counts = TypeVar("Counts")
 AnyCounter = TypeVar("AnyCounter")
-"""What gives exact answers about rows: a Counter, or an UndeclaredCounter."""
+"""The source of exact answers about rows: a Counter, or an UndeclaredCounter."""
 
 CounterQuery = Callable[[AnyCounter], IntArray]
-"""An exact question: a function of the counter, whose result is not noisy yet."""
+"""An exact question: a function of the counter, whose result has no noise yet."""
 
 
 class CachedScan(Generic[Counts]):
-    """A scan of the rows that runs at the first answer that needs it; the others share it."""
+    """A scan of the rows that runs at most once, at the first answer that needs it."""
 
     def __init__(self, scan: Callable[[Counter], Counts]) -> None:
         self._scan = scan
@@ -59,8 +57,8 @@ class CachedScan(Generic[Counts]):
 
 
 DIGEST_VERSION = 1
-"""Of the digests of questions. It rises where the same arguments would be answered otherwise, as by
-another formula of a score: a release that was started before cannot be finished then.
+"""Version of the digests of questions. It rises when equal arguments get another answer, such as by
+another formula of a score; a release that was started before cannot be finished then.
 """
 
 QuestionKey = tuple[object, ...]
@@ -73,9 +71,8 @@ frozen dataclasses, tuples and mappings of them. A kind's name never changes.
 class IdentifiedQuestion:
     """One question of the gate.
 
-    words      for people
-    identity   hex digest; two questions have the same one exactly if the answer to one, before
-               its noise was drawn, may have been the answer to the other
+    words      text for people
+    identity   hex digest, equal for two questions exactly if one stored answer fits both
     """
 
     words: str
@@ -85,10 +82,10 @@ class IdentifiedQuestion:
 def question(
     words: str, key: QuestionKey, spend: Spend | None, recoding: tuple[str, ...] = ()
 ) -> IdentifiedQuestion:
-    """Return the question that a charge has paid for.
+    """Identify a question by its kind, arguments, price and the recoding of its rows.
 
-    words      of a question without a charge; else those of the charge are taken
-    spend      how it is made noisy; None: not at all
+    words      text of a question without a charge; a charge brings its own
+    spend      the charge, with mechanism and scale of the noise; None: no noise
     recoding   digests of the recodings of the rows before they are counted, in order
     """
     price = None
@@ -100,7 +97,7 @@ def question(
 
 
 def digest_of(value: object) -> str:
-    """Return the hex digest of public arguments, the same under every program and computer.
+    """Return the SHA-256 digest of public arguments in hex, the same on every computer.
 
     Raises TypeError for what has no exact text, such as a float.
 
@@ -115,7 +112,7 @@ _JSON_TYPES = frozenset({str, int})
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON; different values of one type never give the same JSON."""
+    """Convert a value to JSON types; different values of one type never become equal."""
     # Most are names and integers, thousands in a question about all pairs.
     if type(value) in _JSON_TYPES:
         return value
@@ -134,15 +131,18 @@ def _plain(value: object) -> object:
             return [_plain(item) for item in value]
         case np.ndarray() if value.dtype.kind in "iu":
             return [list(value.shape), hashlib.sha256(value.astype("<i8").tobytes()).hexdigest()]
-    raise TypeError(f"question: expected what has an exact text, got {type(value).__name__}")
+    raise TypeError(
+        "question: expected texts, integers, fractions, or arrays and collections of them, "
+        f"got {type(value).__name__}"
+    )
 
 
 @dataclass(frozen=True)
 class NoisyQuery:
-    """The price of one question, and the function that makes its exact answer noisy.
+    """The price of one question, and the function that adds noise to its exact answer.
 
-    scale_of   size of the answer → scale at which discrete Laplace noise is drawn; None: other
-               noise, which nothing refines
+    scale_of   size of the answer → scale of its discrete Laplace noise; None: other noise, which
+               cannot be refined
     """
 
     spend: Spend
@@ -169,12 +169,13 @@ class QueryExecutor(Generic[AnyCounter]):
 
     @property
     def currency(self) -> Currency:
-        """What an amount is counted in: ε, or ρ."""
+        """Currency of the release's budget: ε or ρ."""
         return self.accountant.currency
 
     def vector_query(self, words: str, *, l1: int, l2_squared: int, amount: Fraction) -> NoisyQuery:
-        """Return a query of integers that one protected unit moves by at most ``l1`` in L1 and by
-        ``l2_squared`` in squared L2: Laplace noise for an ε, Gaussian for a ρ.
+        """Return a query of an integer vector, with Laplace noise for an ε and Gaussian for a ρ.
+
+        l1, l2_squared   the most that one protected unit moves it in L1, and in squared L2
         """
         if self.currency == PURE:
             return self.laplace_query(words, l1=l1, epsilon=amount)
@@ -197,8 +198,9 @@ class QueryExecutor(Generic[AnyCounter]):
         epsilon: Fraction,
         first: IntArray,
     ) -> NoisyQuery:
-        """Return a query for less noise on a vector whose noisy answer ``first``, of noise that was
-        drawn at ``scale``, has cost ``before`` until now.
+        """Return a query that lowers the noise of ``first``, an earlier answer.
+
+        before, scale   ε that it has cost until now; scale at which its noise was drawn
         """
         draw = partial(
             mechanisms.refine,
@@ -214,7 +216,7 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, REFINED, epsilon, l1, added), draw, lambda _: finer)
 
     def linf_query(self, words: str, *, linf: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query by the L∞ mechanism of numbers that a unit moves by at most ``linf``."""
+        """Return a query by the L∞ mechanism; one unit moves each number by at most ``linf``."""
         scale = mechanisms.linf_scale(linf=linf, epsilon=epsilon)
         draw = partial(mechanisms.measure_linf, linf=linf, epsilon=epsilon, noise=self.noise)
         return NoisyQuery(Spend(words, LINF, epsilon, linf, scale), draw)
@@ -228,8 +230,8 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, GAUSSIAN, rho, l2_squared, variance, "zcdp"), draw)
 
     def choice_query(self, words: str, *, linf: int, amount: Fraction) -> NoisyQuery:
-        """Return a query of the place of a nearly highest score, of which a unit moves each by at
-        most ``linf``: noisy max for an ε, the exponential mechanism for a ρ.
+        """Return a query of the index of a nearly highest score: noisy max for an ε, the
+        exponential mechanism for a ρ. One unit moves each score by at most ``linf``.
         """
         if self.currency == PURE:
             scale = mechanisms.choice_scale(linf=linf, epsilon=amount)
@@ -244,20 +246,20 @@ class QueryExecutor(Generic[AnyCounter]):
     def charge_and_answer(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Charge for a query, and return its noisy answer."""
+        """Charge for a query and return its noisy answer."""
         self.accountant.charge(query.spend)
         return self.answer(query, key, count)
 
     def answer(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Return the noisy answer to a query that was charged, stored before it is returned."""
+        """Return the noisy answer to a charged query, stored before it is returned."""
         return self.answer_record(query, key, count).answer
 
     def answer_record(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> AnswerRecord:
-        """Return that answer with the scale at which its noise was drawn."""
+        """Return the noisy answer to a charged query, with the scale of its noise."""
 
         def measure(counter: AnyCounter) -> tuple[IntArray, Fraction | None]:
             counts = count(counter)
@@ -269,7 +271,7 @@ class QueryExecutor(Generic[AnyCounter]):
     def answer_without_noise(
         self, words: str, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Return the exact answer to what is public, or disclosed on benchmarks."""
+        """Return the exact answer to a question about public rows, or to a disclosure."""
         identified = question(words, key, None, self.recoding)
         return self._recall_or_store(identified, lambda counter: (count(counter), None)).answer
 
@@ -278,12 +280,14 @@ class QueryExecutor(Generic[AnyCounter]):
         identified: IdentifiedQuestion,
         measure: Callable[[AnyCounter], tuple[IntArray, Fraction | None]],
     ) -> AnswerRecord:
-        """Return the stored answer; where there is none, measure it and store it first."""
+        """Return the stored answer, or measure and store it where there is none."""
         words, identity = identified.words, identified.identity
         stored = self.transcript.recall(identity, words=words)
         if stored is not None:
             return stored
         if self.counter is None:
-            raise NoAnswer(f"transcript: expected a stored answer to {words!r}, got none")
+            raise NoAnswer(
+                f"transcript: expected a stored answer to {words!r}, got none in a replay"
+            )
         answer, scale = measure(self.counter)
         return self.transcript.store(identity, answer, words=words, scale=scale)

@@ -1,4 +1,4 @@
-"""What may be asked: refusals from public numbers alone, before anything is charged."""
+"""Refusals of questions that no engine or proof covers, from public numbers, before any charge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.counter import MAX_GRID_AXES, MAX_GRID_CELLS
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.gate.samplers import MAX_CELLS, MAX_THRESHOLD_SCALES, expected_above_threshold
+from dp_pipeline.gate.sparse_sampler import (
+    MAX_CELLS,
+    MAX_THRESHOLD_SCALES,
+    expected_above_threshold,
+)
 from dp_pipeline.results.derived_attribute import MOST_DERIVED_CELLS, DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
@@ -21,7 +25,7 @@ MAX_EMPTY_CELLS = 1 << 20
 
 
 def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the shape of a marginal; BoundaryViolation if no engine would count it."""
+    """Return the shape of a marginal; BoundaryViolation for repeated attributes or many cells."""
     cells = domain.cell_count(attributes)
     if len(set(attributes)) < len(attributes) or cells > MAX_GRID_CELLS:
         raise BoundaryViolation(
@@ -40,12 +44,14 @@ def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None
         )
         is_complete = len(steps) == domain[name].size and steps[0] == 1
         if not is_complete or not set(steps.tolist()) <= {0, 1}:
-            raise BoundaryViolation(f"groups of {name}: expected one for every level, got others")
+            raise BoundaryViolation(
+                f"groups of {name}: expected 0, 1, … in order, one for every level, got others"
+            )
 
 
 def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> None:
-    """Raise BoundaryViolation unless every new attribute has a name of its own and a group for
-    every cell of others, in tuples that never change, and no group is left out.
+    """Raise BoundaryViolation unless each derived attribute has a new name and a group for every
+    cell of the attributes that it is derived from, in tuples, with no group unused.
     """
     for name, attribute in derived.items():
         is_fixed = (
@@ -56,7 +62,8 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
             type(part) is tuple for part in (attribute.attributes, attribute.groups)
         ):
             raise BoundaryViolation(
-                f"attribute {name}: expected a new, derived attribute, got another"
+                f"attribute {name}: expected a new name and a derived attribute in tuples, "
+                "got others"
             )
         cells = domain.cell_count(attribute.attributes)
         is_integral = cells <= MOST_DERIVED_CELLS and all(
@@ -64,7 +71,10 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
         )
         used = set(attribute.groups) if is_integral else set()
         if not attribute.attributes or len(set(attribute.attributes)) < len(attribute.attributes):
-            raise BoundaryViolation(f"attribute {name}: expected one of different others")
+            raise BoundaryViolation(
+                f"attribute {name}: expected different attributes to derive it from, got "
+                f"{', '.join(attribute.attributes) or 'none'}"
+            )
         if len(attribute.groups) != cells or used != set(range(len(used))) or not used:
             raise BoundaryViolation(
                 f"attribute {name}: expected a group for each of at most {MOST_DERIVED_CELLS} "
@@ -73,7 +83,7 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
 
 
 def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
-    """Return the cells of a table beyond any array; BoundaryViolation if no key holds them."""
+    """Return the number of cells of a sparse table; BoundaryViolation for more than 2^62."""
     cells = domain.cell_count(attributes)
     if not attributes or len(set(attributes)) < len(attributes) or cells > MAX_CELLS:
         raise BoundaryViolation(
@@ -86,8 +96,8 @@ def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
 def require_sparse(
     domain: Domain, attributes: tuple[str, ...], *, threshold: int, scale: Fraction
 ) -> int:
-    """Return the cells of a table whose answer holds those from a threshold on; BoundaryViolation
-    where the sampler has no proof, or too many empty cells would reach it.
+    """Return the number of cells of a sparse table; BoundaryViolation for a threshold that the
+    sampler has no proof for, or that too many empty cells would reach.
     """
     cells = require_cells(domain, attributes)
     if type(threshold) is not int or not 1 <= threshold <= MAX_THRESHOLD_SCALES * scale:
@@ -103,7 +113,7 @@ def require_sparse(
 
 
 def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
-    """Raise BoundaryViolation unless the columns are different; DeclarationError without bounds."""
+    """Raise BoundaryViolation for repeated or no columns, DeclarationError for no bounds."""
     domain.box(columns)
     if not columns or len(set(columns)) < len(columns):
         raise BoundaryViolation(
@@ -112,34 +122,34 @@ def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
 
 
 def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) -> None:
-    """Raise BoundaryViolation for no cells, or more cells or axes than an engine counts."""
+    """Raise BoundaryViolation unless a grid has 1 to 2^24 cells on at most 32 axes."""
     require_axes(domain, columns)
     if len(columns) > MAX_GRID_AXES:
         raise BoundaryViolation(f"grid: expected at most {MAX_GRID_AXES} axes, got {len(columns)}")
     if cells_per_axis < 1 or cells_per_axis ** len(columns) > MAX_GRID_CELLS:
         raise BoundaryViolation(
-            f"grid: expected 1 to {MAX_GRID_CELLS} cells, got {cells_per_axis} an axis "
-            f"on {len(columns)} axes"
+            f"grid: expected 1 to {MAX_GRID_CELLS} cells, got {cells_per_axis} on each of "
+            f"{len(columns)} axes"
         )
 
 
 def require_tree(domain: Domain, tree: BitTree) -> None:
-    """Raise BoundaryViolation unless the tree halves declared columns and can never change."""
+    """Raise BoundaryViolation unless the tree halves declared columns and is made of tuples."""
     # A list could be changed between two questions: the same nodes would be other boxes.
     is_fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
     if not is_fixed or not all(type(axis) is int for axis in tree.axes):
-        raise BoundaryViolation("tree: expected tuples of columns and whole numbers, got another")
+        raise BoundaryViolation("tree: expected tuples of columns and whole numbers, got others")
     require_axes(domain, tree.columns)
     tree.require_axes()
 
 
 def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
-    """Raise BoundaryViolation unless ``nodes`` are whole numbers of 64 bits and boxes of this tree,
-    and an engine counts as many as there are ``bits`` below them.
+    """Raise BoundaryViolation unless ``nodes`` are int64 boxes of this tree with at most 2^24 boxes
+    ``bits`` below them.
     """
-    # Its keys and children are what a session accounts by.
+    # A session accounts by the keys and children of this type.
     if type(nodes) is not Prefixes:
-        raise BoundaryViolation("tree nodes: expected Prefixes, got another")
+        raise BoundaryViolation(f"tree nodes: expected Prefixes, got {type(nodes).__name__}")
     # Shifted in fewer bits, a node would lose its first ones and be taken for another.
     require_int64(nodes.depths, of="tree nodes")
     require_int64(nodes.bits, of="tree nodes")
@@ -148,7 +158,7 @@ def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
 
 
 def require_fan(bits: int) -> None:
-    """Raise BoundaryViolation unless a split is into 2, 4, 8 or 16 boxes."""
+    """Raise BoundaryViolation unless a split has 1 to 4 bits, that is 2 to 16 boxes."""
     if bits not in (1, 2, 3, 4):
         raise BoundaryViolation(f"splits: expected 1 to 4 bits a level, got {bits}")
 
@@ -156,24 +166,24 @@ def require_fan(bits: int) -> None:
 def require_int64(values: IntArray, *, of: str) -> None:
     """Raise BoundaryViolation unless the values are an int64 vector."""
     if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
-        raise BoundaryViolation(f"{of}: expected a vector of int64, got another")
+        raise BoundaryViolation(f"{of}: expected a vector of int64, got another type or shape")
 
 
 def require_rule(domain: Domain, rule: NearestCentre) -> None:
-    """Raise BoundaryViolation unless the rule is over declared columns, and exact."""
+    """Raise BoundaryViolation unless the rule has declared columns and exact distances."""
     require_axes(domain, rule.columns)
     rule.require_exact()
 
 
 def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None:
-    """Raise BoundaryViolation unless the rule is exact and an engine counts levels × centres."""
+    """Raise BoundaryViolation unless the rule is exact, with at most 2^24 levels × centres."""
     require_rule(domain, rule)
     (levels,) = require_table(domain, (attribute,))
     _require_size(levels * len(rule.centres), of="classes")
 
 
 def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
-    """Raise BoundaryViolation unless the rules are of one kind and exact."""
+    """Raise BoundaryViolation unless the rules are exact, with equal columns, weights and sizes."""
     if not rules or not 0 <= salt < 1 << 63:
         raise BoundaryViolation(
             "clusters: expected at least one rule and a salt in 0..2^63 − 1, "
@@ -183,16 +193,22 @@ def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -
         require_rule(domain, rule)
     kinds = {(rule.columns, rule.weights, len(rule.centres)) for rule in rules}
     if len(kinds) > 1 or len(rules) * len(rules[0].centres) > MAX_GRID_CELLS:
-        raise BoundaryViolation("clusters: expected rules of one size and columns, got others")
+        raise BoundaryViolation(
+            "clusters: expected rules with equal columns, weights and numbers of centres, "
+            f"at most {MAX_GRID_CELLS} in all, got others"
+        )
 
 
 def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray]) -> None:
-    """Raise BoundaryViolation unless tables are parts q ≥ 0 of 2^16 in their marginals' shape."""
+    """Raise BoundaryViolation unless each table is int64 q ≥ 0 with sum 2^16, in its shape."""
     for attributes, q in released.items():
         shape = require_table(domain, attributes)
         # Anything but int64 would make the sum a float, and rounding has no sensitivity.
         if q.dtype != np.int64 or q.min() < 0 or q.sum() != 1 << 16 or q.shape != shape:
-            raise BoundaryViolation("marginal error: expected int64 q ≥ 0, sum 2^16, got others")
+            raise BoundaryViolation(
+                f"error of marginals: expected int64 q ≥ 0 of shape {shape} with sum 2^16, "
+                f"got {q.dtype} of shape {q.shape}"
+            )
 
 
 def _require_size(cells: int, *, of: str) -> None:

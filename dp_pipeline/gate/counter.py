@@ -1,8 +1,7 @@
-"""The questions that the gate asks of rows, and the sealed exact answers it gets.
+"""Exact questions that the gate asks of rows, and their sealed answers.
 
-``Counter`` is the port: the gate owns it, an engine in ``raw.counters``
-implements it. No callable crosses it and every answer is whole numbers, so
-all engines agree to the last digit.
+The engines of ``raw.counters`` implement ``Counter``. Arguments are values, not functions, and
+answers are integers: so all engines agree to the last digit.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 MAX_GRID_CELLS = 1 << 24
-"""A dense grid above this size is refused: it is a public number times a public number."""
+"""Cells of a dense grid or marginal, at most; larger ones are refused by their public size."""
 
 MAX_GRID_AXES = 32
 """Axes of a dense grid; NumPy's arrays have no more than 64."""
 
 
 class Sealed:
-    """An exact answer on its way to the noise: it shows nothing and cannot be stored."""
+    """An exact answer before its noise: it cannot be printed, stored or compared."""
 
     __slots__ = ("_counts",)
 
@@ -34,94 +33,92 @@ class Sealed:
         return "Sealed(exact counts)"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("exact counts are not stored: expected noise first, got pickle or copy")
+        raise TypeError("exact counts: expected noise before they are stored, got pickle or copy")
 
     def __eq__(self, other: object) -> NoReturn:
-        raise TypeError("exact counts are not compared: expected noise first")
+        raise TypeError("exact counts: expected noise before they are compared, got none")
 
     __hash__ = None  # type: ignore[assignment]
 
     def open_at_the_gate(self) -> IntArray:
-        """Return the counts: between a charge and its noise, in ``gate`` and nowhere else."""
+        """Return the exact counts; only ``gate`` may call this, between a charge and its noise."""
         return self._counts
 
 
 class UndeclaredCounter(Protocol):
-    """Exact whole numbers about validated rows, of attributes whose domain is to be discovered.
+    """Exact counts of validated rows, over attributes whose domain is to be discovered.
 
-    Rows count that are valid in every attribute that leaves nothing to be discovered, and of them
-    at most ``protection.rows`` of one person, chosen by her own rows alone: two neighbouring data
-    sets differ by ``spec.distance`` rows that count, at most.
+    A row is counted if it is valid in every attribute with a declared domain, and at most
+    ``protection.rows`` of one person, chosen by her own rows alone: two neighbouring data sets
+    differ by at most ``spec.distance`` counted rows.
     """
 
     def kinds(self, attributes: tuple[str, ...]) -> Sealed:
-        """Return rows whose value is a whole number, another number, and another text, of each
-        attribute, shape (3 · attributes,). A row is in one of the three of an attribute, or in
-        none.
+        """Return, for each attribute, the rows with an integer, with another number, and with
+        another text, shape (3 · attributes,). A row is in at most one of the three.
         """
         ...
 
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
-        """Return rows of every bucket [edge_i, edge_i+1), shape (len(edges) − 1,), the last one
-        with its upper edge. A row is in one bucket, or in none.
+        """Return the number of rows of every bucket [edge_i, edge_i+1), shape (len(edges) − 1,).
+        The last bucket includes its upper edge. A row is in at most one bucket.
         """
         ...
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return every text that occurs, as of ``gate.texts.pack_texts``, then a number each.
+        """Return every text that occurs, packed by ``gate.texts.pack_texts``, then its weight.
 
-        Σ over the persons who have it of weights[j − 1], for a person with j different texts of the
-        attribute, at most as many as there are ``weights``.
+        A text weighs the sum of weights[j − 1] over the persons who have it, j the number of
+        different texts of that person, at most len(weights).
         """
         ...
 
     def within(self, attribute: str, interval: Coordinate) -> Counter:
-        """Return the rows whose number of an attribute is valid within bounds, as coordinates."""
+        """Return a counter of the rows whose value lies in an interval, encoded in it."""
         ...
 
 
 class Counter(Protocol):
-    """Exact whole numbers about the rows of one prepared data set."""
+    """Exact counts of the rows of one prepared data set."""
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
-        """Return one table a marginal, in the order asked; () is the number of rows, shape ()."""
+        """Return the tables of marginals, in their order; () is the number of rows, shape ()."""
         ...
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:
-        """Return the same rows where levels of some attributes are groups: a row stays one row."""
+        """Return a counter of the same rows with levels of some attributes merged into groups."""
         ...
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
-        """Return the same rows with attributes that a row's others decide: a row stays one row."""
+        """Return a counter of the same rows with attributes derived from others of each row."""
         ...
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
-        """Return cells with rows of a table of up to 2^62 cells, shape (m, 2), ascending by key.
+        """Return key and number of rows of every cell that is not empty, (m, 2), ascending by key.
 
-        A row is a cell's key, the codes read as digits with the last attribute fastest, and
-        its number of rows.
+        A key is the codes read as digits, the last attribute fastest; a table has at most 2^62
+        cells.
         """
         ...
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
-        """Return counts of ``cells`` equal intervals an axis over the declared box, all cells
-        included.
+        """Return the counts of a grid over the declared box, ``cells`` on each of d axes.
 
-        Row cell of coordinate q: min(cells − 1, ((q + 2^16) · cells) >> 17). Shape (cells,) · d.
+        Coordinate q is in cell min(cells − 1, ((q + 2^16) · cells) >> 17) of its axis.
         """
         ...
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
-        """Return Σ over rows of min(D, clip) >> shift, shape (); D = min over centres of Σ_j
-        (weight_j · (q_j − c_j))², in whole numbers.
+        """Return the sum over rows of min(D, clip) >> shift, shape (), where D is the squared
+        distance to the nearest centre: min over centres c of Σ_j (weight_j · (q_j − c_j))².
         """
         ...
 
     def children(self, tree: BitTree, requests: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
-        """Return for each (nodes, bits) of the request the rows in every box ``bits`` further bits
-        below each node, empty boxes included; shape (m, 2^bits), in the order of
-        ``nodes.children(bits)``; bits = 0 is the nodes themselves. One look at the rows answers all
-        of them.
+        """Return, for each (nodes, bits), the number of rows in every box ``bits`` below a node.
+
+        The shape is (m, 2^bits), in the order of ``nodes.children(bits)``, empty boxes included;
+        bits = 0 counts the nodes themselves. One scan of the rows answers all requests.
 
         Bit i of a row is its r-th halving of axis a = axes[i], r = 0 at the first:
         (u >> (16 − r)) & 1 with u = min(q_a + 2^16, 2^17 − 1).
@@ -129,17 +126,17 @@ class Counter(Protocol):
         ...
 
     def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
-        """Return sizes and totals of the clusters of every subset, shape (m, k, 1 + d).
+        """Return sizes and coordinate totals of the clusters of every subset, (m, k, 1 + d).
 
-        Row → subset ``subset_of(q, salt) mod m`` (see ``gate.rules``), m the number of rules;
-        its cluster is the lowest index of the nearest centre of that subset's rule. Entry
-        [s, j] is the number of such rows, then Σ q_a for each column a.
-        All rules have the same columns, weights and number of centres.
+        A row is in subset ``gate.rules.subset_of``(q, salt, m), m the number of rules; its cluster
+        is the nearest centre of that subset's rule, the lowest index of equal ones. Entry [s, j] is
+        the number of such rows, then Σ q_a for each column a. All rules have the same columns,
+        weights and number of centres.
         """
         ...
 
     def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
-        """Return clipped residual totals of every cluster, shape (k, d).
+        """Return the totals of clipped distances from the centre of every cluster, (k, d).
 
         y_a = weight_a · (q_a − c_a) to the nearest centre j, n = Σ|y_a|; a row adds
         sign(y_a) · (|y_a| · 2^16 // max(n, radii_j)), so at most 2^16 in L1.
@@ -147,24 +144,26 @@ class Counter(Protocol):
         ...
 
     def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
-        """Return rows of every level of ``attribute`` in every cluster, shape (levels, k)."""
+        """Return the number of rows of each level of ``attribute`` in each cluster, (levels, k)."""
         ...
 
     def mistakes(self, rule: PredictedLabel) -> Sealed:
-        """Return the rows that the rule predicts rightly and wrongly, shape (2,)."""
+        """Return how many rows the rule predicts rightly and how many wrongly, shape (2,)."""
         ...
 
 
 @runtime_checkable
 class Disclosing(Protocol):
-    """What an engine shows of benchmark rows without noise; see ``gate.curator``."""
+    """Exact answers that an engine gives about public benchmark rows, without noise."""
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
-        """Return the smallest and largest coordinates, shape (2, d); the box where no rows are."""
+        """Return the smallest and largest coordinates, (2, d); the box where there are no rows."""
         ...
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
-        """Return the ``many`` rows with the smallest ``gate.rules.hash_of(q, salt)``, shape (many,
-        d), ascending by hash, then by coordinates; where rows are missing the middle of the box, 0.
+        """Return the coordinates of the ``many`` rows with the smallest hashes, (many, d).
+
+        They ascend by ``gate.rules.hash_of(q, salt)``, then by coordinates; where there are fewer
+        rows, the middle of the box, 0, fills up.
         """
         ...

@@ -1,6 +1,6 @@
-"""Curator: a private model gets it in place of rows. It asks, and pays for every answer.
+"""The questions that a private model may ask of the rows, each with the proof of its sensitivity.
 
-Every question stands here with the proof of its sensitivity: ⊕ begins the effect of one more row.
+In a proof, ⊕ stands before the effect of one row more.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 
@@ -54,10 +53,10 @@ from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 
 @dataclass(frozen=True)
 class PaidMarginal:
-    """A marginal that was measured.
+    """A measured marginal with its price.
 
-    amount   what was paid for it in all, in the currency of its release
-    scale    at which its discrete Laplace noise was drawn; None: it is Gaussian
+    amount   ε or ρ that was paid for it in all
+    scale    scale of its discrete Laplace noise; None: its noise is Gaussian
     """
 
     marginal: NoisyMarginal
@@ -66,24 +65,22 @@ class PaidMarginal:
 
 
 PaidMarginals = dict[tuple[tuple[str, ...], Names], PaidMarginal]
-"""Digests of how the rows were recoded, and attributes → the last answer."""
+"""(digests of the recodings of the rows, attributes) → the last answer."""
 
 
 class Curator:
-    """The only way from a model to the rows: tables, places in the declared box, released centres
-    and released classifiers.
+    """Answers a model's questions about rows with noise, charges for each, and never shows a row.
 
-    Each question goes the same way (``QueryExecutor``): charge; look up the transcript; only when
-    the answer was never drawn, count the rows, add noise, store; then return it. What is disclosed
-    without noise, on benchmarks alone, is recorded in the place of a charge.
+    Each question goes through ``QueryExecutor``: charge, look up the transcript, and only when no
+    answer is stored there, count the rows, add noise and store. A disclosure without noise, which
+    benchmark rows alone allow, is recorded in place of a charge.
 
-    counter, accountant, transcript, noise, recoding   as of ``QueryExecutor``
-    domain       declared attributes, public
-    distance     rows that two neighbouring data sets differ by, at most
-    benchmark    whether the rows are public: only then may anything be disclosed
-    relation     what neighbouring data sets are; ``distance`` is the one under it
-    paid_marginals   marginals that were measured of these very rows and may be refined here: those
-                 of a release that this one refines, which nothing else refines; None: none
+    counter, accountant, transcript, noise, recoding   see ``QueryExecutor``
+    domain       declared attributes
+    distance     rows that two neighbouring data sets differ by, at most, under ``relation``
+    benchmark    whether the rows are public, so that disclosures are allowed
+    paid_marginals   marginals of the same rows that this release may refine; None: none. No other
+                 release may refine them.
     """
 
     def __init__(  # noqa: PLR0913
@@ -104,6 +101,7 @@ class Curator:
         self._benchmark, self._relation = benchmark, relation
         self._executor = QueryExecutor(counter, accountant, transcript, noise, recoding)
         self._paid_marginals: PaidMarginals = {} if paid_marginals is None else paid_marginals
+        self._levels = NodeLevels()
 
     @property
     def domain(self) -> Domain:
@@ -112,17 +110,17 @@ class Curator:
 
     @property
     def distance(self) -> int:
-        """Rows that two neighbouring data sets differ by, at most; fixed once it is made."""
+        """Rows that two neighbouring data sets differ by, at most."""
         return self._distance
 
     @property
     def accountant(self) -> Accountant:
-        """What this release may spend, and has spent."""
+        """The accountant of this release's budget."""
         return self._executor.accountant
 
     @property
     def currency(self) -> Currency:
-        """What an amount is counted in: ε, or ρ."""
+        """Currency of the release's budget: ε or ρ."""
         return self._executor.currency
 
     def __repr__(self) -> str:
@@ -130,27 +128,26 @@ class Curator:
         return f"{type(self).__name__}({attributes} attributes, distance {self.distance})"
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Curator:
-        """Return the same curator of tables where levels of some attributes are released groups.
+        """Return a curator of the same rows with levels of some attributes merged into groups.
 
-        groupings   attribute → the group of each of its levels; the others stay as they are
+        groupings   attribute → the released group of each level
 
-        Every row is recoded by itself, so a row more is a row more: all proofs hold as they are.
+        Every row is recoded by itself, so one row more is still one row more: all proofs hold.
         """
         checks.require_groupings(self._domain, groupings)
         grouped = {name: grouping.of(self._domain[name]) for name, grouping in groupings.items()}
-        # Constraints are about levels, and none of these attributes has them any more.
+        # Constraints name levels, which the grouped attributes no longer have.
         domain = Domain(self._domain.with_attributes(grouped).attributes)
         rows = self._executor.counter
         counter = None if rows is None else rows.grouped(groupings)
         return self._recoded(counter, domain, ("groups", groupings))
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Curator:
-        """Return the same curator of rows with more attributes, made of what is public or was
-        released: same accountant, same transcript.
+        """Return a curator of the same rows with more attributes, derived from others of each row.
 
-        derived   name → which others decide it, and how; the others stay as they are
+        derived   new name → the attributes that it is derived from, and the public or released rule
 
-        As for groups: every row is recoded by itself, so a row more is a row more.
+        Every row is recoded by itself, so one row more is still one row more.
         """
         checks.require_derived(self._domain, derived)
         added = tuple(attribute.as_attribute(name) for name, attribute in derived.items())
@@ -162,7 +159,6 @@ class Curator:
     def _recoded(
         self, counter: Counter | None, domain: Domain, description: QuestionKey
     ) -> Curator:
-        """Return the same curator of recoded rows; the transcript's questions name the recoding."""
         executor = self._executor
         return Curator(
             counter,
@@ -186,13 +182,12 @@ class Curator:
         l1_per_row: int = 1,
         epsilon: Fraction,
     ) -> IntArray:
-        """Charge for a question, and return its answer with Laplace noise."""
+        """Charge for a question and return its answer with Laplace noise."""
         query = self._executor.laplace_query(words, l1=l1_per_row * self.distance, epsilon=epsilon)
-        self.accountant.charge(query.spend)
-        return self._executor.answer(query, key, count)
+        return self._executor.charge_and_answer(query, key, count)
 
     def measure(self, attributes: Names, *, epsilon: Fraction) -> NoisyMarginal:
-        """Return the marginal over ``attributes``, every cell noisy; () is the number of rows.
+        """Return the noisy marginal over ``attributes``; () is the number of rows.
 
         ⊕ one row is in one cell: Δ1 = 1 a row.
         """
@@ -201,12 +196,12 @@ class Curator:
         return self._marginals({attributes: query})[0]
 
     def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Return many marginals in one scan, each for its own amount of the release's currency.
+        """Return several noisy marginals, counted in one scan, in the order of ``amounts``.
 
-        amounts   attributes → ε or ρ; () is the number of rows. Answers are in this order.
+        amounts   attributes → ε or ρ; () is the number of rows
 
-        A charge each, all of them before the rows are counted. ⊕ one row is in one cell of every
-        table: Δ1 = Δ2 = 1 a row, with discrete Laplace noise for an ε, Gaussian for a ρ.
+        All are charged before the rows are counted. ⊕ one row is in one cell of every table:
+        Δ1 = Δ2 = 1 a row, with discrete Laplace noise for an ε, Gaussian for a ρ.
         """
         for attributes in amounts:
             checks.require_table(self.domain, attributes)
@@ -221,7 +216,6 @@ class Curator:
         )
 
     def _scale(self, epsilon: Fraction) -> Fraction:
-        """Return the scale of the noise on counts that one row moves by 1."""
         return mechanisms.laplace_scale(l1=self.distance, epsilon=epsilon)
 
     def _marginals(self, queries: Mapping[Names, NoisyQuery]) -> tuple[NoisyMarginal, ...]:
@@ -238,7 +232,7 @@ class Curator:
     def _count_all(
         self, queries: Mapping[Names, NoisyQuery], keys: Mapping[Names, QuestionKey]
     ) -> dict[Names, AnswerRecord]:
-        """Charge for tables together, and answer each from one scan."""
+        """Charge for all marginals, then answer each from one scan."""
         self.accountant.charge(*(query.spend for query in queries.values()))
         scan = CachedScan(lambda counter: counter.count(list(queries)))
         records = {}
@@ -251,16 +245,15 @@ class Curator:
         return records
 
     def refine(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Return marginals that were measured, with less noise, for more of the currency each.
+        """Return measured marginals again with less noise, each for an additional amount.
 
-        amounts   attributes → ε or ρ that is added to what was paid for them; answers in this order
+        amounts   attributes → ε or ρ in addition to what was paid for them; answers in this order
 
-        A charge each of what is added, all of them before the rows are counted. A marginal that was
-        measured for e and refined for f more has about the noise of one that is measured for e + f,
-        and both answers together cost e + f. In ε, exactly so: ``mechanisms.refine``; Δ1 = 1 a row,
-        as before. In ρ it is measured once more, and the mean by precisions, which is
-        post-processing, has the variance of σ² at e + f, and what rounding adds.
-        The refined answer is the last one that was drawn, whatever a model says of it.
+        All are charged before the rows are counted. A marginal measured for e and refined for f has
+        about the noise of one measured for e + f, and both answers together cost e + f. In ε the
+        noise is exactly that (``mechanisms.refine``); Δ1 = 1 a row. In ρ the marginal is measured
+        once more; the mean weighted by precision, which is post-processing, has the variance of
+        e + f, and what rounding adds. The refined answer is the last one that was drawn.
         BoundaryViolation for a marginal that was not measured.
         """
         earlier = {names: self._last_answer(names) for names in amounts}
@@ -290,7 +283,7 @@ class Curator:
     def _measured_again(
         self, amounts: Mapping[Names, Fraction], earlier: Mapping[Names, PaidMarginal]
     ) -> tuple[NoisyMarginal, ...]:
-        """Return marginals in ρ, each the mean of what is known and one more measurement."""
+        """Measure marginals once more for a ρ, and return the mean with each earlier answer."""
         marginals = []
         for again in self.tabulate(amounts):
             first = earlier[again.attributes]
@@ -299,30 +292,32 @@ class Curator:
         return tuple(marginals)
 
     def _remember(self, marginal: NoisyMarginal, amount: Fraction, scale: Fraction | None) -> None:
-        # As a copy: whatever a model writes into its own changes nothing.
+        # A copy, since a model may write into its own table.
         copy = replace(marginal, table=marginal.table.copy())
         key = self._executor.recoding, marginal.attributes
         self._paid_marginals[key] = PaidMarginal(copy, amount, scale)
 
     def _last_answer(self, names: Names) -> PaidMarginal:
-        """Return the last answer about a marginal, and what was paid for it."""
         last = self._paid_marginals.get((self._executor.recoding, names))
         if last is None or (last.scale is None) != (self.currency != PURE):
-            got = "one that was not measured" if last is None else "one in another currency"
-            raise BoundaryViolation(f"refine: expected a marginal that was measured, got {got}")
+            got = "none" if last is None else "one in another currency"
+            raise BoundaryViolation(
+                f"refine {_words(names)}: expected a measured marginal, got {got}"
+            )
         return last
 
     def choose(self, words: str, candidates: Mapping[Names, Score], *, epsilon: Fraction) -> Names:
-        """Return the attributes whose table has a nearly highest score, for an amount of the
-        release's currency. No score moves by more than the largest Δ∞ among them, at this distance.
+        """Return the attributes whose table has a nearly highest score: Δ∞ = max Δ_i.
+
+        epsilon   amount of the release's currency, ε or ρ
         """
         return self.open_scores(candidates).choose(words, tuple(candidates), amount=epsilon)
 
     def open_scores(self, candidates: Mapping[Names, Score]) -> ScoreSession:
-        """Open scores of tables, for as many paid questions as wanted; this costs nothing.
+        """Open a session of paid questions about the scores of tables; opening costs nothing.
 
-        Proofs: ``gate.scores``, ``ScoreSession``. BoundaryViolation for a score that needs
-        ``public_rows`` where there are none.
+        Proofs: ``gate.scores``, ``ScoreSession``. BoundaryViolation for a score that needs a public
+        number of rows where it is not public.
         """
         if any(isinstance(score, PUBLIC_ROW_SCORES) for score in candidates.values()):
             self._require_public_rows("scores")
@@ -330,12 +325,11 @@ class Curator:
         return ScoreSession(proven, self._executor)
 
     def public_rows(self) -> int:
-        """Return the number of rows, where neighbours have the same: free, and recorded.
+        """Return the exact number of rows where all neighbours have the same: free, but recorded.
 
-        Under ``replace_one``, where a person is one row, n is a function of what is public: a
-        neighbour has another row, not one more. This is about prepared rows: a replaced row
-        that preparation would drop makes no neighbour. So on benchmark rows alone;
-        BoundaryViolation before any other rows are counted.
+        Under ``replace_one`` with one row a person, a neighbour has another row, not one more. This
+        is about prepared rows, and preparation could drop a replaced row: so benchmark rows alone
+        allow it. BoundaryViolation for all others, before a row is counted.
         """
         self._require_public_rows("number of rows")
         return int(
@@ -349,18 +343,20 @@ class Curator:
     def _require_public_rows(self, question: str) -> None:
         if not self._benchmark or self._relation != "replace_one" or self.distance != 2:
             raise BoundaryViolation(
-                f"{question}: expected benchmark rows under replace_one with one row a person, "
-                "where the number of rows is public, got others"
+                f"{question}: expected a public number of rows, that is benchmark rows under "
+                f"replace_one with one row a person, got benchmark {self._benchmark}, "
+                f"{self._relation}, distance {self.distance}"
             )
 
     def measure_marginal_error(
         self, released: dict[Names, IntArray], *, epsilon: Fraction
     ) -> IntArray:
-        """Return ⌊Σ over m marginals of Σ over cells of |2^16·c − n·q| / 2^s⌋, noisy; shape ().
+        """Return the noisy total error of m released marginals, shape ().
 
         released   attributes → int64 q ≥ 0 of the marginal's shape, Σ q = 2^16
 
-        s = ``error_shift(m)``, so that the total of less than 2^37 rows stays below 2^63.
+        The total is ⌊Σ over marginals and cells of |2^16·c − n·q| / 2^s⌋ for exact counts c of n
+        rows, s = ``error_shift(m)``: for less than 2^37 rows it stays below 2^63.
         ⊕ one more row changes c in one cell by 1 and n by 1, so one marginal's sum by at
         most 2^16 + Σ q = 2^17, the sum of all by m · 2^17, and its whole part of 2^s by no more
         than that in parts: m · 2^17 is a whole number of them, as s ≤ 17.
@@ -390,12 +386,11 @@ class Curator:
         """Return all cells over ``attributes`` with a noisy count of at least ``threshold``.
 
         attributes   one or more, with at most 2^62 cells together
-        threshold    whole, at least 1; at most 2^20 empty cells may be expected to reach it
+        threshold    integer ≥ 1 that at most 2^20 empty cells reach on average
 
-        ⊕ one row is in one cell of the table: Δ1 = 1 a row, for noise on *every* cell. That
-        only those above the threshold are kept is post-processing, and that the others are
-        never drawn one by one changes no probability (``gate.samplers``). Hence ε.
-        BoundaryViolation for anything else, from public numbers alone.
+        ⊕ one row is in one cell of the table: Δ1 = 1 a row, for noise on *every* cell. The
+        threshold is post-processing, and drawing only the cells that reach it changes no
+        probability (``gate.sparse_sampler``). BoundaryViolation for other arguments.
         """
         words = f"cells of {', '.join(attributes)} from {threshold} rows on"
         spend = self._executor.laplace_query(words, l1=self.distance, epsilon=epsilon).spend
@@ -415,14 +410,10 @@ class Curator:
         shape = self.domain.shape(attributes)
         return SparseTable(attributes, shape, cells_above, threshold, spend.scale)
 
-    @cached_property
-    def _levels(self) -> NodeLevels:
-        return NodeLevels()
-
     def measure_grid(self, columns: tuple[str, ...], *, cells: int, epsilon: Fraction) -> NoisyGrid:
-        """Return counts of ``cells`` equal intervals an axis over the declared box.
+        """Return the noisy counts of a grid over the declared box, ``cells`` on each axis.
 
-        ⊕ one row is in one cell, empty cells are measured too: Δ1 = 1 a row.
+        ⊕ one row is in one cell; empty cells get noise too: Δ1 = 1 a row.
         """
         checks.require_grid(self.domain, columns, cells)
         table = self._laplace(
@@ -437,14 +428,14 @@ class Curator:
     def measure_nodes(
         self, columns: tuple[str, ...], nodes: Nodes, *, depth: int, epsilon: Fraction
     ) -> NoisyNodes:
-        """Return counts of tree nodes of heights up to ``depth``, the finest that the model needs.
+        """Return the noisy counts of disjoint quadtree nodes of heights up to ``depth``.
 
-        ⊕ the nodes are disjoint, checked here, so one row is in at most one: Δ1 = 1 a row.
-        No nodes at all is a measure too: charged, recorded, empty.
+        ⊕ one row is in at most one of disjoint nodes: Δ1 = 1 a row. A question about no nodes is
+        charged too.
         """
         checks.require_grid(self.domain, columns, 1 << depth if depth >= 0 else 0)
         if not nodes.are_disjoint(len(columns), depth):
-            raise BoundaryViolation("tree measure: expected disjoint nodes, got overlapping ones")
+            raise BoundaryViolation("tree nodes: expected disjoint ones, got overlapping ones")
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(columns)}, depth {depth}",
             ("nodes", columns, nodes.heights, nodes.cells),
@@ -454,14 +445,14 @@ class Curator:
         return NoisyNodes(table, self._scale(epsilon))
 
     def measure_boxes(self, tree: BitTree, nodes: Prefixes, *, epsilon: Fraction) -> NoisyNodes:
-        """Return counts of disjoint nodes of a binary tree.
+        """Return the noisy counts of disjoint nodes of a binary tree.
 
-        ⊕ the nodes are disjoint, checked here, so one row is in at most one: Δ1 = 1 a row.
+        ⊕ one row is in at most one of disjoint nodes: Δ1 = 1 a row.
         """
         checks.require_tree(self.domain, tree)
         checks.require_nodes(tree, nodes, 0)
         if not nodes.are_disjoint():
-            raise BoundaryViolation("tree measure: expected disjoint nodes, got overlapping ones")
+            raise BoundaryViolation("tree nodes: expected disjoint ones, got overlapping ones")
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(tree.columns)}",
             ("boxes", tree, nodes),
@@ -471,13 +462,13 @@ class Curator:
         return NoisyNodes(table, self._scale(epsilon))
 
     def open_tree(self, tree: BitTree, *, epsilon: Fraction) -> TreeSession:
-        """Open a tree whose every root-to-leaf path spends ``epsilon``; charged now.
+        """Charge for a tree whose every path from root to leaf spends ``epsilon``, and open it.
 
-        The release is refused while a path has something left. Proof: ``TreeSession``.
+        The release is refused while a path has shares left. Proof: ``TreeSession``.
         """
         checks.require_tree(self.domain, tree)
         scale = self._scale(epsilon)
-        # The largest scale that the session may be asked for: what cannot be drawn is not charged.
+        # The largest scale of the session: noise that cannot be drawn is refused before the charge.
         checked_scale(scale * SHARES)
         words = f"tree over {', '.join(tree.columns)}"
         spend = Spend(words, TREE_PATHS, epsilon, self.distance, scale)
@@ -486,7 +477,7 @@ class Curator:
         return session
 
     def open_splits(self, tree: BitTree, *, bits: int, epsilon: Fraction) -> SplitSession:
-        """Open the splits of a 2^bits-way tree, however deep, for ``epsilon``; charged now.
+        """Charge ``epsilon`` for the splits of a 2^bits-way tree of any depth, and open them.
 
         Proof: ``SplitSession``.
         """
@@ -502,9 +493,9 @@ class Curator:
     def measure_distance(
         self, rule: NearestCentre, *, clip: int, shift: int, epsilon: Fraction
     ) -> IntArray:
-        """Return Σ min(D, clip) >> shift over the rows, noisy; shape ().
+        """Return the noisy total of clipped squared distances to the nearest centre, shape ().
 
-        ⊕ one row adds a whole number in 0..clip >> shift: Δ1 = clip >> shift a row.
+        ⊕ one row at squared distance D adds min(D, clip) >> shift: Δ1 = clip >> shift a row.
         """
         checks.require_rule(self.domain, rule)
         rule.require_exact(clip=clip, shift=shift)
@@ -525,12 +516,12 @@ class Curator:
         totals_epsilon: Fraction,
         salt: int = 0,
     ) -> NoisyClusters:
-        """Return sizes and totals of the clusters of every subset: two measures, one scan.
+        """Return the noisy sizes and coordinate totals of the clusters of every subset of the rows.
 
-        rules   one a subset; one alone takes every row. Rows go to subsets by a hash.
+        rules   the centres of each subset; a hash of its coordinates puts a row into one of them
 
         ⊕ one row is in one subset and one cluster: Δ1 = 1 a row for the sizes, and
-        Σ|q| ≤ d·2^16 for the totals. Two units, so two measures, both charged first.
+        Σ|q| ≤ d·2^16 for the totals. Both are charged before the one scan.
         """
         checks.require_subsets(self.domain, rules, salt)
         d, distance = len(rules[0].columns), self.distance
@@ -558,7 +549,7 @@ class Curator:
     def measure_residuals(
         self, rule: NearestCentre, radii: tuple[int, ...], *, epsilon: Fraction
     ) -> IntArray:
-        """Return clipped residual totals of every cluster, noisy, (k, d); one radius is 2^16.
+        """Return the noisy totals of clipped distances from each centre, (k, d); a radius is 2^16.
 
         ⊕ one row is in one cluster and adds at most 2^16 in L1 (rounded towards zero).
         """
@@ -575,7 +566,7 @@ class Curator:
     def measure_classes(
         self, rule: NearestCentre, attribute: str, *, epsilon: Fraction
     ) -> IntArray:
-        """Return rows of every level of ``attribute`` in every cluster, noisy, (levels, k).
+        """Return the noisy table of the levels of ``attribute`` by cluster, (levels, k).
 
         ⊕ one row has one level and one nearest centre: Δ1 = 1 a row.
         """
@@ -588,9 +579,8 @@ class Curator:
         )
 
     def measure_mistakes(self, rule: PredictedLabel, *, epsilon: Fraction) -> IntArray:
-        """Return the rows that the rule predicts rightly and wrongly, noisy, (2,).
+        """Return the noisy numbers of rows that a fixed rule predicts rightly and wrongly, (2,).
 
-        The gate learns nothing: the rule is fixed before the rows are counted.
         ⊕ one row is predicted rightly or wrongly: Δ1 = 1 a row.
         """
         rule.require_exact(self.domain)
@@ -602,8 +592,9 @@ class Curator:
         )
 
     def disclose_bounds(self, columns: tuple[str, ...], *, reason: str) -> IntArray:
-        """Return the smallest and largest fixed-point coordinate of every column, (2, d); the
-        declared box where there are no rows.
+        """Disclose the smallest and largest coordinate of each column of benchmark rows, (2, d).
+
+        They are fixed-point numbers, those of the declared box where there are no rows.
         """
         checks.require_axes(self.domain, columns)
         words = f"smallest and largest of {', '.join(columns)}"
@@ -613,15 +604,15 @@ class Curator:
     def disclose_records(
         self, columns: tuple[str, ...], many: int, salt: int, *, reason: str
     ) -> IntArray:
-        """Return coordinates of ``many`` rows sampled by a hash of their content, (many, d); the
-        middle of the box where there are fewer.
+        """Disclose ``many`` benchmark rows, sampled by a hash of their coordinates, (many, d).
 
-        salt   public, 0 … 2^63 − 1
+        The middle of the box fills up where there are fewer rows. salt   public, 0 … 2^63 − 1
         """
         checks.require_axes(self.domain, columns)
         if not (1 <= many <= MAX_GRID_CELLS and 0 <= salt < 1 << 63):
             raise BoundaryViolation(
-                f"records: expected 1 to {MAX_GRID_CELLS} of them and a salt in 0..2^63 − 1"
+                f"records: expected 1 to {MAX_GRID_CELLS} of them and a salt in 0..2^63 − 1, "
+                f"got {many} and a salt of {salt.bit_length()} bits"
             )
         words = f"{many} records of {', '.join(columns)}, salt {salt}"
         key = ("records", columns, many, salt)
@@ -638,15 +629,16 @@ class Curator:
 
         def exact(counter: Counter) -> IntArray:
             if not isinstance(counter, Disclosing):
-                raise BoundaryViolation(f"{words}: expected an engine that discloses, got another")
+                raise BoundaryViolation(
+                    f"{words}: expected an engine with disclosures, got {type(counter).__name__}"
+                )
             return exact_query(counter).open_at_the_gate()
 
         return self._executor.answer_without_noise(f"disclosed without noise: {words}", key, exact)
 
 
 def error_shift(marginals: int) -> int:
-    """Return the bits by which the error of so many marginals is coarser: one row's part of it is
-    then at most 2^26.
+    """Return the bits to drop from the total error of marginals, so that one row adds ≤ 2^26.
 
     >>> error_shift(511), error_shift(512), error_shift(2000)
     (0, 1, 2)

@@ -1,11 +1,10 @@
-"""Discovery of a domain: queries about rows of which levels (``gate.texts``), quantiles
-(``gate.quantiles``) or bounds (``bucket_threshold``) are not declared.
+"""Discovery of what a file leaves undeclared: levels (``gate.texts``), bins (``gate.quantiles``)
+and bounds (``bucket_threshold``).
 
-Every query goes the way of all questions (``QueryExecutor``). ε is divided by the declaration
-alone: the same for every query; δ the same for every attribute whose levels are sought. All queries
-are charged before the first is answered, and add up to ε and δ: each is private whatever the
-answers of those before, which decide at most between which bounds a tree is. What may be refused is
-refused by noisy answers.
+ε is divided equally among all queries, and δ among the attributes whose levels are sought, by the
+declaration alone. All queries are charged before the first is answered. Each is private for any
+answers of the earlier ones, of which it uses at most the discovered bounds: so they add up to ε and
+δ. A discovery is refused by noisy answers alone.
 """
 
 from __future__ import annotations
@@ -41,10 +40,9 @@ from dp_pipeline.results.transcript import Transcript
 
 @dataclass(frozen=True)
 class DiscoveryQuery:
-    """One query about one attribute: public, known before any row is read.
+    """One query about one attribute; it is public, fixed before any row is read.
 
-    spend   what it costs; charged before the first query
-    rule    of texts, else None
+    rule    of levels; None for bounds and quantiles
     """
 
     attribute: Attribute
@@ -53,17 +51,20 @@ class DiscoveryQuery:
 
     @property
     def undeclared(self) -> Undeclared:
-        """What the attribute leaves open."""
+        """The part of the attribute that is to be discovered."""
         return self.attribute.undeclared or Undeclared()
 
 
 def discovery_queries(spec: DatasetSpec) -> tuple[DiscoveryQuery, ...]:
-    """Return every query that discovers the domain, in order, with its price: they add up to the
-    declared ε and δ. DeclarationError where nothing is to be discovered.
+    """Return the queries that discover a domain, with prices that add up to the declared ε and δ.
+
+    DeclarationError where nothing is to be discovered.
     """
     cost = spec.discover
     if cost is None or not spec.to_discover:
-        raise DeclarationError(f"{spec.name}: expected something to discover, got none")
+        raise DeclarationError(
+            f"{spec.name}: expected levels, bounds or quantiles to discover, got none"
+        )
     requests = [
         (spec.domain[name], kind) for name in spec.to_discover for kind in _kinds(spec, name)
     ]
@@ -98,7 +99,7 @@ def _query(
         return DiscoveryQuery(attribute, rule.spend, rule)
     scale = laplace_scale(l1=spec.distance, epsilon=epsilon)
     mechanism = LAPLACE if kind == "bounds" else TREE_PATHS
-    # What cannot be drawn is not charged; a tree draws at the scale of a single share, at most.
+    # Noise that cannot be drawn is refused before the charge; a tree draws for one share at least.
     checked_scale(scale if kind == "bounds" else scale * SHARES)
     return DiscoveryQuery(attribute, Spend(words, mechanism, epsilon, spec.distance, scale))
 
@@ -110,17 +111,14 @@ def discover(
     transcript: Transcript,
     noise: NoiseSource,
 ) -> DiscoveredDomain:
-    """Discover what the file does not declare, for ``spec.discover.epsilon`` and its δ.
+    """Discover the levels, bounds and bins that the file leaves open, for its ε and δ.
 
-    counter      exact answers, or None: only the transcript can be replayed
-    accountant   a budget of exactly ``spec.discover.epsilon`` in pure ε, and of exactly its δ, or
-                 0; all of it is charged before the first query
-    transcript   every answer is stored there before anything is made of it
-    noise        where the noise comes from
+    accountant   a budget of exactly ``spec.discover``'s ε and δ; all of it is charged before the
+                 first query
+    counter, transcript, noise   see ``QueryExecutor``
 
-    NotDiscovered, by a rule on noisy answers, where they say too little of some attributes, each
-    of which is named; the whole budget is spent then. DeclarationError where nothing is to be
-    discovered.
+    NotDiscovered names the attributes of which the noisy answers say too little; the whole budget
+    is spent then. DeclarationError where nothing is to be discovered.
     """
     queries = discovery_queries(spec)
     accountant.charge(*(query.spend for query in queries))
@@ -154,14 +152,13 @@ def discover_kinds(
     epsilon: Fraction,
     distance: int,
 ) -> dict[str, Kind]:
-    """Return the kind of most values of each attribute, by noisy counts: whole numbers, numbers,
-    texts.
+    """Return whether most values of each attribute are integers, numbers or texts, by noisy counts.
 
     distance   rows that two neighbouring data sets differ by, at most
 
-    *Proof.* A row is in at most one of the three counts of an attribute, so it moves all counts
-    together by at most d in L1, of d attributes, and neighbours by d · distance. ∎ The larger
-    count of numbers or texts decides; numbers are whole where fewer than one in twenty is another.
+    The larger count of numbers or texts decides; numbers are "whole" where fewer than one in twenty
+    is no integer. *Proof.* A row is in at most one of the three counts of each of d attributes: it
+    moves all counts together by at most d in L1, and neighbours by d · distance. ∎
     """
     executor = QueryExecutor(counter, accountant, transcript, noise)
     words = f"kinds of {len(names)} columns"
@@ -178,13 +175,13 @@ def discover_kinds(
 
 @dataclass(frozen=True)
 class _Discovery:
-    """The queries of one discovery, one after the other."""
+    """Answers the queries of one discovery."""
 
     spec: DatasetSpec
     executor: QueryExecutor[UndeclaredCounter]
 
     def after(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
-        """Return the discovered attribute after one more query."""
+        """Return the discovered attribute with the result of one more query."""
         if query.rule is not None:
             return replace(so_far, levels=self._levels(query, query.rule))
         if query.spend.mechanism == LAPLACE:
@@ -236,7 +233,7 @@ class _Discovery:
     def _bins(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> NoisyBins:
         name, undeclared = query.attribute.name, query.undeclared
         if undeclared.bounds and so_far.bounds is None:
-            raise NotDiscovered(f"quantiles of {name}: expected bounds before, got none")
+            raise NotDiscovered(f"quantiles of {name}: expected discovered bounds, got none")
         interval = query.attribute.coordinate or Coordinate(*(so_far.bounds or (0.0, 0.0)))
         interval_key = ("within", name, repr(interval.lower), repr(interval.upper))
         executor = self.executor
@@ -255,7 +252,7 @@ class _Discovery:
         noisy = bins.bins(session)
         if noisy is None:
             raise NotDiscovered(
-                f"quantiles of {name}: expected more rows than noise, got none: raise `discover` "
+                f"quantiles of {name}: expected more rows than noise, got fewer: raise `discover` "
                 "or declare a number of bins"
             )
         return noisy
@@ -267,9 +264,7 @@ def _cost(spec: DatasetSpec) -> Discover:
 
 
 def bucket_edges(unit: float) -> tuple[float, ...]:
-    """Return the ends of all buckets, ascending: 0 and ± the unit times powers of two to ±1e15.
-
-    Each is the float exactly: a multiplication by two rounds nothing.
+    """Return the edges of buckets, ascending: 0 and ± the unit times powers of two up to 1e15.
 
     >>> [edge for edge in bucket_edges(1.0) if abs(edge) <= 4]
     [-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0]
@@ -281,7 +276,7 @@ def bucket_edges(unit: float) -> tuple[float, ...]:
 
 
 def with_zero(lower: float, upper: float) -> tuple[float, float]:
-    """Return bounds on one side of zero, widened to zero where that adds a third at most.
+    """Widen bounds on one side of zero to zero where that adds at most a third of their width.
 
     >>> with_zero(256.0, 1024.0), with_zero(512.0, 1024.0), with_zero(-8.0, -2.0)
     ((0.0, 1024.0), (512.0, 1024.0), (-8.0, 0.0))
@@ -294,19 +289,17 @@ def with_zero(lower: float, upper: float) -> tuple[float, float]:
 
 
 def bucket_threshold(scale: Fraction, buckets: int, beta: Fraction) -> int:
-    """Return ⌈scale·(ln buckets + ln 1/β)⌉, never rounded down: what a bucket has to reach to be a
-    bound.
+    """Return the noisy count from which a bucket may be a bound: ⌈scale·(ln buckets + ln 1/β)⌉.
 
     Source: Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson, "Differentially Private SQL
-    with Bounded User Contribution", PoPETs 2020, approximate bounds. A number x has one bucket: [0,
+    with Bounded User Contribution", PoPETs 2020, approximate bounds. A number is in one bucket: [0,
     u), [u, 2u), [2u, 4u), … of the unit u, or [−u, 0), [−2u, −u), … So one row moves one count by
     1, and neighbours move all counts together by at most Δ = ``spec.distance`` in L1: discrete
     Laplace of scale Δ/ε on every bucket, empty ones too, is ε-DP (``mechanisms.measure``). The
-    bounds are the ends of the outermost buckets whose noisy count reaches t =
-    ⌈scale·(ln B + ln 1/β)⌉ of B buckets. P(X ≥ t) ≤ e^(−t/scale) ≤ β/B, so a bucket without rows
-    reaches it with probability at most β, all buckets together. Then the end nearer to zero becomes
-    zero where that is cheap (``with_zero``): of its small buckets there are many, and few rows are
-    in each.
+    bounds are the ends of the outermost of B buckets whose noisy count reaches this t. As
+    P(X ≥ t) ≤ e^(−t/scale) ≤ β/B, any empty bucket reaches it with probability at most β in all.
+    Then the end nearer to zero becomes zero where that is cheap (``with_zero``): the buckets near
+    zero are small, with few rows in each.
 
     >>> bucket_threshold(Fraction(10), 100, Fraction(1, 10**6))
     185

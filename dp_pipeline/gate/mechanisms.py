@@ -1,11 +1,10 @@
-"""The primitives, four of pure ε and two of zCDP: integers in, integers out, noise from a source.
+"""Six private mechanisms with their proofs: integers in, integers out.
 
-Everything private in this package is one of these six, or has its proof in ``gate.trees`` or
-``gate.texts``. Sensitivities are integers *per protected unit*: whoever calls has already
-multiplied what one row moves by the rows of one unit. ``measure``, ``refine``, ``measure_linf``
-and ``choose`` pay in ε; ``measure_gaussian`` and ``choose_exponential`` in the ρ of
-zero-concentrated DP (Bun, Steinke 2016): the Rényi divergence of order α between neighbours is at
-most α·ρ, for every α > 1.
+Every private answer comes from one of them, or has its proof in ``gate.trees`` or ``gate.texts``.
+Sensitivities are integers *per protected unit*, not per row. ``measure``, ``refine``,
+``measure_linf`` and ``choose`` pay in ε; ``measure_gaussian`` and ``choose_exponential`` in the ρ
+of zero-concentrated DP (Bun, Steinke 2016): the Rényi divergence of order α between neighbours is
+at most α·ρ, for every α > 1.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dp_pipeline.gate.noise import NoiseSource, int64_array, root_at_least
 
 
 def laplace_scale(*, l1: int, epsilon: Fraction) -> Fraction:
-    """Return the scale of the discrete Laplace noise by which an L1 sensitivity costs ε: l1 / ε.
+    """Return the scale at which discrete Laplace noise makes an L1 sensitivity cost ε: l1 / ε.
 
     Raises BoundaryViolation unless l1 is an int ≥ 1 and epsilon a positive Fraction.
 
@@ -40,51 +39,54 @@ def refine(
     epsilon: Fraction,
     noise: NoiseSource,
 ) -> IntArray:
-    """Return answers that were made noisy for one ε with the less noise of a larger one, at the
-    price of the difference.
+    """Return noisy answers again with the noise of a larger ε, at the price of the difference.
 
     exact    integer array of any shape
-    first    what ``measure`` or ``refine`` gave of the same array, for ``before`` in all
-    l1       as there
-    before   ε that was paid for them until now
+    first    answer of ``measure`` or ``refine`` for the same array and l1
+    before   ε that was paid for ``first`` in all
     scale    at which the noise of ``first`` was drawn, at least l1 / before
-    epsilon  what is added to it
-    returns  int64 of the same shape: as ``measure`` gives it at before + epsilon
+    epsilon  additional ε
+    returns  int64 of the same shape, distributed as ``measure`` at before + epsilon
 
     *Proof.* Let s be ``scale`` and s' = l1 / (before + epsilon) < l1 / before ≤ s. Noise Z of scale
-    s is Z' + V, Z' of scale s' and V independent of it and of the rows, and what is returned is
-    exact + Z' for the Z' that belongs to it (``gate.samplers.refined_noise``). So the pair
+    s is Z' + V, Z' of scale s' and V independent of it and of the rows, and the result is exact +
+    Z', with Z' drawn given Z' + V = Z (``gate.samplers.refined_noise``). So the pair
     (first, returned) has the probability P(Z' = y' − exact)·P(V = y − y'), whose ratio between
     neighbours is that of the first factor alone: at most exp(l1 / s') = e^(before + epsilon) for
     both answers together. Whether there is a second one, and its ε, may depend on the first: the
     ratio holds for each pair of answers. A chain of refinements is the same, one after the other.
-    V depends on s: it has to be the scale that was drawn. A source may have rounded that up
+    V depends on s, so s is the scale at which the noise was drawn. A source may have rounded it up
     (``gate.noise.sampling_scale``): then ``first`` alone has cost l1 / s, a little less than
-    ``before``, and both have cost what was charged for both, before + epsilon, as s' says no s. ∎
+    ``before``, and both together before + epsilon, since s' does not depend on s. ∎
 
-    Cut at the ends of int64, noise is no longer what was drawn: BoundaryViolation where ``first``
-    lies there, for a smaller scale than was paid for, and as ``measure`` does.
+    BoundaryViolation as for ``measure``, for a smaller scale than was paid for, and where ``first``
+    was cut at the ends of int64, so that its noise is unknown.
     """
     exact, first = int64_array(exact, of="exact answers"), int64_array(first, of="first answers")
     if scale < laplace_scale(l1=l1, epsilon=before):
-        raise BoundaryViolation("refine: expected the scale that was paid for, got a smaller one")
+        raise BoundaryViolation(
+            f"refine: expected a scale of at least l1 / ε as was paid for, got {float(scale):.4g}"
+        )
     finer = laplace_scale(l1=l1, epsilon=before + _paid(epsilon))
     if exact.shape != first.shape:
-        raise BoundaryViolation("refine: expected answers of one shape, got others")
+        raise BoundaryViolation(
+            f"refine: expected a first answer of shape {exact.shape}, got {first.shape}"
+        )
     ends = np.iinfo(np.int64)
     if ((first == ends.max) | (first == ends.min)).any():
-        raise BoundaryViolation("refine: expected answers below 2^63, got some that were cut")
+        raise BoundaryViolation(
+            "refine: expected first answers within int64, got some cut at its ends"
+        )
     return noise.refined_laplace(exact, first, scale, finer)
 
 
 MAX_LINF_SIZE = 20
-"""Numbers that are made noisy together, in scales of their noise, at most: of more, nearly every
-proposed radius is refused, and drawing takes long."""
+"""Length of a vector for the L∞ mechanism, in scales of its noise, at most: for longer ones nearly
+every proposed radius is refused, and drawing takes long."""
 
 
 def linf_scale(*, linf: int, epsilon: Fraction) -> Fraction:
-    """Return the scale of the L∞ mechanism by which a vector, no number of which moves by more than
-    ``linf``, costs ε: linf / ε.
+    """Return the scale at which the L∞ mechanism makes an L∞ sensitivity cost ε: linf / ε.
 
     >>> linf_scale(linf=3, epsilon=Fraction("0.5"))
     Fraction(6, 1)
@@ -93,8 +95,7 @@ def linf_scale(*, linf: int, epsilon: Fraction) -> Fraction:
 
 
 def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
-    """Return the scale of the noisy max that makes scores moving by at most ``linf`` cost ε: 2·linf
-    / ε.
+    """Return the scale at which a noisy max of scores that move by ``linf`` costs ε: 2·linf / ε.
 
     The factor 2 is needed: the chosen score may fall while every other one rises.
 
@@ -105,7 +106,9 @@ def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
 
 
 def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
-    """Return the σ² of the discrete Gaussian by which a squared L2 sensitivity costs ρ: l2² / (2ρ).
+    """Return the σ² at which discrete Gaussian noise makes a squared L2 sensitivity cost ρ.
+
+    It is l2² / (2ρ).
 
     Raises BoundaryViolation unless l2_squared is an int ≥ 1 and rho a positive Fraction.
 
@@ -116,10 +119,10 @@ def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
 
 
 def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
-    """Return the scale of the exponential mechanism that makes scores moving by ``linf`` cost ρ.
+    """Return the scale at which an exponential choice among scores that move by ``linf`` costs ρ.
 
-    Δ / √(2ρ), rounded up by less than one part in 10^9 to a Fraction of few digits: what it
-    provably costs, Δ² / (2·scale²), is at most ρ, and ρ is what is charged.
+    It is Δ / √(2ρ), rounded up by less than one part in 10^9 to a Fraction of few digits: its cost
+    Δ² / (2·scale²) is at most ρ, which is charged.
 
     >>> exponential_scale(linf=3, rho=Fraction("0.02"))
     Fraction(15, 1)
@@ -128,8 +131,9 @@ def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
 
 
 def measure(exact: IntArray, *, l1: int, epsilon: Fraction, noise: NoiseSource) -> IntArray:
-    """Return integer answers plus discrete Laplace noise: ε-DP (Ghosh, Roughgarden, Sundararajan
-    2009).
+    """Return integer answers plus discrete Laplace noise: ε-DP.
+
+    Source: Ghosh, Roughgarden, Sundararajan 2009.
 
     exact    integer array of any shape, also empty
     l1       largest Σ|exact − exact'| over neighbours that differ by one protected unit
@@ -158,8 +162,8 @@ def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseS
     linf     largest |exact_i − exact'_i| of any number over neighbours that differ by one unit
     returns  int64 of the same length; cut to int64 at its ends
 
-    For many numbers that one unit moves all, each a little: the standard deviation of each is
-    √((p + 1)(p + 2)/3)/a about, p numbers and a = ε/linf, where Laplace noise has √2·p/a.
+    It suits p numbers all of which one unit moves a little: the standard deviation of each is about
+    √((p + 1)(p + 2)/3)/a for a = ε/linf, where Laplace noise has √2·p/a.
 
     *Proof.* P(z) ∝ exp(−max |z_i| / s) on the integer vectors, and by the triangle inequality
     |max |y_i − exact_i| − max |y_i − exact'_i|| ≤ max |exact_i − exact'_i| ≤ linf: the ratio of the
@@ -187,7 +191,7 @@ def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseS
 
 
 def choose(scores: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource) -> int:
-    """Return the index of a large score, by noisy max: ε-DP.
+    """Return the index of a nearly highest score, by noisy max: ε-DP.
 
     scores   integer vector, one candidate each, at least one
     linf     largest |score − score'| of any candidate over neighbours that differ by one unit
@@ -208,8 +212,9 @@ def choose(scores: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource
 def measure_gaussian(
     exact: IntArray, *, l2_squared: int, rho: Fraction, noise: NoiseSource
 ) -> IntArray:
-    """Return integer answers plus discrete Gaussian noise: ρ-zCDP (Canonne, Kamath, Steinke 2020,
-    Thm 4).
+    """Return integer answers plus discrete Gaussian noise: ρ-zCDP.
+
+    Source: Canonne, Kamath, Steinke 2020, Theorem 4.
 
     exact       integer array of any shape, also empty
     l2_squared  largest Σ(exact − exact')² over neighbours that differ by one protected unit
@@ -237,7 +242,7 @@ def measure_gaussian(
 
 
 def choose_exponential(scores: IntArray, *, linf: int, rho: Fraction, noise: NoiseSource) -> int:
-    """Return the index of a large score, by the exponential mechanism: ρ-zCDP.
+    """Return the index of a nearly highest score, by the exponential mechanism: ρ-zCDP.
 
     scores   integer vector, one candidate each, at least one
     linf     largest |score − score'| of any candidate over neighbours that differ by one unit
@@ -262,7 +267,6 @@ def choose_exponential(scores: IntArray, *, linf: int, rho: Fraction, noise: Noi
 
 
 def _vector(scores: IntArray) -> IntArray:
-    """Return the scores as int64, one candidate each."""
     scores = int64_array(scores, of="scores")
     if scores.ndim != 1 or not scores.size:
         raise BoundaryViolation(f"choose: expected a vector of scores, got shape {scores.shape}")
@@ -270,14 +274,13 @@ def _vector(scores: IntArray) -> IntArray:
 
 
 def _distance(value: int, *, of: str) -> Fraction:
-    """Return a sensitivity, checked: an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise BoundaryViolation(f"{of}: expected an int of at least 1, got {value!r}")
     return Fraction(value)
 
 
 def _paid(amount: Fraction, *, of: str = "epsilon") -> Fraction:
-    """Return an ε or ρ, checked: a positive Fraction; a float is not exactly what was charged."""
+    # A float would not be exactly the amount that was charged.
     if not isinstance(amount, Fraction) or amount <= 0:
         raise BoundaryViolation(f"{of}: expected a positive Fraction, got {amount!r}")
     return amount

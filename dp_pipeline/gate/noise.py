@@ -1,5 +1,6 @@
-"""Sources of noise: OpenDP, our exact sampler, or a seed. Entropy is drawn here alone. The numbers
-that pass the gate: integers of int64, exact scales, floats and roots rounded upwards.
+"""Sources of noise: OpenDP, exact samplers, or a seed; entropy is drawn in this file alone.
+
+The numbers that they take and give: int64 arrays, exact scales, floats and roots rounded upwards.
 """
 
 from __future__ import annotations
@@ -18,17 +19,16 @@ import numpy as np
 
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.gate import samplers
+from dp_pipeline.gate import samplers, sparse_sampler
 
 MAX_SCALE = 2**55
-"""At this scale noise passes 2^62 with probability e^(−128): int64 answers still mean something."""
+"""Largest scale of noise: it passes 2^62, and so may leave int64, with probability e^(−128)."""
 
 
 def int64_array(values: object, *, of: str) -> IntArray:
-    """Return the array as int64, value for value; anything but an integer array is refused.
+    """Return an integer array as int64; BoundaryViolation for any other type or larger numbers.
 
-    Floats, booleans, dates and Python objects are refused by type, whatever they hold, and
-    unsigned numbers above 2^63 − 1 by size: a wrapped number has no sensitivity.
+    A wrapped number would have no sensitivity.
 
     >>> int64_array(np.array([1, 2], np.uint8), of="counts")
     array([1, 2])
@@ -45,7 +45,7 @@ def int64_array(values: object, *, of: str) -> IntArray:
 
 
 def checked_scale(scale: Fraction) -> Fraction:
-    """Return the scale; refused (by its public value alone) unless a Fraction, 0 < scale ≤ 2^55."""
+    """Return a scale of noise; BoundaryViolation unless it is a Fraction in (0, 2^55]."""
     if not isinstance(scale, Fraction) or scale <= 0:
         raise BoundaryViolation(f"noise: expected a positive Fraction as scale, got {scale!r}")
     if scale > MAX_SCALE:
@@ -56,9 +56,9 @@ def checked_scale(scale: Fraction) -> Fraction:
 
 
 def float_at_least(value: Fraction) -> float:
-    """Return the smallest float that is not below a positive ``value`` (up to 2^1023).
+    """Return the smallest float that is at least ``value``, a positive number up to 2^1023.
 
-    A scale rounded down would be less noise than was paid for.
+    A scale rounded down would give less noise than the charge demands.
 
     >>> float_at_least(Fraction(1, 10)) >= Fraction(1, 10)
     True
@@ -68,11 +68,10 @@ def float_at_least(value: Fraction) -> float:
 
 
 def root_at_least(square: Fraction) -> Fraction:
-    """Return a short Fraction r with r² ≥ square > 0, above the root by less than one part in 10^9.
+    """Return a square root rounded up, by less than one part in 10^9, to a Fraction of few digits.
 
-    r is N / 2^k with 2^30 ≤ N ≤ 2^32, the smallest such N whose square is large enough: one step
-    less would be below the root, so r exceeds it by less than 1 / 2^k = r / N. It is a float
-    without rounding, unless too small for one.
+    It is the smallest N / 2^k that is large enough, with 2^30 ≤ N ≤ 2^32: it exceeds the root by
+    less than 1 / 2^k, one part in N. It is a float without rounding, unless too small for one.
 
     >>> root_at_least(Fraction(4)), float(root_at_least(Fraction(2)))
     (Fraction(2, 1), 1.4142135623842478)
@@ -87,9 +86,7 @@ def root_at_least(square: Fraction) -> Fraction:
 def sampling_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
     """Return the scale at which a source draws ``size`` numbers of discrete Laplace noise.
 
-    scale   what was paid for; the result is never smaller
-
-    OpenDP takes a float, rounded up here; every other source takes the Fraction itself.
+    It is ``scale``, for OpenDP rounded up to a float.
 
     >>> sampling_scale(OpenDPNoise(), Fraction(1, 3), 5) - Fraction(1, 3)
     Fraction(1, 27021597764222976)
@@ -102,73 +99,62 @@ _opendp_features = threading.Lock()
 
 
 class NoiseSource(Protocol):
-    """Draws the noise of one release. Scales are exact; nothing here knows a sensitivity.
+    """Draws the noise of one release at exact scales, without knowing sensitivities.
 
     Every method returns int64 of the shape of its counts, cut at the ends of int64.
     """
 
     @property
     def name(self) -> str:
-        """ "opendp", "exact" or "seeded", without its number."""
+        """Name of the source in release keys: "opendp", "exact" or "seeded"."""
 
     @property
     def is_releasable(self) -> bool:
-        """Whether nobody can subtract the noise, as with a known seed."""
+        """Whether the noise protects persons: with a known seed anyone could subtract it."""
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        """Return counts + independent noise with P(x) ∝ exp(−|x| / scale).
-
-        Costs l1 / scale, where l1 is what one protected unit moves of ``counts``.
-        """
+        """Return counts + independent noise with P(x) ∝ exp(−|x| / scale): ε = Δ1 / scale."""
 
     def sparse_laplace(
         self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
     ) -> IntArray:
-        """Return key and noisy count of every cell of a table whose noisy count is at least
-        ``threshold``, (m', 2), ascending by key: ``discrete_laplace`` on all ``cells``.
-        ``occupied``, (m, 2), has the key and count of the cells that are not empty.
+        """Return keys and noisy counts of the cells that reach ``threshold``, (m', 2), by key.
 
-        Costs l1 / scale, as ``discrete_laplace`` does: the rest is post-processing.
+        It is ``discrete_laplace`` on all ``cells``, empty ones included; ``occupied``, (m, 2), has
+        key and count of the others.
         """
 
     def refined_laplace(
         self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
     ) -> IntArray:
-        """Return counts + discrete Laplace noise of the scale ``finer``, of which the noise in
-        ``first``, counts + noise that was drawn at ``scale`` (``sampling_scale``), is a coarser
-        form. Both answers together cost ε = Δ1 / finer.
+        """Return counts + discrete Laplace noise of scale ``finer``, drawn given that ``first`` is
+        counts + noise of ``scale`` (``sampling_scale``): ε = Δ1 / finer for both answers together.
         """
-        ...
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        """Return counts + joint noise with P(z) ∝ exp(−max |z_i| / scale), (p,). ε = Δ∞ / scale."""
-        ...
+        """Return counts + joint noise with P(z) ∝ exp(−max |z_i| / scale), (p,): ε = Δ∞ / scale."""
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        """Return the flat index of a large score. Costs 2·linf / scale."""
+        """Return the flat index of a nearly highest score: ε = 2·Δ∞ / scale."""
 
     def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
-        """Return counts + independent noise with P(x) ∝ exp(−x² / (2·sigma2)).
-
-        Costs ρ = l2² / (2·sigma2) of zCDP, where l2 is what one protected unit moves of ``counts``.
-        """
+        """Return counts + independent noise with P(x) ∝ exp(−x² / (2·sigma2)): ρ = Δ2² / 2σ²."""
 
     def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        """Return the flat index i with probability ∝ exp(scores_i / scale).
+        """Return a flat index i with probability ∝ exp(scores_i / scale): ρ = (2·Δ∞ / scale)² / 8.
 
-        Costs ρ = (2·linf / scale)² / 8 of zCDP: a quarter of what the same pure ε of
-        ``noisy_max`` is worth, ε² / 2.
+        That is a quarter of the ρ = ε² / 2 of ``noisy_max`` at the same scale.
         """
 
 
 MIN_EXACT_CELLS = 1 << 15
-"""Counts in one question from which on our exact sampler draws in place of OpenDP's: how many there
-are is public, and OpenDP takes fifty times as long for each."""
+"""Size of a question from which the exact sampler draws in place of OpenDP, which takes fifty times
+as long; the size is public."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SampledNoise:
-    """Our exact sampler on some random bytes; its methods are those of NoiseSource."""
+    """The exact samplers of ``gate.samplers`` as a NoiseSource, on any random bytes."""
 
     _uniform: samplers.UniformIntegers = field(init=False, repr=False)
 
@@ -180,7 +166,7 @@ class _SampledNoise:
     def sparse_laplace(
         self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
     ) -> IntArray:
-        return samplers.sparse_laplace(
+        return sparse_sampler.sparse_laplace(
             int64_array(occupied, of="counts"),
             checked_scale(scale),
             cells=cells,
@@ -222,7 +208,7 @@ class _SampledNoise:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactNoise(_SampledNoise):
-    """Our exact sampler on the operating system's randomness: for 10^5 cells and more.
+    """Exact samplers on the operating system's randomness, fast for 10^5 cells and more.
 
     >>> ExactNoise().discrete_laplace(np.zeros((2, 3), np.int64), Fraction(10)).shape
     (2, 3)
@@ -237,17 +223,15 @@ class ExactNoise(_SampledNoise):
 
 @dataclass(frozen=True, slots=True)
 class OpenDPNoise(ExactNoise):
-    """The OpenDP library (0.16): the default for releases, 6 µs per Laplace, 11 per Gaussian.
-    Our exact sampler answers a question of MIN_EXACT_CELLS counts or more, and what OpenDP does not
-    have: a sparse table, a refinement and the L∞ mechanism.
+    """The OpenDP library (0.16), the default for releases: 6 µs per Laplace, 11 per Gaussian.
 
-    Its ``make_laplace`` on i64 vectors is the discrete Laplace and saturates like ours. Its
-    ``make_noisy_max`` under pure DP is permute-and-flip on exact rationals (McKenna, Sheldon
-    2020, arXiv:2010.12603); we hand it i64 scores, never floats. It costs 2Δ/scale as well.
-
-    Under zero-concentrated DP ``make_gaussian`` on i64 vectors is the discrete Gaussian of
-    the float's exact value, and ``make_noisy_max`` the exponential mechanism on exact rationals
-    by rejection: 20 ms for 4,000 candidates of which one has all the probability.
+    The exact samplers answer questions of MIN_EXACT_CELLS counts or more, sparse tables,
+    refinements and the L∞ mechanism, which OpenDP does not have. Its ``make_laplace`` on i64
+    vectors is the discrete Laplace, cut like ours; ``make_noisy_max`` under pure DP is
+    permute-and-flip on exact rationals (McKenna, Sheldon 2020, arXiv:2010.12603), which costs
+    2Δ/scale too. Under zero-concentrated DP ``make_gaussian`` is the discrete Gaussian of the
+    float's exact value, and ``make_noisy_max`` the exponential mechanism by rejection: 20 ms for
+    4,000 candidates of which one has all the probability.
     """
 
     name: ClassVar[str] = "opendp"
@@ -259,7 +243,7 @@ class OpenDPNoise(ExactNoise):
             return counts.copy()
         if counts.size >= MIN_EXACT_CELLS:
             return ExactNoise.discrete_laplace(self, counts, scale)
-        # Late, and by submodule: 0.3 s that a command which draws nothing should not pay.
+        # Imported late: 0.3 s that a command without noise saves.
         from opendp.domains import atom_domain, vector_domain
         from opendp.measurements import make_laplace
         from opendp.metrics import l1_distance
@@ -295,7 +279,6 @@ class OpenDPNoise(ExactNoise):
         return self._choice(scores, scale, zero_concentrated_divergence)
 
     def _choice(self, scores: IntArray, scale: Fraction, measure: Callable[[], Any]) -> int:
-        """Return the choice of OpenDP's noisy max under a privacy measure."""
         scores, at_least = _candidates(scores), float_at_least(checked_scale(scale))
         from opendp.domains import atom_domain, vector_domain
         from opendp.measurements import make_noisy_max
@@ -309,9 +292,9 @@ class OpenDPNoise(ExactNoise):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeededNoise(_SampledNoise):
-    """The same sampler on PCG64 words: research, tests and studies; never a release.
+    """Exact samplers on a seed (PCG64), for research and tests; never for a release.
 
-    Draws follow one another: the same seed and the same calls give the same answers.
+    The same seed and the same calls give the same answers.
 
     >>> zeros = np.zeros(5, np.int64)
     >>> first, again = (SeededNoise(7).discrete_laplace(zeros, Fraction(10)) for _ in range(2))
@@ -335,14 +318,13 @@ class SeededNoise(_SampledNoise):
 
 
 RELEASABLE_SOURCES = (OpenDPNoise, ExactNoise)
-"""The sources that protect persons. Any object may say so of itself; these do."""
+"""The sources that protect persons; ``is_releasable`` of any other class is not trusted."""
 
 
 def parse_noise(text: str) -> NoiseSource:
     """Return the source that a setting names: ``opendp``, ``exact`` or ``seeded:NUMBER``.
 
-    One spelling a source, because the name is part of every release key: anything else
-    is a DeclarationError.
+    DeclarationError for any other spelling, because the name is part of every release key.
 
     >>> parse_noise("opendp"), parse_noise("seeded:7").is_releasable
     (OpenDPNoise(), False)
@@ -356,7 +338,6 @@ def parse_noise(text: str) -> NoiseSource:
 
 
 def _candidates(scores: IntArray) -> IntArray:
-    """Return the scores as a flat int64 vector; a choice among none is refused."""
     scores = int64_array(scores, of="scores").ravel()
     if not scores.size:
         raise BoundaryViolation("choice: expected at least one candidate, got none")
@@ -364,7 +345,6 @@ def _candidates(scores: IntArray) -> IntArray:
 
 
 def _checked_variance(sigma2: Fraction) -> Fraction:
-    """Return σ²; refused (by its public value alone) unless a Fraction, 0 < σ² ≤ (2^55)²."""
     if not isinstance(sigma2, Fraction) or sigma2 <= 0:
         raise BoundaryViolation(f"noise: expected a positive Fraction as σ², got {sigma2!r}")
     if sigma2 > MAX_SCALE**2:
@@ -376,10 +356,9 @@ def _checked_variance(sigma2: Fraction) -> Fraction:
 
 @contextmanager
 def _contrib_enabled() -> Iterator[None]:
-    """Enable OpenDP's "contrib" feature while a mechanism is built, and no longer.
+    """Enable OpenDP's "contrib" feature while a mechanism is constructed.
 
-    The switch is one global set in OpenDP, read by constructors only. Other code in
-    this process keeps its setting; the lock is for our own threads.
+    It is one global set of the process: other code keeps its setting, our threads share a lock.
     """
     from opendp import mod
 

@@ -1,6 +1,4 @@
-"""Buying quality numbers: how good a release is on the true rows is a question about rows, paid for
-with an ε of its own, which is reserved together with the release's.
-"""
+"""Private quality numbers of a release on its true rows, for an ε that is reserved with its own."""
 
 from __future__ import annotations
 
@@ -29,13 +27,13 @@ from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 ROWS_SHARE = Fraction(1, 4)
-"""Share of ε that counts the rows; the rest goes to the sum that is divided by them."""
+"""Share of ε for the number of rows; the rest goes to the sum that is divided by it."""
 
 CLASSES_SHARE = Fraction(1, 2)
-"""Share that buys the class × cluster table; its total is the number of rows."""
+"""Share of ε for the class × cluster table, whose total is the number of rows."""
 
 CLIP_QUANTILE = 0.98
-"""Share of a synopsis' weight that lies within the distance at which rows are clipped."""
+"""Share of a synopsis' weight within the distance at which rows are clipped."""
 
 SQUARED_UNITS = "squared data units"
 
@@ -43,7 +41,9 @@ SQUARED_UNITS = "squared data units"
 def private_cluster_quality(
     curator: Curator, clusters: Clusters, *, epsilon: Fraction, label: str | None
 ) -> dict[str, NoisyNumber]:
-    """Return ``nicv``; with a label ``f_label`` and ``ari_label``. Spends exactly ``epsilon``."""
+    """Measure the mean squared distance of clusters, ``nicv``, and with a label ``f_label`` and
+    ``ari_label``, the agreement with it; spends exactly ``epsilon``.
+    """
     rule = NearestCentre.of(
         clusters.columns, clusters.centres, curator.domain.box(clusters.columns)
     )
@@ -55,7 +55,7 @@ def private_cluster_quality(
         rows = int(curator.measure((), epsilon=of_rest).table)
         return {"nicv": _mean(total, NoisyNumber(rows, scale, "rows"))}
     table = curator.measure_classes(rule, label, epsilon=of_rest)
-    # The total of m cells has √m times the noise of one; a separate count costs the sum more.
+    # The total of m cells has √m times the noise of one; a count of its own would cost more.
     rows = int(table.sum())
     return {
         "nicv": _mean(total, NoisyNumber(rows, scale * sqrt(table.size), "rows")),
@@ -67,10 +67,10 @@ def private_cluster_quality(
 def _private_square_distance(
     curator: Curator, clusters: Clusters, rule: NearestCentre, epsilon: Fraction
 ) -> NoisyNumber:
-    """Return Σ over rows of min(d², B), in squared data units.
+    """Return the noisy sum over rows of the squared distance to the nearest centre, at most B each.
 
-    B is far below the box's diagonal, so the noise is small. A row farther from every centre
-    counts as that far, so the number is biased downwards (by up to 8 % on trips).
+    B is far below the box's diagonal, so the noise is small; rows beyond it bias the sum downwards
+    (by up to 8 % on trips).
     """
     box = curator.domain.box(clusters.columns)
     unit = rule.unit_in(box) ** 2
@@ -79,7 +79,7 @@ def _private_square_distance(
     else:
         reach = _quantile_of_synopsis(clusters.centres, clusters.synopsis)
     clip = max(1, int(reach / unit))
-    # The sum keeps 20 bits a row: finer would be noise, and the total stays far below 2^63.
+    # 20 bits a row: finer ones would drown in noise, and the total stays far below 2^63.
     shift = max(0, clip.bit_length() - 20)
     total = curator.measure_distance(rule, clip=clip, shift=shift, epsilon=epsilon)
     coarse = unit * (1 << shift)
@@ -88,7 +88,7 @@ def _private_square_distance(
 
 
 def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
-    """Return the distance that ``CLIP_QUANTILE`` of the synopsis' own weight does not pass."""
+    """Return the squared distance within which ``CLIP_QUANTILE`` of a synopsis' weight lies."""
     middles, weights = synopsis.middles, synopsis.weights.clip(min=0)
     distances = np.full(len(middles), np.inf)
     for centre in centres:
@@ -102,8 +102,8 @@ def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
 
 
 def _widest_gap(centres: FloatArray, box: tuple[Coordinate, ...]) -> float:
-    """Return the largest distance from a centre to the nearest other place with a centre; half the
-    box's diagonal where all are at one place: two equal centres say nothing about the rows.
+    """Return the largest squared distance from a centre to its nearest other centre; that of half
+    the box's diagonal where all centres are equal.
     """
     places = np.unique(centres, axis=0)
     if len(places) == 1:
@@ -116,9 +116,9 @@ def _widest_gap(centres: FloatArray, box: tuple[Coordinate, ...]) -> float:
 
 
 def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
-    """Return total/rows, at least 0, and the scale of Laplace noise of the same standard deviation.
+    """Return a noisy mean ≥ 0 with the Laplace scale of its standard deviation.
 
-    Var(S/n) ≈ (Var S + (S/n)² Var n)/n²: to first order, good while n is far above its noise.
+    Var(S/n) ≈ (Var S + (S/n)² Var n)/n² to first order, while n is far above its noise.
     """
     n = max(1.0, rows.value)
     value = max(0.0, total.value / n)
@@ -128,13 +128,9 @@ def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
 def _agreement(
     metric: Callable[[FloatArray], float], noisy_table: IntArray, scale: float
 ) -> NoisyNumber:
-    """Return a metric of the table without its noise, and how sure it is.
+    """Return a metric of the denoised table, with the error that redrawing its noise shows.
 
     scale   of the noise in one cell
-
-    Nearest to the noisy table among those of its own total without negative cells: cells set to
-    0 alone would leave the positive half of the noise, and with it twice the error at ε = 0.1
-    (unbalance). The scale is that of Laplace noise with the error that redrawing shows.
     """
 
     def estimate(table: FloatArray) -> float:
@@ -147,7 +143,11 @@ def _agreement(
 
 
 def _without_noise(table: FloatArray | IntArray) -> FloatArray:
-    """Return whole counts ≥ 0 of about the table's total; all 0 where that is not above 0."""
+    """Return the nearest table of counts ≥ 0 with about the same total; zeros for a total ≤ 0.
+
+    Negative cells set to 0 alone would leave the positive half of the noise, and with it twice the
+    error at ε = 0.1 (unbalance).
+    """
     total = float(table.sum())
     if total <= 0:
         return np.zeros(table.shape)
@@ -155,23 +155,23 @@ def _without_noise(table: FloatArray | IntArray) -> FloatArray:
 
 
 PAID_MARGINAL_SIZES = (2, 3)
-"""Sizes of the marginals whose average distance is paid for; larger ones have too many cells."""
+"""Sizes of the marginals whose mean distance is measured; larger ones have too many cells."""
 
 MAX_CELLS = 1 << 22
-"""Cells of all marginals of one size together; of the sampled ones, those that fit count."""
+"""Cells of all measured marginals of one size together, at most."""
 
 ROWS_WEIGHT = Fraction(1, 4)
-"""Weight of the number of rows beside 1 for each number: it moves a distance little."""
+"""Weight of the number of rows in ε, where each quality number has 1: it matters little."""
 
 
 def private_table_quality(
     curator: Curator, table: SyntheticTable, *, epsilon: Fraction, targets: Sequence[Target]
 ) -> dict[str, NoisyNumber]:
-    """Return ``avd_2``, ``avd_3`` and ``misclassified_logistic/<attribute>`` of every target that
-    the table has. Spends exactly ``epsilon``, the same on each of them.
+    """Measure the mean distances ``avd_2`` and ``avd_3`` of a synthetic table's marginals, and
+    ``misclassified_logistic/<attribute>`` of its targets; spends exactly ``epsilon``, equal parts.
 
-    ``avd_2`` is of the attributes one by one where no pair of them fits; no ``avd_3`` is paid for
-    where no three do.
+    ``avd_2`` is of single attributes where no pair fits ``MAX_CELLS``; there is no ``avd_3`` where
+    no triple does.
     """
     marginals = {
         k: _countable(curator.domain, attribute_sets(table.attributes, k))
@@ -188,7 +188,7 @@ def private_table_quality(
     for (k, names), part in zip(marginals.items(), parts[: len(marginals)], strict=True):
         released = {names: fixed_point_shares(table.probabilities(names)) for names in names}
         error = int(curator.measure_marginal_error(released, epsilon=part))
-        # One row moves the average of ½Σ|c − n·q| by at most 1.
+        # One row moves the mean of ½Σ|c − n·q| by at most 1.
         denominator = (len(names) << 17) >> error_shift(len(names))
         value = min(1.0, max(0.0, error / denominator / rows.value))
         # Var(S/n) ≈ (Var S + (S/n)² Var n)/n², to first order.
@@ -204,7 +204,7 @@ def private_table_quality(
 
 
 def _countable(domain: Domain, marginals: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the marginals that fit into ``MAX_CELLS`` with those before them."""
+    """Return the marginals that fit ``MAX_CELLS`` together, in their order."""
     chosen, remaining = [], MAX_CELLS
     for names in marginals:
         cells = domain.cell_count(names)
@@ -217,10 +217,9 @@ def _countable(domain: Domain, marginals: Sequence[tuple[str, ...]]) -> list[tup
 def _private_mistakes(
     curator: Curator, table: SyntheticTable, target: Target, epsilon: Fraction
 ) -> NoisyNumber:
-    """Return the share of true rows that logistic regression on synthetic ones gets wrong.
+    """Return the share of true rows that logistic regression on synthetic rows misclassifies.
 
-    The released table has seen all rows, so none is held out: the number is of the table, not
-    of rows to come.
+    All rows went into the release, so none is held out: it says nothing of rows to come.
     """
     domain = curator.domain
     codes = dict(zip(table.attributes, table.codes.T, strict=True))
@@ -237,8 +236,9 @@ def _private_mistakes(
 
 
 def fixed_point_shares(probabilities: FloatArray) -> IntArray:
-    """Return probabilities as whole numbers of 2^-16 that add up to 2^16: the largest remainders
-    get what rounding down has left. On Adult's triples that moves an average by less than 0.0003.
+    """Round probabilities to integers in 1/2^16 that add up to 2^16, by largest remainders.
+
+    On Adult's triples that moves a mean distance by less than 0.0003.
     """
     scaled = probabilities * (1 << 16)
     parts = np.floor(scaled).astype(np.int64)
@@ -250,31 +250,29 @@ def fixed_point_shares(probabilities: FloatArray) -> IntArray:
 
 
 PUBLISHED = "published class"
-"""A derived attribute: the place among the published classes, the others together at the end."""
+"""Derived attribute: the index of a row's published class; all other classes are the last one."""
 
 
 def private_class_quality(
     curator: Curator, table: ClassTable, *, epsilon: Fraction
 ) -> dict[str, NoisyNumber]:
-    """Return ``auc_class_rate/<label>``: AUC of the published classes' rates, and for all other
-    rows of the rates of the published classes together, against the true labels. Spends exactly
-    ``epsilon``.
+    """Measure ``auc_class_rate/<label>``, the AUC of a class table's rates against the true labels.
 
-    The label's table over published classes, and the others as one, is measured once more: one row
-    is in one cell, Δ1 = 1 a row. The released counts know their own noise, so they cannot tell
-    how well their rates do.
+    Spends exactly ``epsilon``. A row of no published class has the rate of all of them together.
+    The table of labels by published class, the other classes as one, is measured once more: one row
+    is in one cell, Δ1 = 1 a row. The released counts cannot say how good their own rates are.
 
-    The others may be a single class, whose counts can be computed from a private number that they
-    are in. So they must be as large as a published class, by this noise, or count as none; what
-    they may have changed is added to the scale. A class of fewer than K persons that is withheld
-    alone is in the number with a probability of β at most.
+    The others may be a single class of few persons, whose counts could be computed from this
+    number. So they must be as large as a published class, by this noise, or are left out; what they
+    could change is added to the scale. A class of fewer than K persons that is withheld alone is in
+    the number with a probability of at most β.
     """
     counts, left_out = _measured(curator, table, epsilon)
     auc = ClassAuc.of(counts, table.rates)
     if np.isnan(auc.value):
-        # As if nothing was known, and as far off as anything.
+        # No information: the AUC of guessing, with the largest possible error.
         return {f"auc_class_rate/{table.label}": NoisyNumber(0.5, 0.5, "share")}
-    # To first order, with the same noise in every cell; an AUC is never further off than 1.
+    # To first order, with the same noise in every cell; the error of an AUC is at most 1.
     scale = float(curator.distance / epsilon) * float(np.sqrt((auc.gradient**2).sum()))
     scale += left_out * float(np.abs(auc.gradient[-1]).max())
     value = min(1.0, max(0.0, auc.value))
@@ -282,8 +280,9 @@ def private_class_quality(
 
 
 def _measured(curator: Curator, table: ClassTable, epsilon: Fraction) -> tuple[np.ndarray, int]:
-    """Return noisy counts (p + 1, C), of the last line 0 where every class is published or the
-    others are too small, and how many rows may so be left out.
+    """Return noisy counts by class and label, (p + 1, C), and the most rows that are left out.
+
+    The last class is all that are not published: 0 where there are none or too few persons.
     """
     classes = table.classes
     view = curator.with_attributes(classes.derived_groups())
@@ -307,10 +306,10 @@ def private_quality(
     label: str | None = None,
     targets: Sequence[Target] = (),
 ) -> dict[str, NoisyNumber]:
-    """Return private quality numbers of one release; spends exactly ``epsilon``.
+    """Return the private quality numbers of one release; spends exactly ``epsilon``.
 
-    label     the attribute with levels that clusters are compared with, or None
-    targets   what classifiers are asked that learn from a synthetic table
+    label     attribute with levels that clusters are compared with, or None
+    targets   attributes that classifiers predict after learning from a synthetic table
     """
     if isinstance(released, Clusters):
         return private_cluster_quality(curator, released, epsilon=epsilon, label=label)

@@ -1,8 +1,8 @@
-"""Edges of bins that hold about as many rows each, from noisy counts along the paths of a tree.
+"""Edges of bins with about equal numbers of rows, from noisy counts along the paths of a tree.
 
 Source: Qardaji, Yang, Li, "Understanding Hierarchical Methods for Differentially Private
 Histograms" (VLDB 2013): 16 children a node, and children that add up to their parent. Here only
-nodes that are heavier than their noise are asked again, which a TreeSession accounts path by path.
+nodes with more rows than noise are divided, which a TreeSession accounts path by path.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from dp_pipeline.results.trees import BitTree, Prefixes
 
 FAN_BITS = 4
 STEP_SHARES = (SHARES // 4,) * 4
-"""Shares of each step down. More of them for the first steps gave no better edges."""
+"""Shares of ε for each step down; more of them for the first steps gave no better edges."""
 
 BITS = FAN_BITS * len(STEP_SHARES)
-"""A leaf is a part of 2^−16 of the interval, two fixed-point numbers."""
+"""Depth of the tree: a leaf is 2^−16 of the interval, two fixed-point numbers."""
 
 MIN_NODE_SCALES = 4
-"""A node of fewer rows than so many scales of its noise is not divided further."""
+"""Scales of its noise that a node's rows have to exceed for it to be divided."""
 
 MAX_DIVIDED_NODES = 64
-"""Nodes of one step that are divided."""
+"""Nodes of one step that are divided, at most."""
 
 MAX_PIECES = 128
-"""Parts of the interval of which the rows are told, for drawing numbers inside bins."""
+"""Pieces of the interval whose rows are reported for drawing numbers inside bins, at most."""
 
 
 def column_tree(name: str) -> BitTree:
-    """Return the tree over one column."""
     return BitTree((name,), (0,) * BITS)
 
 
 @dataclass
 class _Box:
-    """A node of the tree: where it starts in units of the finest boxes, what it holds, and how
-    many shares that was measured with.
+    """A node of the tree with its noisy rows, and the shares that measured them.
+
+    start, length   in units of the finest boxes
     """
 
     depth: int
@@ -66,12 +66,12 @@ class _Box:
         return 1 << (BITS - self.depth)
 
     def leaves(self, total: float) -> Iterator[tuple[_Box, float]]:
-        """Yield undivided boxes from the left, with rows ≥ 0 that add up to the total."""
+        """Yield the undivided boxes below, from the left, with rows ≥ 0 that add up to a total."""
         if not self.children:
             yield self, total
             return
         noisy = np.array([child.rows for child in self.children])
-        # Less than a row is nothing, and no simplex to project on.
+        # Less than a row counts as none: there is no simplex to project on.
         parts = project_to_simplex(noisy, total) if total >= 1 else np.zeros(len(noisy))
         for child, rows in zip(self.children, parts, strict=True):
             yield from child.leaves(float(rows))
@@ -79,10 +79,10 @@ class _Box:
 
 @dataclass(frozen=True)
 class NoisyBins:
-    """What the noisy counts of a tree say of one column.
+    """Bins of one column, by the noisy counts of a tree.
 
-    cuts     strictly inside the interval, ascending
-    pieces   (start, rows): where rows are inside the bins, ascending from the lower bound
+    cuts     edges strictly inside the interval, ascending
+    pieces   (start, noisy rows) of parts of the interval, ascending from the lower bound
     """
 
     cuts: tuple[float, ...]
@@ -91,13 +91,12 @@ class NoisyBins:
 
 @dataclass(frozen=True)
 class QuantileBins:
-    """At most ``most`` bins inside an interval, with edges that are whole multiples of ``unit``.
+    """Cuts an interval into at most ``most`` bins, with edges that are multiples of ``unit``.
 
-    A value that alone has more rows than a bin should have gets a bin of its own; the others are
-    divided into bins of about as many rows as ``most`` of them would hold (compressed histograms:
-    Poosala, Ioannidis, Haas, Shekita, SIGMOD 1996).
+    A value with more rows than an even bin gets a bin of its own; the others are divided evenly
+    (compressed histograms: Poosala, Ioannidis, Haas, Shekita, SIGMOD 1996).
 
-    scale   of the noise of one count that is measured with all shares
+    scale   of the noise of a count that is measured with all shares
     """
 
     interval: Coordinate
@@ -106,10 +105,9 @@ class QuantileBins:
     scale: float
 
     def bins(self, session: TreeSession) -> NoisyBins | None:
-        """Return the bins by the session's counts; None where the noisy number of rows is below
-        MIN_NODE_SCALES scales.
+        """Return the bins, or None where the noisy number of rows is below MIN_NODE_SCALES scales.
 
-        All of the session is spent, whatever comes of it.
+        The whole budget of the session is spent in both cases.
         """
         root = _Box(0, 0, 0.0, 0)
         live = [root]
@@ -139,12 +137,13 @@ class QuantileBins:
             )
 
     def _settle(self, session: TreeSession, boxes: list[_Box]) -> None:
-        """Measure boxes that are not divided once more, with all their remaining shares; both
-        measures count by their inverse variances, which are as the squares of their shares.
+        """Measure undivided boxes once more with their remaining shares, and take weighted means.
+
+        The weights are inverse variances, in proportion to the squares of the shares.
         """
         if not boxes:
             return
-        # All of them are children of one step.
+        # All boxes are children of one step.
         shares = sum(STEP_SHARES[boxes[0].depth // FAN_BITS :])
         noisy = session.expand(_nodes(boxes), bits=0, shares=_shares(boxes, shares))
         for box, rows in zip(boxes, noisy[:, 0].tolist(), strict=True):
@@ -152,8 +151,8 @@ class QuantileBins:
             box.rows = (box.rows * first + rows * second) / (first + second)
 
     def _chosen(self, root: _Box, among: list[_Box]) -> set[int]:
-        """Return boxes to divide: those that are heavier than their noise and wider than a unit,
-        the heaviest where there are many. What was not divided once is measured to its end.
+        """Return the ids of boxes to divide: the heaviest with more rows than noise, wider than a
+        unit.
         """
         open_ = {id(box) for box in among}
         boxes = [
@@ -163,21 +162,20 @@ class QuantileBins:
             and self._units(box) > 1
             and rows > MIN_NODE_SCALES * self.scale * SHARES / max(box.shares, 1)
         ]
-        boxes.sort(key=lambda one: -one[0])
+        boxes.sort(key=lambda rows_and_box: -rows_and_box[0])
         return {id(box) for _, box in boxes[:MAX_DIVIDED_NODES]}
 
     def _units(self, box: _Box) -> float:
-        """Return how wide a box is."""
         width = self.interval.upper - self.interval.lower
         return width * box.length / (self.unit * (1 << BITS))
 
-    def _place(self, at: float) -> float:
-        """Return the number at a place of the tree, in units of its finest boxes."""
+    def _value(self, position: float) -> float:
+        """Return the value at a position of the tree, in units of its finest boxes."""
         width = self.interval.upper - self.interval.lower
-        return self.interval.lower + at / (1 << BITS) * width
+        return self.interval.lower + position / (1 << BITS) * width
 
     def _cuts(self, leaves: list[tuple[_Box, float]]) -> tuple[float, ...]:
-        """Return cuts for as many bins as there may be: a heavy value takes two of them at most."""
+        """Return the cuts of at most ``self.most`` bins; a heavy value takes up to two cuts."""
         most = self.most
         while True:
             cuts = self._cuts_of(leaves, most)
@@ -196,21 +194,21 @@ class QuantileBins:
         for (box, _), is_heavy in zip(leaves, heavy, strict=True):
             if is_heavy:
                 ends_of_box = (box.start, box.start + box.length)
-                first, last = (self._nearest(self._place(position)) for position in ends_of_box)
-                # The two cuts around a value are a unit apart at least.
+                first, last = (self._nearest(self._value(position)) for position in ends_of_box)
+                # The two cuts around a value are at least a unit apart.
                 cuts |= {self._multiple(first), self._multiple(max(last, first + 1))}
         for rank in float(ends[-1]) * np.arange(1, bins) / bins:
             position = min(int(np.searchsorted(ends, rank)), len(leaves) - 1)
             part = 1 - (ends[position] - rank) / light[position] if light[position] > 0 else 0.0
             box = leaves[position][0]
-            place = self._place(box.start + min(max(part, 0.0), 1.0) * box.length)
+            place = self._value(box.start + min(max(part, 0.0), 1.0) * box.length)
             cuts.add(self._multiple(self._nearest(place)))
         return tuple(sorted(cut for cut in cuts if self.interval.lower < cut < self.interval.upper))
 
     def _heavy(
         self, leaves: list[tuple[_Box, float]], rows: FloatArray, most: int
     ) -> NDArray[np.bool_]:
-        """Return which leaves are one or two values with more rows than a bin of the others."""
+        """Return a mask of the leaves of one or two values with more rows than an even bin."""
         values = np.array([self._units(box) <= 2 for box, _ in leaves])
         heavy = np.zeros(len(leaves), dtype=np.bool_)
         while True:
@@ -228,8 +226,8 @@ class QuantileBins:
         return float(steps * Decimal(repr(self.unit)))
 
     def _pieces(self, leaves: list[tuple[_Box, float]], cuts: tuple[float, ...]) -> Pieces:
-        """Return rows between places that are not evenly filled, the widest differences first."""
-        starts = [self._place(box.start) for box, _ in leaves]
+        """Split bins where their rows lie least evenly, and return all pieces with their rows."""
+        starts = [self._value(box.start) for box, _ in leaves]
         cumulated = np.concatenate([[0.0], np.cumsum([row_count for _, row_count in leaves])])
         places = np.array([*starts, self.interval.upper])
         edges = [self.interval.lower, *cuts]
@@ -252,8 +250,10 @@ class QuantileBins:
     def _piece(
         self, low: float, high: float, places: FloatArray, cumulated: FloatArray
     ) -> tuple[float, float, float, float]:
-        """Return how far, as a negative number, rows that lie evenly between two places are from
-        where they are; the places, and the one in between at which they differ most.
+        """Return a heap entry (priority, low, high, middle) for a piece of the interval.
+
+        The priority is minus the largest difference from evenly lying rows, times the width; the
+        difference is largest at the middle.
         """
         inner = places[(places > low) & (places < high)]
         if not inner.size:

@@ -1,4 +1,4 @@
-"""Released centres and classifiers as rules about rows, and when such a rule is exact."""
+"""Released centres and classifiers as integer rules about rows, which every engine counts alike."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.metrics.classification import LinearClassifier
 
 MAX_TOTAL_A_ROW = 1 << 26
-"""One row's part of a total stays below this, so that no table of less than 2^37 rows overflows."""
+"""Bound on one row's part of a total, so that less than 2^37 rows stay below 2^63."""
 
 MAX_RADIUS = 1 << 47
-"""Radii stay below this, so that a radius times 2^16 is an int64."""
+"""Bound on radii, so that a radius times 2^16 is an int64."""
 
 _MAX_COORDINATE = 1 << COORDINATE_BITS
 _MAX_COLUMN_WEIGHT = 1024
@@ -28,7 +28,7 @@ _MAX_COLUMN_WEIGHT = 1024
 
 @dataclass(frozen=True)
 class NearestCentre:
-    """Released centres as a rule that gives every row the nearest one.
+    """Rule that assigns every row to the nearest released centre.
 
     columns   numeric attributes, d of them
     centres   fixed-point coordinates, k rows of d whole numbers in [−2^16, 2^16]
@@ -44,10 +44,10 @@ class NearestCentre:
     def of(
         cls, columns: tuple[str, ...], centres: FloatArray, box: Sequence[Coordinate]
     ) -> NearestCentre:
-        """Return the rule of centres (k, d) in data units, those outside the box moved to its edge.
+        """Return the rule of centres (k, d) in data units, moved into the box where outside it.
 
-        Weights are half-widths in whole parts of the widest, the finest parts that keep
-        floats exact, with their common factor taken out.
+        Weights are half-widths in integer parts of the widest, as fine as keeps floats exact,
+        without their common factor.
 
         >>> rule = NearestCentre.of(("x",), np.array([[7.5]]), [Coordinate(0, 10)])
         >>> rule.centres, rule.weights
@@ -69,20 +69,20 @@ class NearestCentre:
         )
 
     def unit_in(self, box: Sequence[Coordinate]) -> float:
-        """Return data units of one weighted step, that is of 1 in weight · (q − c)."""
+        """Return the length, in data units, of a weighted difference weight · (q − c) of 1."""
         widest = max(interval.half_width for interval in box)
         return widest / max(self.weights) / _MAX_COORDINATE
 
     @property
     def reduced_weights(self) -> tuple[int, ...]:
-        """The weights without their common factor: every row has the same nearest centre."""
+        """The weights without their common factor, which changes no row's nearest centre."""
         factor = math.gcd(*self.weights) or 1
         return tuple(weight // factor for weight in self.weights)
 
     @property
     def fits_floats(self) -> bool:
-        """Whether x² − 2xc + c² under the reduced weights never leaves the whole numbers below
-        2^53: its sums and products are at most 4 · Σ (weight · 2^16)².
+        """Whether floats compute x² − 2xc + c² exactly under the reduced weights: its sums and
+        products are integers of at most 4 · Σ (weight · 2^16)², which has to be below 2^53.
         """
         return 4 * sum((w * _MAX_COORDINATE) ** 2 for w in self.reduced_weights) < 1 << 53
 
@@ -92,9 +92,9 @@ class NearestCentre:
         return sum((weight * 2 * _MAX_COORDINATE) ** 2 for weight in self.weights)
 
     def require_exact(self, *, clip: int = 0, shift: int = 0) -> None:
-        """Raise BoundaryViolation for what would not be exact; from public numbers only.
+        """Raise BoundaryViolation unless integers of 64 bits count this rule exactly.
 
-        clip, shift   of a total of distances; other questions have none
+        clip, shift   of a total of distances; 0 for other questions
         """
         self._require_integers()
         if clip < 0 or not 0 <= shift < 63:
@@ -103,7 +103,8 @@ class NearestCentre:
             )
         if self.largest_distance >= 1 << 63:
             raise BoundaryViolation(
-                f"distance: expected Σ(weight·2^17)² < 2^63, got {len(self.columns)} columns"
+                "distance: expected Σ(weight·2^17)² < 2^63, got "
+                f"2^{self.largest_distance.bit_length() - 1} or more"
             )
         if min(clip, self.largest_distance) >> shift >= MAX_TOTAL_A_ROW:
             raise BoundaryViolation(
@@ -118,21 +119,34 @@ class NearestCentre:
                 f"radii: expected {len(self.centres)}, one a centre, got {len(radii)}"
             )
         if not all(isinstance(radius, int) and 1 <= radius < MAX_RADIUS for radius in radii):
-            raise BoundaryViolation("radii: expected whole numbers in 1..2^47 − 1, got others")
+            raise BoundaryViolation(
+                f"radii: expected whole numbers in 1..2^47 − 1, got {radii!r:.60}"
+            )
 
     def _require_integers(self) -> None:
         d = len(self.columns)
         if not 1 <= d == len(set(self.columns)) == len(self.weights):
-            raise BoundaryViolation(f"centres: expected {d} different columns and as many weights")
+            raise BoundaryViolation(
+                "centres: expected different columns, one or more, and as many weights, "
+                f"got {d} columns and {len(self.weights)} weights"
+            )
         if not self.centres or any(len(centre) != d for centre in self.centres):
-            raise BoundaryViolation(f"centres: expected at least one, each of {d} numbers")
-        # A fraction or a NaN would pass every comparison and make answers that are not whole.
+            raise BoundaryViolation(
+                f"centres: expected at least one, each of {d} numbers, got {len(self.centres)}"
+            )
+        # A fraction or a NaN would pass every comparison, and the answers would not be integers.
         if not all(type(number) is int for number in chain(self.weights, *self.centres)):
-            raise BoundaryViolation("centres: expected whole numbers as centres and weights")
+            raise BoundaryViolation(
+                "centres: expected whole numbers as centres and weights, got others"
+            )
         if any(abs(c) > _MAX_COORDINATE for centre in self.centres for c in centre):
-            raise BoundaryViolation("centres: expected fixed-point numbers in [−2^16, 2^16]")
+            raise BoundaryViolation(
+                "centres: expected fixed-point numbers in [−2^16, 2^16], got others"
+            )
         if any(not 0 <= weight <= _MAX_COLUMN_WEIGHT for weight in self.weights):
-            raise BoundaryViolation(f"weights: expected whole numbers in 0..{_MAX_COLUMN_WEIGHT}")
+            raise BoundaryViolation(
+                f"weights: expected whole numbers in 0..{_MAX_COLUMN_WEIGHT}, got others"
+            )
 
 
 def _weights(box: Sequence[Coordinate], parts: int) -> tuple[int, ...]:
@@ -141,18 +155,18 @@ def _weights(box: Sequence[Coordinate], parts: int) -> tuple[int, ...]:
 
 
 MAX_WEIGHT = 1 << 40
-"""Weights stay within this and columns below 2^16, so that no row's total overflows."""
+"""Bound on a classifier's weights, so that no row's sum over less than 2^16 columns overflows."""
 
 _MAX_COLUMNS = 1 << 16
 
 
 @dataclass(frozen=True)
 class PredictedLabel:
-    """A row is said to be positive where Σ_j weights[j][code_j] + intercept > 0, and is positive
-    where the code of ``target`` is one of ``positive``.
+    """Rule that predicts a row as positive where Σ_j weights[j][code_j] + intercept > 0.
 
-    columns     attributes with cells that decide; none for the same answer to every row
-    weights     for every column one whole number a code
+    positive    codes of ``target`` that are truly positive
+    columns     attributes with levels or bins; none for the same prediction for every row
+    weights     for every column, one integer for each code
     """
 
     target: str
@@ -165,18 +179,18 @@ class PredictedLabel:
     def of(
         cls, classifier: LinearClassifier, *, target: str, positive: tuple[int, ...]
     ) -> PredictedLabel:
-        """Return the rule of a classifier that was learned from released rows."""
+        """Return the rule of a classifier that learned from released rows."""
         columns, weights = classifier.columns, classifier.weights
         return cls(target, positive, columns, weights, classifier.intercept)
 
     def require_exact(self, domain: Domain) -> None:
-        """Raise BoundaryViolation unless whole numbers decide, one a declared cell, in tuples that
-        never change; DeclarationError for attributes that are not declared, or have no cells.
+        """Raise BoundaryViolation unless tuples have an integer weight for every declared code;
+        DeclarationError for attributes that are not declared or have no codes.
         """
         parts = (self.positive, self.columns, self.weights, *self.weights)
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):
-            raise BoundaryViolation("predicted label: expected tuples of numbers, got another")
+            raise BoundaryViolation("predicted label: expected tuples of numbers, got other types")
         if len(set(self.columns)) < len(self.columns) or len(self.columns) >= _MAX_COLUMNS:
             raise BoundaryViolation(
                 f"predicted label: expected different columns, less than 2^16, "
@@ -209,11 +223,11 @@ _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def subset_of(columns: Sequence[NDArray[Any]], salt: int, subsets: int) -> IntArray:
-    """Return the subset 0..subsets − 1 of every row, from its coordinates and the salt alone.
+    """Return the subset 0..subsets − 1 of every row, from its coordinates and a salt.
 
-    So adding a row moves no other. By position, deleting the first of 1000 rows would change all.
+    So one row more moves no other; by position, deleting the first would move all.
 
-    columns   fixed-point coordinates (rows,), in the order of the rule's
+    columns   fixed-point coordinates (rows,), in the order of the rule's columns
     salt      public, 0 … 2^63 − 1
 
     >>> subset_of([np.array([5, 5, 6]), np.array([1, 1, 1])], 7, 1000).tolist()
@@ -223,9 +237,9 @@ def subset_of(columns: Sequence[NDArray[Any]], salt: int, subsets: int) -> IntAr
 
 
 def hash_of(columns: Sequence[NDArray[Any]], salt: int) -> NDArray[np.uint64]:
-    """Return 64 bits of every row, (rows,), from its coordinates and the salt alone.
+    """Return a 64-bit hash of every row, (rows,), from its coordinates and a salt.
 
-    The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), once a column.
+    It is the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), once a column.
     """
     state = np.full(len(columns[0]), salt, dtype=np.uint64)
     for column in columns:

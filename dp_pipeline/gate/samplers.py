@@ -1,11 +1,11 @@
-"""Exact samplers: each draws from its distribution as it is on paper, in whole arrays. Only
-integers are compared, so no rounding can tell two neighbours apart. Numbers that do not fit 64 bits
-are Python integers in an object array: slower, the same formulas.
+"""Exact samplers of discrete noise, in whole arrays.
+
+Only integers are compared, so no rounding can tell two neighbours apart. Numbers that do not fit 64
+bits are Python integers in an object array: slower, with the same formulas.
 
 Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (NeurIPS 2020,
 arXiv:2004.00010): Algorithm 1 is ``bernoulli_exp``, Algorithm 2 ``laplace_noise``, Algorithm 3
-``gaussian_noise``. The paper draws one number in a loop; here every round of the loop is one array
-operation on the draws that are still undecided.
+``gaussian_noise``. Every round of the paper's loop is one array operation on the undecided draws.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
-from math import exp
 from typing import Any
 
 import numpy as np
@@ -59,7 +57,7 @@ class UniformIntegers:
         return accepted
 
     def _attempt(self, bound: int, size: int) -> WholeNumbers:
-        """Return the accepted of ``size`` words; whether one is does not depend on the others."""
+        """Return the accepted ones of ``size`` words; each is accepted independently."""
         for largest, word in _WIDTHS:
             if bound <= largest:
                 width = np.dtype(word).itemsize
@@ -115,16 +113,16 @@ def geometric_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> Who
 def refined_noise(
     first: WholeNumbers, scale: Fraction, finer: Fraction, uniform: UniformIntegers
 ) -> WholeNumbers:
-    """Return discrete Laplace noise of a smaller scale, of which existing noise is a coarser form.
+    """Return discrete Laplace noise of a smaller scale, drawn given noise of a larger one.
 
-    first    noise of ``scale``, each number by itself
-    finer    scale of what is returned, below ``scale``
+    first    independent noise of ``scale``
+    finer    scale of the returned noise, below ``scale``
 
     With q = e^(−1/scale) and p = e^(−1/finer), discrete Laplace noise of ``scale`` is Z + V for Z
     discrete Laplace of ``finer`` and V independent: 0 with probability (p/q)(1 − q)²/(1 − p)², else
     discrete Laplace of ``scale`` (characteristic functions: 1 + p² − 2p·cos t is
-    (p/q)(1 + q² − 2q·cos t) + (1 − p/q)(1 − qp), divided by the first of these). What is drawn is Z
-    given Z + V = z.
+    (p/q)(1 + q² − 2q·cos t) + (1 − p/q)(1 − qp), divided by the first of these). This draws Z given
+    Z + V = z.
 
     *Proof.* Let z ≥ 0, t = p/q and A = p(1 − q²)/((q − p)(1 − qp)): P(Z = x | z) is in proportion
     to p^|x|·(q^|z − x|, and A more at x = z). Divided by q^z that is t^x for 0 ≤ x < z, (qp)^j at
@@ -154,8 +152,8 @@ def refined_noise(
 def _second_fails(
     size: int, first: Fraction, second: Fraction, uniform: UniformIntegers
 ) -> NDArray[np.bool_]:
-    """Return whether of two coins that fall True with probability exp(−first) and exp(−second),
-    tossed in turn until one falls False, the second does; ``size`` times.
+    """Toss two coins in turn until one falls False; return whether it is the second, ``size``
+    times. They fall True with probability exp(−first) and exp(−second).
     """
     answer = np.zeros(size, np.bool_)
     running = np.arange(size)
@@ -168,27 +166,25 @@ def _second_fails(
 
 
 def _toss(size: int, exponent: Fraction, uniform: UniformIntegers) -> NDArray[np.bool_]:
-    """Return True with probability exp(−exponent), ``size`` times."""
+    """Return ``size`` booleans, each True with probability exp(−exponent)."""
     wide = max(exponent.numerator, exponent.denominator) > _INT64.max
     numerators = np.full(size, exponent.numerator, object if wide else np.int64)
     return bernoulli_exp_of_any(numerators, exponent.denominator, uniform)
 
 
 _RADII = 16
-"""Proposed at a time: one array operation takes as long for a few numbers as for one."""
+"""Radii proposed at a time: an array operation takes as long for a few numbers as for one."""
 
 
 def linf_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
-    """Return ``size`` integers together, z, with P(z) ∝ exp(−max |z_i| / scale) over all of ℤ^size.
+    """Return an integer vector z with P(z) ∝ exp(−max |z_i| / scale) over all of ℤ^size.
 
     A radius R with P(r) ∝ (2r + 1)^size · e^(−r/scale), then z uniform in {−R..R}^size: so
     P(z) ∝ Σ over r ≥ max |z_i| of e^(−r/scale), which is e^(−max |z_i|/scale) times a constant. ∎
 
     The radius: a sum of size + 1 geometric numbers has P(r) ∝ Π (r + i) · e^(−r/scale), i = 1 …
-    size, and is kept with probability Π (2r + 1)/(2r + 2i) ≤ 1. One uniform whole number below
-    the product of the denominators decides that exactly. About e^(−size/(2·scale)) are kept.
-
-    The array is int64 unless the radius is too large for it.
+    size, and is accepted with probability Π (2r + 1)/(2r + 2i) ≤ 1. One uniform integer below the
+    product of the denominators decides that exactly. About e^(−size/(2·scale)) are accepted.
 
     >>> import random
     >>> noise = linf_noise(5, Fraction(1, 100), UniformIntegers(random.Random(1).randbytes))
@@ -205,7 +201,6 @@ def linf_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNum
 
 
 def _accepted_radii(size: int, scale: Fraction, uniform: UniformIntegers) -> Iterator[int]:
-    """Yield proposed radii that are accepted, one after the other."""
     while True:
         proposed = geometric_noise(_RADII * (size + 1), scale, uniform).reshape(_RADII, -1)
         for numbers in proposed:
@@ -216,7 +211,7 @@ def _accepted_radii(size: int, scale: Fraction, uniform: UniformIntegers) -> Ite
 
 
 def noisy_argmax(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
-    """Report noisy max: the index of the largest score + geometric noise, ties to the lowest.
+    """Return the index of the largest score + geometric noise (noisy max), ties to the lowest.
 
     Promise: if no score moves by more than Δ between neighbours, the index is 2Δ/scale-DP.
 
@@ -253,11 +248,11 @@ def saturating_sum(counts: IntArray, noise: WholeNumbers) -> IntArray:
 def bernoulli_exp(
     numerators: WholeNumbers, denominator: int, uniform: UniformIntegers
 ) -> NDArray[np.bool_]:
-    """Return True with probability exp(−n / denominator), for each numerator n with 0 ≤ n ≤
-    denominator (Algorithm 1).
+    """Return a boolean for each numerator n, True with probability exp(−n / denominator).
 
-    Round k goes on with probability numerator / (denominator · k), and the answer is whether the
-    last round is odd. The two factors are drawn apart: denominator · k need not fit 64 bits.
+    Algorithm 1, for 0 ≤ n ≤ denominator: round k goes on with probability n / (denominator · k),
+    and the answer is whether the last round is odd. Both factors are drawn apart: denominator · k
+    need not fit 64 bits.
     """
     answer = np.zeros(numerators.size, np.bool_)
     undecided = np.arange(numerators.size)
@@ -266,7 +261,7 @@ def bernoulli_exp(
         goes_on = uniform.below(denominator, numerators.size) < numerators
         if k > 1:
             goes_on &= uniform.below(k, numerators.size) == 0
-        # Right for those that stop here; the others are overwritten in the round where they stop.
+        # Final for draws that stop here; the others are overwritten in the round where they stop.
         answer[undecided] = goes_on == (k % 2 == 0)
         still = np.flatnonzero(goes_on)
         undecided, numerators = undecided[still], numerators[still]
@@ -275,11 +270,10 @@ def bernoulli_exp(
 
 
 def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
-    """Return at most ``proposals`` draws of the one-sided geometric: ⌊(U + n·V) / d⌋, scale = n /
-    d.
+    """Return at most ``proposals`` draws of one-sided geometric noise, ⌊(U + n·V) / d⌋.
 
-    U + n·V is geometric with scale n: U carries exp(−U/n) by rejection, V counts whole factors
-    e^(−1). Dividing by d and rounding down makes it geometric with scale n / d.
+    With scale = n / d, U + n·V is geometric with scale n: U has probability ∝ exp(−U/n) by
+    rejection, V counts whole factors e^(−1). Dividing by d and rounding down gives scale n / d.
     """
     n, d = scale.numerator, scale.denominator
     low = uniform.below(n, proposals)
@@ -292,7 +286,7 @@ def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> Wh
 
 
 def _successes(size: int, uniform: UniformIntegers) -> IntArray:
-    """Return how often exp(−1) comes true before it first does not: P(v) ∝ e^(−v)."""
+    """Return the number of successes with chance 1/e before the first failure: P(v) ∝ e^(−v)."""
     counts = np.zeros(size, np.int64)
     running = np.arange(size)
     while running.size:
@@ -303,7 +297,7 @@ def _successes(size: int, uniform: UniformIntegers) -> IntArray:
 
 
 def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbers:
-    """Return magnitudes with signs, without those that would be "−0"."""
+    """Return magnitudes with their signs, without "−0"."""
     is_valid = ~negative | (magnitudes > 0)
     magnitudes = magnitudes[is_valid]
     return np.where(negative[is_valid], -magnitudes, magnitudes)
@@ -312,8 +306,7 @@ def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbe
 def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeNumbers:
     """Return the first ``size`` accepted draws of independent proposals, block by block.
 
-    At least 1 − 1/e of the proposals are accepted, or a little less for a scale near 0:
-    7/4 of what is missing is mostly enough in one attempt.
+    At least about 1 − 1/e of them are accepted: 7/4 of a block mostly suffice in one attempt.
     """
     parts: list[WholeNumbers] = [np.zeros(0, np.int64)]
     while size > 0:
@@ -324,20 +317,19 @@ def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeN
 
 
 def _largest(numbers: WholeNumbers) -> int:
-    """Return the largest absolute value as a Python integer; 0 of nothing."""
+    """Return the largest absolute value as a Python integer; 0 for an empty array."""
     return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
 
 
 def bernoulli_exp_of_any(
     numerators: WholeNumbers, denominator: int, uniform: UniformIntegers
 ) -> NDArray[np.bool_]:
-    """Return True with probability exp(−n / denominator), for each numerator n ≥ 0, however large.
+    """Return a boolean for each numerator n ≥ 0, True with probability exp(−n / denominator).
 
     numerators   int64, or Python integers (dtype object) where they or the denominator are large
 
-    Canonne, Kamath, Steinke 2020, Algorithm 1 for γ > 1: exp(−γ) is exp(−1) as often as γ has
-    whole units, times exp(−rest). One unit is drawn for all at a time, and the first that fails
-    decides: about ln(size) rounds, even if every γ is astronomical.
+    Algorithm 1 for γ = n/denominator > 1: exp(−γ) is exp(−1)^⌊γ⌋ times exp(−rest). One unit is
+    drawn for all at a time, and the first failure decides: about ln(size) rounds for any γ.
     """
     answer = np.ones(numerators.size, np.bool_)
     units = numerators // denominator
@@ -356,10 +348,9 @@ def bernoulli_exp_of_any(
 def gaussian_noise(size: int, sigma2: Fraction, uniform: UniformIntegers) -> WholeNumbers:
     """Return ``size`` independent draws with P(x) ∝ exp(−x² / (2·sigma2)) over all integers x.
 
-    Algorithm 3. With t = ⌊σ⌋ + 1, a discrete Laplace y of scale t is kept with probability
+    Algorithm 3. With t = ⌊σ⌋ + 1, a discrete Laplace y of scale t is accepted with probability
     exp(−(|y| − σ²/t)² / (2σ²)). Multiplied out, exp(−|y|/t) times this is exp(−y²/(2σ²)) times
-    exp(−σ²/(2t²)), which is the same for every y: what is kept has the right distribution.
-    At least 0.44 of the proposals are kept, whatever σ² is.
+    exp(−σ²/(2t²)), which is the same for every y. At least 0.44 of the proposals are accepted.
 
     About 0.5 µs a number; 1 to 2 µs where a σ² of many digits needs Python integers.
     The array is int64 unless a draw is too large for it (σ above 2^60, or as good as never).
@@ -382,7 +373,7 @@ def gaussian_noise(size: int, sigma2: Fraction, uniform: UniformIntegers) -> Who
 def _accepted_gaussian(
     proposed: WholeNumbers, sigma2: Fraction, t: int, uniform: UniformIntegers
 ) -> WholeNumbers:
-    """Return those of the draws y that pass with probability exp(−(|y| − σ²/t)² / (2σ²)).
+    """Return the draws y that are accepted, with probability exp(−(|y| − σ²/t)² / (2σ²)).
 
     In integers, with σ² = n / d, the exponent is (|y|·d·t − n)² / (2·n·d·t²).
     """
@@ -390,32 +381,31 @@ def _accepted_gaussian(
     magnitudes = np.abs(proposed)
     denominator = 2 * n * d * t * t
     largest = int(magnitudes.max(initial=0)) * d * t + n
-    if max(largest * largest, denominator, d * t) > np.iinfo(np.int64).max:
+    if max(largest * largest, denominator, d * t) > _INT64.max:
         magnitudes = magnitudes.astype(object)
     distances: WholeNumbers = magnitudes * (d * t) - n
     return proposed[bernoulli_exp_of_any(distances * distances, denominator, uniform)]
 
 
 _BATCH = 1 << 12
-"""Proposals at a time: many enough for NumPy, few enough where every proposal is a good one."""
+"""Proposals at a time, at most: nearly all of them may be accepted, and one is needed."""
 
 
 def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
     """Return an index i with P(i) = exp(scores_i / scale) / Σ_j exp(scores_j / scale).
 
-    scores   int64, at least one; ``gate.mechanisms.choose_exponential`` says what the choice costs
+    scores   int64, at least one; cost and proof of privacy: ``gate.mechanisms.choose_exponential``
 
     Rejection: propose an index uniformly, accept it with probability exp(−(max − score) / scale),
-    and answer the first that is accepted.
+    and answer the first accepted one.
 
     Proof. A proposal is index i *and* accepted with probability exp(−(max − scores_i)/scale)/m,
-    for m candidates. Proposals are independent and alike, so given that one is the first to be
-    accepted it is i with probability proportional to this, that is to exp(scores_i / scale):
-    max and m are the same for every i. Drawing proposals in batches and reading them in order
-    changes nothing, since what follows the first accepted one is thrown away. ∎
+    for m candidates. Proposals are independent and alike, so the first accepted one is i with
+    probability proportional to this, that is to exp(scores_i / scale): max and m are the same for
+    every i. Batches change nothing: all after the first accepted one are thrown away. ∎
 
-    The largest score accepts whenever it is proposed: m proposals are expected at most, even
-    where one candidate has all the probability. About 3 ms for 4,000 candidates, 50 ms for 10^5.
+    The largest score is always accepted: m proposals are expected at most. About 3 ms for 4,000
+    candidates, 50 ms for 10^5.
     """
     gaps = _gaps(scores, scale)
     batch = min(scores.size, _BATCH)
@@ -428,141 +418,7 @@ def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntege
 
 
 def _gaps(scores: IntArray, scale: Fraction) -> WholeNumbers:
-    """Return (max − score) · d of every candidate, scale = n / d; int64 where they and n fit."""
+    """Return (max − score) · d of every candidate, scale = n / d; int64 where it and n fit."""
     top, bottom = int(scores.max()), int(scores.min())
-    if max((top - bottom) * scale.denominator, scale.numerator) > np.iinfo(np.int64).max:
-        wide: WholeNumbers = (top - scores.astype(object)) * scale.denominator
-        return wide
-    return np.asarray((top - scores) * scale.denominator)
-
-
-MAX_CELLS = 1 << 62
-"""Keys of cells are int64."""
-
-MAX_THRESHOLD_SCALES = 1 << 32
-"""A threshold of more scales is no threshold: nothing empty would ever reach it."""
-
-_DIGITS = 80
-_BITS = 128
-
-
-def expected_above_threshold(cells: int, threshold: int, scale: Fraction) -> float:
-    """Return the empty cells that reach ``threshold`` on average: cells · P(X ≥ threshold).
-
-    X is discrete Laplace noise, so with q = e^(−1/scale) the chance is q^threshold / (1 + q).
-
-    >>> round(expected_above_threshold(1000, 1, Fraction(1)), 1)
-    268.9
-    """
-    return cells * exp(-threshold / scale) / (1 + exp(-1 / scale))
-
-
-def threshold_binomial(
-    cells: int, threshold: int, scale: Fraction, uniform: UniformIntegers
-) -> int:
-    """Return a draw of Binomial(cells, P(X ≥ threshold)), X discrete Laplace of this scale: exact.
-
-    cells      up to 2^62
-    threshold  from 1 to 2^32 scales
-
-    Inversion: the number is the k with F(k − 1) ≤ U < F(k), F its distribution function and U
-    uniform on [0, 1). U is drawn bit by bit and F computed to more and more digits, until both
-    are known well enough to tell k. No number is rounded into the answer: however close U is
-    to an F(k), it is told apart in the end, with probability 1.
-    """
-    uniform_bits, bits, digits = 0, 0, _DIGITS
-    while True:
-        uniform_bits = uniform_bits << _BITS | int(uniform.below(1 << _BITS, 1)[0])
-        bits += _BITS
-        number = invert_distribution(
-            cells, threshold, scale, uniform_bits=uniform_bits, bits=bits, digits=digits
-        )
-        if number is not None:
-            return number
-        digits *= 2
-
-
-def invert_distribution(
-    cells: int, threshold: int, scale: Fraction, *, uniform_bits: int, bits: int, digits: int
-) -> int | None:
-    """Return the k with F(k − 1) ≤ U < F(k) for every U of [u, u + 1) / 2^bits; None if
-    ``digits`` (80 or more) of F do not decide.
-
-    uniform_bits   u
-
-    *Error.* Every operation of ``decimal``, exp and ln too, is within h = ½·10^(1 − digits) of
-    the truth, relatively. Let N = cells and x = threshold/scale ≥ 1/scale. Then e^(−x) and
-    e^(−1/scale) are within (x + 2)h of theirs, p = e^(−x)/(1 + e^(−1/scale)) < ½ within
-    (2x + 6)h, 1 − p within (2x + 7)h, N·ln(1 − p) within N(2x + 10)h absolutely, F(0) =
-    (1 − p)^N within N(2x + 12)h, and each further term adds at most (4x + 17)h. So F(k) is
-    within (N + 2k + 2)(4x + 20)h < 10^(30 − digits) for N ≤ 2^62, x ≤ 2^32, k ≤ 2^30, far
-    less than the 10^(−digits/2) that is allowed for it, and for the division of U. ∎
-    """
-    with localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)):
-        allowed = Decimal(10) ** -(digits // 2)
-        low = Decimal(uniform_bits) / (1 << bits) - allowed
-        high = Decimal(uniform_bits + 1) / (1 << bits) + allowed
-        distance, next_chance = _exp(threshold / scale), _exp(1 / scale)
-        chance = distance / (1 + next_chance)
-        odds = chance / (1 - chance)
-        term = (cells * (1 - chance).ln()).exp()
-        total = Decimal(0)
-        for number in range(cells):
-            total += term
-            if total > low:
-                return number if total >= high else None
-            term *= odds * (cells - number) / (number + 1)
-        return cells
-
-
-def _exp(exponent: Fraction) -> Decimal:
-    """Return e^(−exponent)."""
-    return (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
-
-
-def sparse_laplace(
-    occupied: IntArray, scale: Fraction, *, cells: int, threshold: int, uniform: UniformIntegers
-) -> IntArray:
-    """Return noise on every cell of a table; those that reach the threshold, (kept, 2), by key.
-
-    occupied   int64 (m, 2): key and count of the cells that are not empty, each key once
-    cells      of the whole table, up to 2^62; keys are 0 … cells − 1
-    threshold  least noisy count that is kept, at least 1
-    returns    int64 (kept, 2): key and noisy count
-
-    Promise: the answer has exactly the distribution of adding independent discrete Laplace
-    noise to all cells, empty ones included, and keeping those ≥ threshold. The work does not
-    grow with the number of cells.
-
-    *Proof.* Cells have independent noise, so they can be drawn apart. Occupied ones are drawn
-    as they are. Of *all* cells, let those be marked whose own noise X would reach the
-    threshold alone: independent, each with p = P(X ≥ threshold). Their number is
-    Binomial(cells, p), and given the number every set of so many cells is as likely as any
-    other: different uniform keys. Marks on occupied cells are thrown away, which changes
-    nothing for the others. Given X ≥ threshold ≥ 1, P(X = threshold + m) ∝ e^(−m/scale):
-    X − threshold is one-sided geometric, and needs no memory of how it got there. Sorted by
-    key, the answer does not say which cells were occupied. ∎
-
-    Source: Cormode, Procopiuc, Srivastava, Tran, "Differentially Private Summaries for Sparse
-    Data" (ICDT 2012), whose geometric noise is the discrete Laplace.
-    """
-    noisy = saturating_sum(occupied[:, 1], laplace_noise(len(occupied), scale, uniform))
-    is_kept = noisy >= threshold
-    marked_keys = _sample_distinct(
-        threshold_binomial(cells, threshold, scale, uniform), cells, uniform
-    )
-    empty = marked_keys[~np.isin(marked_keys, occupied[:, 0])]
-    least = np.full(len(empty), threshold, dtype=np.int64)
-    reached = saturating_sum(least, geometric_noise(len(empty), scale, uniform))
-    keys = np.concatenate([occupied[is_kept, 0], empty])
-    cells_above = np.stack([keys, np.concatenate([noisy[is_kept], reached])], axis=1)
-    return np.asarray(cells_above[np.argsort(keys)], np.int64)
-
-
-def _sample_distinct(size: int, bound: int, uniform: UniformIntegers) -> IntArray:
-    """Return a uniform set of ``size`` different integers below ``bound``; repeats are redrawn."""
-    keys: set[int] = set()
-    while len(keys) < size:
-        # Never more than are missing, so it is as if they were drawn one by one.
-        keys.update(uniform.below(bound, size - len(keys)).tolist())
-    return np.array(sorted(keys), dtype=np.int64)
+    fits = max((top - bottom) * scale.denominator, scale.numerator) <= _INT64.max
+    return np.asarray((top - (scores if fits else scores.astype(object))) * scale.denominator)

@@ -1,11 +1,10 @@
-"""What ``choose`` may maximise: each sensitivity beside its formula, its relation and its proof. A
-table of more than two axes is of a child, its first axis, and of its parents, all others.
+"""Scores of contingency tables that a private choice may maximise, with proofs of sensitivity.
 
-The relation is add/remove (⊕): neighbours differ by all rows of one protected unit, at most
-``rows_per_unit`` of them. No formula may need the true number of rows to be public, and every
-score is an integer, in units of 1/2^16 row: rounding is part of the score, and of its sensitivity.
-Two scores of the literature are for the other relation (↔, replace one row by another, the number
-of rows n public): the gate takes them on benchmark rows alone.
+In a table of more than two axes the first axis is a child, all others are its parents. Scores are
+integers in units of 1/2^16 row; rounding is part of the score and of its sensitivity. Neighbours
+differ by all rows of one protected unit, at most ``rows_per_unit`` (add/remove, ⊕), and the number
+of rows is private. Two scores of the literature need a public number of rows n and neighbours that
+replace one row (↔): the gate takes them on benchmark rows alone.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ UNIT = 2**16
 """One row, in the units of every score."""
 
 MAX_PUBLIC_ROWS = 1 << 24
-"""Above it, x·log2 x in floats is too far from the whole number that it is rounded to."""
+"""Rows up to which x·log2 x in floats rounds to the right integer."""
 
 _UNREACHABLE = np.int64(-(1 << 60))
-"""Fewer than any number of rows, and still far from the end of int64 when rows are added."""
+"""Less than any number of rows, and far from the end of int64 when rows are added."""
 
 
 class Score(Protocol):
     """A function of one exact contingency table, and how far one protected unit moves it.
 
-    kind   what a question is known by in transcripts; never another one for the same formula
+    kind   name of the formula in transcripts, which never changes
     """
 
     kind: ClassVar[str]
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation for a table that the score is not about."""
+        """Raise BoundaryViolation for a table that the score is not defined for."""
 
     def score(self, table: IntArray) -> int:
         """Return the score of an exact table of counts."""
@@ -51,15 +50,15 @@ class Score(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DependenceScore:
-    """G: the L1 distance of a pair table from what two *released* marginals predict.
+    """G: the L1 distance of a pair table from the prediction of two *released* marginals.
 
     G(c) = ‖2^16·c − expected‖₁,  expected = rint(2^16 · N̂ p̂_i p̂_jᵀ),  Δ⊕ = 2^16 per row.
 
     Proof: ``expected`` is a constant, because everything in it has been released (and paid for)
     before. One row moves one cell of c by 1, so by the triangle inequality G by at most 2^16;
-    L rows move it by at most L·2^16. All is integer: rounding costs nothing. The bound is
-    reached (a row in a cell above what is expected). N̂ must be the released row count: with the
-    true one the prediction moves too, by Σ p̂_i p̂_jᵀ per row: about twice the sensitivity.
+    L rows move it by at most L·2^16. All is integer: rounding costs nothing. A row in a cell with
+    more rows than expected reaches the bound. N̂ must be the released row count: with the true one
+    the prediction would move too, by Σ p̂_i p̂_jᵀ per row: about twice the sensitivity.
     Source: the edge filter of PrivHD, made free of n.
 
     expected   int64 table, in 1/2^16 rows
@@ -74,7 +73,7 @@ class DependenceScore:
     expected: IntArray
 
     def __post_init__(self) -> None:
-        expected = int64_array(self.expected, of="gap: expected table").copy()
+        expected = int64_array(self.expected, of="dependence score: expected table").copy()
         expected.flags.writeable = False
         object.__setattr__(self, "expected", expected)
 
@@ -82,27 +81,28 @@ class DependenceScore:
     def of_product(
         cls, noisy_rows: float, noisy_left: ArrayLike, noisy_right: ArrayLike
     ) -> DependenceScore:
-        """Return the gap from independence, with released N̂ and released shares of the two
-        attributes.
+        """Return the distance from independence, by a released row count and released shares.
 
-        Floats are fine here: all three are public. Raises BoundaryViolation for NaN, infinity
-        and products above 2^46 rows.
+        All three are public, so floats are allowed. BoundaryViolation for NaN, infinity and
+        products above 2^46 rows.
         """
-        with np.errstate(all="ignore"):  # what overflows is refused by ``of_shares``
+        with np.errstate(all="ignore"):  # ``of_shares`` refuses an overflow
             shares = np.outer(np.asarray(noisy_left), np.asarray(noisy_right))
         return cls.of_shares(noisy_rows, shares)
 
     @classmethod
     def of_shares(cls, noisy_rows: float, shares: NDArray[np.float64]) -> DependenceScore:
-        """Return the gap from a table of released shares. Raises as ``of_product`` does."""
-        with np.errstate(all="ignore"):  # what overflows is refused in the next line
+        """Return the distance from a table of released shares; it raises as ``of_product`` does."""
+        with np.errstate(all="ignore"):  # the next line refuses an overflow
             product = UNIT * noisy_rows * shares
         if not np.all(np.abs(product) <= 2.0**62):
-            raise BoundaryViolation("gap: expected a finite product of at most 2^46 rows")
+            raise BoundaryViolation(
+                "dependence score: expected a prediction of at most 2^46 rows, got no such number"
+            )
         return cls(np.rint(product).astype(np.int64))
 
     def score(self, table: IntArray) -> int:
-        """Return G of an exact table of the shape of ``expected``; no other is taken."""
+        """Return G of an exact table of the shape of ``expected``."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         # Every term below is at most 2^61 / size and their sum at most 2^61; else Python integers.
@@ -117,11 +117,11 @@ class DependenceScore:
         """Raise BoundaryViolation for another shape than that of ``expected``."""
         if shape != self.expected.shape:
             raise BoundaryViolation(
-                f"gap: expected a table of shape {self.expected.shape}, got {shape}"
+                f"dependence score: expected a table of shape {self.expected.shape}, got {shape}"
             )
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return by how much one unit moves the score at most: 2^16 per row."""
+        """Return the sensitivity, 2^16 per row."""
         return UNIT * _rows(rows_per_unit)
 
 
@@ -150,7 +150,7 @@ class Independence:
     kind: ClassVar[str] = "independence"
 
     def score(self, table: IntArray) -> int:
-        """Return U of an exact table: of its first axis and all others."""
+        """Return U of an exact table, its first axis against all others."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         counts = _two_sides(counts)
@@ -168,13 +168,13 @@ class Independence:
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return by how much one unit moves the score: 2·2^16 per row, and 1 for rounding."""
+        """Return the sensitivity, 2·2^16 per row and 1 for rounding."""
         return 2 * UNIT * _rows(rows_per_unit) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Purity:
-    """How pure the cells of the parents are: half of Σ n_gy²/n_g, in rows.
+    """S: the purity of the parents' cells, half of Σ n_gy²/n_g, in rows.
 
     S(c) = Σ_g ⌊2^15 · Σ_y n_gy² / n_g⌋ for the sizes n_g > 0 of the parents' cells g and the
     child's levels y in them; S(∅) = 0, Δ⊕ = ½ row, so Δ_int = 2^15 · L for L rows per unit.
@@ -197,7 +197,7 @@ class Purity:
     kind: ClassVar[str] = "purity"
 
     def score(self, table: IntArray) -> int:
-        """Return S of an exact table: of its first axis in the cells of all others."""
+        """Return S of an exact table, its first axis within the cells of all others."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         counts = _two_sides(counts)
@@ -213,7 +213,7 @@ class Purity:
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return by how much one unit moves the score at most: 2^15 per row."""
+        """Return the sensitivity, 2^15 per row."""
         return UNIT // 2 * _rows(rows_per_unit)
 
 
@@ -233,7 +233,7 @@ class MutualInformation:
     unit is for Δ↔ itself, which is computed in floats. f is a function of the count alone, so
     both neighbours use the same one, and all sums are of whole numbers.
 
-    rows     n: the table must have as many, which is public under this relation
+    rows     n, the number of rows of the table, which is public under this relation
     binary   whether one side of the table has at most two levels
 
     >>> round(MutualInformation(10).score(np.array([[5, 0], [0, 5]])) / UNIT, 3)
@@ -252,7 +252,7 @@ class MutualInformation:
             )
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation for a table that is not binary where ``binary`` is said."""
+        """Raise BoundaryViolation for a table without a side of two levels where ``binary``."""
         _require_axes(shape)
         if self.binary and min(shape[0], prod(shape[1:])) > 2:
             raise BoundaryViolation(
@@ -260,17 +260,19 @@ class MutualInformation:
             )
 
     def score(self, table: IntArray) -> int:
-        """Return n·I of an exact table of ``rows`` rows, of its first axis and all others."""
+        """Return n·I of an exact table of ``rows`` rows, its first axis against all others."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         counts = _two_sides(counts)
         if int(counts.sum()) != self.rows:
-            raise BoundaryViolation("mutual information: expected a table of the rows said")
+            raise BoundaryViolation(
+                f"mutual information: expected a table of {self.rows} rows, got another number"
+            )
         margins = (_bits(counts.sum(axis=axis)) for axis in (0, 1))
         return _bits(counts) + _bits(np.array([self.rows])) - sum(margins)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return ⌈2^16·Δ↔⌉ + 9, for one replaced row."""
+        """Return the sensitivity, ⌈2^16·Δ↔⌉ + 9 for one replaced row."""
         _require_one_replaced(rows_per_unit)
         n = self.rows
         if n < 2:
@@ -284,8 +286,7 @@ class MutualInformation:
 
 @dataclass(frozen=True, slots=True)
 class FScore:
-    """F: minus the rows to be moved until a binary child is a function of its parents and both
-    its levels are half of all.
+    """F: minus the rows to move until a binary child is a function of its parents, half and half.
 
     F(c) = −½ min over A ⊆ parents' cells of (n − 2·Σ_A c_0j)⁺ + (n − 2·Σ_Aᶜ c_1j)⁺, Δ↔ = 1 row.
     This is n times the score F of PrivBayes (SIGMOD 2014, Section 4.3), a whole number of half
@@ -297,7 +298,7 @@ class FScore:
     opposite directions, and their sum by at most 2; n is the same. The minimum over a fixed
     family of A moves by no more. Half of it: 1 row. ∎
 
-    Found by dynamic programming over the parents' cells: for every k0, up to ⌈n/2⌉ where its
+    Dynamic programming over the parents' cells computes it: for every k0, up to ⌈n/2⌉ where its
     term is 0, the largest k1.
 
     >>> [FScore().score(np.array(table)) / UNIT for table in ([[5, 0], [0, 5]], [[5], [5]])]
@@ -323,20 +324,20 @@ class FScore:
         return -UNIT // 2 * int(missing.min())
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return by how much one replaced row moves the score at most: 2^16."""
+        """Return the sensitivity, 2^16 for one replaced row."""
         _require_one_replaced(rows_per_unit)
         return UNIT
 
 
 SCORES = (DependenceScore, Independence, Purity, MutualInformation, FScore)
-"""All that the gate maximises: a score sees exact tables, so nobody brings one of their own."""
+"""All scores that the gate maximises; it takes no other class, since a score sees exact tables."""
 
 PUBLIC_ROW_SCORES = (MutualInformation, FScore)
-"""Those that are proven where one row is replaced and the number of rows is public."""
+"""Scores proven only for neighbours that replace one row, with a public number of rows."""
 
 
 def _counts(table: IntArray) -> IntArray:
-    """Return an exact table: integers, none negative. The proofs above are about counts of rows."""
+    """Return an exact table as int64; BoundaryViolation for other types and negative cells."""
     counts = int64_array(table, of="score: table")
     if int(counts.min(initial=0)) < 0:
         raise BoundaryViolation("score: expected an exact table of counts, got negative cells")
@@ -344,7 +345,6 @@ def _counts(table: IntArray) -> IntArray:
 
 
 def _two_sides(counts: IntArray) -> IntArray:
-    """Return the table with all axes but the first as one."""
     return counts.reshape(counts.shape[0], prod(counts.shape[1:]))
 
 
@@ -354,7 +354,7 @@ def _bits(counts: IntArray) -> int:
 
 
 def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArray:
-    """Return the largest k1 for every k0 in 0..half, where each place adds to one of them."""
+    """Return the largest k1 for every k0 in 0..half, where each cell adds to one of both."""
     most = np.full(half + 1, _UNREACHABLE)
     most[0] = 0
     for zero_count, one_count in zip(zero_counts.tolist(), one_counts.tolist(), strict=True):
@@ -372,7 +372,7 @@ def _largest(values: IntArray) -> int:
 
 def _require_axes(shape: tuple[int, ...]) -> None:
     if not shape:
-        raise BoundaryViolation("score: expected a table with axes, got the number of rows")
+        raise BoundaryViolation("score: expected a table with axes, got a single number")
 
 
 def _require_one_replaced(rows_per_unit: int) -> None:
@@ -384,7 +384,6 @@ def _require_one_replaced(rows_per_unit: int) -> None:
 
 
 def _rows(rows_per_unit: int) -> int:
-    """Return how many rows one protected unit has at most."""
     if isinstance(rows_per_unit, bool) or not isinstance(rows_per_unit, int) or rows_per_unit < 1:
         raise BoundaryViolation(f"rows_per_unit: expected an int ≥ 1, got {rows_per_unit!r}")
     return rows_per_unit

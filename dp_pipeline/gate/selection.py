@@ -1,7 +1,4 @@
-"""ScoreSession: many paid questions about scores that were computed once.
-
-Candidates: tables and their scores, how far a person moves each, and the exact ones, sealed.
-"""
+"""Sessions of many paid questions about table scores, which are computed from the rows once."""
 
 from __future__ import annotations
 
@@ -19,19 +16,19 @@ from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.scores import SCORES, Score
 
 MAX_SCORE = 1 << 61
-"""Scores and penalties are cut to ±2^61: their differences and the noise on them fit int64."""
+"""Scores and penalties are cut to ±2^61, so that differences and noise fit int64."""
 
 MAX_CELLS_AT_ONCE = 1 << 22
-"""Cells counted by one call: the exact tables of one scan are in memory together."""
+"""Cells that one scan counts, at most, since its exact tables are in memory together."""
 
 
 class Candidates:
-    """What is scored. Everything but the exact scores is public.
+    """Candidate tables with their scores; all but the exact scores is public.
 
-    scores   attributes → the score of their table, one that was proven, at least one
+    scores    attributes → the score of their table, one of ``SCORES``; at least one
     distance  rows that two neighbouring data sets differ by
 
-    Cutting a score to ±MAX_SCORE moves no two values further apart: no sensitivity grows.
+    Cutting scores to ±MAX_SCORE moves no two values further apart: no sensitivity grows.
     """
 
     def __init__(self, scores: Mapping[Names, Score], *, domain: Domain, distance: int) -> None:
@@ -39,7 +36,7 @@ class Candidates:
             raise BoundaryViolation("scores: expected candidates, got none")
         if not {type(score) for score in scores.values()} <= set(SCORES):
             names_of_scores = " or ".join(score.__name__ for score in SCORES)
-            raise BoundaryViolation(f"scores: expected {names_of_scores}, got another")
+            raise BoundaryViolation(f"scores: expected {names_of_scores}, got another class")
         for names, score in scores.items():
             score.require_shape(require_table(domain, names))
         self._scores = dict(scores)
@@ -56,33 +53,35 @@ class Candidates:
 
     @property
     def names(self) -> tuple[Names, ...]:
-        """The candidates, in their order."""
+        """The attributes of each candidate, in their order."""
         return tuple(self._scores)
 
     def places(self, names: Sequence[Names]) -> list[int]:
-        """Return the positions of candidates; BoundaryViolation for none, twice one, or another."""
+        """Return the positions of candidates; BoundaryViolation for none, repeated or unknown."""
         if not names or len(set(names)) < len(names) or not set(names) <= set(self._places):
-            raise BoundaryViolation("scores: expected different candidates, got others")
+            raise BoundaryViolation(
+                "scores: expected one or more different candidates of the session, got others"
+            )
         return [self._places[name] for name in names]
 
     def moves(self, places: Sequence[int]) -> list[int]:
-        """Return the most that one protected unit moves each of these scores by, in 1/2^16 row."""
+        """Return the sensitivity of each of these scores, in 1/2^16 row."""
         return [self._moves[place] for place in places]
 
     def penalties(self, penalties: Mapping[Names, int]) -> IntArray:
-        """Return a vector of public penalties, 0 where none is given."""
+        """Return the penalties as a vector in the order of ``names``, 0 where none is given."""
         values = dict(penalties)
         is_integral = all(
             type(value) is int and abs(value) <= MAX_SCORE for value in values.values()
         )
         if not is_integral or not set(values) <= set(self._places):
             raise BoundaryViolation(
-                "penalties: expected candidates with whole numbers of at most 2^61, got others"
+                "penalties: expected whole numbers within ±2^61 for candidates, got others"
             )
         return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
 
     def exact(self, counter: Counter) -> IntArray:
-        """Return every score, int64, in the order of ``names``: between charge and noise only."""
+        """Return every exact score, int64, in the order of ``names``; only after a charge."""
         return self._exact(counter).open_at_the_gate()
 
     def _score_all(self, counter: Counter) -> Sealed:
@@ -107,18 +106,16 @@ class Candidates:
 
 
 def clip_score(score: int) -> int:
-    """Return the score, cut to ±MAX_SCORE."""
+    """Cut a score to ±MAX_SCORE."""
     return max(-MAX_SCORE, min(MAX_SCORE, score))
 
 
 class ScoreSession:
-    """Scores of candidate tables, asked about as often as is paid for.
+    """Answers paid questions about the scores of candidate tables.
 
-    The exact scores are computed at the first answer that is drawn, and stay sealed behind the
-    gate: every method is a question of its own, charged before it counts. Amounts are in the
-    release's currency, ε or ρ. Scores are whole numbers in 1/2^16 row.
-
-    Δ_i is the most that one protected unit moves the score of candidate i by (``gate.scores``).
+    The exact scores are computed at the first new answer and stay sealed. Every method charges for
+    its own question first, in the release's currency, ε or ρ. Scores are integers in 1/2^16 row;
+    Δ_i is the sensitivity of the score of candidate i (``gate.scores``).
     """
 
     def __init__(self, candidates: Candidates, executor: QueryExecutor[Counter]) -> None:
@@ -128,7 +125,7 @@ class ScoreSession:
         return f"{type(self).__name__}({len(self._candidates)} candidates)"
 
     def measure_all(self, *, amount: Fraction) -> IntArray:
-        """Return every score, noisy, (m,), in the candidates' order: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
+        """Return all noisy scores, (m,), in the candidates' order: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
         moves = self._moves(self._candidates.names)
         query = self._executor.vector_query(
             f"scores of {len(moves)} tables",
@@ -141,10 +138,9 @@ class ScoreSession:
         )
 
     def measure_together(self, *, epsilon: Fraction) -> IntArray:
-        """Return every score, noisy, (m,), by the L∞ mechanism, for an ε: Δ∞ = max Δ_i.
+        """Return all noisy scores, (m,), by the L∞ mechanism, for an ε: Δ∞ = max Δ_i.
 
-        One row may move all of them, each by no more than that: so the noise of each is less than
-        half of what ``measure_all`` has for the same ε, where all Δ_i are alike.
+        For equal Δ_i the noise of each is less than half of that of ``measure_all``.
         """
         moves = self._moves(self._candidates.names)
         words = f"scores of {len(moves)} tables together"
@@ -154,12 +150,12 @@ class ScoreSession:
         )
 
     def measure_total(self, *, amount: Fraction) -> int:
-        """Return Σ of all scores, noisy: Δ = Σ Δ_i."""
+        """Return the noisy sum of all scores: Δ = Σ Δ_i."""
         most = sum(self._moves(self._candidates.names))
         words = f"total of the scores of {len(self._candidates)} tables"
 
         def count(counter: Counter) -> IntArray:
-            # Python integers: a sum that wrapped would have no sensitivity.
+            # Python integers, since a wrapped sum would have no sensitivity.
             total = clip_score(sum(self._candidates.exact(counter).tolist()))
             return np.array(total, dtype=np.int64)
 

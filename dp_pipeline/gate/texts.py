@@ -1,9 +1,7 @@
-"""Which texts may leave: those that so many persons have that no one of them decides it. Exact
-texts and their numbers of persons on their way to the noise, and those that leave, as whole
-numbers.
+"""Private selection of undeclared texts: those that enough persons share are released as levels.
 
-A text that nobody declared is told only if enough persons have it. That cannot be pure ε: a text
-of one person may appear only where she is, so it must appear never, or with probability δ.
+That cannot be pure ε: a text of a single person can be released only if she is in the data, so with
+a probability of at most δ.
 """
 
 from __future__ import annotations
@@ -29,15 +27,15 @@ from dp_pipeline.gate.noise import (
 from dp_pipeline.results.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Spend
 
 SINGLE_TEXT_WEIGHT = 1 << 20
-"""What a person with one text adds to it, in the weighted Gaussian."""
+"""Weight of a person for her text in the Gaussian rule, if she has a single one."""
 
 _EXACT = Context(prec=120, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _ROUNDING_ALLOWANCE = Decimal(10) ** -30
-"""Far above what 120 digits can lose here, for scales up to 2^55 and δ down to 10^(−30)."""
+"""Far above the error of 120 digits, for scales up to 2^55 and δ down to 10^(−30)."""
 
 
 def pack_texts(texts: tuple[bytes, ...]) -> IntArray:
-    """Return texts as whole numbers: how many, the length of each, and their bytes.
+    """Pack texts into integers: their number, the length of each, and their bytes.
 
     >>> pack_texts((b"a", b"bc")).tolist()
     [2, 1, 2, 97, 98, 99]
@@ -48,7 +46,7 @@ def pack_texts(texts: tuple[bytes, ...]) -> IntArray:
 
 
 def unpack_texts(array: IntArray) -> tuple[tuple[bytes, ...], IntArray]:
-    """Return the texts of ``pack_texts``, and whatever stands behind them.
+    """Unpack the texts of ``pack_texts``; return them and the numbers after them.
 
     >>> unpack_texts(np.array([2, 1, 2, 97, 98, 99, 7, 8]))
     ((b'a', b'bc'), array([7, 8]))
@@ -64,10 +62,10 @@ def unpack_texts(array: IntArray) -> tuple[tuple[bytes, ...], IntArray]:
 
 
 def noise_bound(scale: Fraction, delta: Fraction) -> int:
-    """Return the least k with P(X = k) ≤ δ, X discrete Laplace given |X| ≤ k.
+    """Return the least k with P(X = k) ≤ δ for discrete Laplace noise X truncated to ±k.
 
-    f(k) = q^k·(1 − q)/(1 + q − 2q^(k+1)) ≤ δ is q^k ≤ δ(1 + q)/(1 − q + 2δq), solved for k and
-    rounded up, so that no rounded digit can make it too small.
+    f(k) = q^k·(1 − q)/(1 + q − 2q^(k+1)) ≤ δ is q^k ≤ δ(1 + q)/(1 − q + 2δq), q = e^(−1/scale),
+    solved for k and rounded up, so that no rounding can make it too small.
 
     >>> noise_bound(Fraction(1), Fraction(1, 1000))
     7
@@ -82,8 +80,9 @@ def noise_bound(scale: Fraction, delta: Fraction) -> int:
 
 
 def gaussian_noise_bound(sigma2: Fraction, chance: Fraction) -> int:
-    """Return a whole m ≥ √(2σ²·ln(1/chance)): discrete Gaussian noise reaches it with at most that
-    chance.
+    """Return an integer that discrete Gaussian noise reaches with at most a chance.
+
+    It is √(2σ²·ln(1/chance)), rounded up.
 
     >>> gaussian_noise_bound(Fraction(100), Fraction(1, 1000))
     38
@@ -99,12 +98,12 @@ def _decimal(value: Fraction) -> Decimal:
 
 @dataclass(frozen=True)
 class TextRule:
-    """Which texts of one attribute leave: those whose noisy number is at least ``threshold``.
+    """Releases the texts of one attribute whose noisy weight is at least ``threshold``.
 
-    weights     what a person with j different texts adds to each of them, at j − 1
-    spend       what it costs, with the mechanism and the scale of its noise
-    threshold   a whole number, in the unit of the weights
-    most        texts that leave, at most: those with the largest noisy numbers
+    weights     at j − 1, the weight of a person with j different texts for each of them
+    spend       the charge, with the mechanism and the scale of its noise
+    threshold   integer in the unit of the weights
+    most        released texts, at most: those with the largest noisy weights
     """
 
     weights: tuple[int, ...]
@@ -114,17 +113,17 @@ class TextRule:
 
     @property
     def persons(self) -> Fraction:
-        """How many persons have to have a text for it to leave about every other time, where
+        """Persons who need to share a text for it to be released with a chance of about a half, if
         each has as many texts as she may.
         """
         return Fraction(self.threshold, self.weights[-1])
 
     def select(self, exact: IntArray, noise: NoiseSource) -> IntArray:
-        """Return the texts that leave, packed, in order of their bytes, of packed exact ones."""
+        """Return the released texts of packed exact ones, packed in the order of their bytes."""
         texts, numbers = unpack_texts(exact)
         noisy = self._noisy(numbers, noise)
         passed = np.flatnonzero(noisy >= self.threshold)
-        # The largest first; of equal ones that whose bytes come first.
+        # The largest first; equal ones in the order of their bytes.
         order = np.argsort(-noisy[passed], kind="stable")[: self.most]
         return pack_texts(tuple(sorted(texts[position] for position in passed[order])))
 
@@ -137,9 +136,9 @@ class TextRule:
 
 
 def draw_truncated_laplace(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntArray:
-    """Return independent discrete Laplace noise given that it is in ±most: others are drawn again.
+    """Draw independent discrete Laplace noise within ±most, by rejection.
 
-    Which draws are accepted depends on the noise alone, so neither does the time on any row.
+    Rejection depends on the noise alone, so its time depends on no row.
     """
     noise_drawn = np.zeros(size, dtype=np.int64)
     missing = np.arange(size)
@@ -152,15 +151,13 @@ def draw_truncated_laplace(size: int, scale: Fraction, most: int, noise: NoiseSo
 def text_rule(
     words: str, *, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """Return the rule that lets texts of fewer persons leave, of the two that are proven.
-
-    *Promise.* For neighbours D and D', by add or remove of a person with at most L rows, or by
-    replacing one by another, P(D leaves S) ≤ e^ε · P(D' leaves S) + δ for every set S of answers.
+    """Return the proven rule that releases texts of fewer persons, by public numbers alone.
 
     rows      rows that one person can have
     persons   persons that neighbours differ by: 1, or 2 where one is replaced by another
 
-    BoundaryViolation for a scale above 2^55. Which of the two is a matter of public numbers.
+    For all neighbours D and D', P(D releases S) ≤ e^ε · P(D' releases S) + δ for every set S of
+    answers. BoundaryViolation for a scale above 2^55.
     """
     truncating = _truncated_rule(words, rows, persons, epsilon, delta, most)
     if rows == 1:
@@ -175,23 +172,23 @@ def _truncated_rule(
     """Return the rule of truncated Laplace noise.
 
     Source: Desfontaines, Voss, Gipson, Mandayam, "Differentially Private Partition Selection",
-    PoPETs 2022, their k-TSGD, which is the optimal rule where its δ is met exactly. Let n be the
-    persons of a text, s the scale, and X discrete Laplace of scale s given |X| ≤ k. The text leaves
-    where n + X > k, with n + X, of which only the order is used. A text of nobody never leaves.
+    PoPETs 2022, their k-TSGD, which is optimal where its δ is met exactly. Let n be the persons of
+    a text, s the scale, and X discrete Laplace of scale s given |X| ≤ k. The text is released where
+    n + X > k, with n + X, of which only the order is used. A text of no person never is.
 
     *Proof.* One text first; one person more makes n to n + 1. P(X = x) is f(x) ∝ e^(−|x|/s), so
     f(x − 1)/f(x) is between e^(−1/s) and e^(1/s) wherever both are positive. Of the numbers that
     are possible at n and not at n + 1, or the reverse, each side has one, of probability f(k). So
-    one text is (1/s, f(k))-DP, and n = 0 is the case in which nothing leaves: at n = 1 only X = k
-    does. With q = e^(−1/s), f(k) = q^k·(1 − q)/(1 + q − 2q^(k+1)). Texts have independent noise.
-    Neighbours differ in at most Δ pairs of a person and a text, Δ = ``spec.distance`` of the
-    declaration; as Δ steps of one pair each on one text, or on several, they compose to (Δ/s,
-    Δ·f(k)). k is the least with f(k) ≤ δ/Δ, and Δ/s ≤ ε. Steps on one text do not occur: a person
-    is in its n once, whatever her rows; two persons that replace each other move the n of a text
-    that both have by nothing. ∎
+    one text is (1/s, f(k))-DP, and for n = 0 it is never released, for n = 1 only with X = k. With
+    q = e^(−1/s), f(k) = q^k·(1 − q)/(1 + q − 2q^(k+1)). Texts have independent noise. Neighbours
+    differ in at most Δ pairs of a person and a text, Δ = ``spec.distance`` of the declaration; as Δ
+    steps of one pair each on one text, or on several, they compose to (Δ/s, Δ·f(k)). k is the least
+    with f(k) ≤ δ/Δ, and Δ/s ≤ ε. Steps on one text do not occur: a person is in its n once,
+    whatever her rows; two persons that replace each other move the n of a text that both have by
+    nothing. ∎
     """
     distance = rows * persons
-    # A float without rounding: every source of noise draws at this scale, and none at a near one.
+    # A scale that is a float without rounding, so that every source of noise draws at exactly it.
     scale = Fraction(float_at_least(checked_scale(distance / epsilon)))
     spend = Spend(words, TRUNCATED_TEXTS, epsilon, distance, checked_scale(scale), delta=delta)
     threshold = noise_bound(scale, delta / distance) + 1
@@ -205,27 +202,27 @@ def _gaussian_rule(
 
     Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin, "Differentially Private Set Union",
     ICML 2020; Swanberg, Desfontaines, Haney 2023 compare it. A person with j texts adds
-    w_j = ⌊W/√j⌋ to each of them. A text leaves where its sum plus discrete Gaussian noise of
-    variance parameter σ² is at least τ. With u = 1 under add or remove, and 2 where a person is
-    replaced:
+    w_j = ⌊W/√j⌋ to each of them. A text is released where its sum plus discrete Gaussian noise of
+    variance parameter σ² is at least τ. Let u = 1 under add or remove, and 2 where a person is
+    replaced.
 
     *Proof.* What one person adds has a squared norm of at most j·w_j² ≤ W². Of two who replace each
     other, the difference a − b has |a|² + |b|² − 2ab ≤ 2W², since both are nowhere negative. So
     with all texts of the world, noise on every one of them has ρ = u·W²/(2σ²), which means (ε, δ/2)
-    as ``spec.amounts.rho_of`` proves. Texts of nobody are left out, though. Let C be the texts of
-    both D and D', x = P'(what leaves of C, at D', is in S) and y the same at D: y ≤ e^ε·x + δ/2,
-    and y ≤ 1. A text that only D has is one of at most L, and its sum is one person's w_j: it
-    leaves with probability P(w_j + N ≥ τ) ≤ P(N ≥ m_j) ≤ e^(−m_j²/2σ²) ≤ δ₂/j (Canonne, Kamath,
+    as ``config.amounts.rho_of`` proves. Texts of no person get no noise, though. Let C be the texts
+    of both D and D', x = P'(released texts of C, at D', are S) and y the same at D: y ≤ e^ε·x +
+    δ/2, and y ≤ 1. A text that only D has is one of at most L, and its sum is one person's w_j: it
+    passes with probability P(w_j + N ≥ τ) ≤ P(N ≥ m_j) ≤ e^(−m_j²/2σ²) ≤ δ₂/j (Canonne, Kamath,
     Steinke 2020: the discrete Gaussian is subgaussian with σ²), where τ ≥ w_j + m_j for every j. So
-    P(D leaves S) ≤ y + δ₂. And P(D' leaves S) ≥ (1 − δ₂)·x where only C's texts are in S, as only
+    P(D gives S) ≤ y + δ₂. And P(D' gives S) ≥ (1 − δ₂)·x where only C's texts are in S, as only
     those matter for y. If e^ε·x ≤ 1, then e^ε·x − e^ε·(1 − δ₂)·x ≤ δ₂; else e^ε·(1 − δ₂)·x ≥ 1 − δ₂
-    ≥ y − δ₂. Either way P(D leaves S) ≤ e^ε·P(D' leaves S) + δ/2 + δ₂ + δ₂. Under add or remove
-    only one of the two has texts of its own, so one δ₂ falls away. With δ₂ = δ/(2u) it is (ε, δ). ∎
+    ≥ y − δ₂. Either way P(D gives S) ≤ e^ε·P(D' gives S) + δ/2 + δ₂ + δ₂. Under add or remove only
+    one of the two has texts of its own, so one δ₂ falls away. With δ₂ = δ/(2u) it is (ε, δ). ∎
     """
     sensitivity = persons * SINGLE_TEXT_WEIGHT**2
     exact = Fraction(sensitivity) / (2 * rho_of(epsilon, delta / 2))
-    # Not too small, and a scale that every source of noise draws at as it is: one of them takes
-    # ``root_at_least`` of a variance, and more noise would reach the threshold more often.
+    # At least the exact variance, and a fixed point of ``root_at_least``, by which OpenDP draws:
+    # more noise than in the proof would reach the threshold more often.
     root = root_at_least(exact)
     while root_at_least(root**2) != root:
         root = root_at_least(root**2)
@@ -241,7 +238,7 @@ def _gaussian_rule(
 
 
 def _blocks(rows: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of numbers of texts with nearly one weight: 1; 2 to 3; 4 to 7; … to ``rows``."""
+    """Yield ranges of numbers of texts with similar weights: 1; 2 to 3; 4 to 7; … to ``rows``."""
     first = 1
     while first <= rows:
         yield first, min(2 * first - 1, rows)
@@ -249,8 +246,10 @@ def _blocks(rows: int) -> Iterator[tuple[int, int]]:
 
 
 def parse_texts(array: IntArray) -> tuple[str, ...]:
-    """Return the texts of an answer; BoundaryViolation for what is none."""
+    """Return the released texts of an answer; BoundaryViolation for any other array."""
     texts, remainder = unpack_texts(array)
     if len(remainder) or list(texts) != sorted(set(texts)):
-        raise BoundaryViolation("texts: expected different ones in the order of their bytes")
+        raise BoundaryViolation(
+            "texts: expected an answer of different texts in the order of their bytes, got another"
+        )
     return tuple(text.decode() for text in texts)

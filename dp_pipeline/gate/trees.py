@@ -1,6 +1,4 @@
-"""Counts of the boxes of trees, and which boxes hold many rows: each at one cost for a
-whole path.
-"""
+"""Sessions that count the boxes of a tree, or decide splits, at one price for a whole path."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 
 
 class Expansion(NamedTuple):
-    """What a session is asked for: see ``TreeSession.expand``."""
+    """Arguments of ``TreeSession.expand``."""
 
     nodes: Prefixes
     bits: int
@@ -33,21 +31,19 @@ class Expansion(NamedTuple):
 
 
 class TreeSession:
-    """Counts of tree nodes whose ε is accounted path by path, in whole shares of ε/SHARES.
+    """Counts tree nodes, and accounts for ε on each path, in integer shares of ε/SHARES.
 
-    The *frontier* is a set of disjoint nodes, each with the shares that are left to it; at
-    first the root with all of them. A node without shares leaves it. A count of a frontier
-    node takes its shares from that node; a count of all its 2^b descendants b bits down takes
-    them from the node and puts the descendants in its place, each with what is left.
+    The *frontier* is a set of disjoint nodes, each with its remaining shares; at first the root
+    with all of them. A node without shares drops out. A count of a frontier node takes shares from
+    it; a count of its 2^b descendants b bits down also puts them in its place, each with the
+    remaining shares.
 
-    *Proof.* A row lies in at most one frontier node at any time; in none when nothing is left
-    to it. A measurement that counts
-    the row is of that node or of its descendants, where the row is in one: Δ1 = 1, at s
-    shares its loss is s·ε/SHARES, and the shares left to the row's frontier node fall by
-    exactly s. A measurement elsewhere does not count the row: loss 0. What is measured next
-    is a function of earlier answers. So along any answers a row's losses add up to (SHARES −
-    left) · ε/SHARES ≤ ε, with equality when nothing is left, which ``close`` requires. A unit
-    of L rows: every scale is multiplied by L, and the losses of L rows add up to ε. ∎
+    *Proof.* A row is in at most one frontier node at any time. A measurement of that node or of its
+    descendants counts it: Δ1 = 1, at s shares its loss is s·ε/SHARES, and the remaining shares of
+    its frontier node fall by exactly s. A measurement elsewhere does not count it: loss 0. Each
+    measurement is a function of earlier answers. So for any answers a row's losses add up to
+    (SHARES − remaining) · ε/SHARES ≤ ε, with equality when none remain, which ``close`` requires.
+    For a unit of L rows every scale is multiplied by L, and the losses of L rows add up to ε. ∎
     """
 
     def __init__(self, tree: BitTree, spend: Spend, executor: QueryExecutor[Counter]) -> None:
@@ -59,15 +55,16 @@ class TreeSession:
         """Return noisy counts of the 2^bits boxes below each node, (m, 2^bits), at its shares of ε.
 
         nodes    different frontier nodes, m of them; bits = 0 counts the nodes themselves
-        shares   int64 (m,), each 1 … what is left to the node; noise scale SHARES·distance/(s·ε)
+        shares   int64 (m,), each from 1 to the node's remaining ones; noise scale
+                 SHARES·distance/(s·ε)
 
-        BoundaryViolation for anything else. No nodes are no measurement.
+        BoundaryViolation for other nodes or shares.
         """
         return self.expand_all([Expansion(nodes, bits, shares)])[0]
 
     def expand_all(self, expansions: Sequence[Expansion]) -> list[IntArray]:
-        """Return the same for several expansions, with one count of the rows for all of them."""
-        # Like charges: all of them are taken before the count, whatever comes of it.
+        """Return the noisy counts of several expansions from one scan, as ``expand`` does."""
+        # Shares are taken before the scan, like charges, even if it fails.
         for expansion in expansions:
             self._take(expansion)
         boxes = [
@@ -91,7 +88,9 @@ class TreeSession:
         if shares.shape != (len(nodes),):
             raise BoundaryViolation(f"shares: expected {len(nodes)}, got {len(shares)}")
         if (shares < 1).any() or (shares > self._left[places]).any():
-            raise BoundaryViolation("tree: expected shares from 1 to what is left, got others")
+            raise BoundaryViolation(
+                "tree: expected shares from 1 to the remaining ones of each node, got others"
+            )
         if len(nodes):
             self._advance(places, nodes, bits, shares)
 
@@ -124,11 +123,10 @@ class TreeSession:
         return noisy
 
     def _places(self, nodes: Prefixes) -> IntArray:
-        """Return positions of nodes in the frontier."""
         keys = nodes.keys
         places = np.searchsorted(self._keys, keys).clip(max=max(0, len(self._keys) - 1))
         if len(keys) and not len(self._keys):
-            raise BoundaryViolation("tree: expected nodes with ε left, got others")
+            raise BoundaryViolation("tree: expected nodes with remaining shares, got none")
         if (self._keys[places] != keys).any() or len(np.unique(keys)) < len(keys):
             raise BoundaryViolation("tree: expected different frontier nodes, got others")
         return places
@@ -142,14 +140,14 @@ class TreeSession:
         else:
             keys, remaining = self._keys, self._left.copy()
             remaining[places] = shares_left
-        # A path that has spent everything is done: it is never measured again.
+        # A path without remaining shares is never measured again.
         order = np.argsort(keys[remaining > 0], kind="stable")
         self._keys = keys[remaining > 0][order]
         self._left = remaining[remaining > 0][order]
 
 
 def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
-    """Return scale λ = L·(2β − 1)/((β − 1)·ε) of the noise on a β-way tree's splits.
+    """Return the scale of the noise on a β-way tree's splits, λ = L·(2β − 1)/((β − 1)·ε).
 
     >>> split_scale(fan=4, distance=1, epsilon=Fraction(1))
     Fraction(7, 3)
@@ -158,21 +156,21 @@ def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
 
 
 def decay(*, fan: int, scale: Fraction) -> int:
-    """Return rows δ by which a box's count is lowered a level: a whole number with e^(−δ/λ) ≤ 1/β.
+    """Return the rows δ by which a box's count is lowered on each level: e^(−δ/λ) ≤ 1/β.
 
     >>> decay(fan=4, scale=Fraction(7, 3))
     4
     """
-    # A hair above λ·ln β, so that nothing is lost to rounded floats; and never no decay at all.
+    # Slightly above λ·ln β, for the error of floats.
     return max(1, ceil(float(scale) * log(fan) * (1 + 1e-9)))
 
 
 class SplitSession:
-    """Yes or no for every box asked: split it? The shape costs ε, however deep it goes.
+    """Decides privately which boxes of a tree to split; the whole shape costs ε at any depth.
 
-    A box at level t of a β-way tree has the whole number b = max(−δ, c − t·δ), c its
-    rows; it is split when b + X > 0, X discrete Laplace of scale λ, δ ≥ λ·ln β whole. Boxes
-    asked are the root, then children of those that were split, each once. Only the bits leave.
+    A box of c rows at level t of a β-way tree has the score b = max(−δ, c − t·δ); it is split when
+    b + X > 0, X discrete Laplace of scale λ, δ ≥ λ·ln β an integer. The session decides on the
+    root, then on children of split boxes, each once, and returns nothing but the bits.
 
     *Proof* (Zhang, Xiao, Xie, SIGMOD 2016, Theorem 3.1, here for whole numbers and with
     its constants derived). Let q = e^(−1/λ). P(X ≥ m) is q^m/(1+q) for m ≥ 1 and
@@ -200,19 +198,19 @@ class SplitSession:
         self._allowed = Prefixes.root().keys
 
     def split(self, nodes: Prefixes) -> np.ndarray:
-        """Return whether each node is split, bool (m,).
+        """Return a mask of the nodes to split, bool (m,).
 
-        nodes   the root, or children of nodes that were split, each asked once
-
-        BoundaryViolation for others.
+        nodes   the root, or children of split nodes, each once; BoundaryViolation for others
         """
         require_nodes(self._tree, nodes, 0)
         keys = nodes.keys
         if len(np.unique(keys)) < len(keys) or not np.isin(keys, self._allowed).all():
-            raise BoundaryViolation("splits: expected children of split boxes, each once")
+            raise BoundaryViolation(
+                "splits: expected the root or children of split boxes, each once, got others"
+            )
         if not len(nodes):
             return np.zeros(0, dtype=np.bool_)
-        # Like a charge: asked once is asked, whatever comes of it.
+        # Like a charge, this stands even if the scan fails.
         self._allowed = self._allowed[~np.isin(self._allowed, keys)]
         spend = replace(self._spend, what=f"{self._spend.what}, {len(nodes)} nodes")
         chosen = self._executor.answer(
@@ -231,10 +229,9 @@ class SplitSession:
 
 
 def pyramid(finest: IntArray) -> list[IntArray]:
-    """Return levels 0..h of a grid of shape (2^h,) · d: level i has 2^i cells an axis.
+    """Sum a grid of 2^h cells on each axis upwards; return levels 0..h of 2^i cells on each axis.
 
-    The last one is ``finest`` itself. One pass over the rows is enough for a
-    whole quadtree. BoundaryViolation for a shape that is not such a grid.
+    BoundaryViolation for any other shape.
 
     >>> [level.tolist() for level in pyramid(np.array([[1, 0], [2, 4]]))]
     [[[7]], [[1, 0], [2, 4]]]
@@ -257,7 +254,7 @@ def pyramid(finest: IntArray) -> list[IntArray]:
 
 
 class NodeLevels:
-    """One scan at the finest height and its sums upwards, sealed, for all measures of a release."""
+    """Exact counts of quadtree nodes at all heights, sealed, from one scan for each release."""
 
     def __init__(self) -> None:
         self._levels: dict[tuple[tuple[str, ...], int], list[Sealed]] = {}

@@ -750,7 +750,7 @@ def test_a_curator_shows_no_counts_and_is_not_pickled() -> None:
     curator = curator_over(TEN_PEOPLE, noise=ForcedNoise(1))
     EXAMPLES["nodes"](curator)
     assert repr(curator) == "Curator(4 attributes, distance 1)"
-    with pytest.raises(TypeError, match="exact counts are not stored"):
+    with pytest.raises(TypeError, match="expected noise before they are stored"):
         pickle.dumps(curator)
 
 

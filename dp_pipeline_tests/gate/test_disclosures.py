@@ -151,5 +151,5 @@ class OnlyCounts:
 
 
 def test_an_engine_that_discloses_nothing_is_refused(ask: Question) -> None:
-    with pytest.raises(BoundaryViolation, match="expected an engine that discloses"):
+    with pytest.raises(BoundaryViolation, match="expected an engine with disclosures"):
         ask(benchmark(OnlyCounts()))

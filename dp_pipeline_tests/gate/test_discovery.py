@@ -331,7 +331,7 @@ def test_too_few_rows_are_refused_by_attribute_with_advice(tmp_path: Path) -> No
     line = str(caught.value)
     assert "\n" not in line
     assert "bounds of x: expected a power of two with a noisy count of at least 553 rows" in line
-    assert "quantiles of x: expected bounds before, got none" in line
+    assert "quantiles of x: expected discovered bounds, got none" in line
     assert "raise `discover` or declare bounds" in line
 
 
@@ -377,7 +377,9 @@ def test_the_level_of_all_others_is_counted_once(tmp_path: Path) -> None:
 
 def test_a_declared_file_has_nothing_to_discover(tmp_path: Path) -> None:
     spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}")
-    with pytest.raises(DeclarationError, match="people: expected something to discover, got none"):
+    with pytest.raises(
+        DeclarationError, match="people: expected levels, bounds or quantiles to discover, got none"
+    ):
         discovery_queries(spec)
 
 

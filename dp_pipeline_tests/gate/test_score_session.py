@@ -206,7 +206,7 @@ def test_a_session_shows_no_score_and_is_not_stored() -> None:
     session = session_over()
     session.measure_all(amount=SILENT / 2)
     assert repr(session) == str(session) == "ScoreSession(3 candidates)"
-    with pytest.raises(TypeError, match="exact counts are not stored"):
+    with pytest.raises(TypeError, match="expected noise before they are stored"):
         pickle.dumps(session._candidates._exact._counts)
     shown = " ".join(f"{one!r}" for one in vars(session._candidates).values())
     assert str(10 * UNIT) not in shown

@@ -16,9 +16,10 @@ import pytest
 from scipy import stats
 
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.gate import samplers as file
+from dp_pipeline.gate import sparse_sampler
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
-from dp_pipeline.gate.samplers import UniformIntegers, sparse_laplace
+from dp_pipeline.gate.samplers import UniformIntegers
+from dp_pipeline.gate.sparse_sampler import sparse_laplace
 from dp_pipeline_tests.gate.distributions import ALARM, laplace_cdf
 
 COUNTS = (0, 3, 0, 1)
@@ -82,8 +83,8 @@ def test_all_cells_together_are_as_if_each_had_its_own_noise() -> None:
 
 
 def test_a_tail_that_begins_one_too_high_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    geometric = file.geometric_noise
-    monkeypatch.setattr(file, "geometric_noise", lambda *of: geometric(*of) + 1)
+    geometric = sparse_sampler.geometric_noise
+    monkeypatch.setattr(sparse_sampler, "geometric_noise", lambda *of: geometric(*of) + 1)
     assert p_value(drawing(1)) < ALARM
 
 
@@ -96,8 +97,10 @@ def test_as_many_marks_as_empty_cells_would_have_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The number is of all cells: drawn for the empty ones alone, half of the marks are lost.
-    number = file.threshold_binomial
-    monkeypatch.setattr(file, "threshold_binomial", lambda cells, *of: number(cells - 2, *of))
+    number = sparse_sampler.threshold_binomial
+    monkeypatch.setattr(
+        sparse_sampler, "threshold_binomial", lambda cells, *of: number(cells - 2, *of)
+    )
     assert p_value(drawing(1)) < ALARM
 
 
@@ -132,7 +135,9 @@ def test_an_empty_table_shows_noise_alone_and_floats_are_refused(noise) -> None:
 
 def test_different_numbers_are_a_uniform_set() -> None:
     uniform = UniformIntegers(random.Random(3).randbytes)
-    sets = Counter(tuple(file._sample_distinct(2, 4, uniform).tolist()) for _ in range(DRAWS))
+    sets = Counter(
+        tuple(sparse_sampler._sample_distinct(2, 4, uniform).tolist()) for _ in range(DRAWS)
+    )
     assert len(sets) == 6
     assert stats.chisquare(list(sets.values())).pvalue > ALARM
-    assert file._sample_distinct(50, 50, uniform).tolist() == list(range(50))
+    assert sparse_sampler._sample_distinct(50, 50, uniform).tolist() == list(range(50))

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp_pipeline.gate import samplers
-from dp_pipeline.gate.samplers import (
+from dp_pipeline.gate import sparse_sampler
+from dp_pipeline.gate.samplers import UniformIntegers
+from dp_pipeline.gate.sparse_sampler import (
     MAX_CELLS,
     MAX_THRESHOLD_SCALES,
-    UniformIntegers,
     expected_above_threshold,
     invert_distribution,
     threshold_binomial,
@@ -136,7 +136,7 @@ def test_an_undecided_draw_gets_more_bits(monkeypatch: pytest.MonkeyPatch) -> No
             return None
         return invert_distribution(*of, uniform_bits=uniform_bits, bits=bits, digits=digits)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(samplers, "invert_distribution", slowly)
+    monkeypatch.setattr(sparse_sampler, "invert_distribution", slowly)
     threshold_binomial(100, 3, Fraction(2), words(1))
     assert [one[1:] for one in asked] == [(128, 80), (256, 160), (384, 320)]
     # The bits that are known stay.

@@ -341,7 +341,7 @@ def test_a_path_that_has_spent_everything_is_never_counted_again(bits: int) -> N
         with pytest.raises(BoundaryViolation, match="tree: expected"):
             session.expand(again, bits=0, shares=np.ones(len(again), dtype=np.int64))
     session.expand(HALVES.where(np.array([1])), bits=bits, shares=np.array([96]))
-    with pytest.raises(BoundaryViolation, match="tree: expected nodes with ε left"):
+    with pytest.raises(BoundaryViolation, match="tree: expected nodes with remaining shares"):
         session.expand(HALVES, bits=0, shares=np.array([1, 1]))
 
 

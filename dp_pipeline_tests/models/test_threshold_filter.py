@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.gate.samplers import expected_above_threshold
+from dp_pipeline.gate.sparse_sampler import expected_above_threshold
 from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.results.measurement import codes_of_keys, threshold_for

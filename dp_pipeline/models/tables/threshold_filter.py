@@ -15,7 +15,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.mechanisms import laplace_scale
-from dp_pipeline.gate.samplers import MAX_CELLS
+from dp_pipeline.gate.sparse_sampler import MAX_CELLS
 from dp_pipeline.models.base import ROWS_SHARE
 from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
 from dp_pipeline.results.derived_attribute import rounded_counts
