@@ -1,1 +1,1 @@
-"""What is declared before anybody looks at a row."""
+"""Declarations of data sets, made before anyone sees a row."""

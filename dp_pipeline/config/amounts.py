@@ -1,8 +1,7 @@
-"""Amounts of ε, ρ and δ: exact fractions with one canonical text, and the currency of a population.
+"""Amounts of ε, ρ and δ as exact fractions with one canonical text, and the currency of budgets.
 
-ρ adds up over releases, as ε does, but where noise is Gaussian it adds up to far
-less: √m in place of m for m tables. What a sum of ρ means is an ε at the δ that
-was declared once for all of it; converted at the end, never release by release.
+ρ adds up over releases, as ε does, but under Gaussian noise m tables cost only √m times the ε of
+one. A sum of ρ is converted once, at the declared δ, to an ε; never release by release.
 
 Sources: Bun, Steinke 2016 (zero-concentrated differential privacy; a pure ε-DP
 mechanism is ε²/2-zCDP: Proposition 1.4). Canonne, Kamath, Steinke 2020 (The
@@ -20,7 +19,7 @@ from functools import lru_cache
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, FieldError
 
 NANO = 10**9
-"""The ledger counts in whole nano-ε."""
+"""Units of 1: the ledger counts in whole nano-ε."""
 
 SMALLEST = Fraction(1, 10**6)
 LARGEST = Fraction(10**6)
@@ -30,10 +29,10 @@ _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGN
 
 
 def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
-    """Return ε of a decimal text, exactly.
+    """Parse ε exactly from a decimal text.
 
-    Raises DeclarationError unless ``text`` is a plain decimal number from 1e-6
-    to 1e6 with at most nine decimals (the ledger's unit is 1e-9).
+    DeclarationError unless it is a plain decimal number from 1e-6 to 1e6 with at most nine decimals
+    (the ledger's unit is 1e-9).
 
     >>> parse_epsilon("0.1") + parse_epsilon("0.2") == parse_epsilon("0.3")
     True
@@ -75,14 +74,14 @@ _DECIMAL = re.compile(r"(\d{1,3}\.?\d{0,60}|\.\d{1,60})(e-?\d{1,2})?", re.ASCII 
 _MICRO = 10**6
 _ARITHMETIC = Context(prec=50)
 _ALLOWANCE = Decimal(10) ** -20
-"""Far above what fifty digits can lose here; see ``epsilon_of``."""
+"""Far above the error of fifty digits; see ``epsilon_of``."""
 
 
 @dataclass(frozen=True)
 class Currency:
-    """The currency of a population, a release or a claim.
+    """The currency of a privacy budget: pure ε, or the ρ of zero-concentrated DP.
 
-    delta   None: pure ε. Else zero-concentrated DP, counted in ρ, which means an ε at this δ
+    delta   None for pure ε; else the δ at which ρ is converted to an ε
 
     >>> Currency().name, Currency(Fraction(1, 10**9)).symbol
     ('pure', 'ρ')
@@ -92,7 +91,7 @@ class Currency:
 
     def __post_init__(self) -> None:
         if self.delta is not None and not 0 < self.delta <= MAX_DELTA:
-            raise DeclarationError(f"delta: expected one in (0, 0.001], got {self.delta}")
+            raise DeclarationError(f"delta: expected a number in (0, 0.001], got {self.delta}")
 
     @property
     def name(self) -> str:
@@ -105,13 +104,13 @@ class Currency:
         return "ε" if self.delta is None else "ρ"
 
     def amount_of(self, epsilon: Fraction) -> Fraction:
-        """Return the amount of an ε: itself, or the ``rho_of`` it at this δ."""
+        """Convert an ε to this currency: itself, or ``rho_of`` it at this δ."""
         return epsilon if self.delta is None else rho_of(epsilon, self.delta)
 
     def cost_of(self, amount: Fraction, paid_in: Currency) -> Fraction:
-        """Return the cost of a charge in another currency: pure ε enters as ρ = ε²/2.
+        """Convert a charge from another currency: a pure ε costs ρ = ε²/2.
 
-        Raises BoundaryViolation for the reverse: ρ has no finite pure ε.
+        BoundaryViolation for a ρ in pure ε, which has no finite cost.
         """
         if self.name == paid_in.name:
             return amount
@@ -120,7 +119,7 @@ class Currency:
         return rho_of_pure(amount)
 
     def epsilon_of(self, amount: Fraction) -> Fraction:
-        """Return the ε of an amount, at this δ if there is one: never below the truth."""
+        """Convert an amount to ε, rounded up, at this δ if there is one."""
         return amount if self.delta is None else epsilon_of(amount, self.delta)
 
     def text(self, amount: Fraction) -> str:
@@ -148,10 +147,10 @@ PURE = Currency()
 
 
 def parse_delta(text: str, *, of: str = "delta") -> Fraction:
-    """Return δ of a decimal text, exactly.
+    """Parse δ exactly from a decimal text.
 
-    Raises DeclarationError unless it is above 0, at most 0.001, and has at most twelve
-    decimals or is a power of ten.
+    DeclarationError unless it is above 0, at most 0.001, and has at most twelve decimals or is a
+    power of ten.
 
     >>> parse_delta("0.000000001") == parse_delta("1e-9") == Fraction(1, 10**9)
     True
@@ -200,9 +199,9 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     """Return the ε at which ρ-zCDP is (ε, δ)-DP, in nano-ε, rounded up.
 
-    The least over α > 1 of ρα + log(1/(αδ))/(α − 1) + log(1 − 1/α) (Canonne, Kamath,
-    Steinke 2020, Proposition 12, solved for ε), and never below 0. It is proven at
-    *every* α > 1, so a search that stopped early would cost accuracy, never truth.
+    It is the least over α > 1 of ρα + log(1/(αδ))/(α − 1) + log(1 − 1/α) (Canonne, Kamath, Steinke
+    2020, Proposition 12, solved for ε), and at least 0. It holds at *every* α > 1, so an early end
+    of the search would cost accuracy, not validity.
 
     *Never below the formula.* Each operation of ``decimal`` is correctly rounded to 50
     digits, on every machine alike. For 0 ≤ ρ ≤ 10^13 and δ ≥ 10^-99 no term exceeds
@@ -227,13 +226,13 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 def _best_order(rho: Decimal, log: Decimal) -> Decimal:
     """Return α − 1 of the least bound: the root t of ρt² + log(1 + t) = log(1/δ), by Newton.
 
-    The left side is where the derivative of the bound by α vanishes. It grows with t, and
-    √(log(1/δ)/ρ) lies above the root.
+    There the derivative of the bound by α vanishes. The left side grows with t, and √(log(1/δ)/ρ)
+    lies above the root.
     """
     t = (log / rho).sqrt()
     for _ in range(60):
         step = (rho * t * t + (1 + t).ln() - log) / (2 * rho * t + 1 / (1 + t))
-        # Where the logarithm rules, a step may leave the positive numbers.
+        # Where the logarithm dominates, a step may leave the positive numbers.
         t, last = max(t - step, t / 16), t
         if abs(t - last) <= last * Decimal("1e-15"):
             break
@@ -244,7 +243,7 @@ def _best_order(rho: Decimal, log: Decimal) -> Decimal:
 def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return the largest ρ in nano-ρ with ε(ρ, δ) ≤ ε, where ε(ρ, δ) is rounded up.
 
-    Raises DeclarationError where even one nano-ρ, the unit of the ledger, is more.
+    DeclarationError where even one nano-ρ, the unit of the ledger, is more.
 
     >>> rho_of(Fraction(1), Fraction(1, 10**9))
     Fraction(14973057, 1000000000)
@@ -255,7 +254,7 @@ def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
 
     if not fits(1):
         raise DeclarationError(
-            f"epsilon: expected one that buys a nano-ρ at δ={delta_text(delta)}, "
+            f"epsilon: expected enough for a nano-ρ at δ={delta_text(delta)}, "
             f"got {epsilon_text(epsilon)}"
         )
     low, high = 1, 2

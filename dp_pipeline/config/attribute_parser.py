@@ -1,8 +1,8 @@
-"""Section ``attributes`` of a data set file: a category with levels, or a number, a date or a time
+"""Section ``attributes`` of a data set file: categories with levels; numbers, dates and times
 between bounds.
 
-A domain that nobody may declare without looking is declared as ``discover``: a query that is paid
-for finds it.
+Levels or bounds that cannot be known without looking at rows are declared as ``discover``: a query
+that is charged for finds them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dp_pipeline.config.yaml_text import TODO
 
 DISCOVER = "discover"
 DEFAULT_MAX_LEVELS = 1000
-"""Levels that may be discovered where an attribute does not declare a number."""
+"""Most discovered levels of an attribute that declares no number."""
 
 MAX_QUANTILES = 256
 MAX_FILE_BYTES = 1 << 23
@@ -47,7 +47,7 @@ _UNIT_BOUNDS = (1e-9, 1e9)
 
 
 def _level_texts(value: object) -> object:
-    """Return the texts of a list or of ``0..15``; none for ``discover``."""
+    """Return the levels of a list or of ``0..15``; none for ``discover``."""
     if value == DISCOVER:
         return []
     require(value != [], _EXPECTED_LEVELS, "0")
@@ -73,9 +73,9 @@ _LEVELS = {
 
 
 def with_levels_of_files(texts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the texts of a data set file with the lines of a file for ``levels: {file: …}``.
+    """Replace ``levels: {file: …}`` in the texts of a data set file by the lines of that file.
 
-    folder   of the data set file
+    folder   folder of the data set file
     """
     attributes = texts.get("attributes")
     if not isinstance(attributes, dict):
@@ -106,10 +106,10 @@ def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
 class _ColumnSection(fields.Section):
     """The fields of all kinds of attributes.
 
-    column    How the source calls it, where that is another name.
+    column    The column of the source, where its name is another.
     nullable  A missing value is a cell of its own; a number or date needs cells for it.
-    missing   Texts that mean a missing value, beside an empty one.
-    usable    The share of the rows that checks want to be as declared.
+    missing   Texts that mean a missing value, in addition to an empty one.
+    usable    The share of the rows that checks require to be as declared.
     """
 
     column: fields.Text | None = None
@@ -119,12 +119,12 @@ class _ColumnSection(fields.Section):
 
     @property
     def missing_texts(self) -> tuple[str, ...]:
-        """Its own texts of missing values, beside an empty one, sorted."""
+        """The attribute's own texts of missing values, sorted."""
         return tuple(sorted({text.strip() for text in self.missing or ()}))
 
     def _require_nullable(self) -> None:
         is_nullable = self.missing is None or self.nullable
-        require(is_nullable, "`nullable: true` beside it", "none", "missing")
+        require(is_nullable, "`nullable: true` as well", "none", "missing")
 
     def _attribute(
         self, name: str, on_invalid: OnInvalid, reading: ReadingSection, **values: Any
@@ -139,12 +139,12 @@ def _add_level(level: str) -> str:
 
 
 class Category(_ColumnSection):
-    """A category: one of so many texts.
+    """A category: a text from a list of levels.
 
     levels      All its texts; 0..15 are the sixteen levels 0 to 15.
     at_most     The most levels that may be discovered.
-    other       The level that stands for any other text.
-    on_invalid  What becomes of a text that is no level; drop leaves its row out.
+    other       The level that replaces any other text.
+    on_invalid  What happens to a text that is no level; drop leaves its row out.
     aliases     Other spellings of levels.
     """
 
@@ -162,17 +162,17 @@ class Category(_ColumnSection):
         if not self.levels:
             return self._require_discoverable()
         levels, count = self.levels, len(self.levels)
-        expected = "no at_most beside levels that are declared"
+        expected = "no at_most for declared levels"
         require(self.at_most is None, expected, "one", "at_most")
         is_several = 2 <= len(set(levels)) == count <= MAX_CELLS
-        got = str(count) if len(set(levels)) == count else f"{count} with one twice"
+        got = str(count) if len(set(levels)) == count else f"{count} with a repeated one"
         require(is_several, _EXPECTED_LEVELS, got, "levels")
         if self.other is not None and self.other not in levels:
             error = not_among(self.other, levels, field=("other",))
             error.hint = error.hint or _add_level(self.other)
             raise error
         has_other = self.on_invalid != "other" or self.other is not None
-        hint = f": write `other: {OTHER}` beside it, and{_add_level(OTHER).removeprefix(':')}"
+        hint = f": write `other: {OTHER}` as well, and{_add_level(OTHER).removeprefix(':')}"
         require(has_other, "a level `other` for unknown texts", "none", "on_invalid", hint=hint)
         expected = f"no level {MISSING!r}, which is the name of missing values here"
         require(not self.nullable or MISSING not in levels, expected, "one", "levels")
@@ -201,14 +201,14 @@ class Category(_ColumnSection):
     def attribute(
         self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
     ) -> Attribute:
-        """Return the attribute.
+        """Return the attribute that the section declares.
 
-        default   what becomes of invalid values of the data set
+        default   ``on_invalid`` of the data set
         reading   how all columns are read
         """
         aliases = tuple(sorted(self.aliases.items()))
         if not self.levels:
-            # Rare texts are never discovered, so there is a level for them unless rows are dropped.
+            # Rare texts are never discovered: they get the level ``other`` unless rows are dropped.
             other = None if self.on_invalid == "drop" else self.other or OTHER
             undeclared = Undeclared(levels=self.at_most or DEFAULT_MAX_LEVELS)
             on_invalid: OnInvalid = "drop" if other is None else "other"
@@ -226,7 +226,7 @@ class Category(_ColumnSection):
 
 
 class Quantiles(fields.Section):
-    """Bins that hold about as many rows each, found by a query that is paid for.
+    """Bins with about equal numbers of rows, discovered by a query that is charged for.
 
     quantiles   The most bins.
     """
@@ -266,11 +266,11 @@ class Numeric(_ColumnSection, SignsSection):
     """A number between bounds.
 
     bounds      The lowest and the highest value, declared without looking at rows.
-    bins        So many cells of equal width, for tables; or {quantiles: 16}.
+    bins        The number of cells of equal width, for tables; or {quantiles: 16}.
     edges       In place of bins: ascending cuts inside the bounds.
-    unit        Bounds and edges that are discovered are multiples of it.
+    unit        Discovered bounds and edges are multiples of it.
     integer     Synthetic numbers are integers.
-    on_invalid  What becomes of a number outside of its bounds; drop leaves its row out.
+    on_invalid  What happens to a number outside its bounds; drop leaves its row out.
     """
 
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["bins", "edges"]}})
@@ -288,11 +288,11 @@ class Numeric(_ColumnSection, SignsSection):
 
     @property
     def undeclared(self) -> Undeclared | None:
-        """What is to be discovered."""
+        """The parts that are to be discovered, or None."""
         quantiles = self.bins.quantiles if isinstance(self.bins, Quantiles) else None
         if self.bounds and quantiles is None:
             return None
-        # Bins of equal width inside declared bounds are declared.
+        # Bins of equal width inside declared bounds need no discovery.
         bins = None if self.bounds or quantiles is not None else self._count
         return Undeclared(None, not self.bounds, quantiles, bins, self.unit or 1.0)
 
@@ -306,7 +306,7 @@ class Numeric(_ColumnSection, SignsSection):
         if self.undeclared is not None:
             self._require_discoverable(self.undeclared)
         else:
-            expected = "`bounds: discover` or `bins: {quantiles: 16}` beside it"
+            expected = "`bounds: discover` or `bins: {quantiles: 16}` as well"
             require(self.unit is None, expected, "neither", "unit")
         self._require_nullable()
         expected = "bins or edges, for missing values to be one more cell"
@@ -351,7 +351,7 @@ class Numeric(_ColumnSection, SignsSection):
     def attribute(
         self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
     ) -> Attribute:
-        """Return the attribute; the arguments are those of ``Category.attribute``."""
+        """Return the attribute that the section declares; arguments as in ``Category``."""
         return self._attribute(
             name,
             self.on_invalid or ("drop" if default == "drop" else "clip"),
@@ -373,11 +373,11 @@ class Moment(_ColumnSection):
     type        date, or timestamp: a date with a time of day.
     bounds      The first and the last date or time: 2026-10-05, or 2026-10-05T14:30.
     every       A cell for each year, month, week from Monday, day or hour, for tables.
-    bins        In place of every: so many cells of equal width.
+    bins        In place of every: the number of cells of equal width.
     edges       In place of both: ascending cuts inside the bounds, as texts like the bounds.
-    format      How texts write it, where that is not ISO 8601: "%d.%m.%Y %H:%M".
-    zone        Where clocks show the times that have no offset, and where days begin.
-    on_invalid  What becomes of a date outside of its bounds; drop leaves its row out.
+    format      The format of its texts, if it is not ISO 8601: "%d.%m.%Y %H:%M".
+    zone        The time zone of times without an offset, and of the begin of days.
+    on_invalid  What happens to a date outside its bounds; drop leaves its row out.
     """
 
     model_config = ConfigDict(
@@ -448,7 +448,7 @@ class Moment(_ColumnSection):
     def attribute(
         self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
     ) -> Attribute:
-        """Return the attribute; the arguments are those of ``Category.attribute``."""
+        """Return the attribute that the section declares; arguments as in ``Category``."""
         clock = self._clock(reading.zone)
         return self._attribute(
             name,
@@ -466,7 +466,7 @@ _AttributeSection = Category | Numeric | Moment
 
 
 def attribute_section(value: object) -> _AttributeSection:
-    """Return a category, a number or a date, by the fields of a mapping."""
+    """Parse a category, a number or a date, whichever the fields of a mapping say."""
     section = require_mapping(value)
     is_known = {"levels", "bounds", "type"} & set(section)
     require(is_known, "levels or bounds", "neither", "levels")

@@ -1,4 +1,4 @@
-"""Periods of the calendar, from hours to years: when each begins, which follows it, its name."""
+"""Periods of the calendar, from hours to years: their begin, their successor and their name."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _FORMATS = {
 
 
 def period_start(wall: datetime, period: Period) -> datetime:
-    """Return the first moment of the period around a moment; weeks begin on Monday."""
+    """Return the first moment of the period that contains a moment; weeks begin on Monday."""
     wall = wall.replace(minute=0, second=0, microsecond=0)
     if period == "hour":
         return wall
     wall = wall.replace(hour=0)
     if period == "week":
-        # The calendar begins with a Monday.
+        # The first day of year 1 is a Monday, so no week begins before the calendar.
         return wall - timedelta(days=wall.weekday())
     if period == "day":
         return wall
@@ -35,7 +35,7 @@ def period_start(wall: datetime, period: Period) -> datetime:
 def next_period(wall: datetime, period: Period) -> datetime:
     """Return the first moment of the period after the one that begins at ``wall``.
 
-    Raises ValueError or OverflowError behind the year 9999.
+    ValueError or OverflowError after the year 9999.
 
     >>> next_period(datetime(2026, 10, 1), "quarter")
     datetime.datetime(2027, 1, 1, 0, 0)

@@ -1,6 +1,6 @@
-"""The catalogue of data set files: the built-in ones, and those in a folder of the user's.
+"""The catalogue of data set files: the built-in ones, and those in the user's own folder.
 
-A shell that completes their names waits for this file, so the parser is imported late.
+A shell that completes their names waits for this module, so the parser is imported late.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 BUILT_IN = Path(str(resources.files("dp_pipeline") / "datasets"))
 DATASETS_VARIABLE = "DP_PIPELINE_DATASETS"
 SHOWN_VARIABLE = "DP_PIPELINE_SHOWN"
-"""Names of the data sets that Dagster shows, with spaces between; all without the variable."""
+"""Variable with the names of the data sets that Dagster shows, separated by spaces; unset: all."""
 
 
 def dataset_files() -> dict[str, Path]:
-    """Return name → file of every data set; DeclarationError for a name that stands twice."""
+    """Return name → file of every data set; DeclarationError for two files of one name."""
     files: dict[str, Path] = {}
     for folder in _folders():
         for path in sorted(folder.glob("*.yaml")):
             if path.stem in files:
                 raise DeclarationError(
-                    f"{path}: expected a name of its own, got the name of {files[path.stem]}"
+                    f"{path}: expected a name of its own, got that of {files[path.stem]}: rename it"
                 )
             files[path.stem] = path
     return files
@@ -54,12 +54,11 @@ Refusals = dict[str, str]
 
 
 def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ...]:
-    """Return every data set that is to be shown and whose source is available here.
+    """Return every data set that Dagster shows and whose source has the variable that it needs.
 
-    refused   collects the errors of wrong files, which are left out; None: the first one is raised
+    refused   collects the errors of wrong files, which are left out; None: the first is raised
 
-    A file that needs a variable which is not set is left out. No source is opened, and a file that
-    is not to be shown is not even read.
+    No source is opened, and no other file is read.
     """
     from dp_pipeline.config.parser import load_spec
 
@@ -72,7 +71,7 @@ def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ..
 
 @contextmanager
 def collect_refusal(name: str, refused: Refusals | None) -> Iterator[None]:
-    """Collect the error of one data set, so that all others stand; None: raise it."""
+    """Collect the error of one data set in ``refused``, or raise it if that is None."""
     try:
         yield
     except PipelineError as error:
@@ -90,18 +89,18 @@ def _files_to_show(files: Mapping[str, Path]) -> list[Path]:
 
 
 def is_available(spec: DatasetSpec) -> bool:
-    """Return whether the variable that the source needs, if any, is set."""
+    """Return True unless the source needs a variable that is not set."""
     return spec.source.needs is None or bool(os.environ.get(spec.source.needs))
 
 
 def load_dataset(dataset: str | Path) -> DatasetSpec:
-    """Return the declaration of a data set; no source is opened.
+    """Read the declaration of a data set, without opening its source.
 
     dataset   the name of a data set that is built in or in ``$DP_PIPELINE_DATASETS``; or a file,
               as a path or as a text that ends in .yaml
 
-    Raises DeclarationError for the first mistake of a file, with its line; for an unknown name or
-    that of another file; and for a variable that is not set.
+    DeclarationError for the first mistake of a file, with its line; for an unknown name, or that of
+    another file; and for a variable that is not set.
 
     >>> import dp_pipeline as dp
     >>> census = dp.load_dataset("census")
@@ -120,7 +119,7 @@ def load_dataset(dataset: str | Path) -> DatasetSpec:
 
 
 def find_spec(name: str) -> DatasetSpec:
-    """Return the data set called ``name``; DeclarationError for an unknown or unavailable one."""
+    """Read the data set called ``name``; DeclarationError for an unknown or unavailable one."""
     from dp_pipeline.config.parser import load_spec
 
     spec = load_spec(file_of(name))
@@ -154,6 +153,6 @@ def require_available(spec: DatasetSpec) -> None:
     if not is_available(spec):
         value = "FOLDER" if needs == DATA_FOLDER_VARIABLE else "URL"
         raise DeclarationError(
-            f"{spec.name}: expected the variable {needs}, which says where its rows are, got none: "
+            f"{spec.name}: expected the variable {needs} with the place of its rows, got none: "
             f"`export {needs}={value}`"
         )

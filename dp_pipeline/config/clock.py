@@ -1,7 +1,7 @@
 """Dates and times as integers, and back: days since 1970-01-01, or seconds since then in UTC.
 
-Integers, so that bins are cut exactly: a fixed-point coordinate of a year in seconds is rounded to
-some minutes, and no bin is ever cut from it. Parts of a second are left out, always downwards.
+Bins are cut from these integers, exactly, and not from fixed-point coordinates, which round a year
+to minutes. Parts of a second are rounded down.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from dp_pipeline.config.encoding import MAX_CELLS, Bins, interval_labels
 ClockKind = Literal["date", "timestamp"]
 Every = Literal["year", "month", "week", "day", "hour"]
 DAY = 86_400
-"""Seconds."""
+"""Seconds of a day."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 _SECOND = timedelta(seconds=1)
 FIRST_SECOND = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH) // _SECOND
 LAST_SECOND = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // _SECOND
-"""Of times: clocks in all zones can show them."""
+"""Range of times that clocks in all zones can show."""
 
-# A closed form: what ``datetime`` takes for a date differs between versions of Python.
+# Versions of Python differ in the texts that ``datetime`` accepts.
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII
 )
 _DIRECTIVES = {"timestamp": "aAbBdfHIjmMpSyYz%", "date": "aAbBdjmyY%"}
-"""Letters that may stand behind a percent sign of a format, once; others differ by system."""
+"""Directives of a format, each allowed once; others differ between systems."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """How a column writes dates or times.
+    """Converts the dates or times of a column to integers and back.
 
     kind     ``date``: days; ``timestamp``: seconds
-    zone     where a time without an offset was read off a clock, and where days begin
-    format   of texts, as ``strptime`` has it; empty: ISO 8601, such as 2026-10-05T14:30:00+02:00
+    zone     time zone of times without an offset, and of the begin of days
+    format   of texts, for ``strptime``; empty: ISO 8601, such as 2026-10-05T14:30:00+02:00
 
     >>> Clock("date").number("2026-10-05"), Clock("timestamp").number("2026-10-05 02:00:00+02:00")
     (20731, 1791158400)
@@ -59,20 +59,20 @@ class Clock:
     format: str = ""
 
     def number(self, text: str) -> int | None:
-        """Return the number of a text; None for a text that is no date or time. Never an error."""
+        """Parse a date or time to its number; None for any other text."""
         try:
             number = self.number_of(self._parse(text))
         except (ValueError, OverflowError):
             return None
-        # At the ends of the calendar a clock in another zone would show a year that there is not.
+        # At the ends of the calendar a clock in another zone would show a year that does not exist.
         is_anywhere = self.kind == "date" or FIRST_SECOND <= number <= LAST_SECOND
         return number if is_anywhere else None
 
     def number_of(self, moment: datetime) -> int:
-        """Return the number of a moment; one without an offset was read off a clock in ``zone``.
+        """Return the number of a moment; without an offset it is local time in ``zone``.
 
-        A time that a clock shows twice is the first one, and one that it leaves out is as long
-        after the leap as it says.
+        A local time that occurs twice is the first one; one that is skipped counts on from before
+        the gap.
         """
         zone = ZoneInfo(self.zone)
         if self.kind == "date":
@@ -82,7 +82,7 @@ class Clock:
         return (aware - _EPOCH) // _SECOND
 
     def number_at(self, seconds: int, *, is_utc: bool) -> int:
-        """Return the number of seconds since 1970, in UTC or read off the clock itself."""
+        """Return the number of a moment given in seconds since 1970, in UTC or in local time."""
         moment = _EPOCH + seconds * _SECOND
         return self.number_of(moment if is_utc else moment.replace(tzinfo=None))
 
@@ -94,14 +94,14 @@ class Clock:
         return datetime.fromisoformat(text)
 
     def wall_time(self, number: float) -> datetime:
-        """Return the time that a clock in ``zone`` shows, without an offset; midnight of a date."""
+        """Return the local time of a number in ``zone``, without an offset; midnight of a date."""
         integer = math.floor(number)
         if self.kind == "date":
             return datetime.fromordinal(_FIRST_DAY + integer)
         return (_EPOCH + integer * _SECOND).astimezone(ZoneInfo(self.zone)).replace(tzinfo=None)
 
     def text(self, number: float) -> str:
-        """Return the date, and the time of day where there is one, for people.
+        """Format a number for people: the date, and the time of day unless it is midnight.
 
         >>> Clock("timestamp", "Europe/Zurich").text(1791158400), Clock("date").text(20731.4)
         ('2026-10-05T02:00', '2026-10-05')
@@ -112,7 +112,7 @@ class Clock:
         return wall.isoformat(timespec="seconds" if wall.second else "minutes")
 
     def wall_times(self, numbers: NDArray[np.number]) -> NDArray[np.datetime64]:
-        """Return datetime64 (n,), in days or in seconds of clocks in ``zone``."""
+        """Return the local times of numbers as datetime64 (n,), in days or in seconds."""
         integers = np.floor(numbers).astype(np.int64)
         unit = "D" if self.kind == "date" else "s"
         walls: NDArray[np.datetime64] = integers.astype(f"datetime64[{unit}]")
@@ -123,7 +123,7 @@ class Clock:
         return walls
 
     def release_values(self, numbers: NDArray[np.number]) -> np.ndarray:
-        """Return the values (n,) of a release: wall times, or texts where a format is declared."""
+        """Return numbers as released values (n,): local times, or texts in the declared format."""
         if not self.format:
             return self.wall_times(numbers)
         unit = timedelta(days=1) if self.kind == "date" else _SECOND
@@ -132,11 +132,11 @@ class Clock:
         return np.array([moment.strftime(self.format) for moment in moments], dtype=np.str_)
 
     def lower_bound(self, text: str) -> int | None:
-        """Return the lower bound that an ISO text declares; None for any other text."""
+        """Parse a declared lower bound in ISO 8601; None for any other text."""
         return Clock(self.kind, self.zone).number(text)
 
     def upper_bound(self, text: str) -> int | None:
-        """Return the upper bound that an ISO text declares: a date is all of its day."""
+        """Parse a declared upper bound in ISO 8601; a date includes its whole day."""
         number = self.lower_bound(text)
         if number is None or self.kind == "date" or len(text) > len("2026-10-05"):
             return number
@@ -144,7 +144,7 @@ class Clock:
 
 
 def format_mistake(text: str, kind: ClockKind) -> str:
-    """Return what a declared format of dates or times needs, or an empty text for a good one."""
+    """Return the missing parts of a declared format of dates or times; empty for a valid one."""
     directives = re.findall("%(.?)", text, re.DOTALL)
     letters, allowed = set(directives), _DIRECTIVES[kind]
     if not letters or not letters <= {*allowed} or len(letters) < len(directives):
@@ -157,10 +157,10 @@ def format_mistake(text: str, kind: ClockKind) -> str:
 class ClockBins(Bins):
     """Bins of the integers of a clock.
 
-    ``edges`` are the first numbers of the cells, and behind the last one there is half a number
-    more, so that it may be a cell of its own.
+    ``edges`` are the first numbers of the cells, then the last number plus a half, so that it can
+    be a cell of its own.
 
-    every   the period of each cell; empty where cells are not those of a calendar
+    every   the calendar period of each cell; empty for other cells
 
     >>> ClockBins.periods(Clock("date"), 20727, 20758, "month").labels()
     ('2026-10', '2026-11')
@@ -178,12 +178,12 @@ class ClockBins(Bins):
         starts: Iterable[int],
         every: Every | Literal[""] = "",
     ) -> ClockBins:
-        """Return cells that begin with ``first`` and with each of the starts."""
+        """Return the cells that begin at ``first`` and at each of the starts."""
         return cls((float(first), *map(float, starts), last + 0.5), clock, every)
 
     @classmethod
     def equal(cls, clock: Clock, first: int, last: int, count: int) -> ClockBins:
-        """Return ``count`` cells of numbers of days or seconds that differ by one at most.
+        """Return ``count`` cells whose lengths in days or seconds differ by at most one.
 
         >>> ClockBins.equal(Clock("date"), 20727, 20757, 2).labels()
         ('[2026-10-01, 2026-10-17)', '[2026-10-17, 2026-10-31]')
@@ -194,9 +194,9 @@ class ClockBins(Bins):
 
     @classmethod
     def periods(cls, clock: Clock, first: int, last: int, every: Every) -> ClockBins | None:
-        """Return a cell for each period in the zone of the clock; None where there are too many.
+        """Return a cell for each calendar period in the clock's zone; None for too many of them.
 
-        An hour that clocks show twice is one cell.
+        An hour that occurs twice in local time is one cell.
         """
         if (last - first) // (1 if clock.kind == "date" else DAY) > MAX_CELLS * 366:
             return None
@@ -209,7 +209,7 @@ class ClockBins(Bins):
         return cls.starting_at(clock, first, last, inner, every)
 
     def labels(self) -> tuple[str, ...]:
-        """Return one name a cell, in code order, all different."""
+        """Return the different names of the cells, in code order."""
         if self.every:
             walls = map(self.clock.wall_time, self.edges[:-1])
             return tuple(period_name(wall, self.every) for wall in walls)
@@ -227,7 +227,7 @@ def _period_starts(first: datetime, last: datetime, every: Every) -> Iterator[da
 
 
 def is_zone(name: str) -> bool:
-    """Return whether this system knows a zone of this name."""
+    """Return whether this system has a time zone of this name."""
     try:
         ZoneInfo(name)
     except (KeyError, OSError, ValueError):

@@ -1,7 +1,6 @@
-"""Section ``constraints`` of a data set file: which cells of several columns there are together in
-one row.
+"""Section ``constraints`` of a data set file: combinations of cells that rows may or may not have.
 
-A constraint is about cells: a set of levels, or an interval that begins and ends where bins do.
+A constraint names cells: levels, or intervals that begin and end where bins do.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ def _parse_items(items: Sequence[Given], parse: Callable[[Given], Parsed]) -> tu
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """Return one text, or a list of them."""
     if isinstance(value, str):
         return (value,)
     texts = fields.require_list(value)
@@ -66,14 +64,14 @@ def _combination(value: object) -> Combination:
 
 
 def _combinations(value: object) -> tuple[Combination, ...]:
-    """Return a list of combinations; one by itself is a list of one."""
+    """Parse a list of combinations, or a single one."""
     if isinstance(value, dict):
         return (_combination(value),)
     return _parse_items(fields.require_list(value), _combination)
 
 
 def _alternatives(value: object) -> tuple[tuple[Combination, ...], ...]:
-    """Return a list of lists of combinations; one list of them by itself is a list of one."""
+    """Parse a list of lists of combinations, or a single list."""
     lists = fields.require_list(value)
     if all(isinstance(item, dict) for item in lists):
         return (_combinations(lists),)
@@ -81,7 +79,7 @@ def _alternatives(value: object) -> tuple[tuple[Combination, ...], ...]:
 
 
 def _coarser(value: object) -> dict[str, Combination | None]:
-    """Return coarser attribute → map of levels, or None where the declaration implies it."""
+    """Parse coarser attribute → map of levels, or None where the declaration implies the map."""
     if isinstance(value, str):
         return {value: None}
     return dict(_parse_values(value, _combination))
@@ -92,10 +90,10 @@ def _dependencies(value: object) -> dict[str, dict[str, Combination | None]]:
 
 
 class ConstraintsSection(fields.Section):
-    """Which cells of several columns there are together in one row.
+    """Combinations of cells that rows may or may not have.
 
     never    Combinations that no row has: [{age: "[0, 16)", marital: [Married, Widowed]}].
-    only     Lists of combinations: every row has one of each list.
+    only     Lists of combinations: every row has one combination of each list.
     depends  Columns that decide coarser ones: {city: {county: {Graz: Styria, Linz: Upper}}}.
     """
 
@@ -122,10 +120,10 @@ class ConstraintsSection(fields.Section):
         return self
 
     def declared(self, domain: Domain) -> tuple[Constraint, ...]:
-        """Return the constraints over the declared cells.
+        """Return the declared constraints over the cells of a domain.
 
-        Raises FieldError for a constraint without cells, for one that forbids nothing or
-        everything, and for one over too many cells.
+        FieldError for a constraint without cells, one that forbids nothing or everything, and one
+        over too many cells.
         """
         with below("never"):
             never = _parse_items(self.never, lambda combination: _never(combination, domain))
@@ -164,7 +162,7 @@ MAX_COMBINATIONS_IN_WORDS = 3
 
 
 def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
-    """Return the constraint; an attribute that a combination does not name may be anything."""
+    """Return an ``only`` constraint; attributes that a combination does not name are free."""
     names = _require_attributes([name for each in combinations for name in each], domain)
     boxes = _parse_items(combinations, lambda combination: _box(combination, names, domain))
     words = f"only {len(combinations)} combinations of {' and '.join(names)}"
@@ -189,15 +187,15 @@ def _depends(fine: str, coarse: str, map_: Combination | None, domain: Domain) -
 
 
 def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[int, Codes]:
-    """Return code of the finer attribute → codes of the coarser one.
+    """Return code of the finer attribute → allowed codes of the coarser one, by a written map.
 
-    ``other`` and missing values that the map does not name may be with any.
+    ``other`` and missing values that the map does not name allow all codes.
     """
     coarse_codes: dict[int, Codes] = {}
     for text, texts in map_.items():
         with below(text):
             for code in _codes(fine, (text,)):
-                require(code not in coarse_codes, "every cell once", "one twice")
+                require(code not in coarse_codes, "every cell once", "a repeated one")
                 coarse_codes[code] = _codes(coarse, texts)
     coarse_codes = dict.fromkeys(_free_codes(fine), _all_codes(coarse)) | coarse_codes
     unmapped = [label for code, label in enumerate(fine.labels()) if code not in coarse_codes]
@@ -211,15 +209,15 @@ def _all_codes(attribute: Attribute) -> Codes:
 
 
 def _free_codes(attribute: Attribute) -> Codes:
-    """Return the cells of unknown texts and of missing values."""
+    """Return the codes of unknown texts and of missing values."""
     labels = attribute.labels()
     names = [attribute.other, MISSING if attribute.nullable else None]
     return tuple(labels.index(name) for name in names if name is not None)
 
 
 def _implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return the map that the declaration implies: both are bins of one column, or the coarser
-    one is the prefix of the finer one.
+    """Return the map that the declaration implies, between bins of one column or from levels to
+    their prefixes.
     """
     coarse_codes = _map_of_bins(fine, coarse) or _map_of_prefixes(fine, coarse)
     expected = f"a map, {{{coarse.name}: {{LEVEL: LEVEL, …}}}}, where the columns do not imply it"
@@ -232,9 +230,9 @@ def _map_of_bins(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
     if not is_same or not isinstance(fine.cells, Bins) or not isinstance(coarse.cells, Bins):
         return {}
     edges, cuts = fine.cells.edges, coarse.cells.edges
-    # A number outside of the coarser one's bounds is in its first or last bin.
+    # A number outside the coarser bounds is in the first or last bin.
     is_nested = set(cuts[1:-1]) <= set(edges) and edges[0] <= cuts[0] and cuts[-1] <= edges[-1]
-    # A text that only the coarser one calls missing is in none of its bins.
+    # A text that is missing for the coarser attribute alone has none of its bins.
     if not is_nested or not set(coarse.missing) <= set(fine.missing):
         return {}
     places = np.searchsorted(cuts[1:-1], edges[:-1], side="right")
@@ -242,7 +240,7 @@ def _map_of_bins(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
 
 
 def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return the cells of the prefixes of every level; nothing where a level has no cell."""
+    """Return level → cells of its prefixes; {} unless every level has some."""
     derived = coarse.derived
     is_prefix = derived is not None and derived.is_text and derived.inputs == (fine.column,)
     if derived is None or not is_prefix or fine.derived or not isinstance(fine.cells, Levels):
@@ -259,7 +257,7 @@ def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
 
 
 def _cell_of(attribute: Attribute, text: str) -> Codes:
-    """Return the cell that a text of a row is read into; none where its row is left out."""
+    """Return the code that a text of a row is read as; () where its row is dropped."""
     if not isinstance(attribute.cells, Levels):
         return ()
     levels, text = attribute.cells.values, text.strip()
@@ -273,7 +271,7 @@ def _cell_of(attribute: Attribute, text: str) -> Codes:
 
 
 def _require_attributes(chosen: Iterable[str], domain: Domain) -> Names:
-    """Return the attributes in declared order; FieldError unless two or more have cells."""
+    """Return two or more attributes in declared order; FieldError for others without cells."""
     names = [attribute.name for attribute in domain if attribute.cells is not None]
     chosen = tuple(dict.fromkeys(chosen))
     for name in chosen:
@@ -288,12 +286,11 @@ def _require_effect(constraint: Constraint, domain: Domain) -> Constraint:
     require(count <= limit, f"at most {limit} cells over its attributes", str(count))
     mask = constraint.mask(domain.shape(constraint.attributes))
     require(not mask.all(), "a constraint that forbids a combination", "one that forbids none")
-    require(mask.any(), "a constraint that leaves a combination", "one that forbids all")
+    require(mask.any(), "a constraint that allows a combination", "one that forbids all")
     return constraint
 
 
 def _codes(attribute: Attribute, texts: Sequence[str]) -> Codes:
-    """Return the cells that texts name."""
     return tuple(sorted({code for text in texts for code in _codes_of_text(attribute, text)}))
 
 
@@ -310,7 +307,7 @@ def _codes_of_text(attribute: Attribute, text: str) -> Codes:
 
 
 def _codes_of_interval(attribute: Attribute, bins: Bins, text: str) -> Codes:
-    """Return the bins of an interval, or of an integer that is alone in its bin."""
+    """Return the bins of an interval, or the bin of a single integer."""
     ends = re.fullmatch(r"\[([^,]*),([^,]*)([)\]])", text)
     if ends is None:
         number = _number(attribute, text)
@@ -324,7 +321,7 @@ def _codes_of_interval(attribute: Attribute, bins: Bins, text: str) -> Codes:
 
 
 def _end(attribute: Attribute, text: str, *, is_last: bool = False) -> float | None:
-    """Return an end of an interval, None where it is open; a day at its end is all of the day."""
+    """Parse an end of an interval, None where it is open; a day at its end is included whole."""
     number = _number(attribute, text.strip(), is_last=is_last) if text.strip() else None
     kind = "a number" if attribute.clock is None else "a date"
     is_end = number is not None or not text.strip()
@@ -342,7 +339,7 @@ def _number(attribute: Attribute, text: str, *, is_last: bool = False) -> float 
 def _bins_inside(
     attribute: Attribute, bins: Bins, low: float | None, high: float | None, *, is_closed: bool
 ) -> Codes:
-    """Return the bins inside an interval; FieldError where one is inside and outside of it."""
+    """Return the bins inside an interval; FieldError for a bin that is only partly inside."""
     low = bins.edges[0] if low is None else low
     high = bins.edges[-1] if high is None else high
     codes = []
@@ -353,15 +350,15 @@ def _bins_inside(
             inside = [low <= end and (end < high or (is_closed and end == high)) for end in ends]
         else:
             lower, upper = bins.edges[code : code + 2]
-            # Only the last bin has its upper edge: a closed end is a number of the next one.
+            # Only the last bin has its upper edge; elsewhere a closed end is in the next bin.
             has_upper_edge = code == bins.size - 1
             is_below = upper <= high if has_upper_edge or not is_closed else upper < high
             inside = [low <= lower and is_below, low < upper and lower < high]
         label = attribute.labels()[code]
         expected = f"ends where bins of {attribute.name} end"
-        require(inside[0] == inside[1], expected, f"one inside of {label}")
+        require(inside[0] == inside[1], expected, f"an end inside {label}")
         codes += [code] * inside[0]
-    require(codes, f"an interval of {attribute.name} with a bin in it", "one with none")
+    require(codes, f"an interval of {attribute.name} with a bin in it", "an interval with none")
     return tuple(codes)
 
 
@@ -370,15 +367,15 @@ def _has_integers(attribute: Attribute) -> bool:
 
 
 def _integers(bins: Bins, code: int) -> tuple[int, int]:
-    """Return the first and last integer of a bin; the last is below the first if it has none."""
+    """Return the first and the last integer of a bin; without any, the last is below the first."""
     low, high = bins.edges[code : code + 2]
     return math.ceil(low), math.floor(high) if code == bins.size - 1 else math.ceil(high) - 1
 
 
 def constraints_of(declared: object, domain: Domain) -> tuple[Constraint, ...]:
-    """Return the constraints of an estimator's mapping, which has the form of the section.
+    """Parse the constraints of an estimator, a mapping like the section of a file.
 
-    Raises DeclarationError in one line for what the section would refuse.
+    DeclarationError for the first mistake.
     """
     try:
         return ConstraintsSection.model_validate(_as_texts(declared)).declared(domain)
@@ -393,7 +390,7 @@ def constraints_of(declared: object, domain: Domain) -> tuple[Constraint, ...]:
 
 
 def _as_texts(value: object) -> object:
-    """Return a value as YAML would give it: every scalar is a text."""
+    """Convert all scalars of a value to texts, as they are in YAML."""
     if isinstance(value, Mapping):
         return {str(key): _as_texts(member) for key, member in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""Constraints: declared, public cells of several attributes that no row has together.
+"""Declared constraints: combinations of cells that no row has.
 
-A row that breaks one is left out when rows are prepared, by itself, so one more row is still at
-most one more row. A fit gives such cells no mass: that they are empty is declared, at no cost.
+Preparation drops each row that breaks one, so one more row is still at most one more row. A fit
+gives such cells no mass: they are known to be empty, at no cost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Box = tuple[tuple[int, ...], ...]
 class Constraint:
     """One declared constraint on the rows.
 
-    words        the constraint in words, for people
+    words        text for people
     attributes   two or more, in declared order
     boxes        sets of cells: a row is in one if the code of each attribute is among its codes
     is_only      whether every row is in one of the boxes; else no row is in any
@@ -54,7 +54,7 @@ class Constraint:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The fields that change a measurement: all but the words."""
+        """The fields that change a measurement."""
         return {"attributes": self.attributes, "boxes": self.boxes, "is_only": self.is_only}
 
 
@@ -63,14 +63,14 @@ class AllowedCells:
     """The cells of some attributes that all constraints together allow.
 
     names    two or more
-    mask     which cells over them are allowed: not all, and at least one
+    mask     True for the allowed cells: at least one, and not all
     """
 
     names: Names
     mask: Mask
 
     def holds(self, codes: Mapping[str, IntArray]) -> Mask:
-        """Return which rows (n,) are in allowed cells; no code is negative."""
+        """Return a mask of the rows (n,) in allowed cells; codes are not negative."""
         keys = np.zeros(len(codes[self.names[0]]), dtype=np.int64)
         for name, size in zip(self.names, self.mask.shape, strict=True):
             keys = keys * size + codes[name]
@@ -78,8 +78,8 @@ class AllowedCells:
 
     @cached_property
     def twin(self) -> IntArray | None:
-        """The level of the second attribute for each level of the first, where every level of both
-        has exactly one of the other; else None.
+        """The level of the second attribute for each level of the first, if both determine each
+        other; else None.
         """
         is_pair = len(self.names) == 2 and self.mask.shape[0] == self.mask.shape[1]
         if not is_pair or (self.mask.sum(axis=0) != 1).any() or (self.mask.sum(axis=1) != 1).any():
@@ -92,13 +92,13 @@ def allowed_cells(
 ) -> tuple[AllowedCells, ...]:
     """Return the allowed cells of some attributes, one entry for each constrained set.
 
-    names   in any order; of a constraint with other attributes, cells are allowed that it allows
-            with some cell of the others
-    sizes   levels of every attribute of a constraint
+    names   in any order; a constraint with further attributes allows a cell if it allows it with
+            some cell of the others
+    sizes   number of cells of every constrained attribute
 
     >>> never = Constraint("no child drives", ("age", "drives"), (((0,), (1,)),), is_only=False)
     >>> sizes = {"drives": 2, "age": 3, "sex": 2}
-    >>> [one.names for one in allowed_cells([never], tuple(sizes), sizes)]
+    >>> [cells.names for cells in allowed_cells([never], tuple(sizes), sizes)]
     [('age', 'drives')]
     """
     masks: dict[Names, Mask] = {}

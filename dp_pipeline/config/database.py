@@ -1,6 +1,4 @@
-"""URLs of databases: allowed ones, and the canonical names by which the ledger knows them; and
-queries.
-"""
+"""URLs of databases that are allowed, their canonical names in the ledger, and allowed queries."""
 
 from __future__ import annotations
 
@@ -21,21 +19,21 @@ EXPECTED_DATABASE = "postgresql://user@host/database or sqlite:///path"
 
 _POSTGRESQL = ("postgresql", "postgresql+psycopg2")
 _OPTIONS = {"sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "application_name"}
-"""Options of a PostgreSQL URL. Others might name another host or database than the URL shows."""
+"""Allowed options of a PostgreSQL URL; others could name another host or database."""
 
 _DATABASE_NAME = re.compile(r"[\w.$ -]+", re.ASCII)
-"""The name of a database: no settings of a connection, no part of a URL, and no letter that two
-programs could compare in two ways."""
+"""The name of a database, without connection settings, parts of a URL, or letters outside ASCII,
+which programs compare in different ways."""
 
 SQLITE = "sqlite:///"
 _SERVER = re.compile(r"postgresql://(.+):(\d+)/([^/]+)")
-"""The form of ``database_name`` of a server."""
+"""Form of a name that ``database_name`` gives to a database on a server."""
 
 _QUERY = re.compile(r"\s*(select|with)\b[^;]*;?\s*", re.IGNORECASE)
 
 
 def database_url(text: str) -> URL | None:
-    """Return the URL with its driver and port, or None for another than EXPECTED_DATABASE."""
+    """Parse an allowed database URL, with its driver and port; None for any other text."""
     # The import takes a third of a second, and most data sets are files.
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
@@ -49,7 +47,7 @@ def database_url(text: str) -> URL | None:
         return url if _is_file(url) else None
     if url.drivername not in _POSTGRESQL or not (url.host and url.database):
         return None
-    # Several hosts, a socket's folder or a second @, which is one of a password, are no host.
+    # Several hosts, a socket's folder, or a rest of a password after a second @ are no host.
     if not (
         set(url.query) <= _OPTIONS and is_host(url.host) and _DATABASE_NAME.fullmatch(url.database)
     ):
@@ -59,8 +57,9 @@ def database_url(text: str) -> URL | None:
 
 
 def has_driver() -> bool:
-    """Return whether psycopg2 can be imported; one of another Python raises SystemError."""
+    """Return whether psycopg2 can be imported."""
     try:
+        # One that was built for another Python raises SystemError.
         importlib.import_module("psycopg2")
     except (ImportError, SystemError):
         return False
@@ -68,7 +67,7 @@ def has_driver() -> bool:
 
 
 def _is_file(url: URL) -> bool:
-    """Return whether a URL of SQLite is a path and nothing else."""
+    """Return whether a URL of SQLite is an absolute path and nothing else."""
     path = url.database or ""
     if url.query or url.host or path.startswith("file:"):
         return False
@@ -89,9 +88,9 @@ def database_name(url: URL) -> str:
 
 
 def server_names(location: str) -> tuple[str, ...]:
-    """Return the canonical names of a database on a server; none for another text.
+    """Return the canonical names of a database on a server; () for another text.
 
-    Two databases whose names differ in capital letters alone are one: people write both for one.
+    Names that differ in capital letters alone are the same, since people write both.
 
     >>> server_names("postgresql://127.1:5432/Rides")
     ('sql:postgresql://localhost:5432/rides',)
@@ -105,10 +104,10 @@ def server_names(location: str) -> tuple[str, ...]:
 
 
 def is_one_query(text: str) -> bool:
-    """Return whether ``text`` can be one SELECT and nothing behind it.
+    """Return whether a text is a single SELECT without a semicolon before its end.
 
-    A semicolon inside of a quoted text is refused too: a second statement could end the transaction
-    that makes the first read-only.
+    A second statement could end the transaction that makes the first read-only; so a semicolon in a
+    quoted text is refused too.
 
     >>> is_one_query("SELECT x FROM rides;"), is_one_query("SELECT x FROM rides; DROP TABLE rides")
     (True, False)

@@ -1,4 +1,4 @@
-"""DatasetSpec: the declaration of one data set, public and made before anyone sees a row."""
+"""The public declaration of one data set, made before anyone sees a row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dp_pipeline.config.source import Source
 from dp_pipeline.config.windows import Windows, Within
 
 PARTITIONS = (0, 2, 5, 10, 20, 50)
-"""The K of the papers."""
+"""The K that the papers use."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class KAnonymity:
     partitions        the K that may be requested, ascending; 0 and 1 guarantee nothing
     sensitive_label   whether a row's label is a secret
     diversity         different labels of every class; None: the method's own rule
-    suppress          share of the rows that may be left out to keep the guarantee
-    seed              of the methods that draw
+    suppress          share of the rows that may be left out to meet the guarantee
+    seed              seed of the methods that draw
 
     >>> KAnonymity({"kjig": {}}, ("age", "job")).partition("5")
     5
@@ -63,7 +63,7 @@ class KAnonymity:
         return tuple(map(str, self.partitions))
 
     def partition(self, text: str) -> int:
-        """Return the declared K of a text; DeclarationError for any other."""
+        """Parse a declared K; DeclarationError for any other."""
         k = parse_k(text)
         if k not in self.partitions:
             raise DeclarationError(f"K: expected one of {', '.join(self.partition_keys)}, got {k}")
@@ -71,7 +71,7 @@ class KAnonymity:
 
 
 def parse_k(text: str) -> int:
-    """Return the K of a text; DeclarationError unless it is an integer of at most nine digits.
+    """Parse a K; DeclarationError unless it is an integer of at most nine digits.
 
     >>> parse_k("20")
     20
@@ -117,7 +117,7 @@ class Target:
     def classification_task(
         self, codes: Mapping[str, NDArray[Any]], domain: Domain
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-        """Return the columns of a table of codes that a classifier sees, and the answers."""
+        """Split a table of codes into the columns that a classifier sees and the true answers."""
         inputs = {name: codes[name] for name in self.inputs(tuple(codes))}
         return inputs, np.isin(codes[self.attribute], self.codes(domain))
 
@@ -133,7 +133,7 @@ class DeclaredExpectation:
     arguments    argument → value, without the columns
     mostly       share of the values that have to be as expected
     is_critical  whether its failure stops rows of a benchmark; never sensitive ones
-    name         tells it from another one of the same type and columns; may be empty
+    name         distinguishes it from another of the same type and columns; may be empty
     """
 
     type: str
@@ -147,14 +147,14 @@ class DeclaredExpectation:
 Purpose = Literal["benchmark", "release"]
 
 WINDOW = "window"
-"""The fact of a bundle, and of a charge, that names the window of its rows."""
+"""Key of the fact of a bundle or charge that names the window of its rows."""
 
 
 @dataclass(frozen=True)
 class Publication:
-    """A model and ε that the schedule publishes.
+    """A model and an ε that the schedule publishes.
 
-    span   number of windows of each release, which belongs to the last of them
+    span   number of windows of each release, which is filed under the last of them
     """
 
     model: str
@@ -164,24 +164,25 @@ class Publication:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """One data set file, as it was read. ``parser.DataSetFile`` describes the fields of a file.
+    """The declaration of one data set file, whose fields ``parser.DataSetFile`` describes.
 
     ceiling        most ε that the population may ever spend, at ``delta`` if there is one;
                    None on benchmarks only
     one_hot        whether the codes are also stored as bits
-    nominal_rows   a number of rows to plan with: a constant of the file, never counted
-    publish        what schedules and sensors publish, or None; of windows ``publications``
+    nominal_rows   a declared number of rows to plan with, never counted
+    publish        the model that schedules and sensors publish, or None; for windows
+                   ``publications``
     evaluation     ε of private quality numbers with every release, or None
     k_anonymity    the k-anonymous releases, or None; they change no digest
     per_month      most ε of one calendar month (UTC), under ``ceiling``; None: any amount
-    usable         share of the rows that checks want to have a person's id; also the default of
+    usable         share of the rows that checks require to have a person's id; also the default of
                    the attributes
-    ceiling_delta  most δ that discoveries of levels may ever cost; None: that of one of them
-    discovered     the discovered domain, which ``domain`` has been given; None before, and where
-                   every attribute is declared
-    file_digest    ``digest`` of the file itself, where ``domain`` was discovered; else empty
+    ceiling_delta  most δ that discoveries of levels may ever cost; None: that of one discovery
+    discovered     the discovered part of ``domain``; None before a discovery and without any
+    file_digest    ``digest`` before ``domain`` was discovered; empty without a discovery
     window         name of the window that this declaration is about; empty: all of them
-    within         protected are a person's rows of one window, or of all; None without windows
+    within         whether a person's rows of one window are protected, or of all; None without
+                   windows
     each_window    most ε of one window, or None
     """
 
@@ -226,7 +227,7 @@ class DatasetSpec:
 
     @classmethod
     def of_domain(cls, name: str, domain: Domain, **declared: Any) -> DatasetSpec:
-        """Return the declaration of a table of which only columns are known; a row is a person.
+        """Return the declaration of a benchmark table of these columns, in which a row is a person.
 
         declared   other fields
         """
@@ -246,9 +247,9 @@ class DatasetSpec:
         )
 
     def at_window(self, name: str) -> DatasetSpec:
-        """Return the declaration about the rows of one window.
+        """Return the declaration of the rows of one window.
 
-        Raises DeclarationError without windows, and for a name that is none of them.
+        DeclarationError without windows, and for an unknown name.
         """
         windows = self.cut
         start, end = windows.start(windows.require(name)), windows.end(name)
@@ -256,7 +257,7 @@ class DatasetSpec:
         return replace(self, window=name, source=source.of_window(name, start, end))
 
     def of_all_windows(self) -> DatasetSpec:
-        """Return the declaration about no window in particular."""
+        """Return the declaration of the rows of all windows."""
         return replace(self, window="", source=self.source.template or self.source)
 
     @property
@@ -267,7 +268,7 @@ class DatasetSpec:
         return self.windows
 
     def require_window(self) -> None:
-        """Raise DeclarationError where there are windows, and this is about none of them."""
+        """Raise DeclarationError for a declaration of all windows."""
         if self.windows is not None and not self.window:
             raise DeclarationError(
                 f"{self.name}: expected one of its windows, such as {self.windows.first}, got none"
@@ -275,7 +276,7 @@ class DatasetSpec:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """The windows that a charge of this declaration is for; none without windows."""
+        """The windows that a charge for these rows belongs to; () without windows."""
         return (self.window,) if self.window else ()
 
     def span_of(self, model: str) -> int:
@@ -289,7 +290,7 @@ class DatasetSpec:
 
     @property
     def first_complete_window(self) -> str:
-        """The first window that has as many windows before it as every publication needs."""
+        """The first window with enough windows before it for every publication's span."""
         name = self.cut.first
         for _ in range(1, self.max_span):
             name = self.cut.following(name)
@@ -297,16 +298,15 @@ class DatasetSpec:
 
     @property
     def to_discover(self) -> tuple[str, ...]:
-        """The attributes of which something is still to be discovered."""
+        """The attributes with levels, bounds or bins that are still to be discovered."""
         return tuple(attribute.name for attribute in self.domain if attribute.undeclared)
 
     def with_domain(self, discovered: DiscoveredDomain) -> DatasetSpec:
         """Return the declaration with a discovered domain as if it were declared.
 
-        discovered   one entry for each of ``to_discover``, and no other
+        discovered   exactly one entry for each of ``to_discover``; DeclarationError for others
 
-        Raises DeclarationError for other entries. Releases over two discovered domains have
-        different digests, and so different keys.
+        Releases over different discovered domains have different digests, and so different keys.
         """
         if sorted(discovered.names) != sorted(self.to_discover):
             expected, got = ", ".join(self.to_discover), ", ".join(discovered.names)
@@ -322,10 +322,9 @@ class DatasetSpec:
 
     @cached_property
     def widest(self) -> DatasetSpec:
-        """The declaration with the most cells that may be discovered, or itself without any.
+        """The declaration with the most cells that a discovery may give, with invented names.
 
-        For sizes, prices and the build of models before a discovery: names and bounds of these
-        cells mean nothing.
+        Sizes, prices and models are computed from it before a discovery.
         """
         if not self.to_discover:
             return self
@@ -333,25 +332,25 @@ class DatasetSpec:
 
     @property
     def delta_ceiling(self) -> Fraction | None:
-        """The most δ that the population's charges may ever have; None where no charge has any."""
+        """The most δ that the population may ever spend; None where no charge has a δ."""
         return self.ceiling_delta or (self.discover.delta if self.discover else None)
 
     @property
     def discovered_fact(self) -> dict[str, str]:
-        """The fact of a release about its discovered attributes and their price; {} without any."""
+        """The fact of a release that names its discovered attributes and their price, or {}."""
         if self.discovered is None or self.discover is None:
             return {}
         return {"discovered_for": discovery_words(self.discovered.names, self.discover)}
 
     @property
     def constraints_fact(self) -> dict[str, str]:
-        """The fact of a release about the constraints that its rows keep; {} without any."""
+        """The fact of a release that lists the constraints on its rows, or {}."""
         words = "; ".join(constraint.words for constraint in self.domain.constraints)
         return {"constraints": words} if words else {}
 
     @property
     def rows_digest(self) -> str:
-        """The digest under which rows were read and validated, before anything was discovered."""
+        """The digest of the declaration by which rows were read and validated."""
         return self.file_digest or self.digest
 
     @property
@@ -371,7 +370,7 @@ class DatasetSpec:
 
     @property
     def may_watch_source(self) -> bool:
-        """Whether the moment at which the rows change may decide when something is released."""
+        """Whether a change of the rows may trigger a release, which reveals when they changed."""
         return self.updates_public or not self.is_release
 
     @property
@@ -383,7 +382,7 @@ class DatasetSpec:
         return (*inputs, *time, *person)
 
     def signs_of(self, column: str) -> tuple[Signs, ...]:
-        """Return the signs of numbers in a column, by each attribute that reads them."""
+        """Return how each attribute that reads numbers of a column reads their signs."""
         return tuple(
             (attribute if attribute.derived is None else attribute.derived).signs
             for attribute in self.domain
@@ -392,7 +391,7 @@ class DatasetSpec:
 
     @property
     def times(self) -> frozenset[str]:
-        """The source columns that are read as dates or times, and as nothing else."""
+        """The source columns that are read as dates or times only."""
         uses = {(column, each.reads_times) for each in self.domain for column in each.inputs}
         if self.windows is not None:
             uses.add((self.windows.column, True))
@@ -407,11 +406,10 @@ class DatasetSpec:
 
     @property
     def cost_of_everything(self) -> Fraction:
-        """The ε of all releases with their evaluations, over models × partitions, and of one
-        discovery, where the population pays in pure ε; a cost in ρ depends on the model.
+        """The pure ε of one discovery and all releases with evaluations, models × partitions.
 
-        With windows, the ε of all publications of one window: a release of several is paid for in
-        each of them.
+        With windows, that of all publications that one window pays for: a release of several
+        windows is charged to each of them. A cost in ρ depends on the model.
         """
         evaluation = self.evaluation or Fraction(0)
         discovery = self.discover.epsilon if self.discover else Fraction(0)
@@ -422,13 +420,11 @@ class DatasetSpec:
         return once * len(self.models) + discovery
 
     def charge_for(self, amount: Fraction) -> Fraction:
-        """Return the cost of one release in the population's currency, with its evaluation, which
-        is paid for in pure ε.
-        """
+        """Return the cost of a release with its evaluation, in the population's currency."""
         return amount + self.currency.cost_of(self.evaluation or Fraction(0), PURE)
 
     def partition(self, text: str) -> Fraction:
-        """Return the declared ε of a text; DeclarationError for any other."""
+        """Parse a declared ε; DeclarationError for any other."""
         epsilon = parse_epsilon(text, of=f"{self.name}: epsilon")
         if epsilon not in self.partitions:
             raise DeclarationError(
@@ -439,12 +435,11 @@ class DatasetSpec:
 
     @cached_property
     def digest(self) -> str:
-        """Hex digest of every declaration that changes a measurement.
+        """Hex digest of all declared fields that change a measurement.
 
-        Two releases with one digest, one snapshot and one question are the same release. It is
-        cached, because every asset of a chain shows it.
+        Two releases with one digest, one snapshot and one question are the same release.
         """
-        # Only a private evaluation asks the rows about a label and targets.
+        # Only a private evaluation measures a label and targets.
         is_evaluated = self.evaluation is not None
         return _digest(
             {
@@ -455,7 +450,7 @@ class DatasetSpec:
                 "label": self.label if is_evaluated else None,
                 "targets": [asdict(target) for target in self.targets if is_evaluated],
                 "delta": None if self.delta is None else delta_text(self.delta),
-                # Rows that break one are left out.
+                # Preparation drops rows that break them.
                 "constraints": [constraint.measured for constraint in self.domain.constraints],
                 "windows": None if self.windows is None else self.windows.measured,
                 "discover": None if self.discover is None else self.discover.to_facts(),
@@ -465,7 +460,7 @@ class DatasetSpec:
 
     @cached_property
     def checks(self) -> str:
-        """Hex digest of the declared checks on rows, which change no measurement; empty without."""
+        """Hex digest of the declared checks on rows, which change no measurement; or ""."""
         shares = {each.name: str(each.usable) for each in self.domain if each.usable != 1}
         if not shares and self.usable == 1 and not self.expectations:
             return ""

@@ -1,7 +1,4 @@
-"""DiscoveredDomain: the domain of attributes that was discovered by queries that were paid for.
-
-Discover: the budget of these queries, declared before anybody sees a row.
-"""
+"""Levels, bounds and bins of attributes, discovered by private queries, and their budget."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from dp_pipeline.config.encoding import Bins, Coordinate, Levels, is_interval
 from dp_pipeline.config.errors import Damaged, DeclarationError
 
 BETA = Fraction(1, 10**6)
-"""The default of a data set file."""
+"""Default of ``Discover.beta``."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class Discover:
 
     epsilon   ε of all queries together
     delta     δ of all levels together; None where no levels are discovered
-    beta      chance that noise alone puts a bound where no row is, of one attribute
+    beta      chance, for each attribute, that noise alone gives a bound beyond all rows
     """
 
     epsilon: Fraction
@@ -37,13 +34,13 @@ class Discover:
     beta: Fraction = BETA
 
     def to_facts(self) -> dict[str, str]:
-        """Return the canonical texts of the fields."""
+        """Return field → canonical text."""
         facts = {"epsilon": epsilon_text(self.epsilon), "beta": delta_text(self.beta)}
         return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
 
 
 def discovery_words(names: Iterable[str], price: Discover) -> str:
-    """Return in words which attributes were discovered, and their price.
+    """Return a text of discovered attributes with their price.
 
     >>> discovery_words(["zone", "fare"], Discover(Fraction(1, 10), Fraction(1, 10**9)))
     'zone, fare for ε=0.1 and δ=1e-9'
@@ -52,20 +49,20 @@ def discovery_words(names: Iterable[str], price: Discover) -> str:
 
 
 def discovery_price(price: Discover) -> str:
-    """Return the price of a discovery in words."""
+    """Return the price of a discovery as a text, such as ε=0.1 and δ=1e-9."""
     delta = "" if price.delta is None else f" and δ={delta_text(price.delta)}"
     return f"ε={epsilon_text(price.epsilon)}{delta}"
 
 
 @dataclass(frozen=True)
 class DiscoveredAttribute:
-    """The discovered parts of one attribute, and nothing that was declared.
+    """The discovered parts of one attribute, without its declared ones.
 
     bounds   lowest and highest value
     edges    cuts of bins, ascending and strictly inside the bounds; () is one bin
-    levels   texts in their order, at least two
-    pieces   (start, rows): noisy number of rows from each of these places on, ascending; the first
-             is the lower bound. Synthetic numbers are drawn by them inside their bins
+    levels   texts in their order
+    pieces   (start, noisy rows) of parts of the interval, ascending from the lower bound, by which
+             synthetic numbers are drawn inside their bins
     """
 
     bounds: tuple[float, float] | None = None
@@ -74,12 +71,12 @@ class DiscoveredAttribute:
     pieces: Pieces | None = None
 
     def to_fact(self) -> str:
-        """Return JSON text, from which ``from_fact`` makes the same value to the last digit."""
+        """Return the attribute as a JSON text, which ``from_fact`` reads without loss."""
         return json.dumps({name: part for name, part in vars(self).items() if part is not None})
 
     @classmethod
     def from_fact(cls, text: str) -> DiscoveredAttribute:
-        """Return the value that ``to_fact`` wrote; Damaged for any other text.
+        """Read an attribute that ``to_fact`` wrote; Damaged for any other text.
 
         >>> DiscoveredAttribute.from_fact(DiscoveredAttribute(bounds=(0.0, 0.1)).to_fact())
         DiscoveredAttribute(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None)
@@ -90,14 +87,18 @@ class DiscoveredAttribute:
                 parts["pieces"] = tuple((start, rows) for start, rows in parts["pieces"])
             attribute = cls(**parts)
         except (ValueError, TypeError, AttributeError):
-            raise Damaged("discovered domain: expected what was stored, got other text") from None
+            raise Damaged(
+                "discovered domain: expected levels, bounds, edges and pieces in JSON, got another"
+            ) from None
         pieces = (number for piece in attribute.pieces or () for number in piece)
         numbers = (*(attribute.bounds or ()), *(attribute.edges or ()), *pieces)
         is_sound = len(attribute.bounds or (0, 0)) == 2
         is_sound &= all(type(number) is float for number in numbers)
         is_sound &= all(type(level) is str for level in attribute.levels or ())
         if not is_sound:
-            raise Damaged("discovered domain: expected what was stored, got other values")
+            raise Damaged(
+                "discovered domain: expected two bounds, floats and texts, got other values"
+            )
         return attribute
 
 
@@ -126,21 +127,21 @@ class DiscoveredDomain:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, str]) -> DiscoveredDomain:
-        """Return the domain that ``to_facts`` wrote, in its order; Damaged for any other."""
+        """Read a domain that ``to_facts`` wrote, in its order; Damaged for any other."""
         read = DiscoveredAttribute.from_fact
         return cls(tuple((name, read(text)) for name, text in facts.items()))
 
     @property
     def digest(self) -> str:
-        """Hex digest of the domain, whatever the order of attributes."""
+        """Hex digest of the domain, independent of the order of attributes."""
         text = json.dumps(self.to_facts(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def declare(attribute: Attribute, discovered: DiscoveredAttribute) -> Attribute:
-    """Return the attribute as if its discovered parts had been declared.
+    """Return an attribute with its discovered parts as if they were declared.
 
-    Raises DeclarationError for other parts than are undeclared, and for parts that no file may
+    DeclarationError for other parts than the undeclared ones, and for parts that no file may
     declare.
     """
     undeclared = attribute.undeclared or Undeclared()
@@ -172,7 +173,7 @@ def _require(holds: bool, attribute: Attribute, expected: str) -> None:
 
 
 def _levels(attribute: Attribute, texts: tuple[str, ...]) -> Levels:
-    """Return the levels with ``other``, whether it was discovered or not."""
+    """Return the discovered levels, and ``other`` if it is not among them."""
     is_apart = attribute.other is not None and attribute.other not in texts
     levels = (*texts, str(attribute.other)) if is_apart else texts
     is_several = len(set(levels)) == len(levels) >= 2
@@ -207,7 +208,7 @@ def _pieces(attribute: Attribute, interval: Coordinate, discovered: DiscoveredAt
 
 
 def widest_domain(attributes: Iterable[Attribute]) -> DiscoveredDomain:
-    """Return the most cells that may be discovered; their names and bounds mean nothing."""
+    """Return a domain with the most cells that may be discovered, and invented names and bounds."""
     return DiscoveredDomain(tuple((each.name, _widest_attribute(each)) for each in attributes))
 
 

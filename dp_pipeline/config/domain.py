@@ -1,4 +1,4 @@
-"""Attributes and domain, and the protected unit: declared, and all of it public."""
+"""The declared attributes of a data set and its protected unit."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Undeclared:
-    """The parts of an attribute that are to be discovered by queries that are paid for.
+    """The parts of an attribute that are to be discovered by private queries.
 
-    levels      None, or the most levels
+    levels      the most levels, or None
     bounds      whether bounds are to be discovered
-    quantiles   None, or the most bins between quantiles
-    bins        None, or the number of bins of equal width between discovered bounds
+    quantiles   the most bins between quantiles, or None
+    bins        the number of bins of equal width between discovered bounds, or None
     unit        bounds and edges are multiples of it
     """
 
@@ -39,43 +39,42 @@ class Undeclared:
 
     @property
     def is_number(self) -> bool:
-        """Whether the attribute is a number."""
+        """Whether the attribute is a number, not a text."""
         return self.levels is None
 
     @property
     def has_cells(self) -> bool:
-        """Whether the attribute will have cells."""
+        """Whether the attribute will have levels or bins."""
         return not self.is_number or self.quantiles is not None or self.bins is not None
 
 
 Pieces = tuple[tuple[float, float], ...]
-"""(start, rows): noisy number of rows from each of these places on, ascending."""
+"""(start, noisy rows) of parts of an interval, ascending."""
 
 
 @dataclass(frozen=True)
 class Attribute:
     """One declared column.
 
-    name         how models and releases call it
-    column       how the source calls it, or the file where it is derived
-    on_invalid   what becomes of an invalid value: ``clip`` (numbers outside the bounds go to the
-                 nearer one), ``other`` (unknown texts become the level ``other``), or ``drop``.
-                 A row is dropped too where its value can be neither clipped nor renamed: text in
-                 place of a number, NaN, a missing value
+    name         name in models and releases
+    column       name in the source, or of the derived column
+    on_invalid   treatment of an invalid value: ``clip`` (a number goes to the nearer bound),
+                 ``other`` (a text becomes the level ``other``), or ``drop`` (its row is left out,
+                 as it always is for text in place of a number, NaN, or a missing value)
     coordinate   the bounded interval of a numeric attribute, else None
     cells        levels or bins; None for a number that is never discretised
     other        the level that takes unknown texts, or None
     nullable     whether a missing value is a cell of its own, the last one; else it is invalid
     is_integer   whether synthetic numbers are integers; changes no measurement
-    missing      texts that mean a missing value, beside empty ones
+    missing      texts that mean a missing value, in addition to empty ones
     aliases      (text, level): other spellings of declared levels
-    usable       share of the rows that checks want to be as declared; changes no measurement
+    usable       share of the rows that checks require to be as declared; changes no measurement
     undeclared   the parts that are to be discovered, or None
-    signs        how a text writes a number
-    clock        how the column writes a date or a time, which is an integer here; else None
-    derived      the function that makes the column, where it is none of the source; else None
-    pieces       discovered distribution of numbers inside their bins, by which synthetic ones are
-                 drawn; evenly without it. Changes no measurement
+    signs        decimal and thousands signs of numbers in texts
+    clock        the conversion of dates or times to integers, or None
+    derived      the function that computes the column, or None for a column of the source
+    pieces       discovered distribution by which synthetic numbers are drawn inside their bins; ()
+                 for an even one. Changes no measurement
     """
 
     name: str
@@ -97,28 +96,28 @@ class Attribute:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the source that it is read from."""
+        """The columns of the source that the attribute is read from."""
         return (self.column,) if self.derived is None else self.derived.inputs
 
     @property
     def reads_times(self) -> bool:
-        """Whether it reads dates or times from the source."""
+        """Whether the attribute reads dates or times from the source."""
         return (self if self.derived is None else self.derived).clock is not None
 
     @property
     def reads_numbers(self) -> bool:
-        """Whether it reads numbers from the source."""
+        """Whether the attribute reads numbers from the source."""
         if self.derived is not None:
             return self.derived.clock is None and not self.derived.is_text
         return self.is_numeric and self.clock is None
 
     def number_text(self, number: float) -> str:
-        """Return a number between the bounds for people: six digits, or a date."""
+        """Format a value for people: a number in six digits, or a date."""
         return f"{number:.6g}" if self.clock is None else self.clock.text(number)
 
     @property
     def range(self) -> tuple[str, str]:
-        """The declared bounds for people; an error for levels."""
+        """The declared bounds as texts for people; DeclarationError for levels."""
         if self.coordinate is None:
             raise DeclarationError(f"attribute {self.name!r}: expected bounds, got levels")
         ends = (self.coordinate.lower, self.coordinate.upper)
@@ -133,28 +132,28 @@ class Attribute:
 
     @property
     def has_cells(self) -> bool:
-        """Whether values have codes, or will have after a discovery."""
+        """Whether the attribute has levels or bins, or will have after a discovery."""
         is_to_be = self.undeclared is not None and self.undeclared.has_cells
         return self.cells is not None or is_to_be
 
     @property
     def is_axis(self) -> bool:
-        """Whether every row has a place along it: a number that is never missing."""
+        """Whether the attribute is a number that is never missing."""
         return self.is_numeric and not self.nullable
 
     @property
     def size(self) -> int:
-        """The number of cells, with that of missing values; an error for a number without bins."""
+        """The number of cells with that of missing values; DeclarationError without cells."""
         return self._cells.size + self.nullable
 
     def labels(self) -> tuple[str, ...]:
-        """Return one name a cell, in code order; an error for a number without bins."""
+        """Return the names of the cells, in code order; DeclarationError without cells."""
         labels = self._cells.labels()
         return (*labels, MISSING) if self.nullable else labels
 
     @property
     def missing_code(self) -> int:
-        """The code of missing values, which is the last one; an error without such a cell."""
+        """The code of missing values, the last one; DeclarationError without such a cell."""
         if not self.nullable:
             raise DeclarationError(
                 f"attribute {self.name!r}: expected a nullable attribute, got one that is not"
@@ -162,10 +161,10 @@ class Attribute:
         return self._cells.size
 
     def not_discovered(self, parts: str) -> DeclarationError:
-        """Return the error of a question about parts that are still to be discovered."""
+        """Return the error for a use of parts that are still to be discovered."""
         return DeclarationError(
-            f"attribute {self.name!r}: expected {parts} that are declared or were discovered, got "
-            "some to be discovered: `dp-pipeline run` discovers them first"
+            f"attribute {self.name!r}: expected declared or discovered {parts}, got some that are "
+            "to be discovered: `dp-pipeline run` discovers them first"
         )
 
     @property
@@ -190,7 +189,7 @@ class Attribute:
 class Domain:
     """The declared attributes in their order, and the sizes that follow from them.
 
-    constraints   which cells of several attributes there are together in one row
+    constraints   combinations of cells that no row has
     """
 
     attributes: tuple[Attribute, ...]
@@ -210,21 +209,21 @@ class Domain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every declared attribute."""
+        """The names of the attributes."""
         return tuple(attribute.name for attribute in self.attributes)
 
     @property
     def numeric(self) -> tuple[str, ...]:
-        """The numbers that are never missing: coordinates of a box."""
+        """The attributes that are numbers and never missing."""
         return tuple(attribute.name for attribute in self.attributes if attribute.is_axis)
 
     @property
     def discrete(self) -> tuple[str, ...]:
-        """The attributes with cells, also those to be discovered."""
+        """The attributes with levels or bins, also those to be discovered."""
         return tuple(a.name for a in self.attributes if a.has_cells)
 
     def with_attributes(self, attributes: Mapping[str, Attribute]) -> Domain:
-        """Return the domain with other attributes under their names."""
+        """Return the domain with some attributes replaced by others of the same names."""
         replaced = tuple(attributes.get(attribute.name, attribute) for attribute in self.attributes)
         return Domain(replaced, self.constraints)
 
@@ -275,7 +274,7 @@ class OneRow:
 
     @property
     def column(self) -> str | None:
-        """The column that names the person: none, a row is a person."""
+        """None, since no column names the person."""
         return None
 
     def __str__(self) -> str:
@@ -284,9 +283,9 @@ class OneRow:
 
 @dataclass(frozen=True)
 class RowsOfPerson:
-    """A person is all rows with one value of ``column``, of which at most ``at_most`` count.
+    """A person is all rows with one value of ``column``, of which at most ``at_most`` are used.
 
-    each   the window that ``at_most`` counts in, such as ``week``; empty without windows
+    each   the period that ``at_most`` applies to, such as ``week``; empty without windows
     """
 
     column: str

@@ -1,7 +1,7 @@
-"""The draft of a data set file, which a person finishes with an editor.
+"""Drafts of data set files, which a person completes in an editor.
 
-For sensitive rows it is a function of names and types alone, and every decision that they cannot
-make is a ``TODO``, which the parser refuses. For public rows nothing is left open.
+A draft for sensitive rows depends on names and types of columns alone; every other decision is a
+``TODO``, which the parser refuses. A draft for public rows is complete.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _LONGEST = 64
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of a source that no data set file declares yet.
+    """A column of a source for a draft.
 
-    kind        of the declared type: ``unknown`` where there is none, as in CSV, and ``unusable``
-                where it is neither text nor number
-    type        the source's own word for the type; empty where there is none
+    kind        kind of its type: ``unknown`` where the source has no types, as CSV, and
+                ``unusable`` for neither text nor number
+    type        the source's own word for the type, or empty
     is_integer  whether the type holds integers alone
-    proposal    fields of an attribute, proposed from public rows; empty without a proposal
-    remark      why a column of public rows was left out
+    proposal    fields of an attribute, proposed from public rows, or empty
+    remark      reason why a column of public rows is left out, or empty
     """
 
     name: str
@@ -43,7 +43,7 @@ class SourceColumn:
 
 
 def attribute_names(columns: Sequence[SourceColumn]) -> dict[str, SourceColumn]:
-    """Return attribute name → column, in order; names have a-z, 0-9 and _.
+    """Derive attribute names of a-z, 0-9 and _ from columns; return name → column, in order.
 
     >>> list(attribute_names([SourceColumn("Trip (km)", "number"), SourceColumn("2nd", "text")]))
     ['trip_km', 'c_2nd']
@@ -78,18 +78,18 @@ _TIMESTAMP: Mapping[str, Value] = {"type": "timestamp", "bounds": [TODO, TODO], 
 _BOOLEAN: Mapping[str, Value] = {"levels": ["true", "false"]}
 
 _LABELS = ("label", "class", "target", "diagnosis", "outcome", "income")
-"""Names of the true class of a row."""
+"""Column names that suggest the true class of a row, in order of preference."""
 
 
 def may_be_axis(column: SourceColumn) -> bool:
-    """Return whether a column is, or may become, a number that is never missing."""
+    """Return whether a column is, or may be declared as, a number that is never missing."""
     if column.proposal:
         return "bounds" in column.proposal and {"nullable", "type"}.isdisjoint(column.proposal)
     return column.kind in ("number", "unknown") and not column.remark
 
 
 def may_have_cells(column: SourceColumn) -> bool:
-    """Return whether a column has, or may get, levels or bins."""
+    """Return whether a column has, or may be declared with, levels or bins."""
     return bool(column.proposal) or (column.kind != "unusable" and not column.remark)
 
 
@@ -123,7 +123,7 @@ _TIME_WORDS = {"date", "datum", "time", "timestamp", "datetime", "day", "birthda
 _TIME_WORDS |= {"born", "dob", "created", "updated", "zeit"}
 _MONEY_WORDS = {"fare", "price", "amount", "cost", "fee", "salary", "income", "revenue", "tip"}
 _MONEY_WORDS |= {"preis", "betrag", "chf", "eur", "usd"}
-"""Words of names of times, and of money, which is often written with a comma."""
+"""Words in names of columns that suggest times, and money, often written with a decimal comma."""
 
 
 def _words(name: str) -> frozenset[str]:
@@ -143,7 +143,7 @@ def _proposed(name: str, column: SourceColumn) -> list[str]:
 
 
 _PLACES = (("lat", "lon"), ("lat", "lng"), ("latitude", "longitude"), ("x", "y"))
-"""Names of the coordinates of a place."""
+"""Pairs of names that suggest the coordinates of a place."""
 
 SCHEMA_FILE = "dataset.schema.json"
 
@@ -152,11 +152,11 @@ SCHEMA_FILE = "dataset.schema.json"
 class Outline:
     """The parts of a draft.
 
-    name     of the data set
-    origin   the name of the source for people, such as that of a file
-    source   the fields of the section ``source``
+    name     name of the data set
+    origin   name of the source for people, such as that of a file
+    source   fields of the section ``source``
     columns  attribute name → column, without the person's
-    person   the column that names the person, or None
+    person   column that names the person, or None
     """
 
     name: str
@@ -168,19 +168,19 @@ class Outline:
     def __post_init__(self) -> None:
         if not any(map(may_have_cells, self.columns.values())):
             raise DeclarationError(
-                f"{self.origin}: expected a column to declare beside the person's, got none"
+                f"{self.origin}: expected a column to declare other than the person's, got none"
             )
 
 
 def sensitive_draft(outline: Outline) -> str:
-    """Return the draft of a release with open decisions, made of names and types alone."""
+    """Return the draft for sensitive rows, with open decisions, from names and types alone."""
     lines = [line for name, column in outline.columns.items() for line in _open(name, column)]
     description = f"The rows of {outline.origin}: sensitive."
     return _draft(outline, lines, description, is_public=False, at_most=TODO)
 
 
 def public_draft(outline: Outline, *, rows: int) -> str:
-    """Return the draft of a benchmark without open decisions, from ``rows`` public rows."""
+    """Return the complete draft for a benchmark of ``rows`` public rows."""
     columns = outline.columns
     lines = [line for name, column in columns.items() for line in _proposed(name, column)]
     labels = (name for name in _LABELS if name in columns and "levels" in columns[name].proposal)

@@ -1,8 +1,8 @@
-"""Value ↔ cell code and value ↔ fixed-point coordinate, from declared levels and bounds only; and
-the two attributes that are a place on a map.
+"""Encodings of values as cell codes and fixed-point coordinates, by declared levels and bounds;
+and the two attributes of a place on a map.
 
-There is no ``fit`` here: an encoding that looked at the rows would release them. Invalid values
-are marked, never raised: ``raw.prepare`` clips, renames or drops them.
+No encoding is fitted, since one that looked at the rows would release them. Invalid values get
+``INVALID``: ``raw.prepare`` clips, renames or drops them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Names = tuple[str, ...]
 """Names of attributes, in the order of a table's axes."""
 
 COORDINATE_BITS = 16
-"""Coordinates are integers in [−2^16, 2^16]; one unit is half-width / 2^16."""
+"""Coordinates are integers in [−2^16, 2^16], in units of half-width / 2^16."""
 
 MAX_BOUND = 1e15
 SMALLEST_WIDTH = 1e-100
 MAX_CELLS = 65_536
 
 INVALID = -1
-"""The code of a value that the declaration does not know."""
+"""The code of a value outside the declared levels or bounds."""
 
 
 def code_type(sizes: Iterable[int]) -> np.dtype[np.signedinteger]:
-    """Return the smallest type of codes below all of these sizes; signed, as ``INVALID`` is.
+    """Return the smallest signed type for ``INVALID`` and codes below all of these sizes.
 
     >>> [code_type([2, size]).name for size in (128, 129, MAX_CELLS)]
     ['int8', 'int16', 'int32']
@@ -44,7 +44,7 @@ def code_type(sizes: Iterable[int]) -> np.dtype[np.signedinteger]:
 
 @dataclass(frozen=True)
 class Levels:
-    """The declared values of a nominal attribute; the code of a value is its position.
+    """The declared levels of a nominal attribute; the code of a level is its position.
 
     >>> Levels(("no", "yes")).encode(np.array(["yes", "maybe"], dtype=object))
     array([ 1, -1])
@@ -63,21 +63,21 @@ class Levels:
 
     def encode(self, texts: NDArray[np.object_]) -> IntArray:
         """Return the codes of ``texts`` (n,), ``INVALID`` for a text that is no declared level."""
-        # Computed without any text too: a pickle must not show whether there were rows.
+        # Computed for no texts too: a pickle must not show whether there were rows.
         codes_of_levels = self._codes
         codes = (codes_of_levels.get(text, INVALID) for text in texts)
         return np.fromiter(codes, dtype=np.int64, count=len(texts))
 
     def labels(self) -> tuple[str, ...]:
-        """Return one name a cell, in code order."""
+        """Return the names of the cells, in code order."""
         return self.values
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Half-open cells [edge_i, edge_i+1); the last one holds its upper edge too.
+    """Half-open cells [edge_i, edge_i+1); the last one includes its upper edge.
 
-    edges   strictly increasing, first and last are the declared bounds
+    edges   strictly increasing, from the lower to the upper bound
     """
 
     edges: tuple[float, ...]
@@ -104,7 +104,7 @@ class Bins:
         return np.where(inside, codes, INVALID).astype(np.int64)
 
     def labels(self) -> tuple[str, ...]:
-        """Return one name a cell, in code order: edges in six digits, exactly where six are alike.
+        """Return the intervals of the cells as names, in six digits, or in all if those are equal.
 
         >>> Bins((0.0, 1 / 3, 1.0)).labels()
         ('[0, 0.333333)', '[0.333333, 1]')
@@ -129,7 +129,7 @@ def interval_labels(edges: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Coordinate:
-    """A bounded number as a fixed-point integer: clip to the box, centre, scale, round.
+    """Encodes numbers between bounds as fixed-point integers: clip, centre, scale, round.
 
     q = clamp(rint((x − mid) / half_width · 2^16), −2^16, 2^16)
     """
@@ -144,11 +144,11 @@ class Coordinate:
 
     @property
     def half_width(self) -> float:
-        """Half the declared width, in data units: the unit of every sum."""
+        """Half the declared width, in data units: the encoded 2^16."""
         return (self.upper - self.lower) / 2
 
     def encode(self, values: FloatArray) -> IntArray:
-        """Return integers in [−2^16, 2^16] of finite ``values``; outside the box means on its edge.
+        """Encode finite ``values`` as integers in [−2^16, 2^16]; those outside go to the bounds.
 
         >>> Coordinate(0.0, 10.0).encode(np.array([0.0, 5.0, 7.5, 99.0]))
         array([-65536,      0,  32768,  65536])
@@ -159,16 +159,15 @@ class Coordinate:
         return np.clip(scaled, -unit, unit).astype(np.int64)
 
     def decode(self, coordinates: NDArray[np.float64] | IntArray) -> FloatArray:
-        """Return fixed-point ``coordinates`` in data units, inside the declared interval."""
+        """Decode fixed-point ``coordinates`` to data units, inside the declared interval."""
         values = self.middle + coordinates / float(1 << COORDINATE_BITS) * self.half_width
         return np.clip(values, self.lower, self.upper)
 
 
 def is_interval(lower: float, upper: float) -> bool:
-    """Return whether a number can be declared between these bounds.
+    """Return whether bounds are valid: wide enough for 2^17 different floats between them.
 
-    The width must hold the 2^17 steps of a fixed-point coordinate as different
-    floats, or values in the middle would be sent to the ends.
+    Between narrower ones a coordinate would move values from the middle to the ends.
 
     >>> is_interval(0.0, 1.0), is_interval(1.0, 0.0), is_interval(1e15, 1e15 + 1)
     (True, False, False)
@@ -181,7 +180,7 @@ def is_interval(lower: float, upper: float) -> bool:
 
 
 def one_hot(codes: IntArray, size: int) -> NDArray[np.uint8]:
-    """Return the bit matrix (n, size) of codes 0..size−1: one 1 in every row.
+    """Return codes 0..size−1 as a bit matrix (n, size) with one 1 in every row.
 
     >>> one_hot(np.array([1, 0]), 2).tolist()
     [[0, 1], [1, 0]]
@@ -192,31 +191,29 @@ def one_hot(codes: IntArray, size: int) -> NDArray[np.uint8]:
 
 
 Point = tuple[str, str]
-"""The attribute that runs to the right, and the one that runs upwards."""
+"""The attributes of a map's axes, to the right and upwards."""
 
 LONGITUDE, LATITUDE = frozenset({"longitude", "lon", "lng", "long"}), frozenset({"latitude", "lat"})
 _RIGHT = LONGITUDE | {"x", "easting"}
 _UP = LATITUDE | {"y", "northing"}
 
 _METRES = frozenset({"m", "metre", "metres", "meter", "meters"})
-"""Words of a name that mean its unit: x_m, northing_metres. An easting may be in feet."""
+"""Words in names that give metres as the unit, as in x_m; an easting alone may be in feet."""
 
 METRES_PER_DEGREE = 111_195.0
 """One degree of latitude on a sphere of the Earth's mean radius, 6,371,009 m."""
 
 TOLERANCE = 0.1
-"""Share by which a degree of longitude may differ between edges and middle of a box.
-
-It is reached at 47° in a box 10° high, at 80° in one 2° high.
-"""
+"""Share by which a degree of longitude may differ between edges and middle of a box: reached at 47°
+in a box 10° high, at 80° in one 2° high."""
 
 
 @dataclass(frozen=True)
 class MetresPerUnit:
-    """The metres of one unit of each axis inside one box.
+    """The metres of one unit of each axis of a box.
 
-    Of degrees: equirectangular, with the cosine of the latitude in the middle. Approximate: a
-    sphere, and one length for all of the box. Of metres: 1, exactly.
+    For degrees it is an approximation: equirectangular on a sphere, with the cosine of the latitude
+    in the middle of the box.
     """
 
     x: float
@@ -224,7 +221,7 @@ class MetresPerUnit:
 
     @property
     def together(self) -> float:
-        """The metres of one unit of a distance with equal parts along both axes.
+        """The metres of one unit of a distance, as the root mean square of both axes.
 
         >>> MetresPerUnit(3.0, 5.0).together ** 2
         17.0
@@ -233,11 +230,11 @@ class MetresPerUnit:
 
 
 def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | None:
-    """Return the two of the numeric ``columns`` that are a place, or None.
+    """Return the two numeric ``columns`` that are the coordinates of a place, or None.
 
-    declared   ``point`` of the data set file, which decides where it names two of the columns
+    declared   ``point`` of the data set file, if both are among the columns
 
-    Else names of coordinates decide, that differ in nothing else. Longitude runs to the right.
+    Without it, a pair of names that differ only in the words for coordinates.
 
     >>> point_of(["lat", "lon"]), point_of(["pickup_lat", "fare", "pickup_lng"])
     (('lon', 'lat'), ('pickup_lng', 'pickup_lat'))
@@ -255,10 +252,9 @@ def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | N
 
 
 def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresPerUnit | None:
-    """Return the metres of one unit of a place in metres or degrees; None for any other.
+    """Return the metres of a unit of a place's coordinates in metres or degrees; else None.
 
-    Also None for a box at whose edges a degree of longitude differs by more than ``TOLERANCE``
-    from one in its middle.
+    Also None for a box at whose edges a degree of longitude differs by more than ``TOLERANCE``.
 
     >>> box = (Coordinate(0.0, 900.0), Coordinate(0.0, 900.0))
     >>> metres_per_unit(("x_m", "y_m"), box), metres_per_unit(("x", "y"), box)
@@ -277,12 +273,12 @@ def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresP
 
 
 def is_metres(point: Point) -> bool:
-    """Return whether both names have a word for metres."""
+    """Return whether the names of both axes have a word for metres."""
     return all(not _METRES.isdisjoint(_words(name)) for name in point)
 
 
 def is_degrees(point: Point, box: tuple[Coordinate, Coordinate]) -> bool:
-    """Return whether names mean longitude and latitude, and the bounds fit them."""
+    """Return whether the axes are longitude and latitude by their names and bounds."""
     has_names = _rest(point[0], LONGITUDE) is not None and _rest(point[1], LATITUDE) is not None
     return has_names and all(
         -most <= interval.lower and interval.upper <= most
@@ -295,7 +291,7 @@ def _words(name: str) -> list[str]:
 
 
 def _rest(name: str, words: frozenset[str]) -> tuple[str, ...] | None:
-    """Return a name without the word of its coordinate; None without exactly one such word."""
+    """Return the words of a name other than its word for a coordinate; None without exactly one."""
     parts = _words(name)
     positions = [index for index, part in enumerate(parts) if part in words]
     return None if len(positions) != 1 else (*parts[: positions[0]], *parts[positions[0] + 1 :])

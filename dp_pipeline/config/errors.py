@@ -1,7 +1,7 @@
-"""What can go wrong, as one line for a person and one exit code for a shell.
+"""Errors, each with one line for a person and one exit code for a shell.
 
-Every message says what was expected, what was got and of which object. It may show what a
-*declaration* says; it never shows a value of a row.
+A message names the object, what was expected and what was got. It may show the text of a
+declaration, and never a value of a row.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Final
 
 NAME: Final = "[a-z][a-z0-9_]{0,63}"
-"""The form of names of data sets, populations and attributes, as a regular expression: safe in
-paths, in columns and in Dagster. Also in the JSON Schema."""
+"""Regular expression of names of data sets, populations and attributes: safe in paths, in columns
+and in Dagster."""
 
 EXPECTED_NAME: Final = "a-z, 0-9 and _, starting with a letter"
 
@@ -29,8 +29,7 @@ def is_name(text: str) -> bool:
 
 
 def one_of(names: Iterable[str], got: str) -> str:
-    """Return the part of a refusal that lists the declared names, the one that was got, and the
-    nearest. Names of rows are never listed.
+    """Return the end of a message: the declared names, the wrong one, and the nearest.
 
     >>> one_of(["rides", "trips"], "ride")
     "one of rides, trips, got 'ride': did you mean rides?"
@@ -42,7 +41,7 @@ def one_of(names: Iterable[str], got: str) -> str:
 
 
 def did_you_mean(got: str, names: Iterable[str]) -> str:
-    """Return the nearest of the names as the end of a refusal; empty where none is near.
+    """Return the nearest name as the end of a message; empty where none is near.
 
     >>> did_you_mean("Trip", ["rides", "trips"])
     ': did you mean trips?'
@@ -52,7 +51,7 @@ def did_you_mean(got: str, names: Iterable[str]) -> str:
 
 
 def nearest(got: str, names: Iterable[str]) -> str:
-    """Return the name that is most like ``got``; empty where none is."""
+    """Return the name that is most similar to ``got``; empty where none is."""
     near = difflib.get_close_matches(got[:60].lower(), list(names), n=1)
     return near[0] if near else ""
 
@@ -63,10 +62,7 @@ class PipelineError(Exception):
     exit_code = 1
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the error with its fields, which its message alone could not restore.
-
-        A pool of processes waits for ever for an error that it cannot read.
-        """
+        # With its fields: a pool of processes waits for ever for an error that it cannot unpickle.
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
@@ -79,9 +75,9 @@ class DeclarationError(PipelineError):
 class FieldError(DeclarationError, ValueError):
     """One field or argument is not what was expected.
 
-    of     the object, for a message without a file
-    field  names from the outermost field down to the wrong one: for the line in a file
-    hint   the end of the message: what to do, or which name was meant
+    of     name of the object, for a message without a file
+    field  names from the outermost field down to the wrong one, to find its line
+    hint   end of the message: what to do, or which name was meant
     """
 
     def __init__(
@@ -102,43 +98,42 @@ class SourceError(PipelineError):
 
 
 class NotPrepared(PipelineError):
-    """A snapshot is not fit for a release: not validated, not prepared, or refused."""
+    """A snapshot cannot be released: it is not validated, not prepared, or refused."""
 
 
 class NotDiscovered(PipelineError):
-    """The noisy answers that were paid for are too few to make a domain of."""
+    """The noisy answers of a discovery are too few to determine a domain."""
 
 
 class Damaged(PipelineError):
-    """Something stored no longer matches its own checksum."""
+    """A stored object is damaged: it does not match its checksum or its form."""
 
 
 class NoAnswer(Damaged):
-    """A question without a stored answer, where nothing may be drawn."""
+    """A replay, which may draw nothing, asks a question without a stored answer."""
 
 
 class UnknownFormat(PipelineError):
-    """Something stored has a format that this program does not read."""
+    """A stored object has a format that this program does not read."""
 
 
 class OtherQuestion(PipelineError):
-    """A stored answer belongs to another question than the one that is asked now; it stays."""
+    """The next stored answer belongs to another question; it is kept."""
 
 
 class BoundaryViolation(PipelineError):
-    """Code asked the gate for something that the gate does not do."""
+    """Code asked the gate a question that it does not answer."""
 
 
 class BudgetExceeded(PipelineError):
-    """More ε was requested than is left; nothing was charged and nothing was drawn.
+    """The request exceeds the remaining budget; nothing was charged or drawn.
 
-    purpose    what was to be paid for; it begins with the name of its data set, if it is of one
-    spent      for ever, or in the part of time that ``part`` names
-    ceiling    for ever, or of each part of time
-    symbol     of the amounts: ε, ρ or δ
-    part       the limit that would be passed, as a data set file calls it, and its part of time:
-               ``total`` of nothing, ``per_month`` of a calendar month (UTC), ``each_window`` of a
-               window. A ``ceiling`` of δ may be of a window too
+    purpose    purpose of the charge; it begins with the name of its data set, if it has one
+    spent      amount spent for ever, or in the period of ``part``
+    ceiling    limit for ever, or for each period
+    symbol     ε, ρ or δ
+    part       the exceeded limit, as a data set file calls it, and its period: ``total`` without
+               one, ``per_month`` of a calendar month (UTC), ``each_window`` of a window
     account    whether the limit is an account's, which can be raised
     """
 
@@ -184,7 +179,7 @@ def _remedy(purpose: str, limit: str) -> str:
 
 
 def float_text(value: Fraction) -> str:
-    """Return a δ for people, in three digits.
+    """Format a δ for people, in three digits.
 
     >>> float_text(Fraction(1, 10**9)), float_text(Fraction(0))
     ('1e-09', '0')
@@ -193,6 +188,6 @@ def float_text(value: Fraction) -> str:
 
 
 def _decimal(value: Fraction) -> str:
-    """Return decimal text, rounded down to nano-ε: nothing is left that is not there."""
+    """Format an amount as decimal text, rounded down to nano-ε."""
     units, decimals = divmod(value.numerator * 10**9 // value.denominator, 10**9)
     return f"{units}.{decimals:09d}".rstrip("0").rstrip(".")

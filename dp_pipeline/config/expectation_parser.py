@@ -1,9 +1,8 @@
 """Section ``expectations`` of a data set file: checks of single rows, in Great Expectations' words.
 
-Only expectations of single rows are known here: their verdict about a row does not depend on
-other rows. The library itself is not asked. It drops an expectation that it does not know, and an
-argument that it cannot use may fail at a row, so all of them are listed, and checked where the
-file is read.
+Only expectations whose verdict about a row does not depend on other rows are allowed. The library
+ignores unknown expectations, and a wrong argument may fail only at a row; so types and arguments
+are listed here and checked when the file is read.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ class ExpectationSection(fields.Section):
     column    An attribute, or the person's column.
     column_A  An attribute.
     column_B  Another attribute.
-    mostly    The share of the values that has to be so.
-    severity  Sensitive rows are only ever warned of.
+    mostly    The share of the values that have to meet it.
+    severity  critical or warning; on sensitive rows only warning.
     name      A name, where another expectation has the same type and column.
     """
 
@@ -60,7 +59,7 @@ class _BoundedExpectation(ExpectationSection):
 
 
 def _accepted_by(use: Callable[[str], object], expected: str) -> fields.Scalar:
-    """Return the type of texts that a function accepts: others would fail at a row."""
+    """Return the type of texts that a function accepts without an error."""
 
     def is_accepted(text: str) -> bool:
         try:
@@ -109,8 +108,8 @@ _ARGUMENTS: Mapping[str, tuple[str, dict[str, Any]]] = {
     ),
     "column_pair_values_to_be_equal": ("number", _PAIR),
 }
-"""Name behind ``expect_`` → what is checked (numbers of an attribute with bounds, texts of any
-other and of the person's column, or either), and argument → type and default."""
+"""Name after ``expect_`` → kind of values (numbers of an attribute with bounds, texts of any other
+and of the person's column, or either), and argument → type and default."""
 
 
 def _type(name: str, arguments: dict[str, Any]) -> type[ExpectationSection]:
@@ -125,7 +124,7 @@ TYPES: Mapping[str, type[ExpectationSection]] = {
     f"expect_{name}": _type(f"expect_{name}", arguments)
     for name, (_, arguments) in _ARGUMENTS.items()
 }
-"""The expectations of single rows, under the library's own names."""
+"""Library's name of an expectation → its section."""
 
 
 def _expectation(value: object) -> ExpectationSection:
@@ -157,11 +156,11 @@ def declared_expectations(
 ) -> tuple[DeclaredExpectation, ...]:
     """Return the expectations of one data set, in the order of the file.
 
-    person      the column that names the person, if there is one
-    is_release  whether rows are sensitive: no row may then decide whether others are released
+    person      the column that names the person, or None
+    is_release  whether rows are sensitive, so that no row may decide whether others are released
 
-    Raises FieldError for a column of another kind than a type checks, and for two expectations
-    that differ in their arguments alone.
+    FieldError for a column of the wrong kind, and for two expectations that differ in their
+    arguments alone.
     """
     declared: dict[tuple[str, ...], DeclaredExpectation] = {}
     for index, section in enumerate(sections):
@@ -197,9 +196,8 @@ def _declared(
     if "value_set" in own and columns["column"] in numbers:
         with below("value_set"):
             arguments["value_set"] = tuple(map(fields.FINITE.read, section_fields["value_set"]))
-    # By default critical of public rows; of sensitive ones never.
     severity = section.severity or ("warning" if is_release else "critical")
-    expected = "warning on sensitive rows: none may decide whether the others are released"
+    expected = "warning on sensitive rows: no row may decide whether the others are released"
     require(not is_release or severity == "warning", expected, severity, "severity")
     return DeclaredExpectation(
         section_fields["type"],

@@ -1,10 +1,9 @@
-"""The parts of sections of a data set file: values that are read from text, lists, mappings, and
-their errors.
+"""The types of values, lists and mappings in sections of a data set file, and their errors.
 
-Each type is stated once, for the parser and for the JSON Schema of editors. An editor gives a
-value a type of YAML, which is text to the parser, so ``0.5`` and ``"0.5"`` are both let through;
-and it knows shapes alone: whether a ceiling holds, only the parser says. ``TODO``, alone or twice
-in a list, is an open decision, and is refused.
+Each type serves the parser and the JSON Schema of editors. The parser reads texts, an editor values
+of YAML, so ``0.5`` and ``"0.5"`` are both accepted; limits across fields, such as a ceiling, are
+checked by the parser alone. ``TODO``, alone or twice in a list, is an open decision, and is
+refused.
 """
 
 from __future__ import annotations
@@ -49,19 +48,19 @@ Member = TypeVar("Member")
 
 
 def open_decision() -> FieldError:
-    """Return the error of a ``TODO``."""
+    """Return the error for a ``TODO``."""
     return FieldError("a decision of yours", TODO, hint=_DECIDE)
 
 
 def kind_of(value: object) -> str:
-    """Return in words what a file has in the place of another kind of value."""
+    """Return the kind of a value for messages: a list, a mapping or one value."""
     if isinstance(value, list | tuple):
         return "a list"
     return "a mapping" if isinstance(value, dict) else "one value"
 
 
 def require(holds: object, expected: str, got: str, *field: str | int, hint: str = "") -> None:
-    """Raise the error of a field unless ``holds`` is true."""
+    """Raise FieldError unless ``holds`` is true."""
     if not holds:
         raise FieldError(expected, got, field=field, hint=hint)
 
@@ -69,10 +68,10 @@ def require(holds: object, expected: str, got: str, *field: str | int, hint: str
 def not_among(
     value: object, words: Collection[str], *, expected: str = "", field: Place = ()
 ) -> FieldError:
-    """Return the error of a value that is none of some words.
+    """Return the error for a value that is none of some words.
 
-    value      as the file has it; None where the field is missing
-    expected   what the words are; empty: they are listed as they are
+    value      value of the file; None where the field is missing
+    expected   text before the list of words, or empty
     """
     if value is not None and not isinstance(value, str):
         return FieldError("one value", kind_of(value), field=field)
@@ -85,10 +84,10 @@ def not_among(
 
 @dataclass(frozen=True, eq=False)
 class Scalar:
-    """A type of one value: how it is read from its text, and its JSON Schema.
+    """A type of one value, with its parser and its JSON Schema.
 
-    parse  return the value, or None for a text that is wrong
-    got    what a message shows in place of a text that may hold a password
+    parse  text → value, or None for a wrong text
+    got    text that a message shows in place of one that may hold a password
     """
 
     parse: Callable[[str], Any]
@@ -97,7 +96,7 @@ class Scalar:
     got: str = ""
 
     def read(self, text: object) -> Any:
-        """Return the value of a text; FieldError for anything else."""
+        """Parse a text; FieldError for any other value."""
         if not isinstance(text, str):
             raise FieldError("one value", kind_of(text))
         if text == TODO:
@@ -124,7 +123,7 @@ def text_that(
     *,
     got: str = "",
 ) -> Scalar:
-    """Return the type of texts that are good."""
+    """Return the type of texts that pass a test."""
     return Scalar(lambda text: text if is_good(text) else None, expected, schema, got)
 
 
@@ -136,7 +135,7 @@ Name = Annotated[str, text_that(is_name, EXPECTED_NAME, {"type": "string", "patt
 
 
 def integer(at_least: int) -> Scalar:
-    """Return the type of integers that are not below ``at_least``."""
+    """Return the type of integers of at least ``at_least``."""
 
     def parse(text: str) -> int | None:
         value = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else None
@@ -148,7 +147,7 @@ def integer(at_least: int) -> Scalar:
 
 
 def finite(text: str) -> float | None:
-    """Return the finite number of a text, or None."""
+    """Parse a finite number; None for any other text."""
     try:
         value = float(text)
     except ValueError:
@@ -175,17 +174,16 @@ FINITE = Scalar(finite, "a finite number", NUMBER)
 Number = Annotated[float, FINITE]
 Share = Annotated[Fraction, Scalar(_share, "a decimal number above 0, at most 1", _SHARE)]
 Epsilon = Annotated[Fraction, Scalar(parse_epsilon, "ε", _EPSILON)]
-"""Exact: no float stands between the text and the fraction."""
 
 
 def require_list(value: object) -> list[Any]:
-    """Return a list of the file; FieldError for anything else."""
+    """Return a value that is a list; FieldError for any other."""
     if value == TODO:
         raise open_decision()
     if not isinstance(value, list):
         raise FieldError("a list", kind_of(value))
     if value.count(TODO) > 1:
-        # Once it may be a level like any other.
+        # A single TODO may be a level like any other.
         raise open_decision()
     return value
 
@@ -199,7 +197,7 @@ def _require_values(value: object) -> list[Any]:
 
 
 def require_mapping(value: object) -> dict[str, Any]:
-    """Return a mapping of the file, empty where nothing stands behind the name of the field."""
+    """Return a value that is a mapping, {} for an empty value; FieldError for any other."""
     if value == "":
         return {}
     if not isinstance(value, dict):
@@ -214,7 +212,7 @@ def array(items: Mapping[str, Any], **limits: int) -> WithJsonSchema:
 
 PAIR = array(TEXT, minItems=2, maxItems=2)
 Item = Annotated[str, WithJsonSchema(TEXT)]
-"""In a list: any text, also an empty one."""
+"""Type of a text in a list, which may be empty."""
 ListOf = Annotated[tuple[Member, ...], BeforeValidator(_require_values)]
 NonEmpty = Annotated[tuple[Member, ...], Field(min_length=1), BeforeValidator(_require_values)]
 MappingOf = Annotated[dict[str, Member], BeforeValidator(require_mapping)]
@@ -222,10 +220,10 @@ MappingOf = Annotated[dict[str, Member], BeforeValidator(require_mapping)]
 
 @dataclass(frozen=True, eq=False)
 class FormChoice:
-    """A section of several forms.
+    """A section with several forms.
 
-    forms    their union, for the JSON Schema
-    choose   return the section of a mapping, in the form that its fields say
+    forms    the union of the forms, for the JSON Schema
+    choose   mapping → section, in the form that its fields belong to
     """
 
     forms: Any
@@ -235,22 +233,22 @@ class FormChoice:
         return core_schema.no_info_plain_validator_function(self.choose)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
-        # Only here, because a file has few of the forms, and each takes time to be made.
+        # Built here alone, because each form takes time and a file has few of them.
         return handler(TypeAdapter(self.forms).core_schema)
 
 
 class Section(BaseModel):
-    """A mapping of the file with these fields and no others.
+    """A mapping of a data set file with these fields and no others.
 
-    A line of a class's docstring about a field is what an editor shows of it, and the hint where
-    it is missing.
+    The line about a field in a class's docstring is its help in an editor, and the hint where the
+    field is missing.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @classmethod
     def helps(cls) -> dict[str, str]:
-        """Return what each field is for, by its name."""
+        """Return field → help, from the docstrings of the class and its bases."""
         lines = [line for base in cls.__mro__ for line in (base.__doc__ or "").splitlines()]
         matches = [re.fullmatch(r"    (\w+)  +(\S.*)", line) for line in lines]
         fields = ((match[1], match[2]) for match in reversed(matches) if match)
@@ -269,7 +267,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _require_fields(cls, value: object) -> dict[str, Any]:
-        """Refuse missing and misspelt fields: neither must be dropped in silence."""
+        """Refuse missing and misspelt fields, which pydantic would ignore or report otherwise."""
         section, fields = require_mapping(value), cls.model_fields
         unknown = [name for name in section if name not in fields]
         for name, field in fields.items():
@@ -280,16 +278,16 @@ class Section(BaseModel):
                 raise FieldError(_shape(field), "nothing", field=(name,), hint=ending)
         for name in unknown:
             expected, near = f"one of {', '.join(sorted(fields))}", did_you_mean(name, fields)
-            raise FieldError(expected, "a field that is not known", field=(name,), hint=near)
+            raise FieldError(expected, "an unknown field", field=(name,), hint=near)
         return section
 
 
 def _shape(field: FieldInfo) -> str:
-    """Return what a file has to have where a field is missing."""
+    """Return the kind of value of a field, for the message where it is missing."""
     kind = get_origin(field.annotation) or field.annotation
     if kind is tuple:
         return "a list"
-    # A section of several forms is a union.
+    # A section with several forms is a union.
     types = get_args(field.annotation) if kind is UnionType else (kind,)
     is_mapping = any(
         isinstance(type_, type) and issubclass(type_, Section | dict) for type_ in types
@@ -299,7 +297,7 @@ def _shape(field: FieldInfo) -> str:
 
 @contextmanager
 def below(*field: str | int) -> Iterator[None]:
-    """Put ``field`` in front of the field of an error of the block."""
+    """Prefix the field of an error that the block raises with ``field``."""
     try:
         yield
     except FieldError as error:
@@ -309,7 +307,7 @@ def below(*field: str | int) -> Iterator[None]:
 
 @contextmanager
 def locate_errors(document: Document) -> Iterator[None]:
-    """Turn the first error of the file into one line with file, line and field."""
+    """Turn the first error of a file into a DeclarationError with file, line and field."""
     try:
         yield
     except ValidationError as error:
@@ -322,7 +320,7 @@ def locate_errors(document: Document) -> Iterator[None]:
 
 
 def field_errors(error: ValidationError) -> list[FieldError]:
-    """Return all errors that pydantic has found, in our words."""
+    """Convert all errors of pydantic to FieldErrors."""
     return [_field_error(details) for details in error.errors(include_url=False)]
 
 

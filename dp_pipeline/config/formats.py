@@ -1,21 +1,20 @@
-"""The format number of everything that is stored: nothing is read by guessing."""
+"""The format number of everything that is stored."""
 
 from __future__ import annotations
 
 from dp_pipeline.config.errors import UnknownFormat
 
 FORMAT = 1
-"""The format of data set files (their optional key ``format``; absent means 1), bundles and their
-tables, transcripts (in their first line), manifests of snapshots, the JSON files by which assets
-hand on evaluations, comparisons and pointers, and exported folders.
+"""Format of data set files (their optional key ``format``), bundles and their tables, transcripts,
+manifests of snapshots, the JSON files of assets, and exported folders.
 """
 
 
 def require_format(stored: object, *, of: str) -> None:
-    """Raise UnknownFormat unless ``stored`` is the number of the format that this program reads.
+    """Raise UnknownFormat unless a stored format number is the one that this program reads.
 
-    stored   the value in the place of the number; None without one
-    of       the object, for the message
+    stored   the stored value; None without one
+    of       name of the object, for the message
 
     >>> require_format(2, of="bundle 3f55fba")
     Traceback (most recent call last):
@@ -25,7 +24,7 @@ dp_pipeline that wrote it; `dp-pipeline check` lists all formats
     """
     if type(stored) is int and stored == FORMAT:
         return
-    got, remedy = "what is no format's number", "put back a copy from a backup"
+    got, remedy = "another value", "put back a copy from a backup"
     if stored is None or (type(stored) is int and stored >= 0):
         got = "none" if stored is None else str(stored)
         remedy = "use the dp_pipeline that wrote it"

@@ -1,9 +1,8 @@
-"""Parameters of a model or a k-anonymous method: public fields, read from text, marked measuring
-or not.
+"""Parameters of models and k-anonymous methods: fields that are parsed from text.
 
-A *measuring* parameter changes what is asked of the rows, so another value is another release with
-another charge. The others shape post-processing only: changing them replays the transcript at no
-cost. In ledger, bundle and exports parameters are one JSON object.
+A *measuring* parameter changes the questions to the rows: another value is another release with
+another charge. The others change post-processing only, which replays the transcript at no cost. In
+ledger, bundle and exports all parameters are one JSON object.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Entry = TypeVar("Entry")
 
 
 class Registry(UserDict[str, Entry]):
-    """Name → class of a model or method, or function of a generator, imported at its first use.
+    """A mapping of names to classes or functions, which are imported at first use.
 
     places   name → ``module:name``, the module below ``package``
 
@@ -59,7 +58,7 @@ def integer(
 
 
 def share(default: Fraction, *, measuring: bool = True) -> Any:
-    """Return the field of an exact fraction strictly between 0 and 1, as decimal text."""
+    """Return the field of a decimal fraction strictly between 0 and 1."""
 
     def parse(text: str) -> Fraction | None:
         value = Fraction(text) if re.fullmatch(r"0?\.\d{1,9}", text) else Fraction(0)
@@ -71,7 +70,7 @@ def share(default: Fraction, *, measuring: bool = True) -> Any:
 def decimal(
     default: Fraction | None, *, at_least: int, at_most: int, measuring: bool = True
 ) -> Any:
-    """Return the field of an exact fraction in at_least..at_most, as decimal text."""
+    """Return the field of a decimal fraction in at_least..at_most."""
 
     def parse(text: str) -> Fraction | None:
         value = Fraction(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else Fraction(-1)
@@ -81,7 +80,7 @@ def decimal(
 
 
 def names(*, measuring: bool = True) -> Any:
-    """Return the field of attribute names separated by spaces; none means all that fit."""
+    """Return the field of attribute names, separated by spaces; no name means all that fit."""
     return _parameter((), lambda text: tuple(text.split()), "attribute names", measuring)
 
 
@@ -92,7 +91,7 @@ def choice(*words: str, measuring: bool = True) -> Any:
 
 
 def variant() -> Any:
-    """Return the field ``sound``, or ``published``: as in the paper, on benchmarks alone."""
+    """Return the field of a model's variant: ``sound``, or ``published`` for benchmarks alone."""
     return choice("sound", "published")
 
 
@@ -103,7 +102,7 @@ def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuri
 
 
 def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> ModelType:
-    """Return a model with its parameters read from text; DeclarationError names the wrong one."""
+    """Build a model with its parameters parsed from text; DeclarationError for a wrong one."""
     parameters = {parameter.name: parameter for parameter in fields(model)}  # type: ignore[arg-type]
     values = {}
     for name, text in texts.items():
@@ -125,7 +124,7 @@ def _parsed(parameter: Field[Any], text: str, of: str) -> Any:
 
 
 def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
-    """Return the measuring parameters of a model, or the others, as canonical texts by name."""
+    """Return parameter → canonical text, for the measuring parameters or for the others."""
     names = (
         parameter.name
         for parameter in fields(model)
@@ -138,7 +137,7 @@ Parameter = str | list[str] | None
 
 
 def fact_text(texts: Mapping[str, str]) -> str:
-    """Return canonical texts of parameters, as `texts_of` returns them, as one JSON object.
+    """Convert the texts of ``texts_of`` to one JSON object.
 
     >>> fact_text({"k": "8", "columns": "('x', 'y')", "rows": "None"})
     '{"columns": ["x", "y"], "k": "8", "rows": null}'
@@ -148,7 +147,7 @@ def fact_text(texts: Mapping[str, str]) -> str:
 
 
 def fact_values(fact: str) -> dict[str, Parameter] | None:
-    """Return the values of a text of `fact_text`; None for any other text."""
+    """Read the parameters that ``fact_text`` wrote; None for any other text."""
     try:
         values = json.loads(fact)
     except (ValueError, RecursionError):
@@ -157,7 +156,7 @@ def fact_values(fact: str) -> dict[str, Parameter] | None:
 
 
 def _value(text: str) -> Parameter:
-    """Return the value of a canonical text: a number or word, a list of names, or None."""
+    """Convert a canonical text to a JSON value: a text, a list of names, or None."""
     if text == "None":
         return None
     if not text.startswith("("):

@@ -1,4 +1,4 @@
-"""How the cells of a column are read, each by itself: signs of numbers, and derived columns."""
+"""Declarations of how single cells are read: signs of numbers, and derived columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from dp_pipeline.config.clock import Clock
 
 SPACES = " \u00a0\u202f"
-"""A space, and the two that do not break a line: nobody sees which one it is."""
+"""The space and the two no-break spaces, which look alike."""
 
 THOUSANDS = (".", ",", "'", "\N{RIGHT SINGLE QUOTATION MARK}", " ")
 
@@ -18,14 +18,14 @@ class Signs:
     """The signs of numbers that are stored as texts.
 
     decimal    point or comma
-    thousands  what may separate groups of three digits; empty: nothing. A space is any of three
+    thousands  separator of groups of three digits, or empty; a space means any of SPACES
     """
 
     decimal: str = "."
     thousands: str = ""
 
     def localise(self, number: str) -> str:
-        """Return the text of a stored number with these signs, to be read like the others."""
+        """Rewrite the text of a stored number with these signs."""
         return number.replace(".", self.decimal)
 
 
@@ -37,19 +37,17 @@ SECONDS_OF_UNIT = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400, "
 
 @dataclass(frozen=True)
 class Derived:
-    """A column that is a public function of one row.
-
-    An input that is missing or invalid gives a missing cell.
+    """A column that is a public function of one row; a missing or invalid input makes it missing.
 
     function   hour (0 to 23), weekday (Monday is 1), month (1 to 12) and year of a time, in its
                zone; ``difference`` of two columns; ``product`` of one with a constant; ``prefix``
                of a text
-    inputs     columns of the source, one or two
-    clock      how times are read; None where the inputs are numbers or texts
-    signs      how numbers are read
+    inputs     one or two columns of the source
+    clock      conversion of times; None where the inputs are numbers or texts
+    signs      signs of numbers
     missing    texts that mean a missing value
-    unit       of a difference of times: one of SECONDS_OF_UNIT
-    factor     of a product
+    unit       unit of a difference of times, one of SECONDS_OF_UNIT
+    factor     constant of a product
     letters    length of a prefix
     """
 
@@ -64,5 +62,5 @@ class Derived:
 
     @property
     def is_text(self) -> bool:
-        """Whether its cells are texts; else numbers."""
+        """Whether the column has texts, not numbers."""
         return self.function == "prefix"

@@ -1,5 +1,5 @@
-"""Sections ``reading``, ``derive`` and ``windows`` of a data set file: how cells are read, columns
-that are functions of a row, and the time of a row.
+"""Sections ``reading``, ``derive`` and ``windows`` of a data set file: signs of numbers and missing
+values, columns that are functions of a row, and time windows.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Zone = Annotated[str, fields.text_that(is_zone, "a zone such as Europe/Zurich")]
 class SignsSection(fields.Section):
     """The signs of numbers that are texts.
 
-    decimal    What stands before the decimals of a number that is text: "." or ",".
-    thousands  What separates groups of three digits.
+    decimal    The decimal sign of a number in a text: "." or ",".
+    thousands  The separator of groups of three digits.
     """
 
     decimal: Decimal | None = None
@@ -48,22 +48,22 @@ class SignsSection(fields.Section):
     @model_validator(mode="after")
     def _require_different(self) -> SignsSection:
         is_other = self.thousands != (self.decimal or ".")
-        expected = "another sign than that before decimals"
+        expected = "another sign than the decimal sign"
         require(is_other, expected, repr(self.thousands), "thousands")
         return self
 
     def signs(self, default: Signs) -> Signs:
-        """Return its own signs, or the default where it has none."""
+        """Return the declared signs, or the default without any."""
         if self.decimal is None and self.thousands is None:
             return default
         return Signs(self.decimal or ".", self.thousands or "")
 
 
 class ReadingSection(SignsSection):
-    """How the cells of all columns are read, each by itself; an attribute may say otherwise.
+    """How the cells of all columns are read, unless an attribute declares it.
 
-    missing  Texts that mean a missing value, beside an empty one.
-    zone     Where clocks show the times that have no offset; UTC if not given.
+    missing  Texts that mean a missing value, in addition to an empty one.
+    zone     The time zone of times without an offset; UTC if not given.
     """
 
     missing: fields.ListOf[fields.Item] = ()
@@ -71,7 +71,7 @@ class ReadingSection(SignsSection):
 
     @property
     def missing_texts(self) -> tuple[str, ...]:
-        """Texts of missing values, beside an empty one, sorted."""
+        """The texts of missing values other than an empty one, sorted."""
         return tuple(sorted({text.strip() for text in self.missing} - {""}))
 
 
@@ -79,7 +79,7 @@ DEFAULT_READING = ReadingSection()
 
 
 def require_format(text: str | None, kind: ClockKind | None = None) -> None:
-    """Refuse a format that cannot write a date, or a time if it has hours and no kind is given."""
+    """Raise FieldError for a format that lacks parts of its kind; by default %H means a time."""
     if text is not None:
         kind = kind or ("timestamp" if "%H" in text else "date")
         mistake = format_mistake(text, kind)
@@ -92,16 +92,16 @@ _Pair = Annotated[fields.ListOf[fields.Item], fields.PAIR]
 class DeriveSection(SignsSection):
     """A column that is a public function of one row.
 
-    hour        Of a column of times: 0 to 23, in its zone.
-    weekday     Of a column of dates or times: Monday is 1, Sunday 7.
-    month       Of a column of dates or times: 1 to 12.
-    year        Of a column of dates or times.
-    difference  Of two columns, the first less the second: numbers, or times with a unit.
-    unit        Of a difference of times: seconds, minutes, hours, days or weeks.
-    product     Of a column of numbers and a constant: [fare, 0.95].
-    prefix      The first letters of a text, and how many: [postcode, 2].
-    format      How texts write a time, where that is not ISO 8601.
-    zone        Where clocks show the times that have no offset.
+    hour        The hour of a column of times: 0 to 23, in its zone.
+    weekday     The weekday of a column of dates or times: Monday is 1, Sunday 7.
+    month       The month of a column of dates or times: 1 to 12.
+    year        The year of a column of dates or times.
+    difference  The first of two columns less the second: numbers, or times with a unit.
+    unit        The unit of a difference of times: seconds, minutes, hours, days or weeks.
+    product     The product of a column of numbers and a constant: [fare, 0.95].
+    prefix      The first letters of a text, and their number: [postcode, 2].
+    format      The format of texts of times, if it is not ISO 8601.
+    zone        The time zone of times without an offset.
     """
 
     hour: fields.Text | None = None
@@ -149,7 +149,7 @@ class DeriveSection(SignsSection):
         return self
 
     def derived(self, reading: ReadingSection) -> Derived:
-        """Return the function; ``reading`` is the default of what is not given here."""
+        """Return the declared function; ``reading`` has the defaults of signs and zone."""
         function, value = self._function, getattr(self, self._function)
         inputs = (value,) if isinstance(value, str) else tuple(value)
         clock = Clock("timestamp", self.zone or reading.zone, self.format or "")
@@ -181,13 +181,13 @@ _EXPECTED_GRACE = "a time such as 2 days: hours, days or weeks"
 class WindowsSection(fields.Section):
     """Rows partitioned into time windows, each with a budget of its own.
 
-    column     Whose time decides to which window a row belongs.
-    every      How long a window is, by the calendar; weeks begin on Monday.
-    zone       Where the calendar's days begin, and where times that have no offset are shown.
-    format     How texts write a time, where that is not ISO 8601.
+    column     The column whose time assigns a row to a window.
+    every      The length of a window, by the calendar; weeks begin on Monday.
+    zone       The time zone of the calendar, and of times without an offset.
+    format     The format of texts of times, if it is not ISO 8601.
     first      The first window: 2026-W01, 2026-01-05, 2026-01, 2026-Q1, 2026 or 2026-01-05T14Z.
-    last       The last window, where rows do not go on.
-    grace      How long after its end a window is read, such as 2 days; later rows are never read.
+    last       The last window, if rows do not go on.
+    grace      The time from a window's end to its reading, such as 2 days; later rows are not read.
     """
 
     column: fields.Text
@@ -203,7 +203,9 @@ class WindowsSection(fields.Section):
         require_format(self.format)
         zone = self.zone or reading.zone
         is_unique = self.every != "hour" or zone == "UTC"
-        require(is_unique, "the zone UTC for hours: clocks elsewhere show one twice", zone, "zone")
+        require(
+            is_unique, "the zone UTC for hours: elsewhere one occurs twice a year", zone, "zone"
+        )
         clock = Clock("timestamp", zone, self.format or "")
         windows = Windows(self.column, self.every, clock, self.first, self.grace)
         for field, name in (("first", self.first), ("last", self.last or self.first)):

@@ -1,11 +1,10 @@
-"""The declared source of the rows of a data set, which is never opened here, and its identity.
+"""The declared source of the rows of a data set, and the names that identify it; none is opened.
 
-A source has many spellings: of a host, of a path in a URL, of a place in the file system. Its
-identity is a *set* of canonical names (``Source.identities``), and two sources overlap where any
-name of the one overlaps with any of the other. Files are compared by their paths, and where both
-still exist by their numbers in the file system. That finds hard links, bind mounts and a file
-system that ignores capital letters. The number of a file is a name only where the file has another
-hard link: any other number is used again when its file is gone.
+One source has many spellings. Its identity is a *set* of canonical names (``Source.identities``),
+and two sources overlap where any two of their names do. Files are compared by their paths, and
+while both exist by their inode numbers too, which finds hard links, bind mounts and file systems
+that ignore capital letters. An inode number is a name only for a file with another hard link: any
+other is reused once its file is gone.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ _ENDS = re.compile(r"(?<![:\w]):(start|end)\b")
 """The placeholders of a window's ends in a query; not the type of a cast, ``::end``."""
 
 WHITESPACE = "whitespace"
-"""As a delimiter: any spaces and tabs between two cells, as many as there are."""
+"""Delimiter for any number of spaces and tabs between two cells."""
 
 
 @dataclass(frozen=True)
 class Sample:
     """A sample of the rows of a source, each class in proportion.
 
-    by     the attribute whose levels are the classes
-    seed   of the draw of rows
+    by     attribute whose levels are the classes
+    seed   seed of the draw of rows
     """
 
     rows: int
@@ -54,25 +53,25 @@ class Sample:
 
 @dataclass(frozen=True)
 class Source:
-    """One declared source. No password is ever held here.
+    """One declared source, without any password.
 
     kind        ``csv`` (also .csv.gz), ``parquet`` (a file, or a folder of them), ``sql``,
                 ``sklearn`` (bundled sets), ``generator``
     location    a path or URL of a file, the database without its user and password, or the name
                 of the bundled set or generator
     delimiter   of a CSV file: one character, or WHITESPACE
-    header      column names of a CSV file that has none in its first line
+    header      column names of a CSV file without them in its first line
     options     arguments of a generator, such as seed and rows
-    needs       the environment variable that must be set for this source, or None
+    needs       environment variable that must be set for this source, or None
     more        locations of further CSV files of the same form, whose rows follow
-    comment     lines of a CSV file that begin with this character are no rows; none when empty
+    comment     first character of lines of a CSV file that are no rows, or empty
     sample      the rows that are read, on benchmarks only; None: all
-    query       of a database: one SELECT
-    sha256      URL → declared hex digest of the file behind it
+    query       the SELECT of a database
+    sha256      URL → declared hex digest of its file
     at_most_mb  the most that one URL may give, in 10^6 bytes; 0 without a download
     download    the source that is read where a file is absent, or None
-    in_place    whether a snapshot is the files themselves, by their fingerprints, and no copy
-    template    where this is the part of one window: the source of all windows; else None
+    in_place    whether a snapshot refers to the files by their fingerprints, without a copy
+    template    for the source of one window: that of all windows; else None
     """
 
     kind: SourceKind
@@ -93,15 +92,14 @@ class Source:
 
     @property
     def is_template(self) -> bool:
-        """Whether a path or the query names a window."""
+        """Whether a path or the query has a placeholder for a window."""
         return any(TEMPLATE in location for location in self.locations) or bool(
             _ENDS.search(self.query)
         )
 
     def of_window(self, name: str, start: int, end: int) -> Source:
-        """Return the source of one window: its own file or query, or the source of all windows.
+        """Return the source of one window, with the placeholders of paths and query filled in.
 
-        name         of the window
         start, end   its first second and the first one after it, since 1970 in UTC
 
         >>> Source("csv", "/d/{window}.csv").of_window("2026-W03", 0, 1).location
@@ -118,12 +116,12 @@ class Source:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """Every path or URL in order, or the one name."""
+        """All paths or URLs in order, or the single name."""
         return (self.location, *self.more)
 
     @property
     def is_remote(self) -> bool:
-        """Whether the rows lie behind URLs."""
+        """Whether the rows are downloaded from URLs."""
         return is_url(self.location)
 
     @property
@@ -132,12 +130,12 @@ class Source:
         return not any(location.startswith("$") for location in self.locations)
 
     def only(self, location: str) -> Source:
-        """Return the source of one of its files, with all rows."""
+        """Return the source of a single file, with all its rows."""
         return replace(self, location=location, more=(), sample=None, download=None)
 
     @property
     def alternatives(self) -> tuple[Source, ...]:
-        """The sources that may be read: itself, and the download in its place."""
+        """The sources that may be read: the declared one, then its download."""
         without_download = replace(self, download=None)
         if self.download is None:
             return (without_download,)
@@ -145,11 +143,10 @@ class Source:
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """The canonical names of every file, URL, declared hash, database, bundled set, generator
-        and download of the source, however they were spelled.
+        """The canonical names of the source and its download, for any spelling of them.
 
-        The ledger keeps two populations from sharing any of them. A sample is of the same persons,
-        and so may be the rows of another query: neither has a name here.
+        The ledger keeps two populations from sharing any name. Samples and queries have no names of
+        their own, since others may give the same persons.
 
         >>> Source("generator", "trips_like", options={"seed": 7}).identities
         ('generator:trips_like?seed=7',)
@@ -176,7 +173,7 @@ class Source:
         if self.kind == "sql":
             return database_names(location)
         if self.kind in FILES:
-            # All windows are of the same persons: the folder that they lie in is theirs.
+            # Windows share persons: their name is the folder of all files.
             before, template, _ = location.partition(TEMPLATE)
             location = str(Path(f"{before}-").parent) if template else location
             return (file_name(location),) if self.is_resolved else (self._described(location),)
@@ -184,8 +181,9 @@ class Source:
 
     @property
     def current_identities(self) -> tuple[str, ...]:
-        """Its identities, and those of the files that would be read now: the end of a link, and
-        the number of a file that has another hard link. They are compared before and after a read.
+        """The identities, the ends of links, and the inode numbers of files with other hard links.
+
+        They are compared before and after a read.
         """
         places = [path.removeprefix(SQLITE) for path in self.locations if not self.is_remote]
         places = [path for path in places if Path(path).is_absolute()]
@@ -203,7 +201,7 @@ class Source:
 
     @property
     def identity(self) -> str:
-        """One text for its locations and the rows that are read of them; without the download.
+        """One text that describes the locations, query and sample; without the download.
 
         >>> Source("csv", "a.csv", more=("b.csv",)).identity
         'csv:a.csv + csv:b.csv'
@@ -219,9 +217,8 @@ class Source:
 
 
 def database_names(location: str) -> tuple[str, ...]:
-    """Return the canonical names of a location of ``database_name``: a file by its path, a
-    server's database by each name of its host. A variable
-    that is not set stands for itself.
+    """Return the canonical names of a database: the path of a file, or one name for each of a
+    server's host. A variable that is not set is its own name.
 
     >>> database_names("sqlite:////data/../rides.db"), database_names("$RIDES")
     (('file:/rides.db',), ('sql:$RIDES',))
@@ -232,7 +229,7 @@ def database_names(location: str) -> tuple[str, ...]:
 
 
 FILES = ("csv", "parquet")
-"""Kinds of sources that are files, here or behind a URL."""
+"""Kinds of sources that are files, local or behind a URL."""
 
 _FILE = "file:"
 _INODE = "inode:"
@@ -240,11 +237,11 @@ _DATASET = "dataset:"
 _POSTGRESQL = "sql:postgresql://"
 
 Number = tuple[int, int]
-"""Device and file, of a file that is there now."""
+"""Device and inode of an existing file."""
 
 
 def file_name(path: str) -> str:
-    """Return the name of a file or folder: its real path.
+    """Return the canonical name of a file or folder, by its real path.
 
     >>> file_name("/data//x/../rides.csv")
     'file:/data/rides.csv'
@@ -253,17 +250,17 @@ def file_name(path: str) -> str:
 
 
 def sha256_name(digest: str) -> str:
-    """Return the name of a file with a declared hash, wherever it lies."""
+    """Return the canonical name of a file with a declared hash."""
     return f"sha256:{digest.lower()}"
 
 
 def dataset_name(name: str) -> str:
-    """Return the name of a data set: a file that comes to name another population is noticed."""
+    """Return the canonical name of a data set, which binds it to its population."""
     return f"{_DATASET}{name}"
 
 
 def source_label(name: str) -> str:
-    """Return a name of a source as a message shows it.
+    """Return a text of a canonical name for messages.
 
     >>> source_label("file:/d/a.csv"), source_label(dataset_name("rides"))
     ("source 'file:/d/a.csv'", 'data set rides')
@@ -273,10 +270,9 @@ def source_label(name: str) -> str:
 
 
 def first_overlap(names: Sequence[str], other_names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first pair of a name and an other name that may be of the same rows, or None.
+    """Return the first pair of a name and an other name that may mean the same rows, or None.
 
-    They may where they are equal in their canonical form, are a folder and a path in it, or one
-    file of the file system under two paths.
+    Those are equal names in canonical form, a folder and a path in it, or two paths of one file.
 
     >>> first_overlap(["file:/a"], ["file:/ab", "file:/a/may.parquet"])
     ('file:/a', 'file:/a/may.parquet')
@@ -284,7 +280,7 @@ def first_overlap(names: Sequence[str], other_names: Iterable[str]) -> tuple[str
     ('https://x.org/a.csv', 'https://X.org:443/d/../a.csv')
     """
     other_names = tuple(other_names)
-    # Texts decide first: the file system is asked only where they do not.
+    # The file system is asked only where no texts overlap.
     for keys_of in (_text_keys, _number_keys):
         names_of_keys: dict[Key, str] = {}
         names_below: dict[Key, str] = {}
@@ -304,8 +300,8 @@ def first_overlap(names: Sequence[str], other_names: Iterable[str]) -> tuple[str
 
 Key = Path | str | Number
 Keys = tuple[frozenset[Key], frozenset[Key]]
-"""The keys of a name, and of the folders above it: two names overlap where they share one of their
-own keys, or a key of one is above the other.
+"""Keys of a name, and keys of the folders above it: two names overlap where they share an own key,
+or an own key of one is above the other.
 """
 
 
@@ -317,16 +313,16 @@ def _text_keys(name: str) -> Keys:
         try:
             return frozenset(url_names(name)), frozenset()
         except ValueError:
-            # It has no canonical form, and must not stop the comparison of others.
+            # Without a canonical form it is compared as it is.
             return frozenset({name}), frozenset()
     if name.startswith(_POSTGRESQL):
         return frozenset(server_names(name.removeprefix("sql:"))) or frozenset({name}), frozenset()
-    # Numbers are compared with the files, whose paths a message can show.
+    # ``_number_keys`` compares inodes with files, whose paths a message can show.
     return frozenset() if name.startswith(_INODE) else frozenset({name}), frozenset()
 
 
 def _number_keys(name: str) -> Keys:
-    """Return the numbers of a file or folder and of every file below, and of the folders above."""
+    """Return the inodes of a file, or of a folder and all files below, and of the folders above."""
     path = _path_of(name)
     if path is not None:
         own, above = _states(path), _existing(path.parents)
@@ -343,7 +339,7 @@ def _path_of(name: str) -> Path | None:
 
 
 def _without_contents(names: Iterable[str]) -> tuple[str, ...]:
-    """Return each name once, without files in a folder that has a name too."""
+    """Return each name once, without files in a folder that is named too."""
     unique = dict.fromkeys(names)
     folders = {_path_of(name) for name in unique}
     paths = ((name, _path_of(name)) for name in unique)
@@ -358,7 +354,7 @@ def _linked_parts(folder: str) -> Iterator[str]:
 
 
 def _states(path: Path) -> Iterator[os.stat_result]:
-    """Yield the states of a file, or of a folder and every file below it."""
+    """Yield the states of a file, or of a folder and all files below it."""
     files_below = (Path(parent, name) for parent, _, files in os.walk(path) for name in files)
     return _existing(chain([path], files_below))
 

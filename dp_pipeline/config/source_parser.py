@@ -1,7 +1,7 @@
 """Section ``source`` of a data set file: paths, URLs, a database, or a name.
 
-No declared file or network address is ever opened here. A password has no place in the file: a URL
-of PostgreSQL is refused, and of the variable that holds one only the database's name is stored.
+Nothing is opened here. No file holds a password: URLs of PostgreSQL are refused in it, and of the
+variable with a URL only the database's name is stored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dp_pipeline.config.url import EXPECTED_URL, is_allowed_url, redact_url, url
 from dp_pipeline.config.yaml_text import Document, Value, flow_mapping
 
 _ANOTHER = "another text"
-"""What a message shows of a text that it must not repeat."""
+"""Text of messages in place of one that may be secret."""
 
 _EXPECTED_HASH = "64 hexadecimal digits (0-9, a-f)"
 _HASH = "^[0-9a-f]{64}$"
@@ -71,7 +71,7 @@ _EXPECTED_COMMENT = "one character, neither delimiter nor quote"
 
 
 class SampleSection(fields.Section):
-    """So many rows, each class in proportion, drawn by chance from a seed.
+    """A number of rows, each class in proportion, drawn from a seed.
 
     by  The attribute whose levels are the classes.
     """
@@ -82,9 +82,9 @@ class SampleSection(fields.Section):
 
 
 class _Sampled(fields.Section):
-    """A source of which a benchmark may read a part.
+    """A source of which a benchmark may read a sample.
 
-    sample  Some of the rows, each class in proportion: of benchmarks only.
+    sample  A part of the rows, each class in proportion; on benchmarks only.
     """
 
     sample: SampleSection | None = None
@@ -94,8 +94,8 @@ class CsvForm(fields.Section):
     """The form of CSV files.
 
     delimiter  One character, or whitespace.
-    header     Names of columns, where the first line has none.
-    comment    The character that begins a line which is no row.
+    header     Names of columns, if the first line has none.
+    comment    The first character of lines that are no rows.
     """
 
     delimiter: (
@@ -119,8 +119,8 @@ class _Downloaded(fields.Section):
 class OneUrl(_Downloaded):
     """A file that is downloaded.
 
-    url         Where it is downloaded from.
-    sha256      Its SHA-256; required of sensitive rows.
+    url         The URL of the file.
+    sha256      The SHA-256 of the file; required for sensitive rows.
     """
 
     url: Url
@@ -130,8 +130,8 @@ class OneUrl(_Downloaded):
 class SeveralUrls(_Downloaded):
     """Files of one form that are downloaded.
 
-    urls        Several files of one form.
-    sha256      The SHA-256 of each; required of sensitive rows.
+    urls        The URLs of the files.
+    sha256      The SHA-256 of each file; required for sensitive rows.
     """
 
     urls: fields.NonEmpty[Url]
@@ -139,11 +139,11 @@ class SeveralUrls(_Downloaded):
 
 
 class CsvDownload(CsvForm, OneUrl):
-    """A CSV file that is read where the declared one is absent."""
+    """A CSV file that is downloaded if the declared one is absent."""
 
 
 class CsvDownloads(CsvForm, SeveralUrls):
-    """CSV files that are read where a declared one is absent."""
+    """CSV files that are downloaded if a declared one is absent."""
 
 
 _AnyDownload = CsvDownload | CsvDownloads
@@ -157,7 +157,7 @@ def _csv_download(value: object) -> _AnyDownload:
 class _CsvFiles(CsvForm, _Sampled):
     """CSV files.
 
-    download  What is downloaded where a file is absent.
+    download  The files that are downloaded if a declared one is absent.
     """
 
     kind: Literal["csv"]
@@ -167,7 +167,7 @@ class _CsvFiles(CsvForm, _Sampled):
 class CsvFile(_CsvFiles):
     """A CSV file.
 
-    path      Beside this file, or $DP_PIPELINE_DATA/…
+    path      A path from this file's folder, or $DP_PIPELINE_DATA/…
     """
 
     path: fields.Text
@@ -176,7 +176,7 @@ class CsvFile(_CsvFiles):
 class CsvFiles(_CsvFiles):
     """Several CSV files of one form.
 
-    paths     Each beside this file, or $DP_PIPELINE_DATA/…
+    paths     Paths from this file's folder, or $DP_PIPELINE_DATA/…
     """
 
     paths: fields.NonEmpty[fields.Item]
@@ -197,8 +197,8 @@ class CsvAtUrls(CsvForm, SeveralUrls, _Sampled):
 class ParquetFile(_Sampled):
     """A Parquet file, or a folder of them.
 
-    path      Beside this file, or $DP_PIPELINE_DATA/…
-    download  What is downloaded where the file is absent.
+    path      A path from this file's folder, or $DP_PIPELINE_DATA/…
+    download  The file that is downloaded if the declared one is absent.
     snapshot  copy, or in_place: the files are read where they are, and must not change.
     """
 
@@ -209,7 +209,7 @@ class ParquetFile(_Sampled):
 
     @model_validator(mode="after")
     def _require_copy(self) -> Self:
-        """Refuse `in_place` where rows are downloaded or sampled: only a copy can be."""
+        """Refuse ``in_place`` for rows that are downloaded or sampled."""
         is_whole = self.download is None and self.sample is None
         is_good = self.snapshot == "copy" or is_whole
         require(is_good, "copy, where rows are downloaded or sampled", "in_place", "snapshot")
@@ -226,7 +226,7 @@ class Database(fields.Section):
     """A query to a database.
 
     database  $NAME of a variable with a URL, or sqlite:///path.
-    query     One SELECT.
+    query     A single SELECT.
     """
 
     kind: Literal["sql"]
@@ -236,16 +236,16 @@ class Database(fields.Section):
     @model_validator(mode="before")
     @classmethod
     def _require_every_row(cls, value: object) -> object:
-        """Refuse a sample of a query: it is drawn by the places of rows, which a query lacks."""
+        """Refuse a sample of a query, whose rows have no fixed order to draw from."""
         is_whole = "sample" not in require_mapping(value)
         require(is_whole, "every row of a query", "a sample of them", "sample")
         return value
 
 
 class _Named(_Sampled):
-    """Rows that have a name.
+    """Rows that a name identifies.
 
-    options  Integers: rows and seed.
+    options  The integers rows and seed.
     """
 
     name: fields.Text
@@ -253,13 +253,13 @@ class _Named(_Sampled):
 
 
 class Bundled(_Named):
-    """A data set that scikit-learn brings along."""
+    """A data set that is bundled with scikit-learn."""
 
     kind: Literal["sklearn"]
 
 
 class Generated(_Named):
-    """Rows that a generator makes."""
+    """Rows of a generator."""
 
     kind: Literal["generator"]
 
@@ -274,7 +274,7 @@ _FORMS: dict[str, dict[str, type[_SourceSection]]] = {
     "sklearn": {"": Bundled},
     "generator": {"": Generated},
 }
-"""Kind → a field that decides the form → the form; the last one is that of all other fields."""
+"""Kind → a field that only one form has → that form; the last form is for no such field."""
 
 
 def _source_section(value: object) -> _SourceSection:
@@ -290,10 +290,10 @@ AnySource = Annotated[_SourceSection, FormChoice(_SourceSection, _source_section
 
 
 def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Source:
-    """Return the declared source, without its sample; FieldError for one that cannot be.
+    """Return the declared source, without its sample; FieldError for a contradictory one.
 
-    folder       the data set file's, where its paths begin
-    is_release   whether rows are sensitive: then a download needs a hash
+    folder       folder of the data set file, where its paths begin
+    is_release   whether rows are sensitive, so that a download needs a hash
     """
     match section:
         case Database():
@@ -318,12 +318,12 @@ def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Sou
         return source
     with below("download"):
         download = _downloaded(section.download, source, is_release=is_release)
-    # No variable has to be set where a download stands in.
+    # With a download no variable has to be set.
     return replace(source, needs=None, download=download)
 
 
 def _with_form(source: Source, section: fields.Section) -> Source:
-    """Return the source with the form of CSV files that a section declares."""
+    """Return a source with the form of CSV files that a section declares."""
     if not isinstance(section, CsvForm):
         return source
     form = {name: getattr(section, name) for name in CsvForm.model_fields}
@@ -334,17 +334,17 @@ def _with_form(source: Source, section: fields.Section) -> Source:
 
 
 def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool) -> Source:
-    """Return the source behind one URL or several.
+    """Return the source of one or more URLs.
 
-    form         a source with the form of its files
-    is_release   whether rows are sensitive: then the hash is required, because the owner of a
-                 URL must not choose whose rows are released
+    form         a source with the form of the files
+    is_release   whether rows are sensitive, so that a hash is required: the owner of a URL must not
+                 choose whose rows are released
     """
     urls = (section.url,) if isinstance(section, OneUrl) else section.urls
     hashes = (section.sha256,) if isinstance(section.sha256, str) else section.sha256
     names: set[str] = set()
     for url in urls:
-        # No file twice: its rows would count twice.
+        # The rows of a repeated file would be counted twice.
         expected = "URLs that differ in more than a query, capital letters or slashes"
         is_new = names.isdisjoint(url_names(url))
         require(is_new, expected, f"{redact_url(url)} for a second time", "urls")
@@ -365,7 +365,7 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
 
 
 def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
-    """Return the path that the text of a field means, and the variable that it needs."""
+    """Return the path that a field means, and the variable that it needs, or None."""
     variable, _, below_data = text.partition("/")
     if variable != f"${DATA_FOLDER_VARIABLE}":
         require("$" not in text, f"no variable but ${DATA_FOLDER_VARIABLE}", repr(text[:60]), field)
@@ -375,9 +375,9 @@ def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
 
 
 def _database(section: Database, folder: Path) -> Source:
-    """Return the database of a variable, or a file of SQLite, with its query.
+    """Return the source of a variable's database, or of a file of SQLite.
 
-    The variable's text is in no message.
+    No message shows the variable's text.
     """
     match = re.fullmatch(r"\$([A-Z_][A-Z0-9_]*)", section.database)
     if match is None:
@@ -399,13 +399,13 @@ def _database(section: Database, folder: Path) -> Source:
 
 
 class _Draft(fields.Section):
-    """The source of a drafted file."""
+    """A data set file with nothing but its source."""
 
     source: AnySource
 
 
 def drafted_source(section: Mapping[str, Value], path: Path) -> Source:
-    """Return the source that a data set file ``path`` with this section will declare."""
+    """Return the source of a section of a future data set file ``path``."""
     document = Document.of_text(f"source: {flow_mapping(section)}", path)
     with locate_errors(document), below("source"):
         drafted = _Draft.model_validate(document.texts).source

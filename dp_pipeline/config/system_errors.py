@@ -1,8 +1,7 @@
-"""Refusals of the operating system, or of a database file, as one line with reason and remedy.
+"""Errors of the operating system or of a database file, as one line with reason and remedy.
 
-The reason is the system's own text for its own number, never the words of the error that came up:
-those of an engine for rows may quote a row. That something failed may depend on how much there
-was to write, as a full disk does; what failed is a file of ours, or a declared one.
+The reason is the system's text for the error's number, never the error's own message, in which an
+engine may quote a row.
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ _DATABASES = {
     "SQLITE_BUSY": ("another program uses it", f"wait for that program, {_AGAIN}"),
     "SQLITE_LOCKED": ("another program uses it", f"wait for that program, {_AGAIN}"),
 }
-"""SQLite's name of a code, in its first two parts, → reason and remedy."""
+"""First two parts of SQLite's error name → reason and remedy."""
 _DAMAGE = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR"}
-"""Of a file that is damaged, or lacks a table; that of the ledger says so itself."""
+"""Error names of a file that is damaged or lacks a table; the ledger reports its own."""
 _WRONG_USE = (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.InterfaceError)
-"""Errors of the program: the file is as it should be."""
+"""Errors of the program, not of the file."""
 _HISTORY_REMEDY = (
-    "move its folder aside (DAGSTER_HOME, else .dagster_home beside the home), and a new history "
+    "move its folder aside (DAGSTER_HOME, else .dagster_home next to the home), and a new history "
     "begins: the ledger, which is kept elsewhere, loses nothing"
 )
 _MAX_CAUSES = 8
 
 
 def system_error(error: BaseException) -> PipelineError | None:
-    """Return the line for a refusal of the operating system or of Dagster's database.
+    """Convert an error of the operating system or of Dagster's database to a PipelineError.
 
-    None for anything else, and for a closed pipe behind our output.
+    None for any other error, and for a closed pipe after our output.
     """
     for cause in _causes(error):
         if isinstance(cause, BrokenPipeError):
@@ -73,16 +72,16 @@ def system_error(error: BaseException) -> PipelineError | None:
 
 
 def os_error_reason(error: OSError) -> str:
-    """Return the system's reason for an error, or our own for a file that we refused."""
+    """Return the reason of an error: the system's text for its number, or that of our refusal."""
     if isinstance(error, _FileRefusal):
         return str(error.strerror)
     return os.strerror(error.errno) if error.errno else type(error).__name__
 
 
 def system_line(error: OSError, path: Path | None = None) -> str:
-    """Return which file cannot be used, why, and what to do about it.
+    """Return a message with the file that cannot be used, the reason and a remedy.
 
-    path   the file, where the error itself names none, as one of writing does
+    path   the file, if the error itself names none, as errors of writing do
     """
     file = error.filename if isinstance(error.filename, str) else path
     refusal = "the operating system refuses" if file is None else f"cannot use {str(file)[:300]}"
@@ -90,14 +89,14 @@ def system_line(error: OSError, path: Path | None = None) -> str:
 
 
 def with_remedy(line: str, error: object) -> str:
-    """Return a line about a database file, with the remedy where it is not damaged."""
+    """Append the remedy of a database error to a message, if there is one."""
     return _line(line, _DATABASES.get(_code(error), ("", ""))[1])
 
 
 def bounded_bytes(path: Path, *, max_bytes: int) -> bytes:
-    """Return the content of a regular file of at most ``max_bytes`` bytes.
+    """Read a regular file of at most ``max_bytes`` bytes; OSError for any other.
 
-    Raises OSError for any other: a pipe would wait for a writer, and a device never ends.
+    A pipe would wait for a writer, and a device never ends.
     """
     # A pipe without a writer is opened at once.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -113,16 +112,15 @@ def bounded_bytes(path: Path, *, max_bytes: int) -> bytes:
 
 
 def follow_links(path: Path | str) -> Path:
-    """Return the absolute path with its links followed.
+    """Return an absolute path with its links followed; a circle of links stays as it is.
 
-    A circle of links is left as it is: opening it is refused by the system, where ``Path.resolve``
-    of Python before 3.13 ends with a RuntimeError.
+    Before Python 3.13 ``Path.resolve`` raises RuntimeError for such a circle.
     """
     return Path(os.path.realpath(path))
 
 
 def require_regular(path: Path, mode: int) -> None:
-    """Raise OSError unless a mode, as ``stat`` gives it, is that of a regular file."""
+    """Raise OSError unless a mode of ``stat`` is that of a regular file."""
     if stat.S_ISREG(mode):
         return
     if stat.S_ISDIR(mode):
@@ -131,11 +129,11 @@ def require_regular(path: Path, mode: int) -> None:
 
 
 class _FileRefusal(OSError):
-    """A refusal of our own, before the system was asked."""
+    """Our own refusal of a file, before the system is asked."""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error, and those that caused it."""
+    """Yield an error and its causes, at most ``_MAX_CAUSES``."""
     cause: BaseException | None = error
     for _ in range(_MAX_CAUSES):
         if cause is None:
@@ -156,7 +154,7 @@ def _database_line(error: sqlite3.Error) -> str:
 
 
 def _code(error: object) -> str:
-    """Return SQLite's name of an error, in its first two parts; empty where Python raised it."""
+    """Return the first two parts of SQLite's name of an error; empty for an error of Python."""
     return "_".join(str(getattr(error, "sqlite_errorname", "")).split("_")[:2])
 
 

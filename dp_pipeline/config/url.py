@@ -1,8 +1,8 @@
-"""URLs of sources and their hosts: allowed ones, texts without secrets, and the canonical names by
-which the ledger knows them.
+"""URLs of sources and their hosts: allowed ones, texts without secrets, and canonical names for the
+ledger.
 
-Nothing is asked of the network: names of this machine are its own, also those of its hosts file.
-Two names of another machine are two hosts.
+The network is never asked: only this machine's own names and hosts file are known, and two names of
+another machine are two hosts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 THIS_MACHINE = "localhost"
-"""The one name of this machine, whatever it is called and wherever it listens."""
+"""Canonical name of this machine, under any of its names and addresses."""
 
 _HOSTS = Path("/etc/hosts")
 _LOOPBACK = re.compile(r"(.+\.)?localhost(\.localdomain)?")
@@ -27,7 +27,7 @@ _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", re.IGNORECA
 
 
 def is_host(text: str) -> bool:
-    """Return whether ``text`` is one host, by its name or address.
+    """Return whether ``text`` is a single host name or address.
 
     >>> is_host("db.example.org"), is_host("a,b"), is_host("/var/run/postgresql")
     (True, False, False)
@@ -36,8 +36,8 @@ def is_host(text: str) -> bool:
 
 
 def host_names(host: str) -> tuple[str, ...]:
-    """Return the canonical names of a host: its own, its address in the hosts file, and
-    THIS_MACHINE where it is this one. Two hosts are the same if they share a name.
+    """Return the canonical names of a host: its own, its addresses in the hosts file, and
+    THIS_MACHINE if it is this one. Two hosts are the same if they share a name.
 
     >>> host_names("Example.ORG."), host_names("127.1"), host_names("[::ffff:127.0.0.1]")
     (('example.org',), ('localhost',), ('localhost',))
@@ -50,7 +50,7 @@ def host_names(host: str) -> tuple[str, ...]:
 
 
 def canonical_host(host: str) -> str:
-    """Return a host in lower case without the point at its end, an address in its usual spelling.
+    """Return a host name in lower case without a final point, or an address in its usual spelling.
 
     >>> canonical_host("0x7f.1"), canonical_host("2130706433"), canonical_host("::")
     ('localhost', 'localhost', 'localhost')
@@ -65,12 +65,10 @@ def canonical_host(host: str) -> str:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return the address of a spelling, also 0x7f.1 and 2130706433, without a zone of IPv6; None
-    for a name.
-    """
+    """Parse an address in any spelling, such as 0x7f.1, without its IPv6 zone; None for a name."""
     digits = text.partition("%")[0] if ":" in text else text
     try:
-        # As bytes, which are taken as they are: letters of other scripts are no digits.
+        # As bytes: digits of other scripts are refused.
         spelled = socket.getaddrinfo(digits.encode("ascii"), 0, flags=socket.AI_NUMERICHOST)
     except (OSError, ValueError):
         return None
@@ -80,14 +78,14 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 @lru_cache(maxsize=1024)
 def _is_this_machine(name: str) -> bool:
-    """Return whether a canonical host is this machine, by its name or because a socket can be
-    bound to its address. Nothing is sent.
+    """Return whether a canonical host is this machine: by its name, or if a socket can bind to its
+    address. Nothing is sent.
     """
     address = _address(name)
     if address is None:
         return name in _own_names()
     if address.version == 6 and address.is_link_local:
-        # Its zone, which names the network, is not a part of its name: it may be ours.
+        # Without its zone, which names the network, it may be ours.
         return True
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
@@ -107,7 +105,7 @@ def _own_names() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _hosts_file() -> dict[str, list[str]]:
-    """Return name → its addresses in this machine's hosts file; empty without the file."""
+    """Return name → addresses of this machine's hosts file; {} without the file."""
     addresses: dict[str, list[str]] = {}
     try:
         lines = _HOSTS.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -121,7 +119,7 @@ def _hosts_file() -> dict[str, list[str]]:
 
 
 def host_and_port(host: str, port: int | None) -> str:
-    """Return a canonical host with its port as in a URL; without a port, the host alone."""
+    """Join a canonical host and its port, if there is one, as in a URL."""
     bracketed = f"[{host}]" if ":" in host else host
     return bracketed if port is None else f"{bracketed}:{port}"
 
@@ -132,17 +130,17 @@ _CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{
 """Characters of a URI by RFC 3986: servers differ about a backslash or a lone %."""
 _PARAMETERS = re.compile(r";[^/]*")
 _USUAL_PORTS = (443, 80)
-"""Of https and of http, which are two ways to one server."""
+"""Default ports of https and http, which lead to one server."""
 
 
 def is_url(location: str) -> bool:
-    """Return whether a location is a URL, and no path or name."""
+    """Return whether a location is a URL, not a path or name."""
     return location.startswith(("https://", "http://"))
 
 
 def is_allowed_url(url: str) -> bool:
-    """Return whether ``url`` may be opened: https with a host, or http to this machine; no user
-    or password, nothing escaped in the host, and only characters of RFC 3986.
+    """Return whether ``url`` may be opened: https, or http to this machine, without user or
+    password, with nothing escaped in the host and only characters of RFC 3986.
 
     >>> is_allowed_url("https://example.org/a.csv"), is_allowed_url("http://example.org/a.csv")
     (True, False)
@@ -158,7 +156,7 @@ def is_allowed_url(url: str) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether a host is this machine by its usual name or addresses."""
+    """Return whether a host is localhost or a loopback address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -176,13 +174,12 @@ def redact_url(url: str) -> str:
 
 
 def url_names(url: str) -> tuple[str, ...]:
-    """Return the canonical names of the source behind a URL; ValueError for a URL without any.
+    """Return the canonical names of a URL; two URLs with a common name lead to one source.
 
-    Two URLs lead to one source if they share a name. By RFC 3986, section 6, and beyond it: many
-    servers ignore repeated slashes, the case of a path, an escaped slash, parameters behind a
-    semicolon, a slash at the end, a query, and https. Where the RFC distinguishes two URLs and a
-    server may not, they are one here: a wrong match is refused in words, a missed one costs persons
-    their protection.
+    They follow RFC 3986, section 6, and also ignore what many servers do: repeated slashes, the
+    case of a path, an escaped slash, parameters after a semicolon, a slash at the end, a query, and
+    https. A wrong match is refused with a message; a missed one would cost persons their
+    protection. ValueError for a URL without a canonical form.
 
     >>> url_names("https://Example.org.:443/d//x/../%61.CSV?token=1")
     ('https://example.org/d/a.csv',)
@@ -197,12 +194,12 @@ def url_names(url: str) -> tuple[str, ...]:
 def _canonical_path(path: str) -> str:
     """Return the path of a URL without the parts that servers may ignore."""
     segments: list[str] = []
-    # A client takes dots away before it asks, and an escaped slash is no slash to it.
+    # A client removes dots before it asks, and takes an escaped slash for no slash.
     for segment in map(unquote, path.split("/")):
         if segment == "..":
             del segments[-1:]
         elif segment != ".":
             segments.append(segment)
-    # A server may take what was escaped as it is.
+    # A server may ignore escapes.
     plain = _PARAMETERS.sub("", "/".join(segments)).lstrip("/")
     return quote(posixpath.normpath(f"/{plain}").casefold(), safe="/~")

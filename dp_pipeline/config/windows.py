@@ -1,7 +1,7 @@
-"""Windows: the rows of a data set, partitioned by their time, each part with its own budget.
+"""Time windows: a partition of the rows of a data set by their time, each with a budget of its own.
 
-Windows are public: the calendar and the declaration alone say which there are, what they are
-called, and when each is read. A row belongs to the one half-open interval that its time lies in.
+Windows are public: the calendar and the declaration alone determine them, their names and the times
+at which they are read. A row belongs to the half-open interval that contains its time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 PERIODS: tuple[Period, ...] = get_args(Period)
 Within = Literal["window", "ever"]
-"""What the protected unit is a person's rows of: one window, or all of them."""
+"""Whether the protected unit is a person's rows of one window, or of all."""
 
 TEMPLATE = "{window}"
-"""What stands for the window's name in the path of a source."""
+"""Placeholder of the window's name in the path of a source."""
 
 _FORMS: dict[Period, str] = {
     "hour": r"(\d{4})-(\d\d)-(\d\d)T(\d\d)Z",
@@ -38,24 +38,22 @@ _EXAMPLE = datetime(2026, 10, 5, 14)
 _MAX_PER_YEAR = {"hour": 8784, "day": 366, "week": 53, "month": 12, "quarter": 4, "year": 1}
 _YEARS = range(1900, 9990)
 MAX_WINDOWS = 100_000
-"""Windows of one range: eleven years of hours."""
+"""Windows of one range, at most: eleven years of hours."""
 
 MAX_SPAN = 400
-"""Windows of one release: a year of days."""
+"""Windows of one release, at most: a year of days."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """How the rows of a data set are partitioned into time windows.
+    """The partition of the rows of a data set into time windows.
 
-    column   of the source, which says when a row is from
-    every    how long a window is, by the calendar
-    clock    how the column writes its times, and in whose zone the calendar's days begin
-    first    the name of the first window
-    grace    seconds after its end before a window is read: later rows are never read
-    last     the name of the last window; empty: they go on
-
-    Hours are those of UTC: elsewhere a clock shows one of them twice a year.
+    column   column of the source with the times of rows
+    every    calendar period of a window; hours are those of UTC
+    clock    conversion of the times, with the zone of the calendar
+    first    name of the first window
+    grace    seconds between the end of a window and its reading; later rows are never read
+    last     name of the last window; empty: they go on
 
     >>> from dp_pipeline.config.clock import Clock
     >>> weeks = Windows("at", "week", Clock("timestamp"), "2026-W01")
@@ -72,9 +70,9 @@ class Windows:
 
     @property
     def words(self) -> str:
-        """The partition in words, which all data sets of one population must share.
+        """The partition as a text, which all data sets of one population must share.
 
-        A row of one week by one column and of another by another would be paid for in neither.
+        By two columns a row could be in two weeks, of which neither would be charged for it.
 
         >>> from dp_pipeline.config.clock import Clock
         >>> Windows("at", "week", Clock("timestamp", "Europe/Zurich"), "2026-W01").words
@@ -85,12 +83,12 @@ class Windows:
 
     @property
     def max_per_year(self) -> int:
-        """The most windows that there are in a year."""
+        """The most windows in a year."""
         return _MAX_PER_YEAR[self.every]
 
     @property
     def measured(self) -> dict[str, str]:
-        """The fields that decide which rows are in a window, as text."""
+        """The fields that decide which rows are in a window, as texts."""
         clock = self.clock
         fields = {"column": self.column, "every": self.every}
         return fields | {"zone": clock.zone, "format": clock.format}
@@ -105,11 +103,11 @@ class Windows:
             )
         if wall < self._wall(self.first):
             raise DeclarationError(
-                f"window: expected none before the first, {self.first}, got {name}"
+                f"window: expected {self.first}, the first, or a later one, got {name}"
             )
         if self.last and wall > self._wall(self.last):
             raise DeclarationError(
-                f"window: expected none behind the last, {self.last}, got {name}"
+                f"window: expected {self.last}, the last, or an earlier one, got {name}"
             )
         return name
 
@@ -122,11 +120,11 @@ class Windows:
         return self.clock.number_of(next_period(self._wall(name), self.every))
 
     def closing_time(self, name: str) -> int:
-        """Return the second at which a window may be read: its end, and the grace."""
+        """Return the second from which a window may be read: its end plus the grace."""
         return self.end(name) + self.grace
 
     def name_at(self, seconds: int) -> str:
-        """Return the window of a moment, in seconds since 1970 in UTC."""
+        """Return the name of the window that contains a moment, in seconds since 1970 in UTC."""
         return _window_name(period_start(self.clock.wall_time(seconds), self.every), self.every)
 
     def following(self, name: str) -> str:
@@ -143,7 +141,7 @@ class Windows:
     def between(self, first: str, last: str) -> tuple[str, ...]:
         """Return all windows from ``first`` to ``last``, both included.
 
-        Raises DeclarationError for unknown names, an empty range and one that is too long.
+        DeclarationError for unknown names, and for an empty or too long range.
 
         >>> from dp_pipeline.config.clock import Clock
         >>> Windows("at", "quarter", Clock("timestamp"), "2026-Q1").between("2026-Q3", "2027-Q1")
@@ -152,7 +150,7 @@ class Windows:
         self.require(first), self.require(last)
         if self.start(last) < self.start(first):
             raise DeclarationError(
-                f"windows: expected a range that ends where it begins or later, got {first}..{last}"
+                f"windows: expected a range from an earlier to a later one, got {first}..{last}"
             )
         names = []
         for name in islice(self._from(first), MAX_WINDOWS):
@@ -162,7 +160,7 @@ class Windows:
         raise DeclarationError(f"windows: expected at most {MAX_WINDOWS:,}, got {first}..{last}")
 
     def ending_with(self, last: str, count: int) -> tuple[str, ...]:
-        """Return ``count`` windows, oldest first; DeclarationError where there are fewer.
+        """Return the ``count`` windows up to ``last``, oldest first; DeclarationError for fewer.
 
         >>> from dp_pipeline.config.clock import Clock
         >>> Windows("at", "quarter", Clock("timestamp"), "2026-Q1").ending_with("2026-Q3", 2)
@@ -180,7 +178,7 @@ class Windows:
         return tuple(reversed(names))
 
     def parse_range(self, text: str) -> tuple[str, ...]:
-        """Return the windows of ``2026-W01`` or ``2026-W01..2026-W52``; DeclarationError else."""
+        """Parse ``2026-W01`` or ``2026-W01..2026-W52`` to windows; DeclarationError for others."""
         first, dots, last = text.partition("..")
         return self.between(first, last if dots else first)
 
@@ -188,10 +186,10 @@ class Windows:
         """Return all windows that may be read at a moment, oldest first.
 
         now     seconds since 1970 in UTC
-        after   only windows behind this one; None: from the first
+        after   return only later windows than this; None: from the first
         """
         first = self.first if after is None else self.following(after)
-        # The window that the moment lies in has not ended.
+        # The window that contains the moment has not ended.
         if self.start(self.name_at(now - self.grace)) <= self.start(first):
             return ()
         names: list[str] = []
@@ -209,7 +207,7 @@ class Windows:
             wall = next_period(wall, self.every)
 
     def _wall(self, name: str) -> datetime:
-        """Return the time that clocks of the zone show when a window begins."""
+        """Return the local time at which a window begins."""
         wall = self._parse(name)
         assert wall is not None, f"{name} is no {self.every}"
         return wall
@@ -231,7 +229,7 @@ def _window_name(wall: datetime, every: Period) -> str:
 
 
 def _wall_of(numbers: list[int], every: Period) -> datetime:
-    """Return the first moment of the window whose name has these numbers."""
+    """Return the local time at which a window begins, by the numbers in its name."""
     if every == "week":
         return datetime.fromisocalendar(numbers[0], numbers[1], 1)
     if every == "quarter":
@@ -241,7 +239,7 @@ def _wall_of(numbers: list[int], every: Period) -> datetime:
 
 
 def range_text(windows: Sequence[str]) -> str:
-    """Return one window by its name, consecutive ones by the first and the last; empty for none.
+    """Return consecutive windows as a text: first..last, the single name, or empty for none.
 
     >>> range_text(("2026-W01", "2026-W02", "2026-W03"))
     '2026-W01..2026-W03'
@@ -250,5 +248,5 @@ def range_text(windows: Sequence[str]) -> str:
 
 
 def now() -> int:
-    """Return this moment, in seconds since 1970 in UTC."""
+    """Return the present time, in seconds since 1970 in UTC."""
     return int(datetime.now(UTC).timestamp())

@@ -1,7 +1,7 @@
-"""YAML as texts and their lines, and texts as YAML.
+"""Reading YAML as texts with their lines, and writing texts as YAML.
 
 YAML's own types are not used: ``0.1`` must stay the text 0.1, ``no`` a level and ``1.0`` a
-partition key. A key that stands twice and an alias are refused: each would silently change the
+partition key. Repeated keys and aliases are refused, since they could silently change the
 declaration.
 """
 
@@ -24,11 +24,11 @@ TODO = "TODO"
 """The text of an open decision."""
 
 Place = tuple[str | int, ...]
-"""Names of fields from the outermost one down; a number is the place in a list, from 0."""
+"""Names of fields from the outermost one down; a number is an index in a list."""
 
 
 class _TextLoader(yaml.BaseLoader):
-    """Composes nodes only; refuses aliases."""
+    """A loader for nodes that refuses aliases."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -42,7 +42,7 @@ class Document:
     """The texts of one YAML file, and their lines.
 
     texts   field → text, list or mapping of texts
-    keys    place → line of a field's name, or of an item in a list
+    keys    place → line of a field's name, or of an item of a list
     values  place → line on which its value begins
     """
 
@@ -53,7 +53,7 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """Return the document of a file; DeclarationError unless it is a mapping in YAML."""
+        """Read a YAML file; DeclarationError unless it is a mapping."""
         try:
             text = bounded_bytes(path, max_bytes=_MAX_BYTES).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -65,7 +65,7 @@ class Document:
 
     @classmethod
     def of_text(cls, text: str, path: Path) -> Document:
-        """Return the document of a text which is, or is to become, the file ``path``."""
+        """Parse the text of a present or future file ``path``."""
         document = cls(path)
         try:
             node = yaml.compose(text, Loader=_TextLoader)
@@ -82,7 +82,7 @@ class Document:
         return document
 
     def _read_node(self, node: yaml.Node, place: Place) -> Any:
-        """Return the texts of a node, and record the lines of it and of all nodes below."""
+        """Return the texts of a node, and record the lines of all nodes in it."""
         self.values[place] = node.start_mark.line + 1
         self.keys.setdefault(place, node.start_mark.line + 1)
         if isinstance(node, yaml.SequenceNode):
@@ -106,9 +106,9 @@ class Document:
         return texts
 
     def located(self, error: DeclarationError, *names: str) -> DeclarationError:
-        """Return an error with file and line of a field, or of the nearest one around it.
+        """Add file and line of a field, or of the field that contains it, to an error.
 
-        The file has the name of the data set, which the message does not repeat.
+        The data set's name is removed from the message, since the file has it.
         """
         line, message = _nearest_line(self.keys, names), str(error)
         return DeclarationError(
@@ -116,14 +116,14 @@ class Document:
         )
 
     def line(self, place: Place) -> int:
-        """Return the line on which the value of a field, or of the one around it, begins."""
+        """Return the first line of the value of a field, or of the field that contains it."""
         return _nearest_line(self.values, place)
 
     def refusal(self, refused: FieldError) -> DeclarationError:
-        """Return the error of one field with file and line."""
+        """Return the error of one field, with file and line."""
         names = list(refused.field)
         if names and isinstance(names[-1], int):
-            # The line says which item of the list.
+            # The line identifies the item of a list.
             names.pop()
         path = ".".join(str(part + 1) if isinstance(part, int) else _short(part) for part in names)
         return DeclarationError(
@@ -139,7 +139,7 @@ def _nearest_line(lines: Mapping[Place, int], place: Place) -> int:
 
 
 def _short(text: str, most: int = 62) -> str:
-    """Return a declared text on one line, cut where it is long: 60 characters in quotes fit."""
+    """Shorten a declared text to one line; 60 characters in quotes fit."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
@@ -151,7 +151,7 @@ Value = str | Sequence[str]
 
 
 def scalar(text: str) -> str:
-    """Return a text in quotation marks where YAML would read it as something else.
+    """Write a text as YAML, in quotation marks where they are needed.
 
     >>> scalar("Ann Arbor"), scalar("a: b"), scalar(" x"), scalar("")
     ('Ann Arbor', '"a: b"', '" x"', '""')
@@ -165,7 +165,7 @@ def scalar(text: str) -> str:
 
 
 def flow(value: Value) -> str:
-    """Return a text, or a list of texts, on one line.
+    """Write a text, or a list of texts, as one line of YAML.
 
     >>> flow(["0", "0.5", "a, b"])
     '[0, 0.5, "a, b"]'
@@ -176,7 +176,7 @@ def flow(value: Value) -> str:
 
 
 def flow_mapping(fields: Mapping[str, Value]) -> str:
-    """Return fields on one line.
+    """Write fields as one line of YAML.
 
     >>> flow_mapping({"bounds": ["0", "8"], "bins": "4"})
     '{bounds: [0, 8], bins: 4}'
@@ -185,7 +185,7 @@ def flow_mapping(fields: Mapping[str, Value]) -> str:
 
 
 def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> list[str]:
-    """Return the lines of a field that is a mapping: one line if it fits, else one a field."""
+    """Write a mapping as YAML: on one line if it fits, else on one for each field."""
     margin = " " * indent
     line = f"{margin}{name}: {flow_mapping(fields)}"
     if len(line) <= _WIDTH:
@@ -195,7 +195,7 @@ def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> li
 
 
 def _wrapped(name: str, value: Value, indent: int) -> list[str]:
-    """Return the lines of one field; a long list is broken between its items."""
+    """Write a field as lines of YAML; a long list is broken between its items."""
     margin = " " * indent
     line = f"{margin}{name}: {flow(value)}"
     if isinstance(value, str) or len(line) <= _WIDTH:

@@ -102,7 +102,7 @@ def test_the_rho_of_an_epsilon_is_the_largest_that_fits(epsilon: Fraction, delta
 
 
 def test_an_epsilon_too_small_for_a_nano_rho_is_refused() -> None:
-    with pytest.raises(DeclarationError, match=r"buys a nano-ρ at δ=1e-9, got 0\.000001"):
+    with pytest.raises(DeclarationError, match=r"enough for a nano-ρ at δ=1e-9, got 0\.000001"):
         rho_of(Fraction(1, 10**6), BILLIONTH)
 
 
@@ -159,5 +159,5 @@ def test_anything_else_is_no_delta(text: str) -> None:
 
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(-1), Fraction(1, 999)])
 def test_a_currency_of_another_delta_is_refused(delta: Fraction) -> None:
-    with pytest.raises(DeclarationError, match="delta: expected one in"):
+    with pytest.raises(DeclarationError, match="delta: expected a number in"):
         Currency(delta)

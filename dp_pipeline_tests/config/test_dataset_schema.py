@@ -37,7 +37,7 @@ SHIPPED = resources.files("dp_pipeline.config").joinpath(SCHEMA_FILE).read_text(
 BUILT_IN = sorted(Path(str(resources.files("dp_pipeline") / "datasets")).glob("*.yaml"))
 
 SHAPES = (
-    "a field that is not known",
+    "an unknown field",
     "expected one value, got",
     "expected a value, got nothing",
     "expected a list",

@@ -70,7 +70,7 @@ def test_levels_may_stand_in_a_file_beside_the_declaration(tmp_path: Path) -> No
     ("content", "odd", "words"),
     [
         (b"a\n", "", "got 1"),
-        (b"a\na\n", "", "got 2 with one twice"),
+        (b"a\na\n", "", "got 2 with a repeated one"),
         (b"\xff\n", "", "expected a file of UTF-8 text"),
         (b"a\nb\n", ", other: other", "add 'other' to `levels`, in their file as a line"),
         (b"a\nb\n", ", on_invalid: other", "add 'other' to `levels`, in their file as a line"),
@@ -236,7 +236,7 @@ def test_facts_are_read_again_to_the_last_digit(
     ],
 )
 def test_facts_that_were_not_written_are_damaged(text: str) -> None:
-    with pytest.raises(Damaged, match="discovered domain: expected what was stored"):
+    with pytest.raises(Damaged, match="discovered domain: expected"):
         DiscoveredDomain.from_facts({"odd": text})
 
 

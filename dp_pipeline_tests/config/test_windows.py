@@ -110,7 +110,7 @@ def test_no_window_is_before_the_first() -> None:
     weeks = cut("week", first="2026-W05")
     assert weeks.require("2026-W05") == "2026-W05"
     assert weeks.preceding("2026-W05") is None
-    with pytest.raises(DeclarationError, match="none before the first, 2026-W05, got 2026-W04"):
+    with pytest.raises(DeclarationError, match="2026-W05, the first, or a later one, got 2026-W04"):
         weeks.parse_range("2026-W04..2026-W06")
 
 
@@ -121,14 +121,16 @@ def test_no_window_is_behind_the_last() -> None:
     assert weeks.closed(at("2027-01-01"), after="2026-W03") == ()
     assert weeks.closed(at("2026-01-06")) == ("2026-W01",)
     assert weeks.parse_range("2026-W02..2026-W03") == ("2026-W02", "2026-W03")
-    with pytest.raises(DeclarationError, match="none behind the last, 2026-W03, got 2026-W04"):
+    with pytest.raises(
+        DeclarationError, match="2026-W03, the last, or an earlier one, got 2026-W04"
+    ):
         weeks.parse_range("2026-W02..2026-W04")
 
 
 def test_a_range_has_both_of_its_ends() -> None:
     assert cut("week").parse_range("2026-W52..2027-W01") == ("2026-W52", "2026-W53", "2027-W01")
     assert cut("week").parse_range("2026-W52") == ("2026-W52",)
-    with pytest.raises(DeclarationError, match="ends where it begins or later"):
+    with pytest.raises(DeclarationError, match="from an earlier to a later one"):
         cut("week").parse_range("2026-W10..2026-W09")
     with pytest.raises(DeclarationError, match="at most 100,000"):
         cut("hour").parse_range("1990-01-01T00Z..2010-01-01T00Z")
@@ -202,7 +204,7 @@ def test_windows_that_end_with_one_are_in_order() -> None:
     assert weeks.ending_with("2026-W52", 1) == ("2026-W52",)
     with pytest.raises(DeclarationError, match="expected 4 windows that end with 2027-W01, got 3"):
         weeks.ending_with("2027-W01", 4)
-    with pytest.raises(DeclarationError, match="expected none before the first"):
+    with pytest.raises(DeclarationError, match="the first, or a later one"):
         weeks.ending_with("2026-W51", 1)
 
 

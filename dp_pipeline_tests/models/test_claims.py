@@ -101,7 +101,7 @@ def test_a_delta_without_use_is_refused_for_one_fit() -> None:
 
 
 def test_an_epsilon_that_buys_no_rho_is_refused_at_load(tmp_path: Path) -> None:
-    with pytest.raises(DeclarationError, match=r"buys a nano-ρ at δ=1e-9, got 0\.00001"):
+    with pytest.raises(DeclarationError, match=r"enough for a nano-ρ at δ=1e-9, got 0\.00001"):
         build_model(
             spec(tmp_path, "concentrated", partitions="partitions: [0.00001, 1]"), "concentrated"
         )

@@ -1,0 +1,245 @@
+"""Sections of a data set file about releases: protection and ceiling, discovery, publication,
+evaluation with its targets, and k-anonymity.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import model_validator
+
+from dp_pipeline.config import fields
+from dp_pipeline.config.amounts import epsilon_text, parse_delta
+from dp_pipeline.config.dataset import PARTITIONS, KAnonymity, Target, parse_k
+from dp_pipeline.config.discovered_domain import BETA, Discover
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import Levels
+from dp_pipeline.config.errors import DeclarationError, did_you_mean
+from dp_pipeline.config.fields import below, not_among, require, require_mapping
+from dp_pipeline.config.windows import Within
+
+Delta = Annotated[Fraction, fields.Scalar(parse_delta, "δ", fields.NUMBER)]
+
+
+class OneRowSection(fields.Section):
+    """Each person has at most one row."""
+
+    unit: Literal["one_row"]
+
+
+class PersonSection(fields.Section):
+    """All rows with one value of a column are one person.
+
+    column   The column whose value names the person.
+    at_most  The most rows of one person that are used; of each window, where there are windows.
+    within   Whether a person's rows of one `window` are protected, or of all, for `ever`.
+    """
+
+    unit: Literal["rows_of_person"]
+    column: fields.Text
+    at_most: fields.Count
+    within: Within | None = None
+
+
+AnyProtection = OneRowSection | PersonSection
+
+
+def protection_section(value: object) -> AnyProtection:
+    section, units = require_mapping(value), ("one_row", "rows_of_person")
+    if section.get("unit") not in units:
+        raise not_among(section.get("unit"), units, field=("unit",))
+    form = OneRowSection if section["unit"] == "one_row" else PersonSection
+    return form.model_validate(section)
+
+
+class Ceiling(fields.Section):
+    """The most ε that these persons may ever cost.
+
+    total        For ever, over all models, partitions and snapshots.
+    each_window  Of one window, where there are windows.
+    per_month    In one calendar month.
+    delta        Of all discoveries of levels together, for ever; by default that of one of them.
+    """
+
+    total: fields.Epsilon | None = None
+    each_window: fields.Epsilon | None = None
+    per_month: fields.Epsilon | None = None
+    delta: Delta | None = None
+
+    @model_validator(mode="after")
+    def _require_consistent(self) -> Ceiling:
+        require(self.total or self.each_window, "a value", "nothing", "total")
+        for name in ("per_month", "each_window"):
+            part = getattr(self, name)
+            if self.total is not None and part is not None:
+                expected = f"at most the total, {epsilon_text(self.total)}"
+                require(part <= self.total, expected, epsilon_text(part), name)
+        return self
+
+
+class TargetSection(fields.Section):
+    """Levels of an attribute that a classifier has to predict from the other attributes.
+
+    positive  The levels that mean yes: some, but not all.
+    without   Attributes that classifiers must not see, because they imply the answer.
+    """
+
+    positive: Annotated[fields.ListOf[fields.Item], fields.array(fields.TEXT, minItems=1)]
+    without: fields.ListOf[fields.Item] = ()
+
+    def declared(self, name: str, domain: Domain) -> Target:
+        """Return the target ``name``; FieldError for levels or attributes that it lacks."""
+        require_nominal(name, domain, "targets", name)
+        positive, levels = self.positive, domain[name].labels()
+        is_part = positive and len(set(positive)) == len(positive) and set(positive) < set(levels)
+        expected = f"some but not all levels of {name}, each once"
+        got = ", ".join(positive) or "none"
+        require(is_part, expected, got, "targets", name, "positive")
+        is_other = set(self.without) <= set(domain.discrete) - {name}
+        expected, got = f"other attributes with cells than {name}", ", ".join(self.without)
+        require(is_other, expected, got, "targets", name, "without")
+        return Target(name, positive, self.without)
+
+
+class Evaluation(fields.Section):
+    """Measures private numbers of quality with each release.
+
+    epsilon  Their cost, in addition to that of each release.
+    """
+
+    epsilon: fields.Epsilon
+
+
+class DiscoverSection(fields.Section):
+    """The cost of discovering levels, bounds and quantiles, once for each snapshot.
+
+    epsilon  The ε of all discoveries together, in addition to the releases.
+    delta    The δ of all discovered levels together; bounds and quantiles need none.
+    beta     The chance that noise gives a bound beyond all rows.
+    """
+
+    epsilon: fields.Epsilon
+    delta: Delta | None = None
+    beta: Annotated[Fraction, fields.Scalar(parse_delta, "β", fields.NUMBER)] = BETA
+
+    def declared(self, domain: Domain) -> Discover:
+        """Return the budget; FieldError where the domain needs none, or needs another δ."""
+        undeclared = {
+            attribute.name: attribute.undeclared
+            for attribute in domain
+            if attribute.undeclared is not None
+        }
+        require(undeclared, "an attribute with `discover` or `quantiles`", "none")
+        texts = [name for name, parts in undeclared.items() if parts.levels is not None]
+        expected = (
+            f"a δ for the levels of {', '.join(texts)}, such as delta: 0.000000001; or a public "
+            "list, `levels: {file: levels.txt}`; or all known levels and `other`"
+        )
+        require(self.delta is not None or not texts, expected, "none", "delta")
+        expected = "no δ without levels to discover: bounds and quantiles need none"
+        require(self.delta is None or texts, expected, "one", "delta")
+        return Discover(self.epsilon, self.delta, self.beta)
+
+
+class PublishSection(fields.Section):
+    """What the schedule publishes.
+
+    model    One of `models`.
+    epsilon  One of `partitions`.
+    span     The number of windows of one release, where there are windows.
+    """
+
+    model: fields.Text
+    epsilon: fields.Epsilon
+    span: fields.Count = 1
+
+
+def publication_sections(value: object) -> tuple[PublishSection, ...]:
+    """Parse one publication, or a list of them."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    sections = []
+    for index, item in enumerate(items):
+        with below(*((index,) if items is value else ())):
+            sections.append(PublishSection.model_validate(require_mapping(item)))
+    return tuple(sections)
+
+
+def _suppressed(text: str) -> Fraction | None:
+    return Fraction(text) if re.fullmatch(r"0|0?\.[0-9]{1,9}", text) else None
+
+
+Parameters = fields.MappingOf[fields.MappingOf[fields.Text]]
+"""Type of model or method → parameter → text."""
+
+
+class KAnonymitySection(fields.Section):
+    """k-anonymous tables, without any ε.
+
+    methods          Methods that make tables k-anonymous, with their parameters.
+    attributes       The quasi-identifiers, which are released with the label.
+    partitions       The K that may be requested.
+    sensitive_label  Whether a row's label is a secret.
+    diversity        Different labels in each class.
+    suppress         The share of the rows that may be left out.
+    seed             The seed of the methods that draw.
+    """
+
+    methods: Parameters
+    attributes: fields.Text | None = None
+    partitions: (
+        Annotated[fields.ListOf[fields.Item], fields.array(fields.integer(0).schema, minItems=1)]
+        | None
+    ) = None
+    sensitive_label: fields.Switch = True
+    diversity: fields.Count | None = None
+    suppress: Annotated[
+        Fraction, fields.Scalar(_suppressed, "a decimal number from 0 to below 1", fields.NUMBER)
+    ] = Fraction(0)
+    seed: fields.Index = 0
+
+    def declared(self, domain: Domain, label: str, *, is_release: bool) -> KAnonymity:
+        """Return the declared k-anonymous releases.
+
+        label        the attribute that is predicted; it is released, but no quasi-identifier
+        is_release   whether rows are sensitive, so that every K has to be at least 2
+
+        FieldError for attributes without cells, and for a diversity of more labels than exist.
+        """
+        require(self.methods, "at least one method", "none", "methods")
+        names_with_cells = tuple(name for name in domain.discrete if name != label)
+        names = names_with_cells if self.attributes is None else tuple(self.attributes.split())
+        unknown = next((name for name in names if name not in names_with_cells), "")
+        expected = (
+            f"attributes with cells, each once: {', '.join(names_with_cells) or 'there is none'}"
+        )
+        is_good = names and len(set(names)) == len(names) and not unknown
+        got, near = ", ".join(names) or "none", did_you_mean(unknown, names_with_cells)
+        require(is_good, expected, got, "attributes", hint=near)
+        levels = domain[label].size
+        is_possible = self.diversity is None or self.diversity <= levels
+        expected = f"at most the label's {levels} levels"
+        require(is_possible, expected, str(self.diversity), "diversity")
+        partitions = self._partitions(2 if is_release else 0)
+        return KAnonymity(**{**dict(self), "attributes": names, "partitions": partitions})
+
+    def _partitions(self, least: int) -> tuple[int, ...]:
+        if self.partitions is None:
+            return tuple(k for k in PARTITIONS if k >= least)
+        try:
+            partitions = tuple(map(parse_k, self.partitions))
+        except DeclarationError:
+            partitions = ()
+        expected = f"one K or more in ascending order, each of at least {least}"
+        is_ascending = list(partitions) == sorted(set(partitions))
+        is_good = partitions and is_ascending and partitions[0] >= least
+        require(is_good, expected, ", ".join(self.partitions) or "none", "partitions")
+        return partitions
+
+
+def require_nominal(name: str, domain: Domain, *field: str) -> None:
+    """Raise FieldError unless an attribute has declared levels."""
+    nominal = [attribute.name for attribute in domain if isinstance(attribute.cells, Levels)]
+    if name not in nominal:
+        raise not_among(name, nominal, expected="an attribute with levels", field=field)
