@@ -1,7 +1,6 @@
-"""Private models, and k-anonymous columns, with the manners of scikit-learn; rows in memory, no
-data set file.
+"""Private models, and k-anonymous columns, as scikit-learn estimators over rows in memory.
 
-Importing this costs an import of scikit-learn: nothing else in the package does so.
+This is the only part of the package that imports scikit-learn at once.
 """
 
 from dp_pipeline.estimators.k_anonymous_selector import KAnonymousSelector

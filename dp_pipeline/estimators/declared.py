@@ -1,7 +1,7 @@
-"""``domain`` and ``bounds`` of an estimator as declared columns, in the words of a data set file.
+"""The parameters ``domain`` and ``bounds`` of an estimator as declared columns.
 
-Only what a frame says otherwise is decided here: levels of any type, their number, edges that
-hold the bounds, three dots. All else, and each refusal, is that of the file's section: public.
+Only the forms that a frame adds are read here: levels of any type, their number, edges that include
+the bounds, three dots. Everything else, and each refusal, is that of a data set file.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ _LARGE = re.compile(r"-?(?!0)[0-9]{16,}", re.ASCII)
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """One column of a synthesizer: public.
+    """One declared column of a synthesizer; public.
 
     levels     declared levels in code order, of the types they were written in; None for a
                number in bins
     category   the pandas type of categories that declared them, or None
     dtype      of the column of ``X``; None before a fit
-    label      the whole number that a frame calls it, whose text is the attribute's name; else None
+    label      the integer that names the column in a frame, whose text is the attribute's name;
+               else None
     """
 
     attribute: Attribute
@@ -68,7 +69,7 @@ def domain_of(columns: Columns, constraints: tuple[Constraint, ...] = ()) -> Dom
 
 
 def every_column(domain: Any, features: Features) -> Any:
-    """Return a declaration with the columns of X that it does not name in place of ``...``.
+    """Return a declaration in which ``...`` is replaced by the columns of X that it does not name.
 
     Columns of an array are called ``x`` and their place; its first columns are the named ones.
     ``discover`` alone stands for every column.
@@ -91,7 +92,7 @@ def every_column(domain: Any, features: Features) -> Any:
 
 
 def declared_columns(domain: object) -> Columns:
-    """Return every column of a declaration, in its order; ``PrivateSynthesizer`` says the forms.
+    """Return every column of a declaration in its order; ``PrivateSynthesizer`` lists the forms.
 
     Raises DeclarationError for no column, a name that is neither text nor a whole number, two that
     are the same as text, and any other form.
@@ -145,7 +146,7 @@ def _column(name: str, declared: object) -> DeclaredColumn:
 
 
 def _are_bounds(declared: tuple[object, ...]) -> bool:
-    """Return whether a tuple has the form of bounds: as levels it drops nearly all rows."""
+    """Return whether a tuple has the form of bounds: as levels it would drop nearly all rows."""
     return len(declared) == 2 and all(
         isinstance(end, Real) and not isinstance(end, bool) for end in declared
     )
@@ -158,7 +159,7 @@ def _is_moment(form: Form) -> bool:
 
 
 def _dated(form: Form) -> Form:
-    """Return the form with a type: bounds that are dates alone declare dates."""
+    """Return the form with a type, as bounds that are dates declare dates."""
     days = all(len(str(end)) == len("2026-10-05") for end in _listed(form.get("bounds")))
     is_date = days and form.get("every") != "hour"
     return {"type": "date" if is_date else "timestamp", **form}
@@ -262,7 +263,7 @@ def attribute_of(
 ) -> Attribute:
     """Return the attribute that a section of a file declares.
 
-    of   parameter that DeclarationError names, with the column, where the file would be refused
+    of   name of the parameter, which DeclarationError names with the column
     """
     try:
         texts = {str(field): _as_text(name, value) for field, value in form.items()}
@@ -275,7 +276,7 @@ def attribute_of(
 
 
 def _as_text(name: str, value: Any) -> Any:
-    """Return a value of a form as a data set file would say it."""
+    """Return a value of a form as a data set file would write it."""
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
     if isinstance(value, Mapping):
@@ -295,7 +296,8 @@ def _refuse(name: str, expected: str, got: str) -> NoReturn:
 
 
 def box_columns(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = ()) -> Columns:
-    """Return one numeric column a name, clipped to its bounds, or with bounds to be discovered.
+    """Return a numeric column for each name, clipped to its bounds, or with bounds to be
+    discovered.
 
     names    all different
     keys     what a mapping calls the columns, where that is not their names

@@ -1,8 +1,8 @@
-"""The domain of columns that nobody declared, for an estimator: noisy measurements discover it.
+"""The discovery of columns that nobody declared, from noisy measurements of an estimator's rows.
 
-What is to be discovered, and its price, are public; every measurement is paid for out of the ε and
-δ of the fit. Whether a column holds numbers or texts may be open too. A noisy count decides that,
-because the types of a frame are made from its values.
+The columns to discover and the price are public; every measurement is paid for out of the ε and δ
+of the fit. Where it is open whether a column holds numbers or texts, a noisy count decides, because
+the types of a frame are made from its values.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KINDS_SHARE = Fraction(1, 10)
 def discovery_cost(value: object, domain: Domain, *, undeclared_words: str) -> Discover | None:
     """Return the declared cost of a discovery, such as ``{"epsilon": 0.1, "delta": 1e-9}``.
 
-    undeclared_words   what a column would have to say for something to be discovered
+    undeclared_words   the form of a column that leaves something to discover, for the message
 
     None where every column is declared. DeclarationError for anything else.
     """
@@ -65,7 +65,7 @@ def discovery_cost(value: object, domain: Domain, *, undeclared_words: str) -> D
 
 
 def epsilon_after_discovery(spec: DatasetSpec, epsilon: Fraction) -> Fraction:
-    """Return the ε of a fit less what the discovery of its domain costs.
+    """Return the ε of a fit less the cost of discovering its domain.
 
     DeclarationError where nothing remains, for levels without a δ, and for a δ without levels.
     """
@@ -88,14 +88,14 @@ def epsilon_after_discovery(spec: DatasetSpec, epsilon: Fraction) -> Fraction:
 
 
 def widest(spec: DatasetSpec) -> DatasetSpec:
-    """Return the declaration with the most cells that may be discovered, for checks before that."""
+    """Return the declaration with the most cells that a discovery may give, for early checks."""
     return _with_kinds(spec, {}).widest
 
 
 def discover_domain(
     spec: DatasetSpec, values: Sequence[Any], noise: NoiseSource
 ) -> tuple[DatasetSpec, tuple[Spend, ...]]:
-    """Return the declaration with its discovered domain, and every measurement that was paid for.
+    """Return the declaration with its discovered domain, and every paid measurement.
 
     values   of each column, one a row
 
@@ -129,7 +129,7 @@ def discover_domain(
 
 
 def discovered_form(attribute: Attribute) -> dict[str, Any]:
-    """Return what was discovered of a column, as it would be declared."""
+    """Return the discovered part of a column in the form that would declare it."""
     cells, interval = attribute.cells, attribute.coordinate
     if isinstance(cells, Bins) and interval is not None:
         return {"bounds": (interval.lower, interval.upper), "edges": cells.edges[1:-1]}
@@ -147,7 +147,7 @@ def _may_be_text(attribute: Attribute) -> bool:
 
 
 def _with_kinds(spec: DatasetSpec, kinds: Mapping[str, Kind]) -> DatasetSpec:
-    """Return the declaration with columns of discovered kinds, and of texts without a kind."""
+    """Return the declaration with columns of discovered kinds; texts without a kind."""
     columns = {
         column.name: _column_of_kind(column, kinds.get(column.name, "text"))
         for column in spec.domain
@@ -162,7 +162,7 @@ def _column_of_kind(attribute: Attribute, kind: Kind) -> Attribute:
 
 
 def _open_rows(spec: DatasetSpec, values: Sequence[Any]) -> UndeclaredRows:
-    """Return the engine over the rows of X."""
+    """Return the counter over the rows of X."""
     pairs = zip(spec.domain, values, strict=True)
     table = pa.table({column.column: stored_column(column, series) for column, series in pairs})
     return UndeclaredRows.of_table(spec, table, b"a row is a person")

@@ -1,6 +1,4 @@
-"""PrivateFit: everything of one private fit but its rows. It runs once over rows, or again over
-stored answers.
-"""
+"""One private fit without its rows: it runs once over rows, or again over stored answers."""
 
 from __future__ import annotations
 
@@ -27,8 +25,8 @@ from dp_pipeline.results.transcript import Transcript
 class RefinedFit:
     """The fit that another one refines.
 
-    coarse        its release, and what was spent on that
-    measurements  its marginals, and what was paid for each
+    coarse        its release, and the amount it spent
+    measurements  its marginals, and the amount paid for each
     epsilon       the ε that it promised
     """
 
@@ -39,7 +37,7 @@ class RefinedFit:
 
 @dataclass(frozen=True)
 class PrivateFit:
-    """Everything of one fit but the rows: public.
+    """The public parts of one fit.
 
     spec        the declaration, under the name of the estimator
     method      name of the model
@@ -61,7 +59,7 @@ class PrivateFit:
 
     @property
     def amount(self) -> Fraction:
-        """What the fit spends in the currency of its guarantee; of a refinement, what it adds."""
+        """The amount that the fit spends in its currency; of a refinement, the added amount."""
         return self.guarantee.amount - (self.refines.coarse.amount if self.refines else 0)
 
     @property
@@ -84,11 +82,12 @@ class PrivateFit:
         rng: np.random.Generator,
         transcript: Transcript,
     ) -> tuple[FitResult, PaidMarginals]:
-        """Fit through the gate, and return the result with the marginals that may be refined.
-
-        It spends exactly ``amount``, or raises. ``rng`` is for post-processing.
+        """Run the model through the gate; return its result, and the marginals that may be refined.
 
         counter      None repeats the fit over the answers of the transcript, without cost or noise
+        rng          for post-processing only
+
+        It spends exactly ``amount``, or raises.
         """
         # The curator adds its own answers to these.
         measurements = dict(self.refines.measurements) if self.refines else {}
@@ -118,7 +117,7 @@ class PrivateFit:
         return result, measurements
 
     def run_without_rows(self) -> FitResult:
-        """Fit an empty table with a seed: what cannot be drawn must not be charged."""
+        """Fit an empty table with a seed, so that nothing is charged that cannot be drawn."""
         widest_fit = replace(self, spec=widest(self.spec))
         counter, rng = EmptyCounter(widest_fit.spec.domain), np.random.default_rng(0)
         return widest_fit.run(counter, noise=SeededNoise(0), rng=rng, transcript=Transcript())[0]

@@ -1,10 +1,10 @@
-"""``X`` as columns, and their values as the readers of ``raw`` have them. Rows live here.
+"""``X`` as columns of values that the readers of ``raw`` accept. Rows live here.
 
-Only the form of ``X`` is refused, its shape and its types. No value of a row and no number of rows
-is ever an error, a warning or a part of one.
+Only the form of ``X`` is refused, its shape and its types: no error or warning depends on a value
+or on the number of rows.
 
-``raw.values`` reads a column whose type a file could have as it is. The values of any other column
-become texts first, each by itself, so that none of them changes another.
+A column whose type a file could have is passed on as it is. The values of any other column become
+texts first, each by itself, so that none of them changes another.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Features:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return names as texts: ``x0``, ``x1``, … where ``X`` has none.
+        """The names of the columns as texts: ``x0``, ``x1``, … where ``X`` has none.
 
         DeclarationError for labels of which only some are text.
         """
@@ -58,7 +58,7 @@ class Features:
 
     @property
     def keys(self) -> tuple[Any, ...]:
-        """Return the names in a declaration: labels that are integers as they are, else texts."""
+        """The names of the columns in a declaration: integer labels as they are, else texts."""
         labels = self.labels or ()
         return labels if labels and all(map(is_integer_label, labels)) else self.names
 
@@ -77,8 +77,9 @@ FrameKind = Literal["pandas", "arrow", "polars"]
 
 
 def frame_kind(X: Any) -> FrameKind:
-    """Return the library of a frame: pandas for what is no frame, Arrow for any library that hands
-    its columns over as Arrow's. No library is imported.
+    """Return the library of a frame: Arrow for any that exports Arrow data, pandas for all else.
+
+    No library is imported.
     """
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(X, pandas.DataFrame):
@@ -103,8 +104,7 @@ def plain_frame(X: Any) -> Any:
 def features_of(X: Any, *, typed: bool = True) -> Features:
     """Return the columns of an array, of nested lists or of a frame; there may be none.
 
-    typed   nested lists get types from their values, as NumPy has it; else every value stays
-            what it is
+    typed   nested lists get types from their values, as in NumPy; else every value is kept
 
     DeclarationError for anything else, and for a frame with a name twice.
     """
@@ -198,9 +198,9 @@ UNKNOWN = "\0"
 def text_of(value: object, reads: Reads = "text") -> str | None:
     """Return a text, a number or a truth value as text; None where it is missing. Never raises.
 
-    Spaces around a text do not count, an integer has no point: 1 and 1.0 are the text 1. So is
-    1 + 0j: one complex number makes pandas store a column of them. A value of a class of its own
-    is what it holds, whatever its methods say; what raises when it is read is UNKNOWN.
+    Outer spaces are removed, and an integer has no point: 1, 1.0 and 1 + 0j have the text 1, as one
+    complex number makes pandas store a column of them. A value of another class is read as the
+    value that it holds; one that raises when it is read is UNKNOWN.
 
     >>> text_of(" f "), text_of(2.0), text_of(True), text_of(float("nan"))
     ('f', '2', 'True', None)
@@ -237,7 +237,7 @@ Kind = Literal["categories", "truths", "numbers", "texts", "others"]
 
 
 def kind_of(column: Any) -> Kind:
-    """Return what the values are, by the type of the column, or by each value of objects.
+    """Return the kind of a column's values, by its type, or by each value of objects.
 
     A column without a value holds texts.
     """
@@ -279,7 +279,7 @@ def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
 
 
 def _values(column: Any) -> Sequence[Any]:
-    """Return every value as Python has it, and UNKNOWN for one that Python cannot hold."""
+    """Return every value as a Python object, and UNKNOWN for one that Python cannot hold."""
     try:
         values: Sequence[Any] = column.tolist()
     except Exception:  # noqa: BLE001 - such as a day after the year 9999
@@ -302,7 +302,7 @@ def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
 
 
 def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
-    """Return the column as pyarrow stores it, where that type is read here."""
+    """Return the column as pyarrow stores it; None if that type is not read here."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
         is_real = column.dtype.kind == "f" and column.dtype != np.float32
         plain = np.float64 if is_real else column.dtype.newbyteorder("=")
@@ -335,7 +335,7 @@ def _word(value: Any, reads: Reads) -> str | None:
 
 
 def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return numbers (n,), NaN where there is none, and where a number or nothing stands (n,).
+    """Return numbers (n,), NaN where there is none, and whether each is a number or missing (n,).
 
     A truth value is 1 or 0, a text the number that it reads as.
     """

@@ -1,4 +1,4 @@
-"""KAnonymousSelector: columns under which rows are k-anonymous, with scikit-learn's manners."""
+"""KAnonymousSelector: a scikit-learn transformer to columns under which rows are k-anonymous."""
 
 from __future__ import annotations
 
@@ -192,9 +192,8 @@ labels in every class; no ε, not differentially private
         return self
 
     def fit_release(self, X: Any, y: Any) -> Any:
-        """Fit, and give the k-anonymous table: a pandas frame of kept columns or of boxes, with
-        the label last, under its own name where ``y`` is a series that has one, else ``label``.
-        Its ``attrs["edges_learned_from_rows"]`` names columns whose cuts were proposed.
+        """Fit, and return the k-anonymous table as a pandas frame of kept columns or boxes, and the
+        label.
 
         Rows that break the promise are left out; the others are sorted by what they hold and
         numbered anew, so that neither order nor index links them to other tables.
@@ -245,8 +244,8 @@ labels in every class; no ε, not differentially private
         return pd.DataFrame(texts, index=pd.RangeIndex(len(release)))
 
     def transform(self, X: Any) -> Any:
-        """Return the kept bits of every row, or their probabilities in its box; it promises
-        nothing.
+        """Return the kept bits of every row, or their probabilities in its box; these have no
+        guarantee.
 
         Parameters
         ----------
@@ -283,7 +282,7 @@ labels in every class; no ε, not differentially private
         return pd.DataFrame(bits, index=features.index, columns=self.get_feature_names_out())
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
-        """Return which of ``candidate_names_`` are kept, or told of by boxes.
+        """Return which of ``candidate_names_`` are kept, or described by boxes.
 
         Parameters
         ----------

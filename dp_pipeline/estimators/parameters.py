@@ -1,4 +1,4 @@
-"""Arguments of an estimator as the values that a fit needs, and the error of a wrong one."""
+"""The arguments of estimators as exact values, and the error for wrong ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
 
 
 def decimal_text(value: object, *, of: str) -> str:
-    """Return the shortest decimal text of a number; DeclarationError for what is none."""
+    """Return the shortest decimal text of a number; DeclarationError for other values."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -71,7 +71,7 @@ def decimal_text(value: object, *, of: str) -> str:
 
 
 def noise_of(value: object) -> NoiseSource:
-    """Return OpenDP for None, the source that text names, or the source itself."""
+    """Return the noise source of an argument: OpenDP for None, the named one, or itself."""
     if value is None:
         return OpenDPNoise()
     if isinstance(value, str):
@@ -85,12 +85,12 @@ def noise_of(value: object) -> NoiseSource:
 
 
 def is_fit_for_release(value: object) -> bool:
-    """Return whether the source of ``noise_of`` protects persons."""
+    """Return whether the noise of ``noise_of`` protects persons."""
     return type(noise_of(value)) in RELEASABLE_SOURCES
 
 
 def generator(random_state: object) -> np.random.Generator:
-    """Return post-processing randomness from what scikit-learn takes for ``random_state``."""
+    """Return the generator of post-processing randomness for a scikit-learn ``random_state``."""
     from sklearn.utils import check_random_state
 
     words = check_random_state(random_state).randint(0, 2**31 - 1, size=4)
@@ -103,7 +103,7 @@ class InvalidParameter(DeclarationError, ValueError):
 
 @contextmanager
 def invalid_parameters() -> Iterator[None]:
-    """Raise DeclarationError as InvalidParameter, which is a ValueError too."""
+    """Raise a DeclarationError of the block as InvalidParameter, which is a ValueError too."""
     try:
         yield
     except DeclarationError as error:

@@ -1,4 +1,4 @@
-"""Cells of one column of some tables: the bins and levels whose shares are plotted."""
+"""The cells of one column that plots show: bins or levels, and the shares of rows in them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ OTHER, MISSING = "other", "missing"
 
 
 class Cells(NamedTuple):
-    """The cells of one column.
+    """The cells of one column of some tables.
 
-    labels   one a cell
+    labels   a text for each cell
     codes    of each table, the cell of every row
     """
 
@@ -40,9 +40,9 @@ class Cells(NamedTuple):
 
 
 def code_cells(columns: Sequence[Any]) -> Cells:
-    """Return cells of one column in some tables: bins of many numbers or dates, else levels.
+    """Return the cells of one column in some tables: bins of many numbers or dates, else levels.
 
-    columns   the same column as a series of each table; the first decides what cells there are
+    columns   the same column as a series of each table; the first determines the cells
     """
     for read, text in ((_numbers, _number_text), (_days, _day_text)):
         numbers = [values for column in columns if (values := read(column)) is not None]
@@ -83,7 +83,7 @@ def _range_text(text: Callable[[float], str], low: float, high: float) -> str:
 
 
 def _text_of_edges(edges: FloatArray, text: Callable[[float], str]) -> Callable[[float], str]:
-    """Return ``text``, or with as many digits as tell numbers apart that lie close together."""
+    """Return ``text``, or a function with more digits where numbers are close together."""
     if text is not _number_text or len({text(edge) for edge in edges}) == len(edges):
         return text
     different = (n for n in range(5, 17) if len({f"{edge:.{n}g}" for edge in edges}) == len(edges))
@@ -109,8 +109,9 @@ def _day_text(days: float) -> str:
 
 
 def _days(values: Any) -> FloatArray | None:
-    """Return dates and times on local clocks as days since 1970, NaN where one is missing; None for
-    other values.
+    """Return dates and times on local clocks as days since 1970; None for other values.
+
+    A missing one is NaN.
     """
     import pandas as pd
 

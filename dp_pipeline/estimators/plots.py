@@ -1,9 +1,8 @@
-"""Plots of synthetic rows, with real ones beside them where their user has some: matplotlib axes.
+"""Plots of synthetic rows, alone or with real ones, on matplotlib axes.
 
 Bins and levels are those of the synthetic rows: a plot of them alone shows nothing of a real row.
-With real rows a plot is exact, as sensitive as they are, and not for publication.
-
-Matplotlib is imported late, because it takes long.
+With real rows a plot is exact, as sensitive as they are, and not for publication. Matplotlib is
+imported late, because it takes long.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def plot_marginals(
     columns: Columns = None,
     ax: Any = None,
 ) -> Any:
-    """Draw shares of the rows in each cell of some columns, real ones as dots over synthetic bars.
+    """Draw the shares of rows in each cell of some columns: synthetic bars, and real rows as dots.
 
     synthetic   a frame of pandas, polars or Arrow, such as ``sample()``
     real        another one with the same columns; None draws synthetic rows alone
@@ -79,11 +78,10 @@ def plot_pairs(
     columns: Columns = None,
     ax: Any = None,
 ) -> Any:
-    """Draw a square for every pair of columns.
+    """Draw a square for every pair of columns: its error, or its dependence without real rows.
 
-    With real rows it is the total variation distance between their shares and the synthetic ones,
-    0 = alike, 1 = nothing in common. Without them it is how much the two columns depend on each
-    other among the synthetic rows, Cramér's V.
+    With real rows it is the total variation distance between their shares and the synthetic ones, 0
+    = alike, 1 = nothing in common. Without them it is Cramér's V among the synthetic rows.
 
     Arguments and errors are those of ``plot_marginals``; at least two columns and at most 30.
     Returns the axes.
@@ -111,7 +109,7 @@ def plot_pairs(
 
 
 def plot_map(kmeans: PrivateKMeans, real: Any = None, *, ax: Any = None) -> Any:
-    """Draw released centres on a map of their noisy boxes, where the method keeps some.
+    """Draw released centres on a map of their noisy boxes, where the method has some.
 
     Real rows are points above them. Of more than two columns the two widest are shown.
 
@@ -229,8 +227,9 @@ def _draw_marginal(axes: Axes, name: str, cells: Cells) -> None:
 
 
 def _labelled_cells(labels: Sequence[str]) -> list[int]:
-    """Return cells with room for a label. Other and missing values are always named: without a
-    name they would be read as the largest numbers.
+    """Return the cells with room for a label, always with those of other and missing values.
+
+    Without a label these would be read as the largest numbers.
     """
     scale = len(labels) - sum(label in (OTHER, MISSING) for label in labels[-2:])
     return [*range(0, scale, math.ceil(len(labels) / 10)), *range(scale, len(labels))]

@@ -1,7 +1,7 @@
-"""How a population pays for a fit: its ε is in the ledger before anyone looks. No row is seen here.
+"""The charge of a fit to a population: reserved in the ledger before rows are read. No row is here.
 
-A fit is in memory, so there is nothing to resume. Whatever stops it after the charge leaves a dead
-charge, which is never refunded.
+A fit is in memory, so there is nothing to resume: if it stops after the charge, the charge is dead
+and never refunded.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def charge_of(
     """Return the charge of one fit.
 
     key     shared by all refinements of one fit; else new, as every other fit is a new draw
-    facts   what the ledger stores beside the declarations
+    facts   stored in the ledger in addition to the declarations
 
     Raises DeclarationError where the account counts in another currency.
     """

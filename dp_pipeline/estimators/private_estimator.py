@@ -1,4 +1,4 @@
-"""PrivateEstimator: what private estimators share, from the declaration of a fit to warnings."""
+"""The base of private estimators, from the declaration of a fit to its warnings."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from dp_pipeline.results.transcript import Transcript
 
 
 class WeakSignal(UserWarning):
-    """A release that says by its own noisy counts that it is mostly noise, or of few rows."""
+    """The noisy counts of a release show that it is mostly noise, or of few rows."""
 
 
 class FitSeries:
     """The fits of an estimator and its clones in this process, which no ledger adds up.
 
-    count        how many there are
-    epsilon      their ε in all
+    count        number of fits
+    epsilon      sum of their ε
     has_copies   whether a pickle was made, so that other processes may fit too
     """
 
@@ -63,7 +63,7 @@ class FitSeries:
         return FitSeries, ()
 
     def add(self, epsilon: Fraction) -> str:
-        """Count one more fit, and return the sum in words; empty for the only fit."""
+        """Add one fit, and return the sum in words; empty for the only fit."""
         with self._lock:
             self.count += 1
             self.epsilon += epsilon
@@ -76,7 +76,7 @@ class FitSeries:
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator that fits a private model, and says what its fit promises.
+    """An estimator that fits a private model, and states the privacy of its fit.
 
     Without a population, its fits are counted together with those of its clones.
     """
@@ -107,7 +107,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self._series
 
     def _count_fit(self, promise: str, fit: PrivateFit) -> str:
-        """Return the promise of a fit that is about to look, with the sum of all its series.
+        """Return the promise of a fit that is about to read rows, with the sum of its series.
 
         Warns once, before the second fit spends anything.
         """
@@ -138,9 +138,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         undeclared_words: str,
         delta: Fraction | None = None,
     ) -> PrivateFit:
-        """Return the fit; before a discovery it has the model and price of the most cells.
+        """Return the declared fit; before a discovery it has the model and price of the most cells.
 
-        undeclared_words   what a column would have to say for something to be discovered
+        undeclared_words   the form of a column that leaves something to discover, for the message
         """
         # What is wrong by itself is refused before what does not go together.
         epsilon = exact_epsilon(self.epsilon)
@@ -169,7 +169,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Run a declared fit over the columns of X, and return it with its promise.
 
         refined    the fit that it refines, or None
-        must_fit   whether a row that does not fit raises, in place of being left out
+        must_fit   whether a row that does not fit the declaration raises, instead of being dropped
         """
         first_rng, noise = generator(self.random_state), noise_of(self.noise)
         # Rows are looked at after the charge, unless something before depends on them.
@@ -250,13 +250,13 @@ def declared_model(
 ) -> Model:
     """Return the model of an estimator's ``method``, with ``nominal_rows`` if it plans with one.
 
-    family      what it has to be
+    family      required base class of the model
     elsewhere   parameter of models → the argument that sets it
     has_prior   whether public rows are used, which have no name here
     own         parameters that the estimator sets
 
-    Raises DeclarationError for a method that is none of the family, for wrong parameters, and for
-    what the method cannot learn from.
+    Raises DeclarationError for a method of another family, for wrong parameters, and for an earlier
+    fit or public rows that the method does not use.
     """
     method, params = estimator.method, estimator.method_params
     methods = [name for name, model in MODELS.items() if issubclass(model, family)]

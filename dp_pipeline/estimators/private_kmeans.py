@@ -1,4 +1,4 @@
-"""PrivateKMeans: differentially private k-means with the manners of scikit-learn."""
+"""PrivateKMeans: differentially private k-means as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ class PrivateKMeans(
         return -float(np.square(distances).sum())
 
     def quality_report(self, real: Any) -> ClusteringQuality:
-        """Compare how far rows are from the released centres and from those of scikit-learn's
+        """Return the distances of rows from the released centres, and from those of scikit-learn's
         k-means.
 
         **What is computed from rows has no noise: it is as sensitive as they are and not for
@@ -400,7 +400,7 @@ class PrivateKMeans(
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
     def _declare(self, names: tuple[str, ...], keys: tuple[Any, ...]) -> PrivateFit:
-        """Return the fit; before a discovery, its box means nothing."""
+        """Return the declared fit; before a discovery, its box has no meaning."""
         domain = domain_of(box_columns(self.bounds, names, keys))
         model = declared_model(
             self,

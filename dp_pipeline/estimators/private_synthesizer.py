@@ -1,4 +1,4 @@
-"""PrivateSynthesizer: a differentially private copy of a table, with scikit-learn's manners."""
+"""PrivateSynthesizer: a differentially private copy of a table, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MOST_ROWS = 10**9
 
 
 def _finished_fit_of(refines: object) -> FinishedFit:
-    """Return the fit that is to be refined; DeclarationError for what is no fitted estimator."""
+    """Return the fit to refine; DeclarationError for anything but a fitted estimator."""
     finished = getattr(refines, "_finished", None)
     if not isinstance(refines, PrivateSynthesizer) or not isinstance(finished, FinishedFit):
         name = "one without a fit" if isinstance(refines, PrivateSynthesizer) else "another object"
@@ -323,7 +323,7 @@ noise protects nobody
         self.warnings_ = table_warnings(shares, spec.domain, total, nominal_rows=self.nominal_rows)
 
     def _name_features(self, *, has_names: bool) -> None:
-        """Set the names of features as scikit-learn has them, without those of an earlier fit."""
+        """Set the names of features as scikit-learn does, without those of an earlier fit."""
         names = [column.name for column in self._columns]
         self.n_features_in_ = len(names)
         if has_names and all(isinstance(name, str) for name in names):
@@ -379,7 +379,8 @@ noise protects nobody
         )
 
     def marginal(self, *columns: str | int | Sequence[str | int]) -> Any:
-        """Return what was released of some columns together: ``marginal("age", "sex")``.
+        """Return the released shares and noisy counts of some columns together: ``marginal("age",
+        "sex")``.
 
         Parameters
         ----------
@@ -420,7 +421,8 @@ noise protects nobody
         return marginal_frame(self._table, chosen)
 
     def quality_report(self, real: Any = None, *, label: str | int | None = None) -> QualityReport:
-        """Return how good the rows of ``sample()`` are that were drawn when it was fitted.
+        """Return a report on the quality of the rows that were drawn by the fit, as ``sample()``
+        returns.
 
         Without ``real`` the report has the noisy tables alone that the release was made of: how far
         its rows are from those, and how far noise alone puts those from the truth. That is as
@@ -480,7 +482,7 @@ noise protects nobody
         )
 
     def _declare(self, columns: Columns, *, has_prior: bool) -> PrivateFit:
-        """Return the fit; before a discovery, with the most cells that may be discovered."""
+        """Return the declared fit; before a discovery, with the most cells that it may give."""
         domain = domain_of(columns)
         if self.constraints is not None:
             domain = Domain(domain.attributes, constraints_of(self.constraints, domain))

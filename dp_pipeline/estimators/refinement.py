@@ -1,13 +1,13 @@
-"""FinishedFit: a fit that is over. Rows are sampled anew from its answers, or a fit refines it.
+"""A finished fit: rows are sampled anew from its answers, or a fit at a larger ε refines it.
 
-A refinement takes noise away from the answers of a fit at a smaller ε, of the very same rows; the
-two together cost the larger ε (``gate.mechanisms.refine``). That holds for *one* refinement: two of
-them could tell more together than what was paid for both. And it needs the same rows: the noise of
-an answer is the answer less the exact counts, which of other rows would be another noise.
+A refinement takes noise away from the answers of a fit at a smaller ε; the two together cost the
+larger ε (``gate.mechanisms.refine``). That holds for *one* refinement: two could reveal more
+together than was paid for both. It also needs the same rows: the noise of an answer is the answer
+less the exact counts, which other rows would change.
 
-So somebody has to know which rows a fit was of, as a keyed fingerprint, and whether it was refined.
-A fitted estimator is released, so it holds neither. A ledger knows both where a population pays;
-else nobody but the process that fitted, whose copies know nothing.
+So a keyed fingerprint of a fit's rows, and whether it was refined, must be known. A fitted
+estimator is released, so it holds neither. Where a population pays, the ledger does; else only the
+process that fitted, whose copies are refused.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from dp_pipeline.results.transcript import AnswerRecord, Transcript
 
 
 class _StoredAnswers(Transcript):
-    """Answers of a fit; with the last of them the model's randomness becomes another.
+    """The stored answers of a fit, with another randomness for the model after the last of them.
 
-    A model may draw its questions, so it must begin as it began. What it draws after its last
-    answer are rows.
+    A model may draw its questions, so it must begin with the same randomness. After the last answer
+    it draws rows.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class _StoredAnswers(Transcript):
 
 @dataclass(frozen=True, eq=False)
 class FinishedFit:
-    """Everything of a fit that is over but the rows: private, and what was declared.
+    """A finished fit without its rows: its private results, and its declaration.
 
     first_rng      post-processing randomness as it was when the fit began
     transcript     all questions and noisy answers
@@ -88,7 +88,7 @@ class FinishedFit:
     ledger_key: str = ""
 
     def sample_again(self, rows: int, rng: np.random.Generator) -> SyntheticTable:
-        """Return new rows from the stored answers, without a look at real rows and for no ε.
+        """Return new rows from the stored answers, without reading rows and at no ε.
 
         rng   randomness of the rows
         """
@@ -103,7 +103,7 @@ class FinishedFit:
     def prepare_refinement(self, fit: PrivateFit, noise: NoiseSource) -> PrivateFit:
         """Return a fit at a larger ε with this one's answers to refine.
 
-        Raises DeclarationError where the two do not go together, whatever the rows are.
+        Raises DeclarationError where the two do not fit together, whatever the rows are.
         """
         self._require_same_questions(fit)
         coarse, fine = self.fit.guarantee, fit.guarantee
@@ -181,9 +181,8 @@ def run_fit(
     rng       randomness as it is when the fit begins
     refined   the fit that is refined, or None
 
-    Raises DeclarationError for a population without a fitting account, for a refinement of other
-    rows, a second one, and one that another population pays for than the first fit. Nothing was
-    drawn or charged then.
+    Raises DeclarationError, before anything is drawn or charged, for a population without a fitting
+    account, and for a refinement of other rows, a second one, or one paid by another population.
     """
     transcript, is_releasable = Transcript(), is_fit_for_release(noise)
     if refined is not None and refined.population != population:
@@ -222,7 +221,7 @@ def _require_stored_rows(key: str, fingerprint: str, ledger: Ledger) -> None:
 
 
 def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -> None:
-    """Let one thread, once, refine a fit that nobody paid for."""
+    """Reserve the one refinement of a fit that nobody paid for, for one thread."""
     if refined not in _FINGERPRINTS:
         raise DeclarationError(
             "refines: expected the very object that was fitted in this process, got a copy: "
@@ -237,7 +236,7 @@ def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -
 
 
 def _require_equal(stored_fingerprint: str, fingerprint: str) -> None:
-    """Refuse other rows in the same words whatever the rows are."""
+    """Raise DeclarationError for other rows, in the same words whatever the rows are."""
     if not hmac.compare_digest(stored_fingerprint, fingerprint):
         raise DeclarationError(
             "X: expected the very rows of the fit that is refined, prepared alike, got others"

@@ -1,8 +1,8 @@
 """The rows of a frame as codes of declared cells, and the counter over them. Rows live here.
 
-A declared column that is missing is refused. Types of columns are no errors: pandas makes them from
-the values, so that one value more can turn numbers into objects. The codes of a row depend on that
-row alone, and are those that ``raw.prepare`` makes of it in a file.
+A missing declared column is refused, but no column type: pandas makes types from the values, so
+that one more value can turn numbers into objects. The codes of a row depend on that row alone, and
+are those that ``raw.prepare`` makes of it in a file.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PreparedRows:
     row_count: int
 
     def counter(self) -> MemoryCounter:
-        """Return the engine over the rows."""
+        """Return the counter over the rows."""
         return MemoryCounter(
             self.domain, coordinates=self.coordinates, codes=self.codes, rows=self.row_count
         )
@@ -97,8 +97,8 @@ def prepared_rows(domain: Domain, values: Sequence[Any], *, refuse: bool = False
     """Return the rows whose values fit a domain and keep its constraints.
 
     values   values (n,) of each declared column
-    refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
-             with the column's name, which tells about a row
+    refuse   raise DeclarationError with the column's name where a row does not fit, instead of
+             dropping it; that tells about a row
     """
     rows, written = len(values[0]), 0
     codes = {
@@ -131,7 +131,7 @@ def prepared_rows(domain: Domain, values: Sequence[Any], *, refuse: bool = False
 def _prepare_block(
     domain: Domain, values: Sequence[Any], *, refuse: bool
 ) -> tuple[NDArray[np.bool_], dict[str, IntArray], dict[str, IntArray]]:
-    """Return which rows fit (n,), and codes and coordinates of all of them, arbitrary elsewhere."""
+    """Return which rows fit (n,), and codes and coordinates of all, arbitrary where they do not."""
     codes: dict[str, IntArray] = {}
     coordinates: dict[str, IntArray] = {}
     keep = np.ones(len(values[0]), dtype=np.bool_)
@@ -165,7 +165,7 @@ def _prepare_block(
 def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable:
     """Return public rows of others as codes of the declared cells, without those that do not fit.
 
-    Raises DeclarationError as for ``X``, and where no row remains: public rows may be told of.
+    Raises DeclarationError as for ``X``, and where no row remains, as these rows are public.
     """
     try:
         values = declared_values(features_of(prior, typed=False), names)

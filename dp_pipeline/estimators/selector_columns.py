@@ -83,7 +83,7 @@ class SelectorColumn:
         return codes, is_level
 
     def question_text(self, bit: Bit) -> str:
-        """Return the question of a bit, as it stands behind the name of the column."""
+        """Return the question of a bit, as it follows the name of the column."""
         if bit.asks == "is" or self.cuts is None:
             return f"{'=' if bit.asks == 'is' else '>='}{self.column.levels[bit.code]}"
         return f">={text_of(self.cuts[bit.code - 1])}"
@@ -94,7 +94,7 @@ class FittedRecoding:
     """A rule from rows of any type to features of classifiers. No row lives here.
 
     columns   rules from values to levels
-    bits      all bits that could have been kept, or that boxes could tell of
+    bits      all bits that could have been kept, or that boxes describe
     support   (bits,) whether each is kept; with boxes, whether its probability differs among them
     """
 
@@ -130,7 +130,7 @@ class FittedRecoding:
         return isinstance(self.recoding, BitRule)
 
     def names(self, bits: Sequence[Bit], names: Sequence[str]) -> NDArray[np.object_]:
-        """Return names of some bits, where the columns have these names."""
+        """Return the names of some bits of columns with these names."""
         texts = [
             f"{names[bit.column]}{self.columns[bit.column].question_text(bit)}" for bit in bits
         ]
@@ -180,7 +180,7 @@ def coded_rows(
 
 
 def selector_method(method: object) -> Method:
-    """Return the method of a selector's argument; DeclarationError for what is none."""
+    """Return the method of a selector's argument; DeclarationError for an unknown one."""
     if isinstance(method, str) and method in METHODS:
         return METHODS[method]()
     if isinstance(method, tuple(METHODS.values())):
@@ -194,13 +194,13 @@ def selector_method(method: object) -> Method:
 def learned_columns(
     features: Features, edges: Any
 ) -> tuple[tuple[SelectorColumn, ...], dict[str, Cuts]]:
-    """Return the rules for the columns of a fit, and the cuts that had to be proposed.
+    """Return the rules for the columns of a fit, and the cuts that were proposed from rows.
 
     edges   None: cuts of numbers that need some are proposed; or one list of ascending numbers for
-            all columns of numbers, or a mapping from names or places of columns to one each
+            all columns of numbers, or a mapping from names or places of columns to a list each
 
-    DeclarationError, one for all columns, for numbers that need cuts where some are declared but
-    not theirs, and for values that are no levels.
+    Raises one DeclarationError for all numeric columns without declared cuts, if ``edges`` declares
+    some, and for values that are no levels.
     """
     column_cuts, shared_cuts = dict[int, Cuts](), None
     if isinstance(edges, Mapping):
@@ -335,7 +335,7 @@ def _column(name: str, levels: list[str], missing: NDArray[np.bool_], *, ordered
 
 
 def proposed_cuts(numbers: Any) -> Cuts:
-    """Return round numbers near the quantiles of some numbers (n,), as cuts that rows propose.
+    """Return round numbers near the quantiles of some numbers (n,), as proposed cuts.
 
     Eighths, rounded to a tenth or a hundredth of the range of nine tenths of the numbers, so that
     few digits of any row are in them. They are learned from rows all the same.

@@ -31,11 +31,11 @@ class LabelValues:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """One text a label."""
+        """The text of every label."""
         return tuple(map(str, self.values))
 
     def series(self, codes: IntArray) -> Any:
-        """Return labels of some codes, of the type that ``y`` has, without unused categories."""
+        """Return the labels of codes in the type of ``y``, without unused categories."""
         import pandas as pd
 
         series = pd.Series(self.values.take(codes))
@@ -44,12 +44,11 @@ class LabelValues:
 
 
 def labels_of(y: Any, *, rows: int) -> LabelValues:
-    """Return labels by position, one a row, whatever their index.
+    """Return the labels of all rows by position, whatever their index.
 
-    DeclarationError unless each is an integer, a truth value or another value that can be
-    compared, and for a missing label or an empty text. Labels that read the same, as 1 and "1" or
-    "ill" and "ill ", are refused: a reader of the release sees one label where the promise has
-    counted two.
+    DeclarationError unless each is an integer, a truth value or another value that can be compared,
+    and for a missing label or an empty text. Labels that read the same, as 1 and "1" or "ill" and
+    "ill ", are refused: a reader of the release sees one label where the promise counted two.
     """
     import pandas as pd
 

@@ -1,9 +1,9 @@
-"""What was released as frames and a graph: synthetic rows, cells of marginals, cliques.
+"""Released tables as frames and a graph: synthetic rows, cells of marginals, cliques.
 
-A type is taken over from ``X`` where it says no value of a row: nullable types of pandas, those of
-Arrow and polars, categories (but never which ones ``X`` has), dates. What is declared decides
-between texts, truth values, integers and others, because a type that was guessed from values may
-differ in just that: one text in a column of numbers makes texts of them.
+A type is copied from ``X`` where it does not depend on a value of a row: nullable types of pandas,
+types of Arrow and polars, categories (but not which ones ``X`` has), dates. Whether a column has
+texts, truth values, integers or others follows from the declaration: one text in a column of
+numbers would make them texts.
 """
 
 from __future__ import annotations
@@ -85,9 +85,7 @@ def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Co
 
 
 def _public_type(column: DeclaredColumn, dtype: Any) -> Any:
-    """Return a type without what pandas makes from values: categories, and NumPy's types but for
-    dates.
-    """
+    """Return a type without categories and NumPy types, which pandas makes from values."""
     import pandas as pd
 
     if isinstance(dtype, pd.CategoricalDtype):
@@ -101,7 +99,7 @@ def _public_type(column: DeclaredColumn, dtype: Any) -> Any:
 
 
 def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> Any:
-    """Return a pandas frame as one of another library, or as it is without polars."""
+    """Return a pandas frame as one of another library; unchanged without polars."""
     if kind == "pandas" or (kind == "polars" and find_spec("polars") is None):
         return frame
     # What pandas would note of itself is no part of the table.
@@ -120,7 +118,7 @@ def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> 
 
 
 def _is_ordered(dtype: Any) -> bool:
-    """Return whether a type is of categories in an order, as an Enum of polars is in Arrow."""
+    """Return whether a type is of ordered categories, as an Enum of polars is in Arrow."""
     if dtype.name == "category":
         return bool(dtype.ordered)
     stored = getattr(dtype, "pyarrow_dtype", None)
@@ -244,9 +242,7 @@ def columns_of_marginal(table: SyntheticTable, columns: Columns, names: list[Any
 
 
 def marginal_frame(table: SyntheticTable, columns: Columns) -> Any:
-    """Return a frame of the cells of some columns: the share of the synthetic rows in each, and the
-    count of the least noisy table that has the columns, with the deviation of its noise.
-    """
+    """Return a frame of cells: synthetic share, noisy count and the deviation of its noise."""
     import pandas as pd
 
     index_labels = [_labels(column) for column in columns]
@@ -281,7 +277,7 @@ def _levels(column: DeclaredColumn, codes: IntArray) -> Any:
 
 
 def _labels(column: DeclaredColumn) -> Any:
-    """Return one label a cell: a level, an interval in words, NA for missing."""
+    """Return a label for each cell: a level, an interval in words, NA for missing."""
     size = column.attribute.size
     if column.levels is not None:
         return _levels(column, np.arange(size))

@@ -1,4 +1,4 @@
-"""Private models: one file each, one line each here."""
+"""The private models by name, and the model that a data set declares, with its price."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ MODELS: Registry[type[Model]] = Registry(
 
 
 def build_model(spec: DatasetSpec, name: str) -> Model:
-    """Return the model that a data set declares, checked against the attributes.
+    """Return the model that a data set declares, checked against its attributes.
 
-    A declared ``nominal_rows`` reaches every model that plans with one, and a declared ``label``
-    every model that has one and declares none itself. What is still to be discovered counts as
-    wide as it may become. DeclarationError on data to be released for a method that costs another
-    ε than was requested, or has none, and for models that cost more ρ together than the ceiling.
+    A declared ``nominal_rows`` or ``label`` is passed to every model that has such a parameter.
+    What is still to be discovered counts as wide as it may become. DeclarationError on data to be
+    released for a method that costs another ε than was requested, or has none, and for models that
+    cost more ρ together than the ceiling.
     """
     spec = spec.widest
     model = _build(spec, name)
@@ -90,8 +90,10 @@ def _build(spec: DatasetSpec, name: str) -> Model:
 
 
 def _require_ceiling(spec: DatasetSpec) -> None:
-    """Check of ρ what the parser checks of pure ε, which takes the models' claims. Each release is
-    charged in whole nano-ρ, which a sum of exact squares does not show.
+    """Raise DeclarationError where the prices of all models in ρ exceed the ceiling.
+
+    The parser checks pure ε. Each release is charged in whole nano-ρ, which a sum of exact squares
+    does not show.
     """
     nano_rho = sum(nano_epsilon(price) for price in _prices(spec))
     by_window = spec.within == "window"
@@ -107,16 +109,15 @@ def _require_ceiling(spec: DatasetSpec) -> None:
 
 
 def price_of_everything(spec: DatasetSpec) -> Fraction:
-    """Return what all declared models at all ε cost together, in the population's currency: the
-    claims of published variants count, and those without a finite ε charge nothing.
+    """Return the price of all declared models at all ε, in the population's currency.
+
+    Published variants count by their claims; those without a finite ε cost nothing.
     """
     return sum(_prices(spec), Fraction(0))
 
 
 def _prices(spec: DatasetSpec) -> list[Fraction]:
-    """Return the price of every model at every ε, and of discovering a domain where one is to be
-    discovered; of windows, what one of them pays for all that is published of it.
-    """
+    """Return the price of every model at every ε, and of discovery; of windows, of one window."""
     releases = [(name, epsilon, 1) for name in spec.models for epsilon in spec.partitions]
     if spec.windows is not None:
         releases = [(each.model, each.epsilon, each.span) for each in spec.publications]

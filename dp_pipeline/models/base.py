@@ -1,5 +1,6 @@
-"""What a private model is: public parameters, a check of them, and ``fit`` on a Curator; and the
-one fit of a model, with a budget that it spends exactly as claimed.
+"""The base of private models: public parameters, their check, and ``fit`` on a Curator.
+
+``fit`` here runs one fit of a model with a budget that it spends exactly as claimed.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ ROWS_SHARE = Fraction(2, 100)
 
 @dataclass(frozen=True)
 class PrivacyGuarantee:
-    """What a model promises for an ε that was requested.
+    """The privacy that a model guarantees for a requested ε.
 
     kind      ``dp``, or ``not-dp`` for a published method without a finite ε
-    epsilon   what its noisy answers add up to, at the δ of ``currency`` if there is one;
-              for ``not-dp`` no ε of the whole
-    reason    why it is not the ε that was requested; empty when it is
-    currency  what its noise is accounted in
+    epsilon   sum over its noisy answers, at the δ of ``currency`` if there is one; for ``not-dp``
+              no ε of the whole
+    reason    why the requested ε does not hold; empty when it does
+    currency  currency that its noise is accounted in
     """
 
     kind: Literal["dp", "not-dp"]
@@ -52,7 +53,7 @@ class PrivacyGuarantee:
 
     @property
     def amount(self) -> Fraction:
-        """What the model has to spend, in its currency: ε, or the largest ρ that means this ε."""
+        """The budget of the model in its currency: ε, or the largest ρ that implies this ε."""
         return self.currency.amount_of(self.epsilon)
 
     @property
@@ -62,11 +63,11 @@ class PrivacyGuarantee:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the method costs the ε that was requested: only such a release may leave."""
+        """Whether the requested ε holds, as for every release that may leave."""
         return not self.reason
 
     def label_state(self, state: str) -> str:
-        """Return a state for a table, with ``not-dp``, or ``composed`` where another ε holds."""
+        """Return a state with the label ``not-dp``, or ``composed`` where another ε holds."""
         if self.is_plain:
             return state
         return f"{state}, composed" if self.is_dp else f"{state}, {self.kind}"
@@ -78,8 +79,8 @@ class PrivacyGuarantee:
 
 
 class Model:
-    """What every private model is: a frozen dataclass whose fields are public parameters (see
-    ``spec.parameters``).
+    """A private model: a frozen dataclass whose fields are public parameters
+    (``config.parameters``).
 
     summary           one sentence for lists and the Dagster page
     accounts_in_rho   whether it accounts in ρ where a δ is declared
@@ -88,8 +89,8 @@ class Model:
                       measuring the same again: then it has ``refine``
     learns            whether it can plan from an earlier window's release: then it has the
                       parameters ``plan_from`` and ``smooth``, and ``fit_after``
-    uncounted         what it releases in place of noisy counts that those of other windows can be
-                      added to, where it releases none
+    uncounted         what it releases if it releases no noisy counts that can be added over
+                      time windows
     """
 
     summary: ClassVar[str]
@@ -105,12 +106,14 @@ class Model:
         return False
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return what it promises for ε; ``domain`` where that depends on the attributes."""
+        """Return its guarantee for ε; ``domain`` where that depends on the attributes."""
         return PrivacyGuarantee("dp", epsilon)
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:  # noqa: ARG002
-        """Return whether ε buys less noise than the ρ that means this ε at the δ, by what is
-        declared alone. A refinement needs the same answer at every ε.
+        """Return whether pure ε has less noise than the ρ that implies ε at δ, by declarations
+        alone.
+
+        A refinement needs the same answer at every ε.
         """
         return False
 
@@ -119,8 +122,10 @@ class Model:
         raise NotImplementedError
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Released:
-        """Return a release that spends exactly the ``amount`` of its guarantee, the budget of the
-        curator. ``rng`` is for post-processing only.
+        """Return a release that spends exactly the ``amount`` of its guarantee, the curator's
+        budget.
+
+        rng   for post-processing only
         """
         raise NotImplementedError
 
@@ -133,17 +138,17 @@ class Model:
     def refine(
         self, coarse: Released, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """Return a release of the same rows at ``epsilon``, made of the answers of one at a smaller
-        ε and of what the curator has in addition, all of which is spent.
+        """Return a release of the same rows at ``epsilon``, from the answers of one at a smaller ε.
 
-        coarse   that release, by this model; the curator has its marginals, to be refined
+        coarse   that release, by this model; the curator has its marginals, and a budget to refine
+                 them, all of which is spent
         """
         raise NotImplementedError
 
     def fit_with_public_rows(
         self, public: PublicTable, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """Do the same with public rows over the modelled attributes, which cost nothing."""
+        """Return a release as ``fit`` does, using public rows of the same attributes at no cost."""
         raise NotImplementedError
 
     @property
@@ -161,19 +166,17 @@ NOTHING = "nothing"
 
 
 def plan_from() -> Any:
-    """Return the parameter of a model that learns: ``previous``, the release of the last window."""
+    """Return the parameter ``plan_from``: ``previous`` for the last window's release, or none."""
     return choice(NOTHING, "previous")
 
 
 def smooth() -> Any:
-    """Return the parameter of a model that learns: whether noisy numbers are combined with those of
-    the window before, by their noise and by how much the world has moved.
-    """
+    """Return the parameter ``smooth``: whether counts are averaged with the last window's."""
     return choice("false", "true")
 
 
 def prior() -> Any:
-    """Return the parameter of a model that can use public rows: the name of their data set."""
+    """Return the parameter ``prior``: the name of a data set of public rows."""
 
     def parse(text: str) -> str | None:
         return text if re.fullmatch(r"[a-z][a-z0-9_]{0,63}", text) else None
@@ -184,7 +187,7 @@ def prior() -> Any:
 
 
 def require_plan(plans: str, smooths: str) -> None:
-    """Raise DeclarationError where nothing is planned from, and yet numbers are to be smoothed."""
+    """Raise DeclarationError where counts are to be smoothed without planning from a release."""
     if smooths == "true" and plans == NOTHING:
         raise DeclarationError(
             "smooth: expected `plan_from: previous` beside it: the same boxes or tables have to be "
@@ -195,13 +198,13 @@ def require_plan(plans: str, smooths: str) -> None:
 def guarantee_of(
     model: Model, epsilon: Fraction, delta: Fraction | None = None, *, domain: Domain | None = None
 ) -> PrivacyGuarantee:
-    """Return what a model promises at ``epsilon``: that ε, unless it says otherwise.
+    """Return the guarantee of a model at ``epsilon``: that ε, unless the model has another.
 
-    A model that accounts in ρ promises ε at a declared δ; any other one
-    promises pure ε, δ or not. ``domain`` is for a claim that depends on the attributes.
+    A model that accounts in ρ guarantees ε at a declared δ; any other one guarantees pure ε.
+    ``domain`` is for a guarantee that depends on the attributes.
 
-    Raises DeclarationError for a model that needs a δ where none is declared, and for an ε
-    too small to buy a nano-ρ.
+    Raises DeclarationError for a model that needs a δ where none is declared, and for an ε too
+    small for a nano-ρ.
     """
     if delta is None and model.needs_delta:
         raise DeclarationError(f"{type(model).__name__}: expected a declared delta, got none")
@@ -222,16 +225,16 @@ def guarantee_at(
     domain: Domain | None = None,
     is_alone: bool = False,
 ) -> PrivacyGuarantee:
-    """Return what a model promises to someone who asks for ε at this δ of one fit.
+    """Return the guarantee of one fit at a requested ε and δ.
 
-    is_alone   whether no population pays for the fit: then pure ε is promised where that has less
-               noise over the domain
+    is_alone   whether no population pays for the fit: then pure ε is guaranteed where that has
+               less noise over the domain
 
     *Proof.* ε-DP is (ε, δ)-DP, so a fit by itself may take either. In an account of ρ the pure fit
     would cost ε²/2, many times ρ(ε, δ). For the same ρ its ε could be √(2ρ) at most, and Laplace
     noise would have twice the variance of Gaussian noise, σ² = Δ²/2ρ: there ρ is always better. ∎
 
-    Raises DeclarationError for a δ that the model has no use for: what it gave would be pure.
+    Raises DeclarationError for a δ that the model does not use: its result would be pure.
     """
     guarantee = guarantee_of(model, epsilon, delta, domain=domain)
     if guarantee.currency.delta != delta:
@@ -245,14 +248,12 @@ def guarantee_at(
 
 
 def declared_guarantee(spec: DatasetSpec, model: Model, epsilon: Fraction) -> PrivacyGuarantee:
-    """Return what a model promises at ``epsilon`` for a data set, under its δ if it has one."""
+    """Return the guarantee of a model at ``epsilon``, under the δ of a data set if it has one."""
     return guarantee_of(model, epsilon, spec.delta, domain=spec.widest.domain)
 
 
 def price(spec: DatasetSpec, guarantee: PrivacyGuarantee) -> Fraction:
-    """Return what a release with this claim costs, its evaluation included, in the population's
-    currency; 0 without a finite ε.
-    """
+    """Return the cost of a release and its evaluation, in the population's currency."""
     if not guarantee.is_dp:
         return Fraction(0)
     return spec.charge_for(spec.currency.cost_of(guarantee.amount, guarantee.currency))
@@ -274,10 +275,9 @@ def planning_units(
 ) -> tuple[float, Fraction]:
     """Return a number of protected units to plan with, and the ε that remains.
 
-    Published formulas take the number of rows N where a person is one row. A
-    person with up to L rows needs noise L times as large, so N rows at distance L
-    carry the signal of N/L rows at distance 1. N is the declared ``nominal_rows``,
-    or a noisy count that costs 2 % of ε; never the number of rows itself.
+    Published formulas take the number of rows N where a person is one row. With up to L rows of a
+    person, noise is L times as large, so N rows at distance L count as N/L rows at distance 1. N is
+    the declared ``nominal_rows``, or a noisy count for 2 % of ε; never the exact number of rows.
     """
     if nominal_rows is not None:
         return nominal_rows / curator.distance, epsilon
@@ -291,10 +291,10 @@ CuratorFactory = Callable[[Accountant], Curator]
 
 @dataclass(frozen=True)
 class CoarseRelease:
-    """A release that is refined.
+    """A release to be refined.
 
-    released   what it gave
-    amount     what its model spent, in its currency
+    released   the release
+    amount     amount that its model spent, in its currency
     """
 
     released: Released
@@ -303,9 +303,9 @@ class CoarseRelease:
 
 @dataclass(frozen=True)
 class FitResult:
-    """What one fit gives.
+    """The result of one fit.
 
-    spends   every question to the rows; they add up to what the model claims
+    spends   every question to the rows; they sum to the budget
     kind     ``dp``, or ``not-dp`` where anything was disclosed without noise
     """
 
@@ -314,7 +314,7 @@ class FitResult:
     kind: str
 
     def require_guaranteed(self, guarantee: PrivacyGuarantee, *, what: str) -> None:
-        """Raise BoundaryViolation unless exactly a fit that disclosed claims no ε."""
+        """Raise BoundaryViolation unless the fit is of the kind that its guarantee claims."""
         if self.kind != guarantee.kind:
             raise BoundaryViolation(
                 f"{what}: expected a {guarantee.kind} release as claimed, got a {self.kind} one"
@@ -332,13 +332,13 @@ def fit(
     coarse: CoarseRelease | None = None,
     public: PublicTable | None = None,
 ) -> FitResult:
-    """Fit a model with a budget of what it claims; it spends all of that, or BoundaryViolation.
+    """Fit a model with the budget of its guarantee; BoundaryViolation unless all of it is spent.
 
-    epsilon   what was requested; ``guarantee`` is what the model promises for it
-    rng       for post-processing alone
+    epsilon   the requested ε, for which ``guarantee`` holds
+    rng       for post-processing only
     earlier   the tables of a release that it plans from; None: there is none
-    coarse    a release of the same rows that is refined: what it has spent is not spent again;
-              ``open_curator`` gives a curator that has its answers. None: there is none
+    coarse    a release of the same rows to refine, whose cost is not spent again; ``open_curator``
+              returns a curator with its answers. None: there is none
     public    public rows that it uses; None: there are none
     """
     paid = Fraction(0) if coarse is None else coarse.amount

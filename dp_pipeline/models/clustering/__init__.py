@@ -1,1 +1,1 @@
-"""Private clusterings: one file a model."""
+"""Private models of clusterings."""

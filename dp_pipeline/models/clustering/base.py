@@ -1,5 +1,5 @@
-"""What clustering models share: columns, the number of centres, a grid to begin with, noisy rounds
-of Lloyd's algorithm, and clustering a synopsis.
+"""The base of clustering models: columns, a noisy grid, noisy rounds of Lloyd's algorithm, and
+clustering of a synopsis.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ class Clustering(Model):
             )
 
     def lloyd(self, curator: Curator) -> Lloyd:
-        """Return the noisy questions about the columns of this model."""
         return Lloyd(curator, clustering_columns(self.columns, curator.domain))
 
 
@@ -80,7 +79,7 @@ def cells_per_axis(units: float, epsilon: float, dimensions: int) -> int:
 
 @dataclass(frozen=True)
 class NoisyMeans:
-    """Clusters of m subsets after a noisy round.
+    """The noisy means of clusters in m subsets of the rows.
 
     centres   float (m, k, d), data units, inside the box
     sizes     float (m, k), noisy rows; may be negative
@@ -104,11 +103,10 @@ class Lloyd:
 
     @property
     def box(self) -> tuple[Coordinate, ...]:
-        """The declared bounds of the columns."""
         return self.curator.domain.box(self.columns)
 
     def grid(self, *, units: float, epsilon: Fraction) -> Synopsis:
-        """Return boxes of a grid with as many cells as ``units`` rows at this ε deserve.
+        """Return the noisy boxes of a grid with as many cells as suit ``units`` rows at this ε.
 
         *Proof.* All cells of the declared box are measured, empty ones included; one row is
         in one cell, so Δ1 = 1 under add/remove, times the distance: it costs ε. ∎
@@ -131,7 +129,7 @@ class Lloyd:
         sizes_share: Fraction | None = None,
         salt: int = 0,
     ) -> NoisyMeans:
-        """Return the noisy totals of each centre's rows over their noisy number.
+        """Return the noisy means of the rows nearest to each centre: noisy totals over noisy sizes.
 
         centres       (m, k, d) in data units, one set a subset of the rows; rounded to fixed
                       point, and to the box, before rows are sought
@@ -163,7 +161,7 @@ class Lloyd:
         sizes_share: Fraction | None = None,
         salt: int = 0,
     ) -> NoisyMeans:
-        """Return what one round after another gives, as many as there are ``epsilons``."""
+        """Return the noisy means after one round for each of the ``epsilons``."""
         means = NoisyMeans(self.columns, centres, np.zeros(centres.shape[:2]))
         for epsilon in epsilons:
             means = self.round(means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt)
@@ -171,8 +169,9 @@ class Lloyd:
 
 
 def round_budgets(epsilon: Fraction, rounds: int, budgets: str = "fixed") -> tuple[Fraction, ...]:
-    """Return ε of every round. ``fixed``: equal shares; ``halving``: ε/2, ε/4, …, the last gets the
-    rest.
+    """Return the ε of every round.
+
+    ``fixed``: equal shares; ``halving``: ε/2, ε/4, …, the last gets the rest.
 
     >>> [str(share) for share in round_budgets(Fraction(1), 3, "halving")]
     ['1/2', '1/4', '1/4']

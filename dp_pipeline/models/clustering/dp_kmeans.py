@@ -50,7 +50,7 @@ class DpKMeans(Clustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return ε, or none where it starts from records."""
+        """Return ε, or no ε where it starts from records."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee("not-dp", epsilon, "the initial centres are records without noise")

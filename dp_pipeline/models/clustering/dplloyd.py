@@ -57,7 +57,7 @@ class DpLloyd(Clustering):
 
 
 def planned_rounds(units: float, epsilon: float, *, k: int, dimensions: int) -> int:
-    """Return ⌊ε/ε_m⌋, at least 2 and at most 7.
+    """Return the number of rounds ⌊ε/ε_m⌋, at least 2 and at most 7.
 
     >>> planned_rounds(100_000, 1.0, k=5, dimensions=2)
     7

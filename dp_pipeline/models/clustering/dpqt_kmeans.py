@@ -62,7 +62,7 @@ class DpqtKMeans(SynopsisClustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return ε, or none where the box comes from the data."""
+        """Return ε, or no ε where the box comes from the data."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee(

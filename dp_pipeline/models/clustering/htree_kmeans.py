@@ -1,8 +1,8 @@
-"""htree_kmeans, the default: a tree that spends ε along each path, deep where rows are dense.
+"""htree_kmeans, the default: k-means on a noisy tree that spends ε along each path.
 
-How it grows is a function of noisy counts and declared numbers. A node that holds few rows beside
-its noise stops and spends all it has left on its own count; a node that holds many hands most of
-its ε on to its descendants.
+It grows by noisy counts and declared numbers, deep where rows are dense. A node with few rows for
+its noise stops and spends its remaining ε on its own count; a node with many leaves most of its ε
+to its descendants.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ MOST_NODES = 400_000
 
 @dataclass(frozen=True)
 class GrowthPlan:
-    """What the first generation implies for the whole tree.
+    """The limits of growth that the counts of the first generation imply.
 
     signal          noisy rows a cluster, in units of the noise's scale at all of ε; at least 1
-    min_deviations  noise deviations below which a count is no reason to go on
+    min_deviations  noise deviations that a count must reach for a node to grow
     caution         factor on counts when depth is chosen, in (0, 1]: many rows a cluster allow
                     coarser leaves than the noise alone would
     first           which of the root's children are taken for empty; they are large, and rows
@@ -75,7 +75,7 @@ class GrowthPlan:
 
     @classmethod
     def of(cls, total: float, *, clusters: int, rate: float) -> GrowthPlan:
-        """Return the plan of a noisy number of rows, k, and ε per row of one unit."""
+        """Return the plan for a noisy number of rows, k, and ε per row of one unit."""
         signal = max(1.0, total * rate / clusters)
         return cls(
             signal=signal,
@@ -87,7 +87,7 @@ class GrowthPlan:
 
 
 def _sparsity(deviations: float) -> Sparsity | None:
-    """Return deviations for one child, one less for the rest; at most 3, and nothing below 1."""
+    """Return the deviations below which boxes count as empty, for one child and for the rest."""
     capped = min(3.0, deviations)
     return Sparsity(capped, capped - 1) if capped >= 1 else None
 
@@ -108,7 +108,7 @@ class _Frontier:
 
 
 class _Growth:
-    """One tree on its session; ``rate`` is ε a row of one unit."""
+    """The growth of one tree in its session; ``rate`` is ε a row of one unit."""
 
     def __init__(self, session: TreeSession, tree: BitTree, rate: float) -> None:
         self._session, self._tree, self._rate = session, tree, rate
@@ -120,8 +120,11 @@ class _Growth:
         return self.count([(root, BITS_A_BLOCK, np.array([max(1, int(FIRST_SHARE * SHARES))]))])[0]
 
     def count(self, requests: Sequence[tuple[_Frontier, int, IntArray]]) -> list[_Frontier]:
-        """Count all descendants so many bits below nodes, for so many shares of each: they are the
-        next generations. 0 bits below a node it is counted once more itself. One query for all.
+        """Count all descendants some bits below nodes, and return them as the next generations.
+
+        requests   nodes, bits, and the shares that each spends; 0 bits count the node once more
+
+        All counts are one query.
         """
         answers = self._session.expand_all(
             [Expansion(parents.nodes, bits, shares) for parents, bits, shares in requests]
@@ -143,10 +146,10 @@ class _Growth:
         return _Frontier(nodes, positions, counts, np.repeat(variance, fan), remaining)
 
     def depths(self, frontier: _Frontier, plan: GrowthPlan) -> FloatArray:
-        """Return how many bits below each node its leaves should be, (m,).
+        """Return the depth of the leaves below each node, in bits, (m,).
 
-        A uniform grid over z rows at rate e is best with about (z·e)^{2d/(2+d)} cells (Su et
-        al. 2016); a node is treated as a small grid of its own.
+        A uniform grid over z rows at rate e is best with about (z·e)^{2d/(2+d)} cells (Su et al.
+        2016); a node is treated as a small grid of its own.
         """
         d = len(self._tree.columns)
         signal = frontier.values * frontier.shares * (self._rate / SHARES * plan.caution)
@@ -166,10 +169,12 @@ class GrownTree:
     plan: GrowthPlan
 
     def synopsis(self, tree: BitTree, box: Sequence[Coordinate]) -> Synopsis:
-        """Return the leaves and their counts ≥ 0; where the signal is strong, without those of
-        leaves that look empty: in a box far wider than the rows their noise would draw centres.
+        """Return the leaves with their counts ≥ 0.
 
         box   of the columns of ``tree``
+
+        Where the signal is strong, leaves that look empty are left out: in a box far wider than the
+        rows their noise would attract centres.
         """
         positions, nodes = self.noisy.leaves
         lower, upper = tree.boxes(nodes, box)
@@ -180,7 +185,7 @@ class GrownTree:
 
 
 def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> GrownTree:
-    """Spend all of a session's ε, on every path.
+    """Grow a tree, spending all of a session's ε on every path.
 
     clusters   k that the tree is planned for
     rate       ε divided by the distance
@@ -221,7 +226,7 @@ Mover = Callable[..., FloatArray]
 
 @dataclass(frozen=True)
 class HTreeKMeans(Clustering):
-    """Count boxes of a tree, deeper where noisy counts are large, and cluster its leaves.
+    """k-means on the leaves of a noisy tree, deeper where noisy counts are large.
 
     k           number of centres that the tree is planned for
     columns     numeric attributes, d of them; all when empty
@@ -293,7 +298,7 @@ class HTreeKMeans(Clustering):
     def fit_after(
         self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Clusters:
-        """Do the same with the leaves of an earlier tree, counted at once.
+        """Return clusters from the leaves of an earlier tree, counted at once.
 
         *Proof.* The leaves are a function of released numbers, ε and the distance. They are
         disjoint: a count of all costs what it is given; smoothing is post-processing. ∎
@@ -327,9 +332,7 @@ class HTreeKMeans(Clustering):
     def _mover(
         self, curator: Curator, synopsis: Synopsis, signal: float, budget: Fraction
     ) -> tuple[Mover | None, Fraction]:
-        """Return what moves centres, None where the leaves are rather counted again, and the ε that
-        remains of the budget for it.
-        """
+        """Return the function that moves centres and its ε; None where leaves are counted again."""
         if signal >= ENOUGH_SIGNAL:
             return partial(move_by_residuals, curator), budget
         price = budget / 8
@@ -363,7 +366,7 @@ class HTreeKMeans(Clustering):
 
 
 def moving_share(dimensions: int) -> Fraction:
-    """Return φ: the share of ε that is not the tree's."""
+    """Return φ, the share of ε that is not the tree's."""
     return Fraction(0) if dimensions < 3 else min(Fraction(2, 5), Fraction(dimensions, 16))
 
 

@@ -44,7 +44,7 @@ class IdpKMeans(Clustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return ε, or what an uncharged start makes of it."""
+        """Return ε, or ε·(T+1)/T where the start is not charged."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee(

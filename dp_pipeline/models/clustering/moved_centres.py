@@ -1,7 +1,7 @@
-"""Released centres that move to the noisy means of what a tree left over: the residual step.
+"""The residual step: released centres move to the noisy means of their rows' distances from them.
 
-A tree's boxes grow long with the dimension, and a mean of box middles is off by a
-part of a box. The rows' own distances from the released centres, clipped, are not.
+A tree's boxes grow long with the dimension, and a mean of box middles is off by a part of a box.
+The rows' own distances from the released centres, clipped, are not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ONE = 1 << COORDINATE_BITS
 
 @dataclass(frozen=True)
 class _Spread:
-    """How large and how wide the clusters of a synopsis are.
+    """The sizes and radii of the clusters of a synopsis.
 
     sizes   float (k,), rows
     radii   float (k,), L1 distance in data units
@@ -90,7 +90,7 @@ def _shrunk(mean_residuals: FloatArray, deviations: FloatArray) -> FloatArray:
 
 
 def _quantile(distances: FloatArray, weights: FloatArray) -> float:
-    """Return the distance within which QUANTILE of the weight lies; 0 of no weight."""
+    """Return the distance within which QUANTILE of the weight lies; 0 without weight."""
     order = np.argsort(distances, kind="stable")
     passed = np.cumsum(weights[order])
     if not passed.size or passed[-1] <= 0:
@@ -103,8 +103,9 @@ FAR = 1.5
 
 
 def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
-    """Return the noisy mean squared distance of rows from the middle of all, as a part of what it
-    would be if rows filled the synopsis' boxes evenly.
+    """Return the noisy mean squared distance of rows from their centre, over that of even boxes.
+
+    The divisor is the same mean if the rows filled the synopsis' boxes evenly.
 
     *Proof.* The middle, the clip and the number of rows are functions of the released synopsis: one
     distance question at ``epsilon``, and a division. ∎
@@ -142,10 +143,11 @@ def move_as_many_as_can(
     fewer: Callable[[int], FloatArray],
     epsilon: Fraction,
 ) -> FloatArray:
-    """Return k centres (k, d), of which as many are moved as the noise allows: the fewer, the more
-    columns share it. The others are beside moved ones, which no cost can rise by.
+    """Return k centres (k, d), of which as many are moved as the noise allows.
 
     fewer   number → so many centres of the same synopsis
+
+    More columns allow fewer. The others are placed near moved ones, which cannot raise the cost.
     """
     rows = float(synopsis.weights.clip(min=0).sum()) * float(epsilon) / curator.distance
     few = max(1, min(len(centres), int(rows / (A_CENTRE * len(synopsis.columns)))))
@@ -159,14 +161,14 @@ def move_as_many_as_can(
 def fill_up(
     moved: FloatArray, start: FloatArray, centres: FloatArray, synopsis: Synopsis
 ) -> FloatArray:
-    """Return k centres: the moved ones, and the largest others of ``centres`` (k, d), each as far
-    from where its nearest moved one now is as boxes are to be believed.
+    """Return k centres: the moved ones, and the largest others, shifted as the moved ones suggest.
 
     moved, start   where some centres are now, and where they were, (m, d) with m ≤ k
+    centres        float (k, d), of the synopsis
 
-    Rows of a long box are nearer to the middle of all rows than the box's middle is. How much of
-    the way is right is the slope of where centres were moved on where they had been; of less than
-    three centres there is none to speak of.
+    Rows of a long box are nearer to the middle of all rows than the box's middle is. How far the
+    others are shifted is the slope of where centres moved to on where they had been; with less than
+    three moved centres none is.
 
     >>> ends = np.array([[0.0], [4]])
     >>> synopsis = Synopsis(("x",), ends, ends + 4, np.array([3.0, 5]))

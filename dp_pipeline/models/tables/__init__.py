@@ -1,1 +1,1 @@
-"""Private tables: one file a model."""
+"""Private models of synthetic tables."""

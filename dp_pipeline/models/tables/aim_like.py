@@ -1,4 +1,4 @@
-"""AIM-like: one table after another, where the model so far is off by more than noise would be."""
+"""AIM-like: tables measured one after another, each where the model so far is most wrong."""
 
 from __future__ import annotations
 
@@ -73,14 +73,12 @@ class AimLike(TableModel):
     measuring_share: Fraction = share(Fraction(9, 10))
 
     def most_cells(self, domain: Domain) -> int:
-        """Return cells of one-way tables, and of a table for every T/d of the budget."""
+        """Return the cells of one-way tables, and of a table for every T/d of the budget."""
         sizes = domain.shape(self.modelled(domain))
         return sum(sizes) + self.rounds * len(sizes) * self.clique_cells
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
-        """Return noisy tables and rows of the tree fitted to them; spends all that the accountant
-        has, which is ``epsilon`` where no δ is declared.
-        """
+        """Return noisy tables and rows of the tree fitted to them; spends the whole budget."""
         sizes, zeros = self.sizes(curator.domain), self.zeros(curator.domain)
         growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
         candidates, unfit = self._candidates(sizes), set[Names]()
@@ -110,7 +108,7 @@ class AimLike(TableModel):
         return self._sample(curator, state, rng)
 
     def _candidates(self, sizes: Mapping[str, int]) -> list[Names]:
-        """Return pairs and triples under the cap: a function of declared sizes."""
+        """Return the pairs and triples under the cap, by declared sizes."""
 
         def cells(names: Names) -> int:
             return prod(sizes[name] for name in names)
@@ -141,7 +139,6 @@ class _State:
     def of(
         cls, growth: CliqueGrowth, measured: tuple[NoisyMarginal, ...], zeros: StructuralZeros
     ) -> _State:
-        """Return the tree fitted to all tables so far."""
         sizes, cliques = growth.sizes, growth.cliques
         fitted = FittedTree.of(cliques, measured, sizes, iterations=QUICK, zeros=zeros)
         return cls(growth, measured, fitted)
@@ -151,7 +148,7 @@ class _State:
         return all(pair in self.growth.fitting for pair in combinations(names, 2))
 
     def grown(self, names: Names) -> CliqueGrowth | None:
-        """Return cliques of which one holds the attributes; None where it would pass the cap."""
+        """Return the cliques with one that holds the attributes; None if it exceeds the cap."""
         growth, pairs = self.growth, tuple(combinations(names, 2))
         for pair in pairs:
             growth = growth if pair in growth.edges else growth.with_edge(pair)
@@ -161,7 +158,7 @@ class _State:
 def _worst(
     curator: Curator, expected: Mapping[Names, FloatArray], noise: float, *, amount: Fraction
 ) -> Names:
-    """Return the table that is off by nearly the most, beyond what its noise will be."""
+    """Return the table with nearly the largest error beyond the noise of its measurement."""
     gaps = {
         names: DependenceScore(np.rint(UNIT * table).astype(np.int64))
         for names, table in expected.items()

@@ -1,6 +1,6 @@
-"""TableModel: what every model that releases a synthetic table has in common.
+"""The base of models that release a synthetic table, and families of Bayesian networks.
 
-Families of a Bayesian network: a child and its parents, and which of them a table can hold.
+A family is a child and its parents; this file finds those whose tables are small enough.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def clique_cells(default: int) -> Any:
 
 @dataclass(frozen=True)
 class TableModel(Model):
-    """Public parameters of a model of a table of discrete attributes.
+    """A model of a table of discrete attributes, with its public parameters.
 
     attributes       discrete attributes; all when empty
     synthetic_rows   rows to draw; a noisy estimate of their number when None (at most 2,000,000)
 
-    keeps_constraints   whether every row that it draws holds what the domain's constraints say
+    keeps_constraints   whether every synthetic row keeps the domain's constraints
     """
 
     keeps_constraints: ClassVar[bool] = False
@@ -63,18 +63,19 @@ class TableModel(Model):
         return self.attributes or domain.discrete
 
     def modelled(self, domain: Domain) -> tuple[str, ...]:
-        """Return those of them that are measured: of two that a constraint makes the same, the
-        first; ``with_decided`` puts the other back.
+        """Return the attributes to measure: of two that a constraint makes equal, the first.
+
+        ``with_decided`` adds the other again.
         """
         decided = {twin.name for twin in self._zeros(domain).without_twins()[1]}
         return tuple(name for name in self.chosen(domain) if name not in decided)
 
     def zeros(self, domain: Domain) -> StructuralZeros:
-        """Return which cells of the measured attributes constraints make empty."""
+        """Return the cells of the measured attributes that constraints make empty."""
         return self._zeros(domain).without_twins()[0]
 
     def sizes(self, domain: Domain) -> dict[str, int]:
-        """Return the cells of every attribute that is measured."""
+        """Return the number of cells of every measured attribute."""
         names = self.modelled(domain)
         return dict(zip(names, domain.shape(names), strict=True))
 
@@ -92,7 +93,7 @@ class TableModel(Model):
         *,
         groupings: Mapping[str, Grouping] | None = None,
     ) -> SyntheticTable:
-        """Return the table of sampled codes of the ``modelled`` attributes and what they decide."""
+        """Return the table of sampled codes of the ``modelled`` and the decided attributes."""
         names, seed, groups = self.modelled(domain), int(rng.integers(1 << 62)), groupings or {}
         table = SyntheticTable(names, codes, measured, cliques, links, domain, seed, groups)
         return self.with_decided(table)
@@ -106,10 +107,11 @@ class TableModel(Model):
         *,
         rows: int | None = None,
     ) -> SyntheticTable:
-        """Return rows drawn down a junction tree of measured cliques; with constraints, from the
-        distribution that keeps them and is fitted to the tables.
+        """Return rows drawn along a junction tree of measured cliques.
 
         rows   their number where that is public; None: as many as the tables estimate
+
+        With constraints, the distribution that keeps them is fitted to the tables.
         """
         domain, sizes, zeros = (
             curator.domain,
@@ -125,7 +127,7 @@ class TableModel(Model):
         return self.released_table(domain, rng, codes, measured, tree.cliques, tree.links)
 
     def with_decided(self, table: SyntheticTable) -> SyntheticTable:
-        """Return the table with the attributes that others decide, which were not measured."""
+        """Return the table with the unmeasured attributes that others decide."""
         decided = self._zeros(table.domain).without_twins()[1]
         if not decided:
             return table
@@ -144,9 +146,7 @@ class TableModel(Model):
         )
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError unless there are attributes with cells, each once, and every one
-        of them fits into a clique by itself; and unless it keeps the constraints, if any.
-        """
+        """Raise DeclarationError unless attributes and constraints fit the model."""
         chosen, model = self.chosen(domain), type(self).__name__
         if not chosen:
             raise DeclarationError(f"{model}: expected attributes with cells, got none")
@@ -182,9 +182,7 @@ class TableModel(Model):
             )
 
     def most_cells(self, domain: Domain) -> int:
-        """Return most cells that the tables of this model can have together, the number of rows and
-        the one-way tables included: known before it runs.
-        """
+        """Return the most cells that all tables of this model can have, known before it runs."""
         cap = getattr(self, "clique_cells", 0)
         sizes = domain.shape(self.chosen(domain))
         return 1 + sum(sizes) + sum(max(cap, size) for size in sizes)
@@ -209,7 +207,7 @@ DRAWS_A_FAMILY = 4
 
 @dataclass(frozen=True)
 class Family:
-    """One attribute of a network and those that it is drawn from.
+    """One attribute of a network and its parents.
 
     parents   in declared order; none for an attribute that is drawn by itself
     """
@@ -224,13 +222,12 @@ class Family:
 
 
 def maximal_sets(sizes: Sizes, cells: int) -> Iterator[tuple[str, ...]]:
-    """Yield every set of attributes with at most ``cells`` cells together to which none can be
-    added, in the order of ``sizes``.
+    """Yield every maximal set of attributes with at most ``cells`` cells together.
 
-    The next one is found without a search: attributes are taken from the largest to the
-    smallest, so a set that leaves one out can be completed exactly when everything that is
-    still to come would, together with it, pass ``cells``.
-    Source: PrivBayes (TODS 2017), Algorithm 5, which builds all sets at once.
+    Attributes are taken from the largest to the smallest, in the order of ``sizes``: a set without
+    one of them can be completed exactly when all later ones would, together with it, exceed
+    ``cells``, so the next set is found without a search. Source: PrivBayes (TODS 2017), Algorithm
+    5, which builds all sets at once.
 
     >>> list(maximal_sets({"a": 2, "b": 3, "c": 2}, 6))
     [('a', 'b'), ('b', 'c'), ('a', 'c')]
@@ -255,7 +252,7 @@ def maximal_sets(sizes: Sizes, cells: int) -> Iterator[tuple[str, ...]]:
 
 
 def random_maximal_set(sizes: Sizes, cells: int, rng: Generator) -> tuple[str, ...]:
-    """Return one such set: the attributes in random order, each taken if it still fits."""
+    """Return a random maximal set: attributes in random order, each taken if it still fits."""
     names = list(sizes)
     chosen, size = set(), 1
     for i in rng.permutation(len(names)).tolist():
@@ -268,13 +265,13 @@ def random_maximal_set(sizes: Sizes, cells: int, rng: Generator) -> tuple[str, .
 def candidate_families(
     sizes: Sizes, parents: Sequence[str], *, cells: int, most: int, rng: Generator
 ) -> tuple[Family, ...]:
-    """Return what may come next: a child that is no parent yet, with a maximal set of parents.
+    """Return the families that a network may add next: a new child and a maximal set of parents.
 
     sizes    of all attributes, in declared order
     cells    most that a family's table may have
-    most     families to give: all where there are no more, else random ones, every child alike
+    most     families to return: all where there are no more, else random ones, equally per child
 
-    Without a family that has a parent there is none. Nothing here depends on rows.
+    Families without a parent are left out. Nothing here depends on rows.
     """
     parent_sizes = {name: size for name, size in sizes.items() if name in parents}
     largest = cells // min(parent_sizes.values())
@@ -300,10 +297,10 @@ def candidate_families(
 
 
 def covering_sets(families: Sequence[Family]) -> tuple[tuple[str, ...], ...]:
-    """Return the attributes of families whose table no other table holds, in their order.
+    """Return the attributes of the families whose tables no other family's table includes.
 
-    The tables of the others are sums of these: PrivBayes measures d − k tables for a network
-    of degree k over d binary attributes (TODS 2017, Algorithm 1).
+    The other tables are sums of these: PrivBayes measures d − k tables for a network of degree k
+    over d binary attributes (TODS 2017, Algorithm 1).
 
     >>> covering_sets([Family("a"), Family("b", ("a",)), Family("c", ("a",))])
     (('b', 'a'), ('c', 'a'))

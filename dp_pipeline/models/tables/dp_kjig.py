@@ -1,4 +1,4 @@
-"""dp_kjig: classes by a few bits that say most about a label, and noisy counts of large ones."""
+"""dp_kjig: classes by the bits that say most about a label, and noisy counts of large classes."""
 
 from __future__ import annotations
 
@@ -86,9 +86,7 @@ class DpKjig(Model):
     score_share: Fraction = share(Fraction(7, 10))
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError unless there is one label and something else to ask about, but not
-        too much, and the table of all classes is not too large.
-        """
+        """Raise DeclarationError unless label and attributes fit a table of all classes."""
         if len(self.label) != 1:
             raise DeclarationError(
                 f"DpKjig: label: expected one attribute, got {' '.join(self.label) or 'none'}"
@@ -119,7 +117,7 @@ class DpKjig(Model):
         return self.attributes or tuple(name for name in domain.discrete if name not in self.label)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> ClassTable:  # noqa: ARG002
-        """Return bits, and the large classes; spends exactly ``epsilon``."""
+        """Return the bits and the large classes; spends exactly ``epsilon``."""
         bits, remaining = self._choose_bits(curator, epsilon)
         classes = BitClasses(bits, curator.domain)
         view = _by_class(curator, classes)
@@ -164,7 +162,7 @@ class DpKjig(Model):
 
 
 def _by_class(curator: Curator, classes: BitClasses) -> Curator:
-    """Return the same rows with their class by the bits."""
+    """Return a curator of the same rows with their class by the bits."""
     groups = curator.with_attributes(classes.derived_groups())
     return groups.with_attributes(classes.derived_class())
 

@@ -23,7 +23,7 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 
 @dataclass(frozen=True)
 class Independent(TableModel):
-    """One noisy table an attribute; synthetic rows draw every attribute by itself.
+    """One noisy table for each attribute, and synthetic rows with independent attributes.
 
     shares   ``root``: attribute i gets ε_i ∝ √|Ω_i|, which minimises the total noise; ``equal``
 
@@ -42,7 +42,7 @@ class Independent(TableModel):
     shares: str = choice("root", "equal")
 
     def most_cells(self, domain: Domain) -> int:
-        """Return Σ of the attributes' cells."""
+        """Return the sum of the attributes' cells."""
         return sum(domain.shape(self.modelled(domain)))
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
@@ -58,7 +58,7 @@ class Independent(TableModel):
         epsilon: Fraction,  # noqa: ARG002
         rng: Generator,
     ) -> SyntheticTable:
-        """Return the same marginals, each refined for its share of what is added."""
+        """Return the same marginals, each refined for its share of the added amount."""
         amounts = self._amounts(curator.domain, curator.accountant.remaining)
         return self._sample(OneWays.of(curator.refine(amounts)), curator, rng)
 

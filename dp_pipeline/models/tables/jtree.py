@@ -94,9 +94,9 @@ class JTree(TableModel):
     def _draw_network(
         self, curator: Curator, growth: CliqueGrowth, *, units: float, draws: int, price: Fraction
     ) -> Network:
-        """Return the graph, and how many draws it took.
+        """Return the graph, and the number of draws.
 
-        units   that are planned with
+        units   protected units that are planned with
         price   ε of one draw
         """
         # U of one attribute is 0 whatever its counts: what an edge has to be better than.

@@ -61,9 +61,7 @@ class Mst(TableModel):
     clique_cells: int = clique_cells(1 << 16)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
-        """Return noisy tables and rows of the tree fitted to them; spends all that the accountant
-        has, which is ``epsilon`` where no δ is declared.
-        """
+        """Return noisy tables and rows of the tree fitted to them; spends the whole budget."""
         import networkx as nx
 
         names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
@@ -115,20 +113,20 @@ class Mst(TableModel):
 
 
 def _frequent(marginal: NoisyMarginal, rows: float, kinds: IntArray | None) -> Grouping:
-    """Leave levels alone that stand out from their noise, and join others to their neighbours."""
+    """Return the grouping in which levels that are hardly above their noise join neighbours."""
     least = SIGMAS * marginal.variance**0.5 / rows
     return Grouping.by_share(marginal.table / rows, least=least, kinds=kinds)
 
 
 @dataclass(frozen=True)
 class _SpanningTree:
-    """The draw of a tree, or of a forest where pairs or the cap allow no tree.
+    """The draw of a spanning tree, or of a forest where pairs or the cap allow no tree.
 
-    coarse   asks about groups of levels
-    zeros    empty cells over them
+    coarse   curator of groups of levels
+    zeros    empty cells over the groups
     growth   the edges that these need, and the cap
     shares   attribute → released shares of its groups
-    rows     released
+    rows     released number of rows
     """
 
     coarse: Curator
@@ -138,7 +136,7 @@ class _SpanningTree:
     rows: float
 
     def draw(self, pairs: Sequence[Names], amount: Fraction) -> list[Names]:
-        """Return edges, each drawn by its gap for a part of the amount; none without pairs."""
+        """Return edges, each drawn by its distance from independence; none without pairs."""
         import networkx as nx
 
         if not pairs:

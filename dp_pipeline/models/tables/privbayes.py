@@ -1,6 +1,6 @@
 """PrivBayes: a Bayesian network of noisy tables, and rows drawn along it.
 
-Growing a Bayesian network, one attribute and its parents at a time, by what depends most.
+The network grows one attribute and its parents at a time, by the strongest dependence.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def grow_network(
     step_price: Fraction,
     rng: Generator,
 ) -> tuple[tuple[Family, ...], int]:
-    """Return every attribute's family, parents first, and how many steps were paid for.
+    """Return every attribute's family, parents first, and the number of paid steps.
 
     sizes        of the attributes, in declared order
     score_of     the score of a family's table
@@ -56,9 +56,9 @@ def grow_network(
     candidates   most families to choose from at a step
     step_price   ε of one step, at most one fewer than there are attributes
 
-    Where one family is on offer, or none, nothing is asked; without an offer some attribute that
-    is left is drawn by itself. Which one, the first attribute and the sample of families are
-    random, and depend on declared sizes and on what was chosen before.
+    With at most one family on offer nothing is paid; without one, a remaining attribute is drawn by
+    itself. That attribute, the first one and the sample of families are random, and depend on
+    declared sizes and earlier choices alone.
     """
     families = [Family(_any_of(list(sizes), rng))]
     paid = 0
@@ -140,13 +140,13 @@ class PrivBayes(TableModel):
         return self.score != "R"
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """ε; with a reason to stay on benchmarks where the number of rows has to be public."""
+        """Return ε, with a reason to stay on benchmarks where the number of rows must be public."""
         if not self.needs_public_rows:
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee("dp", epsilon, f"score {self.score} needs a public number of rows")
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError as every table model does, and for F on other than binary ones."""
+        """Raise DeclarationError also for score F over attributes that are not binary."""
         super().check(domain)
         for name in self.chosen(domain) if self.score == "F" else ():
             if domain[name].size != 2:
@@ -186,7 +186,7 @@ class PrivBayes(TableModel):
         return self.released_table(curator.domain, rng, codes, measured, sets, overlap_links(sets))
 
     def _useful_cells(self, sizes: Sizes, signal: float) -> int:
-        """Return most cells of a table; ``signal`` is N·ε2, of units at distance 1."""
+        """Return the most cells of a table; ``signal`` is N·ε2, of units at distance 1."""
         d = len(sizes)
         if max(sizes.values()) > 2:
             return int(min(self.clique_cells, signal / (self.usefulness * d)))

@@ -1,7 +1,4 @@
-"""PrivHD: noisy tables of the cliques of a noisy Markov network, joined along a junction tree.
-
-A noisy Markov network: edges between attributes, drawn while their cliques stay small.
-"""
+"""PrivHD: noisy tables of the cliques of a noisy Markov network, joined along a junction tree."""
 
 from __future__ import annotations
 
@@ -33,13 +30,13 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """What the network and its tables may cost, fixed before the rows are asked.
+    """The budget of the network and of its tables, fixed before the rows are read.
 
     filter   ε of the comparison of all pairs; 0 where pairs are not compared
     draws    number of edges that are drawn
     draw     ε of one draw
-    tables   ε of the tables, without what draws that are not made leave over
-    fixed    whether every draw is made, though nothing be left to draw: as published
+    tables   ε of the tables, without that of draws that are not made
+    fixed    whether every draw is made, even with no edge left to draw: as published
     """
 
     filter: Fraction
@@ -50,13 +47,13 @@ class NetworkPlan:
 
     @property
     def total(self) -> Fraction:
-        """ε of everything: parallel nowhere, so it adds up."""
+        """The ε of everything together."""
         return self.filter + self.draws * self.draw + self.tables
 
 
 @dataclass(frozen=True)
 class Network:
-    """A drawn network, and how many draws it took."""
+    """A drawn network, and the number of draws."""
 
     growth: CliqueGrowth
     draws: int
@@ -81,7 +78,7 @@ def draw_count(kappa: Fraction, attributes: int) -> int:
 
 
 def paper_plan(variant: str, epsilon: Fraction, *, attributes: int, kappa: Fraction) -> NetworkPlan:
-    """Return the plan of PrivHD's ``published``, ``composed`` or ``peeling``.
+    """Return the plan of PrivHD's variant ``published``, ``composed`` or ``peeling``.
 
     ε1 = 0.1, or ε/2 up to ε = 0.1. Without a pair the tables get all.
 
@@ -104,7 +101,7 @@ def paper_plan(variant: str, epsilon: Fraction, *, attributes: int, kappa: Fract
 def high_pass(
     session: ScoreSession, thresholds: Mapping[Names, int], *, epsilon: Fraction
 ) -> tuple[Names, ...]:
-    """Return pairs whose noisy score reaches their threshold: Algorithm 2, its first half.
+    """Return the pairs whose noisy score reaches their threshold: Algorithm 2, its first half.
 
     thresholds   of every candidate of the session, in its order and unit
 
@@ -122,13 +119,13 @@ def high_pass(
 def draw_network(
     session: ScoreSession, growth: CliqueGrowth, pairs: Collection[Names], plan: NetworkPlan
 ) -> Network:
-    """Return edges with nearly the highest scores, one draw each: Algorithm 2, its second half.
+    """Return edges with nearly the highest scores, one for each draw: Algorithm 2, its second half.
 
     pairs   to draw from, each at most once, as long as its cliques fit; a pair inside a
             clique would change nothing
 
-    Which pairs are left out depends on earlier draws and public sizes alone. Where none is
-    left it ends; a fixed plan draws from all pairs then, and does not use the answer.
+    Which pairs are left out depends on earlier draws and public sizes alone. Without a pair it
+    ends; a fixed plan then draws from all pairs, and ignores the answer.
     """
     undrawn = dict.fromkeys(pairs)
     for draw in range(plan.draws):
@@ -150,11 +147,11 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class _Structure:
-    """A drawn network, and what its tables are measured with.
+    """A drawn network, and the parameters of measuring its tables.
 
     epsilon      of the tables
     most_cells   of a merged clique
-    one_ways     tables that were paid for on the way
+    one_ways     tables that were measured already
     rows         the public number of rows, or None
     """
 
@@ -219,7 +216,7 @@ class PrivHd(TableModel):
     clique_cells: int = clique_cells(1024)
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError as for every table model, and for shares that leave no tables."""
+        """Raise DeclarationError also for shares that leave nothing for the tables."""
         super().check(domain)
         total = self.structure_share + self.one_way_share
         if total >= 1:
@@ -234,7 +231,7 @@ class PrivHd(TableModel):
         return self.variant != "tuned"
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:
-        """ε, or what the published comparisons and draws compose to over these attributes."""
+        """Return ε, or the sum of the published comparisons and draws over these attributes."""
         if not self.needs_public_rows:
             return PrivacyGuarantee("dp", epsilon)
         if self.variant != "published":
@@ -286,7 +283,7 @@ class PrivHd(TableModel):
         return _Structure(growth, remaining, most_cells, one_ways)
 
     def _tuned_plan(self, epsilon: Fraction, units: Fraction, attributes: int) -> NetworkPlan:
-        """Plan at most N̂·ε1/10 draws: the noise of one has a scale of a fifth of the rows then."""
+        """Return a plan of at most N̂·ε1/10 draws, whose noise has a scale of N̂/5."""
         structure_epsilon = epsilon * self.structure_share
         most = max(draw_count(Fraction(1, 2), attributes), ceil(units * structure_epsilon / 10))
         draws = min(draw_count(self.kappa or Fraction(5), attributes), most)
@@ -294,7 +291,7 @@ class PrivHd(TableModel):
         return NetworkPlan(Fraction(0), draws, structure_epsilon / max(1, draws), tables)
 
     def _useful_cells(self, sizes: Sizes, signal: Fraction) -> int:
-        """Return most cells of a clique whose rows stand out from the noise of about d tables."""
+        """Return the most cells of a clique whose rows exceed the noise of about d tables."""
         return min(self.clique_cells, int(signal / (4 * len(sizes))))
 
     def _by_information(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:

@@ -30,8 +30,8 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 
 @dataclass(frozen=True)
 class PriView(TableModel):
-    """Tables of views such that every two attributes are in one, and what they leave open by
-    maximum entropy.
+    """Noisy tables of views such that every two attributes are in one; maximum entropy for the
+    rest.
 
     attributes       discrete attributes; all when empty
     synthetic_rows   rows to draw; None: the number that the views estimate
@@ -64,7 +64,7 @@ class PriView(TableModel):
     family_cells: int = integer(256, at_least=4, at_most=1 << 16)
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError as for every table model, and for a view with too many cells."""
+        """Raise DeclarationError also for a view with too many cells."""
         super().check(domain)
         sizes = self.sizes(domain)
         for view in self.views(domain):
@@ -75,7 +75,7 @@ class PriView(TableModel):
                 )
 
     def views(self, domain: Domain) -> tuple[Names, ...]:
-        """Return the sets of attributes that are measured: known before it runs."""
+        """Return the measured sets of attributes, known before it runs."""
         sizes = self.sizes(domain)
         if self.view_size is None:
             most_cells = min(self.view_cells, self.clique_cells)
@@ -85,7 +85,6 @@ class PriView(TableModel):
         )
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the cells of all views together."""
         sizes = self.sizes(domain)
         return sum(view_cells(view, sizes) for view in self.views(domain))
 
@@ -103,7 +102,7 @@ class PriView(TableModel):
         epsilon: Fraction,  # noqa: ARG002
         rng: Generator,
     ) -> SyntheticTable:
-        """Return the same views, each refined for as much of what is added."""
+        """Return the same views, each refined for an equal share of the added amount."""
         views = self.views(curator.domain)
         amounts = dict.fromkeys(views, curator.accountant.remaining / len(views))
         return self._sample(curator.refine(amounts), curator, rng)
@@ -121,7 +120,5 @@ class PriView(TableModel):
         )
 
     def answer(self, table: SyntheticTable, attributes: Names) -> FloatArray:
-        """Return rows in every cell over some attributes, estimated from the released views and not
-        from the synthetic rows: the marginal of largest entropy.
-        """
+        """Return the maximum-entropy marginal of the released views over some attributes."""
         return max_entropy(attributes, view_tables(table.measured), self.sizes(table.domain))

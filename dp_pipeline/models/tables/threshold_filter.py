@@ -1,4 +1,4 @@
-"""threshold_filter: the cells of one huge table that are still large after noise."""
+"""threshold_filter: the cells of the table of all attributes that stay large after noise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 
 @dataclass(frozen=True)
 class ThresholdFilter(TableModel):
-    """One table over all attributes; of its noisy cells, those of at least a threshold.
+    """The noisy cells of one table over all attributes that reach a threshold.
 
     attributes      discrete attributes with at most 2^62 cells together; all when empty
     synthetic_rows  rows to draw; a noisy number of rows when None
@@ -51,7 +51,7 @@ class ThresholdFilter(TableModel):
     empty_cells: int = integer(100, at_least=1, at_most=10**6, measuring=True)
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError as every table model does, and for more than 2^62 cells."""
+        """Raise DeclarationError also for more than 2^62 cells."""
         super().check(domain)
         names = self.chosen(domain)
         cells = domain.cell_count(names)
@@ -62,9 +62,7 @@ class ThresholdFilter(TableModel):
             )
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the cells that are kept at most, but for unusual noise: as many as rows are drawn,
-        and the empty ones.
-        """
+        """Return the usual most retained cells: as many as rows are drawn, and the empty ones."""
         cells = domain.cell_count(self.chosen(domain))
         return min(cells, MOST_ESTIMATED_ROWS + 2 * self.empty_cells)
 
@@ -84,7 +82,7 @@ class ThresholdFilter(TableModel):
 
 
 def _sample_cells(cells: SparseTable, rows: int, rng: Generator) -> IntArray:
-    """Return codes (rows, attributes) in no order."""
+    """Return codes (rows, attributes) of sampled cells, in arbitrary order."""
     smallest = code_type(cells.shape)
     if not len(cells.counts):
         return rng.integers(0, cells.shape, size=(rows, len(cells.shape))).astype(smallest)
