@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,10 @@ def test_the_data_set_file_of_the_readme_is_a_good_declaration(
     assert "requested 1.9, spent 0, left 4, ceiling 4" in planned.output
 
 
+def test_the_readme_fits_one_screen_of_a_reader() -> None:
+    assert len(README.split()) <= 900
+
+
 def test_the_estimator_of_the_readme_runs_as_it_stands_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -43,16 +49,25 @@ def test_the_estimator_of_the_readme_runs_as_it_stands_there(
     assert "Spend(" in capsys.readouterr().out
 
 
-def test_every_model_is_in_the_readme() -> None:
+def test_every_model_is_on_the_page_of_models() -> None:
+    page = (ROOT / "docs/models.md").read_text(encoding="utf-8")
     for name in MODELS:
-        assert f"`{name}`" in README
+        assert f"`{name}`" in page
 
 
-def test_every_data_set_is_in_the_readme() -> None:
+def test_every_data_set_is_on_the_page_of_data() -> None:
+    page = (ROOT / "data/README.md").read_text(encoding="utf-8")
     for path in (ROOT / "dp_pipeline" / "datasets").glob("*.yaml"):
-        assert f"`{path.stem}`" in README
+        assert f"`{path.stem}`" in page
+
+
+def test_the_page_of_keys_is_made_from_the_schema() -> None:
+    made = subprocess.run(
+        [sys.executable, ROOT / "docs/site/dataset_file.py"], capture_output=True, check=True
+    )
+    assert made.stdout == (ROOT / "docs/reference/dataset_file.md").read_bytes()
 
 
 def test_every_file_that_the_readme_links_to_is_there() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+        assert target.startswith("https://") or (ROOT / target).exists(), target

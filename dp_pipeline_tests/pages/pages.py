@@ -16,6 +16,7 @@ FOLDERS = (
     "docs",
     "docs/design",
     "docs/notebooks",
+    "docs/reference",
     "docs/studies",
     "examples/city",
 )

@@ -160,6 +160,8 @@ def nothing(_: Path) -> None:
 
 RUN_HERE: dict[str, Callable[[Path], None]] = {
     "README.md": for_the_readme,
+    "docs/commands.md": for_the_readme,
+    "docs/models.md": nothing,
     "docs/export.md": nothing,
     "docs/operating.md": nothing,
     "docs/papers.md": nothing,

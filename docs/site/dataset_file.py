@@ -1,0 +1,113 @@
+"""Write docs/reference/dataset_file.md from the JSON Schema of data set files.
+
+``python docs/site/dataset_file.py`` prints the page.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+SCHEMA = Path(__file__).parents[2] / "dp_pipeline/config/dataset.schema.json"
+
+HEAD = """\
+# Keys of a data set file
+
+For everyone who writes one. Afterwards you know each key, what it may hold, and what holds
+when it is absent. [Your own data](../your_own_data.md) tells when to use which key; parameters
+of models are in [their reference](models.rst). This page is made from the schema, which
+`dp-pipeline data schema` prints for editors. Scalars are read as text: `0.1` is a partition key
+and `no` is a level.
+"""
+
+Schema = Mapping[str, Any]
+
+
+def page(schema: Schema) -> str:
+    """Return the page as Markdown: the top level, the sources, then every other section."""
+    sections = schema["$defs"]
+    sources = [item["$ref"].rpartition("/")[2] for item in schema["properties"]["source"]["oneOf"]]
+    parts = [HEAD, *_table(schema), "## Source\n", *_sources(sources, sections)]
+    for name, section in sections.items():
+        if name in sources or name.startswith("expect_"):
+            continue
+        parts += [f"## {_title(name)}\n", *_table(section)]
+    checks = ", ".join(f"`{name}`" for name in sections if name.startswith("expect_"))
+    parts.append(f"## Expectations\n\nThese of Great Expectations: {checks}.\n")
+    return "\n".join(parts)
+
+
+def _sources(names: Iterable[str], sections: Mapping[str, Schema]) -> Iterator[str]:
+    """Return one table of all sources: a key stands once, with the sources that have it."""
+    yield "| key | what it says | values | of |\n|---|---|---|---|"
+    users: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        section = sections[name]
+        for key, value in section["properties"].items():
+            cells = (f"`{key}`", value.get("description", ""), _values(value))
+            users.setdefault(cells, []).append(_title(name).lower())
+    for cells, titles in users.items():
+        of = ", ".join(titles)
+        yield "| " + " | ".join(cell.replace("|", "&#124;") for cell in (*cells, of)) + " |"
+    yield ""
+
+
+def _table(section: Schema) -> Iterator[str]:
+    yield "| key | what it says | values | when absent |\n|---|---|---|---|"
+    required = section.get("required", ())
+    for key, value in section.get("properties", {}).items():
+        if key == "kind":
+            continue
+        absent = "required" if key in required else _text(value.get("default", ""))
+        cells = (f"`{key}`", value.get("description", ""), _values(value), absent)
+        yield "| " + " | ".join(cell.replace("|", "&#124;") for cell in cells) + " |"
+    yield ""
+
+
+def _values(value: Schema) -> str:
+    """Return what a key may hold, in a few words."""
+    choices = value.get("oneOf") or value.get("anyOf")
+    if value.get("description") == "Where the rows are.":
+        text = "[source](#source)"
+    elif "$ref" in value:
+        text = _link(value["$ref"])
+    elif "const" in value or "enum" in value:
+        allowed = value.get("enum", [value.get("const")])
+        text = ", ".join(dict.fromkeys(_text(item) for item in allowed if item != "1"))
+    elif choices:
+        text = " or ".join(dict.fromkeys(_values(item) for item in choices))
+    elif value.get("type") == "array":
+        text = f"list of: {_values(value.get('items', {}))}"
+    elif value.get("type") == "object":
+        entries = list(value.get("patternProperties", {}).values())
+        entries += [value["additionalProperties"]] if value.get("additionalProperties") else []
+        text = f"NAME: {' or '.join(map(_values, entries))}" if entries else "a map"
+    elif value.get("type") in ("number", "integer") or "\\d" in value.get("pattern", ""):
+        text = "number"
+    else:
+        text = "text"
+    return text
+
+
+def _text(value: Any) -> str:
+    return f"`{json.dumps(value) if isinstance(value, bool) else value}`" if value != "" else ""
+
+
+def _title(name: str) -> str:
+    words = name.removesuffix("Section").replace("Csv", "CSV").replace("CSV", "csv")
+    return "".join(f" {c.lower()}" if c.isupper() else c for c in words).strip().capitalize()
+
+
+def _link(reference: str) -> str:
+    name = reference.rpartition("/")[2]
+    if name.startswith("expect_"):
+        return "[expectation](#expectations)"
+    title = _title(name)
+    return f"[{title.lower()}](#{title.lower().replace(' ', '-')})"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(json.loads(SCHEMA.read_text(encoding="utf-8"))))
