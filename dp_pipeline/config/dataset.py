@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.about import NOTHING_SAID, AboutSection
 from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text, parse_epsilon
 from dp_pipeline.config.discovered_domain import (
     Discover,
@@ -224,6 +225,7 @@ class DatasetSpec:
     within: Within | None = None
     each_window: Fraction | None = None
     publications: tuple[Publication, ...] = ()
+    about: AboutSection = NOTHING_SAID
 
     @classmethod
     def of_domain(cls, name: str, domain: Domain, **declared: Any) -> DatasetSpec:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from dp_pipeline.config import fields
+from dp_pipeline.config.about import NOTHING_SAID, AboutSection
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.attribute_parser import AnyAttribute, with_levels_of_files
 from dp_pipeline.config.constraint_parser import ConstraintsSection
@@ -107,6 +108,7 @@ class DataSetFile(fields.Section):
     updates              public, if anyone may see when the rows change.
     evaluation           Buys private numbers of quality with each release.
     owners               E-mail addresses, or team:NAME.
+    about                Publisher, contact, licence, citation, and the day of the rows, for readers.
     distinct_population  Why a shared source is about other persons.
     delta                The δ of a population that pays in ρ.
     k_anonymity          k-anonymous tables, without any ε.
@@ -164,6 +166,7 @@ class DataSetFile(fields.Section):
     owners: fields.NonEmpty[
         Annotated[str, fields.text_that(_OWNER.fullmatch, "an e-mail address or team:NAME")]
     ] = ()
+    about: AboutSection = NOTHING_SAID
     distinct_population: fields.Text | None = None
     delta: Delta | None = None
     k_anonymity: KAnonymitySection | None = None
