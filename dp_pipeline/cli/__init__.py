@@ -64,6 +64,7 @@ COMMANDS = {
     "budget": "cli.budget:budget",
     "export": "cli.export:export",
     "verify": "cli.export:verify",
+    "evidence": "cli.evidence:evidence",
     "anonymize": "cli.run:anonymize",
     "roll-up": "cli.run:roll_up",
     "ui": "cli.ui:ui",

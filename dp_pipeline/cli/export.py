@@ -68,7 +68,7 @@ def export(
     from dp_pipeline.releases.export import export as export_found
     from dp_pipeline.releases.home import find_home
 
-    _require_folder("--to", target)
+    require_folder("--to", target)
     spec = find_spec(dataset)
     request = ExportRequest.of(spec, name=model, **options)
     settled = find_newest_settled(spec, find_home(), request)
@@ -77,7 +77,7 @@ def export(
     reader.print_output(lambda: _document(exported), lambda: _print(exported))
 
 
-def _require_folder(of: str, path: Path) -> None:
+def require_folder(of: str, path: Path) -> None:
     """Raise DeclarationError for an address: as a path it would be a folder called ``s3:``."""
     scheme = path.parts[0] if path.parts else ""
     if len(path.parts) > 1 and scheme.endswith(":"):
@@ -130,7 +130,7 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
     from dp_pipeline.export.folder import SUMS, digest_of_export
     from dp_pipeline.export.verify import verified
 
-    _require_folder("FOLDER", folder)
+    require_folder("FOLDER", folder)
     if not folder.is_dir():
         raise DeclarationError(f"{folder}: expected the folder of an export, got none")
     checks = verified(folder)

@@ -108,7 +108,7 @@ class DataSetFile(fields.Section):
     updates              public, if anyone may see when the rows change.
     evaluation           Buys private numbers of quality with each release.
     owners               E-mail addresses, or team:NAME.
-    about                Publisher, contact, licence, citation, and the day of the rows, for readers.
+    about                Publisher, contact, licence, citation, and the day of the rows.
     distinct_population  Why a shared source is about other persons.
     delta                The δ of a population that pays in ρ.
     k_anonymity          k-anonymous tables, without any ε.

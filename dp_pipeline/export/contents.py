@@ -17,7 +17,18 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import Bins, Point
 from dp_pipeline.config.formats import FORMAT
-from dp_pipeline.export.folder import DESCRIPTOR, OWN, RELEASE, SUMS, file_digest, sums_text
+from dp_pipeline.export.evidence import TITLES as EVIDENCE
+from dp_pipeline.export.evidence import evidence
+from dp_pipeline.export.folder import (
+    DESCRIPTOR,
+    OWN,
+    RELEASE,
+    SUMS,
+    file_digest,
+    files_of,
+    sums_text,
+)
+from dp_pipeline.export.readme import readme_text
 from dp_pipeline.export.tables import (
     CENTRES,
     MAP,
@@ -142,6 +153,17 @@ _FIRST = (SYNTHETIC, CENTRES, MAP, "classes", "released")
 """Tables for most readers; the others are in a folder below."""
 _DETAILS = "details"
 
+README = "README.txt"
+_DOCUMENTS = {
+    f"{CARD}.md": "The card as text",
+    f"{CARD}.html": "The card: what is promised, and how good the release is",
+    f"{CARD}.json": "The figures of the card, for programs",
+    RELEASE: "The charges and digests of the release, for checks",
+    f"{CENTRES}.geojson": "The centres, for map programs",
+    f"{MAP}.geojson": "The boxes, for map programs",
+    **EVIDENCE,
+}
+
 _PROFILES = "https://datapackage.org/profiles/2.0"
 _MEDIA = {
     ".csv": "text/csv",
@@ -151,6 +173,8 @@ _MEDIA = {
     ".json": "application/json",
     ".md": "text/markdown",
     ".html": "text/html",
+    ".txt": "text/plain",
+    ".yaml": "application/yaml",
 }
 _TITLES = {
     SYNTHETIC: "Synthetic rows, in the columns of the source",
@@ -191,11 +215,14 @@ def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
     return [Sheet(name, f"{path}.{ending}", tables[name]) for name, path in paths.items()]
 
 
-def write_contents(folder: Path, release: ReportedRelease, card: str, ending: str) -> None:
+def write_contents(
+    folder: Path, release: ReportedRelease, card: str, ending: str, *, day: str
+) -> None:
     """Write a whole export into an empty folder.
 
     card     in Markdown
     ending   ``csv``, ``parquet`` or ``arrow``: how its tables are written
+    day      on which the release was settled, such as 2026-11-27
     """
     sheets = sheets_of(release.bundle, ending)
     for sheet in sheets:
@@ -213,8 +240,13 @@ def write_contents(folder: Path, release: ReportedRelease, card: str, ending: st
             for sheet in places
             if place
         },
+        **_evidence(release, day),
     }
+    files = {sheet.path: _TITLES.get(sheet.name, "A table of the release") for sheet in sheets}
+    titles = {**files, **{path: _DOCUMENTS.get(path, "") for path in documents}}
+    documents[README] = readme_text(release, titles).encode()
     for path, content in documents.items():
+        (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_bytes(content)
     descriptor = _descriptor(folder, release, sheets, place)
     (folder / DESCRIPTOR).write_text(
@@ -223,13 +255,20 @@ def write_contents(folder: Path, release: ReportedRelease, card: str, ending: st
     (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
 
 
+def _evidence(release: ReportedRelease, day: str) -> dict[str, bytes]:
+    """Return the files of evidence; none for a release without an ε that holds."""
+    if isinstance(release, ReportedPrivateRelease) and release.bundle.is_dp:
+        return evidence(release, day)
+    return {}
+
+
 def _descriptor(
     folder: Path, release: ReportedRelease, sheets: list[Sheet], place: Point | None
 ) -> dict[str, Any]:
     """Return the Data Package of the files that were written."""
     spec, bundle = release.spec, release.bundle
     by_path = {sheet.path: sheet for sheet in sheets}
-    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    names = files_of(folder)
     paths = [*by_path, *(name for name in names if name not in by_path)]
     return {
         "$schema": f"{_PROFILES}/datapackage.json",
@@ -237,6 +276,7 @@ def _descriptor(
         "id": bundle.key,
         "title": f"{spec.title}, by {release.name}",
         "description": f"{release.standing}. {spec.description}",
+        **_publisher(spec),
         "resources": [
             {**_resource(folder, path), **_tabular(by_path.get(path), release)} for path in paths
         ],
@@ -248,6 +288,18 @@ def _descriptor(
             "place": None if place is None else list(place),
         },
     }
+
+
+def _publisher(spec: DatasetSpec) -> dict[str, Any]:
+    """Return licence and publisher in the words of a Data Package, where the file states them."""
+    about = spec.about
+    stated: dict[str, Any] = {}
+    if about.licence:
+        stated["licenses"] = [{"name": about.licence.replace(" ", "-"), "title": about.licence}]
+    if about.publisher:
+        contact = {"email": about.contact} if about.contact and "@" in about.contact else {}
+        stated["contributors"] = [{"title": about.publisher, "roles": ["publisher"], **contact}]
+    return stated
 
 
 def _resource(folder: Path, path: str) -> dict[str, Any]:

@@ -101,11 +101,13 @@ class SettledRelease:
     """A settled release and its bundle.
 
     folder   the folder of the bundle
+    day      the day on which it was settled, such as 2026-11-27
     """
 
     release: Release
     bundle: Bundle
     folder: Path
+    day: str
 
     @property
     def words(self) -> str:
@@ -174,7 +176,7 @@ def _settled_release(
     bundle = pointed_bundle(spec, home, {"folder": folder}, **expected)
     if bundle.key != settled.key:
         raise Damaged(f"bundle {bundle.key[:12]}: expected the release {str(settled.key)[:12]}")
-    return SettledRelease(release, bundle, home.released / folder)
+    return SettledRelease(release, bundle, home.released / folder, settled.time[:10])
 
 
 def _bundle_folder(release: Release, settled: Entry) -> str:
@@ -227,7 +229,7 @@ def export(settled: SettledRelease, target: Path, *, ending: str) -> Export:
     card = write_card(release, bundle, settled.folder).read_text(encoding="utf-8")
 
     def write(folder: Path) -> None:
-        write_contents(folder, reported(release, bundle), card, ending)
+        write_contents(folder, reported(release, bundle), card, ending, day=settled.day)
         fault = next((check for check in verified(folder) if not check.is_good), None)
         if fault is not None:
             raise PipelineError(

@@ -121,7 +121,7 @@ def _reported(made: Bundle, *, domain: Domain) -> ReportedPrivateRelease:
 def exported(folder: Path, release: ReportedRelease, ending: str = "csv") -> Path:
     """The folder, with a release written into it."""
     folder.mkdir()
-    write_contents(folder, release, card(release), ending)
+    write_contents(folder, release, card(release), ending, day="2026-11-27")
     return folder
 
 

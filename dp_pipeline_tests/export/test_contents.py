@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.config.encoding import Coordinate
+from dp_pipeline.export.evidence import TITLES
 from dp_pipeline.export.folder import files_of
 from dp_pipeline.reporting.pages import card
 from dp_pipeline.reporting.rendering import card_page, has_same_words
@@ -33,9 +34,9 @@ def fields_of(folder: Path, name: str) -> dict[str, dict[str, Any]]:
 def test_a_table_lies_first_and_its_counts_below(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", table_release())
     assert files_of(folder) == [
-        "SHA256SUMS", "card.html", "card.json", "card.md", "datapackage.json",
+        "README.txt", "SHA256SUMS", "card.html", "card.json", "card.md", "datapackage.json",
         "details/cells.csv", "details/cliques.csv", "details/codes.csv", "details/marginals.csv",
-        "details/measured.csv", "release.json", "synthetic.csv",
+        "details/measured.csv", *sorted(TITLES), "release.json", "synthetic.csv",
     ]  # fmt: skip
 
 

@@ -1,0 +1,99 @@
+"""The privacy loss that the noise of a charge shows in draws, beside the one that is proved.
+
+Two answers that differ by the sensitivity are noised many times. The largest ratio of the two
+chances of an event, less its sampling error, is a lower bound of the loss (Ding, Wang, Wang,
+Zhang, Kifer 2018, "Detecting violations of differential privacy"). A bound above the claim
+is a fault; one below it is no proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log, sqrt
+
+import numpy as np
+
+from dp_pipeline.gate.noise import NoiseSource, parse_noise
+from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
+
+DRAWS = 400_000
+"""Draws of each of the two answers; a loss of 1 is then seen to .98 of it."""
+
+SURE = 4.0
+"""Standard errors that a bound keeps from its estimate: wrong once in 30,000 charges."""
+
+
+@dataclass(frozen=True)
+class MeasuredLoss:
+    """The loss of one charge between answers that are some protected units apart.
+
+    units     as many that the loss is near 1: of a small loss little is seen in draws
+    claimed   what is proved for so many units, of the event that is looked at
+    seen      lower bound from the draws
+    """
+
+    mechanism: str
+    scale: Fraction
+    units: int
+    claimed: float
+    seen: float
+
+    @property
+    def is_violated(self) -> bool:
+        """Whether the draws show more loss than is claimed."""
+        return self.seen > self.claimed
+
+
+def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> MeasuredLoss | None:
+    """Measure the loss of one count that moves by the sensitivity of the charge.
+
+    Returns None for mechanisms that are neither Laplace nor Gaussian.
+    """
+    if spend.mechanism not in (LAPLACE, GAUSSIAN):
+        return None
+    zeros = np.zeros(draws, np.int64)
+    if spend.mechanism == LAPLACE:
+        # By group privacy k units have k times the loss, and a Laplace tail reaches it.
+        loss = float(spend.epsilon_of_scale)
+        units = max(1, round(1 / loss))
+        event = units * spend.sensitivity
+        claimed = units * loss
+    else:
+        # The squared L2 sensitivity, and the variance, as of one count.
+        deviation, reach = sqrt(spend.scale), max(1, round(sqrt(spend.sensitivity)))
+        units = max(1, round(deviation / reach))
+        event = units * reach
+        claimed = _gaussian_loss(event, deviation)
+    draw = noise.discrete_laplace if spend.mechanism == LAPLACE else noise.discrete_gaussian
+    first, second = draw(zeros + event, spend.scale), draw(zeros, spend.scale)
+    seen = _bound(first, second, event)
+    return MeasuredLoss(spend.mechanism, spend.scale, units, claimed, seen)
+
+
+def measure_losses(spends: Iterable[Spend], source: str) -> list[MeasuredLoss]:
+    """Measure each mechanism and scale of a release once, with the noise source of that name."""
+    noise = parse_noise(source)
+    scales = {(spend.mechanism, spend.sensitivity, spend.scale): spend for spend in spends}
+    losses = (measure_loss(spend, noise) for spend in scales.values())
+    return [loss for loss in losses if loss is not None]
+
+
+def _bound(first: np.ndarray, second: np.ndarray, event: int) -> float:
+    """Return the log of the ratio of two chances, less its sampling error; at least 0."""
+    more, less = float((first >= event).sum()), float((second >= event).sum())
+    if not more or not less:
+        return 0.0
+    n = len(first)
+    error = sqrt((1 - more / n) / more + (1 - less / n) / less)
+    return max(0.0, log(more / less) - SURE * error)
+
+
+def _gaussian_loss(event: int, deviation: float) -> float:
+    """Return the log ratio of the chances of "at least the event" under means of it and of 0."""
+    grid = np.arange(event, 2 * event + int(40 * deviation) + 2, dtype=float)
+    near, far = (
+        float(np.exp(-((grid - mean) ** 2) / (2 * deviation**2)).sum()) for mean in (event, 0)
+    )
+    return log(near / far)

@@ -1,0 +1,132 @@
+"""What an exported folder proves of itself: evidence, README.txt, and the loss of its noise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from dp_pipeline.cli import main
+from dp_pipeline.config.about import AboutSection
+from dp_pipeline.export.evidence import MISSING, TITLES, filled_share, registry_entry
+from dp_pipeline.gate.measured_loss import measure_loss
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
+from dp_pipeline_tests.export.samples import (
+    exported,
+    gaussian_release,
+    map_release,
+    table_release,
+)
+
+ABOUT = AboutSection(
+    publisher="Office of Statistics",
+    publisher_kind="Government",
+    contact="open@example.org",
+    licence="CC-BY-4.0",
+    citation="Office (2026): Rows",
+    as_of="2026-10-01",
+    region="Styria",
+    sector="Government",
+    use="Teaching",
+)
+EXPORTS = {"table": table_release, "map": map_release, "gaussian": gaussian_release}
+
+
+def published(kind: str):
+    release = EXPORTS[kind]()
+    return replace(release, spec=replace(release.spec, about=ABOUT))
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_a_registry_entry_has_every_field_of_tier_3(kind: str):
+    entry = registry_entry(published(kind), "2026-11-27")
+    deployment = entry["deployment"]
+    assert set(deployment) == {
+        "basic", "dp_variant", "privacy_loss", "deployment_model", "implementation",
+        "administrative",
+    }  # fmt: skip
+    variant = deployment["dp_variant"]["variant_name"]
+    assert variant == ("Zero-concentrated DP" if kind == "gaussian" else "Pure DP")
+    assert ("delta" in deployment["privacy_loss"]["privacy_parameters"]) == (kind == "gaussian")
+    assert deployment["basic"]["publication_date"] == "2026-11-27"
+    assert filled_share(entry) == 1
+    assert yaml.safe_load(yaml.safe_dump(entry)) == entry
+
+
+def test_what_only_the_publisher_knows_is_marked_as_missing():
+    entry = registry_entry(table_release(), "2026-11-27")
+    assert entry["deployment"]["basic"]["intended_use"] == MISSING
+    assert 0.8 < filled_share(entry) < 1
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_an_export_says_in_plain_words_what_it_is(kind: str, tmp_path: Path):
+    folder = exported(tmp_path / "out", published(kind))
+    text = (folder / "README.txt").read_text(encoding="utf-8")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    described = {path.relative_to(folder).as_posix() for path in files}
+    described -= {"README.txt", "datapackage.json", "SHA256SUMS"}
+    assert all(name in text for name in described)
+    assert "Licence: CC-BY-4.0" in text
+    assert "The rows describe the day: 2026-10-01" in text
+    package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+    assert package["licenses"][0]["name"] == "CC-BY-4.0"
+    assert package["contributors"][0]["email"] == "open@example.org"
+
+
+def spend(mechanism: str, epsilon: Fraction, sensitivity: int = 1) -> Spend:
+    """A charge whose scale proves its cost."""
+    if mechanism == LAPLACE:
+        return Spend("counts", mechanism, epsilon, sensitivity, sensitivity / epsilon)
+    return Spend("counts", mechanism, epsilon, sensitivity, sensitivity / (2 * epsilon), "zcdp")
+
+
+@pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 50), Fraction(1, 4), Fraction(2)])
+def test_draws_show_nearly_the_whole_claimed_loss(mechanism: str, epsilon: Fraction):
+    """A false alarm, or a miss: once in 30,000 seeds."""
+    loss = measure_loss(spend(mechanism, epsilon), SeededNoise(seed=1))
+    assert loss is not None
+    assert not loss.is_violated
+    assert loss.seen >= 0.95 * loss.claimed
+
+
+class TooLittleNoise(SeededNoise):
+    """A sampler with four fifths of the scale that was paid for."""
+
+    def discrete_laplace(self, counts, scale):
+        return super().discrete_laplace(counts, scale * Fraction(4, 5))
+
+    def discrete_gaussian(self, counts, sigma2):
+        return super().discrete_gaussian(counts, sigma2 * Fraction(16, 25))
+
+
+@pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 50), Fraction(2)])
+def test_noise_that_is_too_small_is_flagged(mechanism: str, epsilon: Fraction):
+    loss = measure_loss(spend(mechanism, epsilon), TooLittleNoise(seed=1))
+    assert loss is not None
+    assert loss.is_violated
+
+
+def test_the_evidence_of_a_folder_is_shown_and_measured(tmp_path: Path):
+    folder = exported(tmp_path / "out", published("table"))
+    shown = CliRunner().invoke(main, ["evidence", str(folder)])
+    assert shown.exit_code == 0, shown.output
+    assert "100 % of its fields are filled" in shown.output
+    assert "no evidence of violation" in shown.output
+    assert all(path in shown.output for path in TITLES)
+    document = json.loads(CliRunner().invoke(main, ["evidence", str(folder), "--json"]).output)
+    assert not any(loss["violated"] for loss in document["losses"])
+
+
+def test_a_folder_without_evidence_is_refused_in_a_line(tmp_path: Path):
+    refused = CliRunner().invoke(main, ["evidence", str(tmp_path)])
+    assert refused.exit_code == 2
+    assert refused.output.count("\n") == 1
