@@ -17,7 +17,6 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import Bins, Point
 from dp_pipeline.config.formats import FORMAT
-from dp_pipeline.export.evidence import TITLES as EVIDENCE
 from dp_pipeline.export.evidence import evidence
 from dp_pipeline.export.folder import (
     DESCRIPTOR,
@@ -28,7 +27,13 @@ from dp_pipeline.export.folder import (
     files_of,
     sums_text,
 )
-from dp_pipeline.export.readme import readme_text
+from dp_pipeline.export.readme import (
+    DOCUMENTS,
+    README,
+    TABLES,
+    described_publisher,
+    readme_text,
+)
 from dp_pipeline.export.tables import (
     CENTRES,
     MAP,
@@ -153,17 +158,6 @@ _FIRST = (SYNTHETIC, CENTRES, MAP, "classes", "released")
 """Tables for most readers; the others are in a folder below."""
 _DETAILS = "details"
 
-README = "README.txt"
-_DOCUMENTS = {
-    f"{CARD}.md": "The card as text",
-    f"{CARD}.html": "The card: what is promised, and how good the release is",
-    f"{CARD}.json": "The figures of the card, for programs",
-    RELEASE: "The charges and digests of the release, for checks",
-    f"{CENTRES}.geojson": "The centres, for map programs",
-    f"{MAP}.geojson": "The boxes, for map programs",
-    **EVIDENCE,
-}
-
 _PROFILES = "https://datapackage.org/profiles/2.0"
 _MEDIA = {
     ".csv": "text/csv",
@@ -175,20 +169,6 @@ _MEDIA = {
     ".html": "text/html",
     ".txt": "text/plain",
     ".yaml": "application/yaml",
-}
-_TITLES = {
-    SYNTHETIC: "Synthetic rows, in the columns of the source",
-    CENTRES: "Released centres, with the noisy number of rows of each where there is one",
-    MAP: "Map: boxes with their noisy number of rows",
-    CODES: "The synthetic rows as codes of levels and bins",
-    "marginals": "Share of every level among the synthetic rows",
-    "cliques": "Nodes of the model graph",
-    "measured": "Tables that were measured, with their noise",
-    "cells": "Noisy counts",
-    "groups": "The group that each level was counted in",
-    "dependence": "Likely distance of each scored pair from independence, in rows",
-    "classes": "Published classes, with their noisy number of rows",
-    "released": "The k-anonymous rows",
 }
 
 
@@ -242,8 +222,8 @@ def write_contents(
         },
         **_evidence(release, day),
     }
-    files = {sheet.path: _TITLES.get(sheet.name, "A table of the release") for sheet in sheets}
-    titles = {**files, **{path: _DOCUMENTS.get(path, "") for path in documents}}
+    files = {sheet.path: TABLES.get(sheet.name, "A table of the release") for sheet in sheets}
+    titles = {**files, **{path: DOCUMENTS.get(path, "") for path in documents}}
     documents[README] = readme_text(release, titles).encode()
     for path, content in documents.items():
         (folder / path).parent.mkdir(exist_ok=True)
@@ -276,7 +256,7 @@ def _descriptor(
         "id": bundle.key,
         "title": f"{spec.title}, by {release.name}",
         "description": f"{release.standing}. {spec.description}",
-        **_publisher(spec),
+        **described_publisher(spec),
         "resources": [
             {**_resource(folder, path), **_tabular(by_path.get(path), release)} for path in paths
         ],
@@ -288,18 +268,6 @@ def _descriptor(
             "place": None if place is None else list(place),
         },
     }
-
-
-def _publisher(spec: DatasetSpec) -> dict[str, Any]:
-    """Return licence and publisher in the words of a Data Package, where the file states them."""
-    about = spec.about
-    stated: dict[str, Any] = {}
-    if about.licence:
-        stated["licenses"] = [{"name": about.licence.replace(" ", "-"), "title": about.licence}]
-    if about.publisher:
-        contact = {"email": about.contact} if about.contact and "@" in about.contact else {}
-        stated["contributors"] = [{"title": about.publisher, "roles": ["publisher"], **contact}]
-    return stated
 
 
 def _resource(folder: Path, path: str) -> dict[str, Any]:
@@ -329,7 +297,7 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
         for name in sheet.table
     ]
     missing = [""] if has_missing(sheet.table) else []
-    title = _TITLES.get(sheet.name, f"Table {sheet.name} of the release")
+    title = TABLES.get(sheet.name, f"Table {sheet.name} of the release")
     return {
         "name": sheet.name,
         "title": title,

@@ -4,13 +4,44 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.export.evidence import TITLES as EVIDENCE
+from dp_pipeline.export.folder import RELEASE
 from dp_pipeline.reporting.releases import ReportedRelease
+
+README = "README.txt"
+DOCUMENTS = {
+    "card.md": "The card as text",
+    "card.html": "The card: what is promised, and how good the release is",
+    "card.json": "The figures of the card, for programs",
+    RELEASE: "The charges and digests of the release, for checks",
+    "centres.geojson": "The centres, for map programs",
+    "synopsis.geojson": "The boxes, for map programs",
+    **EVIDENCE,
+}
+"""File → what it holds."""
+
+TABLES = {
+    "synthetic": "Synthetic rows, in the columns of the source",
+    "centres": "Released centres, with the noisy number of rows of each where there is one",
+    "synopsis": "Map: boxes with their noisy number of rows",
+    "codes": "The synthetic rows as codes of levels and bins",
+    "marginals": "Share of every level among the synthetic rows",
+    "cliques": "Nodes of the model graph",
+    "measured": "Tables that were measured, with their noise",
+    "cells": "Noisy counts",
+    "groups": "The group that each level was counted in",
+    "dependence": "Likely distance of each scored pair from independence, in rows",
+    "classes": "Published classes, with their noisy number of rows",
+    "released": "The k-anonymous rows",
+}
+"""Table → what it holds."""
 
 _WIDTH = 88
 
-_TITLES = {
+_ABOUT = {
     "publisher": "Publisher",
     "contact": "Questions to",
     "licence": "Licence",
@@ -35,6 +66,18 @@ def readme_text(release: ReportedRelease, files: Mapping[str, str]) -> str:
     files   path in the folder → what it holds, in a few words
     """
     return "\n".join(_paragraphs(release, files)).rstrip() + "\n"
+
+
+def described_publisher(spec: DatasetSpec) -> dict[str, Any]:
+    """Return licence and publisher in the words of a Data Package, where the file states them."""
+    about = spec.about
+    stated: dict[str, Any] = {}
+    if about.licence:
+        stated["licenses"] = [{"name": about.licence.replace(" ", "-"), "title": about.licence}]
+    if about.publisher:
+        contact = {"email": about.contact} if about.contact and "@" in about.contact else {}
+        stated["contributors"] = [{"title": about.publisher, "roles": ["publisher"], **contact}]
+    return stated
 
 
 def _paragraphs(release: ReportedRelease, files: Mapping[str, str]) -> Iterator[str]:
@@ -66,7 +109,7 @@ def _paragraphs(release: ReportedRelease, files: Mapping[str, str]) -> Iterator[
 
 
 def _publisher(spec: DatasetSpec) -> Iterator[str]:
-    for name, title in _TITLES.items():
+    for name, title in _ABOUT.items():
         value = getattr(spec.about, name)
         if value is not None:
             yield f"{title}: {value}"
