@@ -19,7 +19,6 @@ import pyarrow as pa
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import DiscoveredAttribute
 from dp_pipeline.config.encoding import FloatArray
-from dp_pipeline.config.errors import NotDiscovered
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import SeededNoise
@@ -60,14 +59,12 @@ DISTRIBUTIONS: Mapping[str, tuple[Draw, tuple[float, float]]] = {
 
 
 def found(spec: DatasetSpec, values: FloatArray, seed: int) -> DiscoveredAttribute | None:
-    """What is discovered of x; None where it was refused."""
+    """What is discovered of x; None where noise said too little."""
     assert spec.discover is not None
     counter = UndeclaredRows.of_table(spec, pa.table({"x": values}), KEY)
     accountant = Accountant(spec.discover.epsilon)
-    try:
-        return discover(spec, counter, accountant, Transcript(), SeededNoise(seed))["x"]
-    except NotDiscovered:
-        return None
+    discovered = discover(spec, counter, accountant, Transcript(), SeededNoise(seed))["x"]
+    return None if discovered.weak else discovered
 
 
 def spec_of(attribute: str, epsilon: str) -> DatasetSpec:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -19,7 +20,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 
 from dp_pipeline.config import fields
 from dp_pipeline.config.clock import Clock, ClockBins, Every
-from dp_pipeline.config.domain import MISSING, Attribute, OnInvalid, Undeclared
+from dp_pipeline.config.domain import MISSING, OTHER, Attribute, OnInvalid, Undeclared
 from dp_pipeline.config.encoding import MAX_CELLS, Bins, Coordinate, Levels, is_interval
 from dp_pipeline.config.errors import FieldError
 from dp_pipeline.config.fields import FormChoice, below, not_among, require, require_mapping
@@ -40,7 +41,6 @@ DEFAULT_MAX_LEVELS = 1000
 
 MAX_QUANTILES = 256
 MAX_FILE_BYTES = 1 << 23
-OTHER = "other"
 _EXPECTED_LEVELS = f"2 to {MAX_CELLS} different levels"
 _EXPECTED_BOUNDS = "lower < upper, both within ±1e15, wide enough for 2^17 steps"
 _UNIT_BOUNDS = (1e-9, 1e9)
@@ -165,7 +165,8 @@ class Category(_ColumnSection):
         expected = "no at_most for declared levels"
         require(self.at_most is None, expected, "one", "at_most")
         is_several = 2 <= len(set(levels)) == count <= MAX_CELLS
-        got = str(count) if len(set(levels)) == count else f"{count} with a repeated one"
+        twice = next((level for level, times in Counter(levels).items() if times > 1), None)
+        got = str(count) if twice is None else f"{count} with {twice[:60]!r} twice"
         require(is_several, _EXPECTED_LEVELS, got, "levels")
         if self.other is not None and self.other not in levels:
             error = not_among(self.other, levels, field=("other",))

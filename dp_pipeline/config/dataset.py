@@ -322,6 +322,11 @@ class DatasetSpec:
         domain = self.domain.with_attributes(attributes)
         return replace(self, domain=domain, discovered=discovered, file_digest=self.digest)
 
+    @property
+    def discovery_warnings(self) -> tuple[str, ...]:
+        """One sentence for each attribute of which too little was discovered."""
+        return () if self.discovered is None else self.discovered.warnings
+
     @cached_property
     def widest(self) -> DatasetSpec:
         """The declaration with the most cells that a discovery may give, with invented names.

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
-from dp_pipeline.config.domain import Attribute, Pieces, Undeclared
+from dp_pipeline.config.clock import ClockBins
+from dp_pipeline.config.domain import OTHER, Attribute, Pieces, Undeclared
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels, is_interval
 from dp_pipeline.config.errors import Damaged, DeclarationError
 
@@ -60,15 +62,17 @@ class DiscoveredAttribute:
 
     bounds   lowest and highest value
     edges    cuts of bins, ascending and strictly inside the bounds; () is one bin
-    levels   texts in their order
-    pieces   (start, noisy rows) of parts of the interval, ascending from the lower bound, by which
-             synthetic numbers are drawn inside their bins
+    levels   texts in their order; () where none has enough persons
+    pieces   (start, rows): noisy number of rows from each of these places on, ascending; the first
+             is the lower bound. Synthetic numbers are drawn by them inside their bins
+    weak     what the noisy answers could not tell, and what would have been needed; None if nothing
     """
 
     bounds: tuple[float, float] | None = None
     edges: tuple[float, ...] | None = None
     levels: tuple[str, ...] | None = None
     pieces: Pieces | None = None
+    weak: str | None = None
 
     def to_fact(self) -> str:
         """Return the attribute as a JSON text, which ``from_fact`` reads without loss."""
@@ -79,10 +83,13 @@ class DiscoveredAttribute:
         """Read an attribute that ``to_fact`` wrote; Damaged for any other text.
 
         >>> DiscoveredAttribute.from_fact(DiscoveredAttribute(bounds=(0.0, 0.1)).to_fact())
-        DiscoveredAttribute(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None)
+        DiscoveredAttribute(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None, weak=None)
         """
         try:
-            parts = {name: tuple(part) for name, part in json.loads(text).items()}
+            parts: dict[str, Any] = {
+                name: part if name == "weak" else tuple(part)
+                for name, part in json.loads(text).items()
+            }
             if "pieces" in parts:
                 parts["pieces"] = tuple((start, rows) for start, rows in parts["pieces"])
             attribute = cls(**parts)
@@ -95,6 +102,7 @@ class DiscoveredAttribute:
         is_sound = len(attribute.bounds or (0, 0)) == 2
         is_sound &= all(type(number) is float for number in numbers)
         is_sound &= all(type(level) is str for level in attribute.levels or ())
+        is_sound &= isinstance(attribute.weak, str | None)
         if not is_sound:
             raise Damaged(
                 "discovered domain: expected two bounds, floats and texts, got other values"
@@ -120,6 +128,11 @@ class DiscoveredDomain:
 
     def __getitem__(self, name: str) -> DiscoveredAttribute:
         return dict(self.attributes)[name]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for each attribute of which too little was discovered."""
+        return tuple(attribute.weak for _, attribute in self.attributes if attribute.weak)
 
     def to_facts(self) -> dict[str, str]:
         """Return attribute → JSON text."""
@@ -153,7 +166,7 @@ def declare(attribute: Attribute, discovered: DiscoveredAttribute) -> Attribute:
     is_expected = attribute.undeclared is not None and is_complete
     _require(is_expected, attribute, "the parts that it leaves to be discovered")
     if discovered.levels is not None:
-        return replace(attribute, cells=_levels(attribute, discovered.levels), undeclared=None)
+        return _with_levels(attribute, discovered.levels)
     bounds = discovered.bounds
     interval = attribute.coordinate if bounds is None else Coordinate(*bounds)
     if interval is None or not is_interval(interval.lower, interval.upper):
@@ -172,13 +185,15 @@ def _require(holds: bool, attribute: Attribute, expected: str) -> None:
         raise _refusal(attribute, expected)
 
 
-def _levels(attribute: Attribute, texts: tuple[str, ...]) -> Levels:
-    """Return the discovered levels, and ``other`` if it is not among them."""
+def _with_levels(attribute: Attribute, texts: tuple[str, ...]) -> Attribute:
+    """Return the attribute with its levels and ``other``, whether that was discovered or not."""
+    if not texts and attribute.other is None:
+        # Without any level every row would be left out.
+        attribute = replace(attribute, on_invalid="other", other=OTHER)
     is_apart = attribute.other is not None and attribute.other not in texts
     levels = (*texts, str(attribute.other)) if is_apart else texts
-    is_several = len(set(levels)) == len(levels) >= 2
-    _require(is_several, attribute, "at least two different levels")
-    return Levels(levels)
+    _require(len(set(levels)) == len(levels), attribute, "different levels")
+    return replace(attribute, cells=Levels(levels), undeclared=None)
 
 
 def _bins(
@@ -191,6 +206,10 @@ def _bins(
         count = undeclared.bins
         return None if count is None else Bins.equal_width(interval.lower, interval.upper, count)
     edges = (interval.lower, *discovered.edges, interval.upper)
+    clock = attribute.clock
+    if clock is not None:
+        first, last = int(interval.lower), int(interval.upper)
+        return ClockBins.starting_at(clock, first, last, map(int, discovered.edges))
     is_few = undeclared.quantiles is not None and len(edges) - 1 <= undeclared.quantiles
     is_ascending = all(low < high for low, high in pairwise(edges))
     expected = f"at most {undeclared.quantiles} bins between ascending edges"

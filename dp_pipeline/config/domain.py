@@ -19,6 +19,9 @@ OnInvalid = Literal["clip", "other", "drop"]
 MISSING = "missing"
 """The label of the cell of missing values."""
 
+OTHER = "other"
+"""The level of undeclared texts where a file names none."""
+
 
 @dataclass(frozen=True)
 class Undeclared:

@@ -101,10 +101,6 @@ class NotPrepared(PipelineError):
     """A snapshot cannot be released: it is not validated, not prepared, or refused."""
 
 
-class NotDiscovered(PipelineError):
-    """The noisy answers of a discovery are too few to determine a domain."""
-
-
 class Damaged(PipelineError):
     """A stored object is damaged: it does not match its checksum or its form."""
 

@@ -6,10 +6,9 @@ the bounds, three dots. Everything else, and each refusal, is that of a data set
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
@@ -22,7 +21,7 @@ from dp_pipeline.config.domain import Attribute, Domain, Undeclared
 from dp_pipeline.config.encoding import MAX_CELLS, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.fields import field_errors
-from dp_pipeline.estimators.frames import UNKNOWN, Features, is_integer_label, numbered, text_of
+from dp_pipeline.estimators.frames import UNKNOWN, Features, numbered, text_of
 
 Form = Mapping[str, Any]
 """The declaration of one column, field by field."""
@@ -33,8 +32,6 @@ UNIT_OF_BOUNDS = 0.001
 _TRUTHS = {"True": "1", "1": "True", "False": "0", "0": "False"}
 """A truth value is a number to Python, and the other way round."""
 
-_LARGE = re.compile(r"-?(?!0)[0-9]{16,}", re.ASCII)
-
 
 @dataclass(frozen=True)
 class DeclaredColumn:
@@ -44,15 +41,20 @@ class DeclaredColumn:
                number in bins
     category   the pandas type of categories that declared them, or None
     dtype      of the column of ``X``; None before a fit
-    label      the integer that names the column in a frame, whose text is the attribute's name;
-               else None
+    stored     the type that Arrow has for it, of decimals and dates; else None
+    label      what a frame calls it where that is no text; its text is the attribute's name
+    is_duration     whether its numbers are the seconds of durations
+    is_discovered   whether its bounds or levels were discovered
     """
 
     attribute: Attribute
     levels: tuple[Any, ...] | None = None
     category: Any = None
     dtype: Any = None
-    label: int | None = None
+    stored: Any = None
+    label: Any = None
+    is_duration: bool = False
+    is_discovered: bool = False
 
     @property
     def name(self) -> Any:
@@ -68,11 +70,11 @@ def domain_of(columns: Columns, constraints: tuple[Constraint, ...] = ()) -> Dom
     return Domain(tuple(column.attribute for column in columns), constraints)
 
 
-def every_column(domain: Any, features: Features) -> Any:
-    """Return a declaration in which ``...`` is replaced by the columns of X that it does not name.
+def every_column(domain: Any, features: Features, person: Any = None) -> Any:
+    """Return a declaration with the columns of X that it does not name in place of ``...``.
 
     Columns of an array are called ``x`` and their place; its first columns are the named ones.
-    ``discover`` alone stands for every column.
+    ``discover`` alone stands for every column, but that of the person.
 
     DeclarationError where a column would have the name of another one.
     """
@@ -87,15 +89,14 @@ def every_column(domain: Any, features: Features) -> Any:
         if not set(forms).isdisjoint(unnamed):
             raise DeclarationError("domain: expected no name that a later column of X has, got one")
     else:
-        unnamed = [name for name in features.labels if name not in forms]
+        unnamed = [name for name in features.labels if name not in forms and name != person]
     return {**forms, **dict.fromkeys(unnamed, domain[...])}
 
 
 def declared_columns(domain: object) -> Columns:
     """Return every column of a declaration in its order; ``PrivateSynthesizer`` lists the forms.
 
-    Raises DeclarationError for no column, a name that is neither text nor a whole number, two that
-    are the same as text, and any other form.
+    Raises DeclarationError for no column, two names that are the same as text, and any other form.
 
     >>> sex, age = declared_columns({"sex": ["f", "m"], "age": {"bounds": [0, 99], "bins": 9}})
     >>> sex.levels, age.attribute.size
@@ -106,21 +107,10 @@ def declared_columns(domain: object) -> Columns:
             "domain: expected a mapping of column names to levels, bins or sizes, "
             f"got {'no columns' if isinstance(domain, Mapping) else type(domain).__name__}"
         )
-    for name in domain:
-        if not isinstance(name, str) and not is_integer_label(name):
-            raise DeclarationError(
-                "domain: expected texts or whole numbers as names of columns, "
-                f"got {type(name).__name__}"
-            )
-        if not str(name):
-            raise DeclarationError(
-                "domain: expected a name of every column, got an empty one: rename it, as "
-                'X.rename(columns={"": "name"}) does'
-            )
     if len({str(name) for name in domain}) < len(domain):
         raise DeclarationError("domain: expected names that differ as texts, got one twice")
     return tuple(
-        replace(_column(str(name), form), label=int(name) if is_integer_label(name) else None)
+        replace(_column(str(name), form), label=None if isinstance(name, str) else name)
         for name, form in domain.items()
     )
 
@@ -136,13 +126,28 @@ def _column(name: str, declared: object) -> DeclaredColumn:
         declared = {"size" if isinstance(declared, Integral) else "levels": declared}
     if "column" in declared:
         _refuse(name, "the name that its column has in X", "another one as `column`")
+    if any(isinstance(end, timedelta) for end in _listed(declared.get("bounds"))):
+        column = DeclaredColumn(_with_cells(Numeric, name, _inside(name, _in_seconds(declared))))
+        return replace(column, is_duration=True)
     if _is_moment(declared):
         return DeclaredColumn(_with_cells(Moment, name, _dated(declared)))
     if {"levels", "size"}.isdisjoint(declared):
         return DeclaredColumn(_with_cells(Numeric, name, _inside(name, declared)))
     if isinstance(declared.get("levels"), str) and declared["levels"] == DISCOVER:
         return DeclaredColumn(_with_cells(Category, name, declared))
-    return _nominal(name, declared)
+    return nominal_column(name, declared)
+
+
+def _in_seconds(form: Form) -> Form:
+    """Return the form with the seconds of its durations."""
+
+    def seconds(value: Any) -> Any:
+        return value.total_seconds() if isinstance(value, timedelta) else value
+
+    return {
+        field: list(map(seconds, value)) if isinstance(value, list | tuple) else seconds(value)
+        for field, value in form.items()
+    }
 
 
 def _are_bounds(declared: tuple[object, ...]) -> bool:
@@ -191,7 +196,7 @@ def _numbers(value: Any) -> list[Any]:
     return array.tolist() if array.dtype.kind in "iuf" and array.ndim == 1 else []
 
 
-def _nominal(name: str, form: Form) -> DeclaredColumn:
+def nominal_column(name: str, form: Form) -> DeclaredColumn:
     """Return a column of ``levels`` of any types, or of their number as ``size``."""
     if "levels" in form and "size" in form:
         _refuse(name, "levels or their number as `size`", "both")
@@ -201,8 +206,6 @@ def _nominal(name: str, form: Form) -> DeclaredColumn:
     texts = [text_of(value) for value in values]
     if None in texts or UNKNOWN in texts:
         _refuse(name, "texts, numbers or truth values as levels", "something else")
-    if any(_is_rounded(str(text)) for text in (*texts, *_listed(form.get("missing")))):
-        _refuse(name, "whole numbers between -2**53 and 2**53", "one that a float may round")
     truth_aliases = {
         _TRUTHS[str(text)]: text
         for value, text in zip(values, texts, strict=True)
@@ -236,17 +239,6 @@ def _values(name: str, listed: Any) -> list[Any]:
     if not 1 <= len(values) <= MAX_CELLS:
         _refuse(name, f"1 to {MAX_CELLS} levels", str(len(values)))
     return values
-
-
-def _is_rounded(text: str) -> bool:
-    """Return whether a text is an integer that a float may round.
-
-    One missing value turns a column of integers into floats, and 2⁵³ + 1 into 2⁵³.
-
-    >>> _is_rounded("9007199254740991"), _is_rounded("9007199254740992"), _is_rounded("a")
-    (False, True, False)
-    """
-    return _LARGE.fullmatch(text) is not None and abs(int(text)) >= 2**53
 
 
 def _with_cells(section: type[Category | Numeric | Moment], name: str, form: Form) -> Attribute:

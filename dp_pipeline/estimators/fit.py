@@ -9,7 +9,6 @@ import numpy as np
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.estimators.discovery import widest
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator, PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
@@ -117,7 +116,7 @@ class PrivateFit:
         return result, measurements
 
     def run_without_rows(self) -> FitResult:
-        """Fit an empty table with a seed, so that nothing is charged that cannot be drawn."""
-        widest_fit = replace(self, spec=widest(self.spec))
+        """Fit an empty table with a seed: what cannot be drawn must not be charged."""
+        widest_fit = replace(self, spec=self.spec.widest)
         counter, rng = EmptyCounter(widest_fit.spec.domain), np.random.default_rng(0)
         return widest_fit.run(counter, noise=SeededNoise(0), rng=rng, transcript=Transcript())[0]

@@ -20,9 +20,10 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dp_pipeline.config.domain import Attribute, Undeclared
+from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import values as raw_values
@@ -98,7 +99,14 @@ def plain_frame(X: Any) -> Any:
 
     # By itself, polars hands texts over in a type that Arrow can hardly compute with.
     table = X.to_arrow() if hasattr(X, "to_arrow") else pa.table(X)
-    return table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+    frame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+    # An Enum of polars is a type with its levels; Arrow keeps them with the values alone.
+    enums = {
+        name: pd.CategoricalDtype(dtype.categories.to_list(), ordered=True)
+        for name, dtype in (X.schema.items() if frame_kind(X) == "polars" else ())
+        if type(dtype).__name__ == "Enum"
+    }
+    return frame.astype(dict.fromkeys(enums, "object")).astype(enums) if enums else frame
 
 
 def features_of(X: Any, *, typed: bool = True) -> Features:
@@ -134,7 +142,7 @@ def _array(X: Any, *, typed: bool) -> NDArray[Any]:
             f"got {type(X).__name__}{hint}"
         )
     try:
-        array = np.asarray(X) if typed or not is_list else _of_objects(X)
+        array = _unmasked(X) if typed or not is_list else _of_objects(X)
         if is_list and array.dtype.kind in "US":
             # A text in a list makes texts of the numbers beside it.
             array = np.asarray(X, dtype=object)
@@ -144,6 +152,17 @@ def _array(X: Any, *, typed: bool) -> NDArray[Any]:
     if array.ndim != 2:
         raise DeclarationError(f"X: expected two dimensions, got {array.ndim}: Reshape your data")
     return array
+
+
+def _unmasked(X: Any) -> NDArray[Any]:
+    """Return an array in which a masked value is missing: as it is stored, it is any number."""
+    if not isinstance(X, np.ma.MaskedArray):
+        return np.asarray(X)
+    mask, values = np.ma.getmaskarray(X), np.asarray(X)
+    if values.dtype.kind not in "fc":
+        values = values.astype(object)
+    nothing: Any = np.nan if values.dtype.kind in "fc" else None
+    return np.where(mask, nothing, values)
 
 
 def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
@@ -213,6 +232,9 @@ def text_of(value: object, reads: Reads = "text") -> str | None:
             return str(int(value)) if reads == "number" else str(bool(value))
         if value is None or type(value).__name__ in ("NAType", "NaTType"):
             return None
+        if type(value).__name__ == "Interval":
+            # Categories of pandas are made of them.
+            return str(value)
         if isinstance(value, Complex) and not isinstance(value, Real) and not value.imag:
             value = value.real
         return _number_text(value) if isinstance(value, Real | Decimal) else UNKNOWN
@@ -296,9 +318,26 @@ def _value(column: Any, row: int) -> Any:
 
 def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
     """Return a column of X, stored as its attribute reads it."""
-    # Without any declaration, a truth value is a text.
-    is_number = attribute.is_numeric and attribute.undeclared != Undeclared()
-    return stored(column, "time" if attribute.clock else "number" if is_number else "text")
+    return stored(
+        column, "time" if attribute.clock else "number" if attribute.is_numeric else "text"
+    )
+
+
+def stored_persons(column: Any) -> pa.ChunkedArray:
+    """Return the ids of persons: texts and integers, null for what is neither.
+
+    A float is no id: two persons may have been rounded to one. So is nothing that cannot be read,
+    or all of it would be one person.
+    """
+    array = _stored_as_it_is(column, "number") if column.dtype.kind != "O" else None
+    if array is not None and raw_values.kind_of(array.type) == "number":
+        return array
+    texts = [None if isinstance(value, float) else text_of(value) for value in _values(column)]
+    ids = [None if text == UNKNOWN else text for text in texts]
+    return pa.chunked_array([pa.array(ids, type=pa.large_string())])
+
+
+_A_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
@@ -309,27 +348,30 @@ def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
         # A warning about a cast would say something about a row.
         with np.errstate(all="ignore"):
             column = np.asarray(column).astype(plain, copy=False)
+    is_mixed = column.dtype.kind == "O"
     try:
         array = pa.array(column, from_pandas=True)
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
         return None
+    if reads == "number" and pa.types.is_duration(array.type):
+        ticks = pc.cast(pc.cast(array, pa.int64()), pa.float64(), safe=False)
+        array, is_mixed = pc.divide(ticks, _A_SECOND[array.type.unit]), False
+    elif reads == "number" and pa.types.is_decimal(array.type):
+        array, is_mixed = pc.cast(array, pa.float64()), False
     kind, stored_kind = raw_values.kind_of(array.type), "time" if reads == "time" else "number"
     # Of objects, a truth value beside floats would be stored as one of them.
-    if kind != "text" and (kind != stored_kind or column.dtype == object):
+    if kind != "text" and (kind != stored_kind or is_mixed):
         return None
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
 def _word(value: Any, reads: Reads) -> str | None:
-    """Return the text of a value; where times are read, ISO text of a date or time alone.
-
-    Intervals of pandas are texts, because categories are made of them.
-    """
+    """Return the text of a value; where times are read, ISO text of a date or time alone."""
     try:
         if reads == "time" and not isinstance(value, str):
             is_time = isinstance(value, date) and type(value).__name__ != "NaTType"
             return str(value.isoformat()) if is_time else None
-        return str(value) if type(value).__name__ == "Interval" else text_of(value, reads)
+        return text_of(value, reads)
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
         return None if reads == "time" else UNKNOWN
 

@@ -45,13 +45,15 @@ def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
 
 
 def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
-    """Return δ as ``exact_epsilon`` reads it; None for 0, which is pure ε.
+    """Return δ as ``exact_epsilon`` reads it; None for 0 and None, which are pure ε.
 
     Raises DeclarationError for anything else, and for what ``parse_delta`` refuses.
 
     >>> exact_delta(1e-9) == exact_delta("0.000000001") == Fraction(1, 10**9)
     True
     """
+    if value is None:
+        return None
     if isinstance(value, Fraction):
         return parse_delta(delta_text(value), of=of) if value else None
     text = decimal_text(value, of=of)

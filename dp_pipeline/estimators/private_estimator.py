@@ -14,25 +14,24 @@ from sklearn.base import BaseEstimator
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.discovered_domain import discovery_price
+from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text
-from dp_pipeline.estimators.discovery import (
-    discover_domain,
-    discovery_cost,
-    epsilon_after_discovery,
-    widest,
-)
+from dp_pipeline.estimators.column_types import identifiers
+from dp_pipeline.estimators.discovery import discover_domain, discovery_cost
 from dp_pipeline.estimators.fit import PrivateFit
+from dp_pipeline.estimators.frames import Features
 from dp_pipeline.estimators.parameters import (
     decimal_text,
     exact_epsilon,
     generator,
     is_fit_for_release,
     noise_of,
+    require_integer,
 )
-from dp_pipeline.estimators.refinement import FinishedFit, run_fit
-from dp_pipeline.estimators.rows import prepared_rows
+from dp_pipeline.estimators.refinement import FinishedFit, row_secret, run_fit
+from dp_pipeline.estimators.rows import prepared_rows, stored_table
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import FitResult, Model, guarantee_at, guarantee_of
 from dp_pipeline.results.accountant import Spend
@@ -135,6 +134,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         releases: type[Clusters | SyntheticTable],
         model: Model,
         *,
+        protection: Protection,
         undeclared_words: str,
         delta: Fraction | None = None,
     ) -> PrivateFit:
@@ -144,9 +144,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """
         # What is wrong by itself is refused before what does not go together.
         epsilon = exact_epsilon(self.epsilon)
-        cost = discovery_cost(self.discover, domain, undeclared_words=undeclared_words)
-        spec = DatasetSpec.of_domain(name, domain, discover=cost)
-        epsilon, domain = epsilon_after_discovery(spec, epsilon), widest(spec).domain
+        cost = discovery_cost(self.discover, domain, epsilon, undeclared_words=undeclared_words)
+        spec = DatasetSpec.of_domain(name, domain, discover=cost, protection=protection)
+        epsilon, domain = epsilon - (cost.epsilon if cost else 0), spec.widest.domain
         model.check(domain)
         guarantee = guarantee_of(model, epsilon, delta, domain=domain)
         if not guarantee.is_plain:
@@ -168,13 +168,16 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[FinishedFit, str]:
         """Run a declared fit over the columns of X, and return it with its promise.
 
+        values     of each declared column, then those of the person's column, if any
         refined    the fit that it refines, or None
         must_fit   whether a row that does not fit the declaration raises, instead of being dropped
         """
         first_rng, noise = generator(self.random_state), noise_of(self.noise)
+        table = stored_table(fit.spec.domain, values, fit.spec.protection.column)
+        key = row_secret(self.population)
         # Rows are looked at after the charge, unless something before depends on them.
         is_early = fit.is_refinable or (must_fit and not fit.spec.to_discover)
-        rows = prepared_rows(fit.spec.domain, values, refuse=must_fit) if is_early else None
+        rows = prepared_rows(fit.spec, table, key, refuse=must_fit) if is_early else None
         if refined is not None:
             fit = refined.prepare_refinement(fit, noise)
         promise = self._promise(fit)
@@ -185,10 +188,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             promise = self._count_fit(promise, fit)
             discovery: tuple[Spend, ...] = ()
             if fit.spec.to_discover:
-                spec, discovery = discover_domain(fit.spec, values, noise)
+                spec, discovery = discover_domain(fit.spec, table, key, noise)
                 fit.model.check(spec.domain)
                 fit = replace(fit, spec=spec)
-            fitted_rows = rows or prepared_rows(fit.spec.domain, values, refuse=must_fit)
+            fitted_rows = rows or prepared_rows(fit.spec, table, key, refuse=must_fit)
             rng, counter = copy.deepcopy(first_rng), fitted_rows.counter()
             result, _ = fit.run(counter, noise=noise, rng=rng, transcript=transcript)
             return replace(result, spends=(*discovery, *result.spends))
@@ -223,6 +226,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 f" together with the fit at ε={epsilon_text(fit.refines.epsilon)} that it refines"
             )
         caveats = "" if fit.public is None else "; its public rows are not protected"
+        if discover is not None:
+            caveats += f"; its domain is discovered for {discovery_price(discover)} of that"
         caveats += "" if is_fit_for_release(self.noise) else "; its noise protects nobody"
         return (
             f"{fit.spec.name} by {fit.method}, fitted: ε={text}, "
@@ -233,6 +238,42 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.non_deterministic = not str(self.noise).startswith("seeded:")
         return tags
+
+    def _protection(
+        self, features: Features, person: Any, at_most: Any
+    ) -> tuple[Protection, tuple[Any, ...]]:
+        """Return what is protected, and the values of the person's column in a tuple, if any.
+
+        Says in one line that a row is protected where a column looks as if it named persons.
+        """
+        labels = features.labels or ()
+        if person is None:
+            if at_most is not None:
+                raise DeclarationError(
+                    "at_most: expected none without `person`, which says whose rows they are, "
+                    "got one"
+                )
+            names = ", ".join(identifiers(labels))
+            if names:
+                warnings.warn(
+                    f"{type(self).__name__}: one row is protected, not all rows of one {names}: "
+                    "where somebody has several rows, fit with `person` and `at_most`",
+                    stacklevel=3,
+                )
+            return OneRow(), ()
+        if person not in labels:
+            raise DeclarationError(
+                f"person: expected a column of a frame X, one of "
+                f"{', '.join(map(str, labels)) or 'none'}, got {person!r:.60}"
+            )
+        rows = require_integer(at_most, of="at_most", least=1)
+        values = features.columns[labels.index(person)]
+        if values.dtype.kind in "fcmM":
+            raise DeclarationError(
+                f"person: expected a column of texts or integers, got {values.dtype.name}: two "
+                "persons may be rounded to one"
+            )
+        return RowsOfPerson(str(person), rows), (values,)
 
     def _warn(self) -> None:
         """Warn once of each weakness, at the line that called ``fit``."""

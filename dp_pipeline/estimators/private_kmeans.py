@@ -10,13 +10,12 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.declared import box_columns, domain_of
-from dp_pipeline.estimators.discovery import widest
 from dp_pipeline.estimators.fit import PrivateFit
-from dp_pipeline.estimators.frames import numeric_features, numeric_rows, plain_frame
+from dp_pipeline.estimators.frames import features_of, numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.parameters import (
     InvalidParameter,
     generator,
@@ -100,8 +99,9 @@ class PrivateKMeans(
         release is public: planning from it is free. ``method_params={"smooth": "true"}`` combines
         numbers as well. A clone has an unfitted copy of it, which is refused.
     discover : dict, default=None
-        What finding bounds costs: ``{"epsilon": 0.1}``, **a part of** ``epsilon``. Discovered
-        bounds are powers of two times ``UNIT_OF_BOUNDS``, wide rather than narrow.
+        What finding bounds costs: ``{"epsilon": 0.1}``, **a part of** ``epsilon``; a tenth of it
+        by default. Discovered bounds are powers of two times ``UNIT_OF_BOUNDS``, wide rather than
+        narrow.
 
     Attributes
     ----------
@@ -175,7 +175,14 @@ class PrivateKMeans(
         self.discover = discover
         self.plan_from = plan_from
 
-    def fit(self, X: Any, y: Any = None) -> PrivateKMeans:  # noqa: ARG002
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002
+        *,
+        person: Any = None,
+        at_most: int | None = None,
+    ) -> PrivateKMeans:
         """Find private centres of the rows of X; costs ``epsilon`` each time.
 
         Parameters
@@ -184,6 +191,12 @@ class PrivateKMeans(
             Numbers, in the unit of ``bounds``; any n, 0 too. Types of columns are public: lists get
             theirs from the values, so hand sensitive rows as an array or a frame.
         y : ignored
+        person : column of a frame X, default=None
+            Who a row is about, by a text or an integer; this column is no coordinate. None
+            protects single rows.
+        at_most : int, default=None
+            Rows that count of a person, with ``person``: all of them together are protected. Which
+            ones is a keyed choice among her own rows.
 
         Returns
         -------
@@ -197,8 +210,6 @@ class PrivateKMeans(
             error and no warning says anything about a row.
         BudgetExceeded
             With ``population``; nothing was charged or drawn.
-        NotDiscovered
-            Where noisy counts say too little of bounds; ``discover`` is spent.
 
         Warns
         -----
@@ -215,9 +226,12 @@ class PrivateKMeans(
         """
         with invalid_parameters():
             X = plain_frame(X)
+            protection, persons = self._protection(features_of(X), person, at_most)
+            if persons:
+                X = X.drop(columns=[person])
             features = numeric_features(X)
-            fit = self._declare(features.names, features.keys)
-            finished, promise = self._run_declared(fit, features.columns)
+            fit = self._declare(features.names, features.keys, protection)
+            finished, promise = self._run_declared(fit, (*features.columns, *persons))
         validate_data(self, X, skip_check_array=True)
         self._set_fitted(finished)
         self._promise_text = promise
@@ -399,8 +413,10 @@ class PrivateKMeans(
         boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
-    def _declare(self, names: tuple[str, ...], keys: tuple[Any, ...]) -> PrivateFit:
-        """Return the declared fit; before a discovery, its box has no meaning."""
+    def _declare(
+        self, names: tuple[str, ...], keys: tuple[Any, ...], protection: Protection
+    ) -> PrivateFit:
+        """Return the fit; before a discovery, its box means nothing."""
         domain = domain_of(box_columns(self.bounds, names, keys))
         model = declared_model(
             self,
@@ -409,12 +425,17 @@ class PrivateKMeans(
             k=str(_number_of_clusters(self.n_clusters)),
         )
         fit = self._declare_fit(
-            "PrivateKMeans", domain, Clusters, model, undeclared_words="with bounds to find"
+            "PrivateKMeans",
+            domain,
+            Clusters,
+            model,
+            protection=protection,
+            undeclared_words="with bounds to find",
         )
         earlier = self.plan_from
         if earlier is None:
             return fit
-        bounds = _bounds_of(widest(fit.spec).domain)
+        bounds = _bounds_of(fit.spec.widest.domain)
         if earlier.synopsis_ is None or not np.array_equal(earlier.bounds_, bounds):
             raise DeclarationError(
                 "plan_from: expected a fit with a synopsis over the same bounds, got another"
@@ -432,7 +453,7 @@ class PrivateKMeans(
         self.synopsis_ = released.synopsis
         self.cluster_sizes_ = cluster_sizes(tables)
         self.spends_, self.fit_for_release_ = finished.result.spends, finished.is_releasable
-        self.warnings_ = clustering_warnings(
+        self.warnings_ = spec.discovery_warnings + clustering_warnings(
             tables,
             [domain[name] for name in released.columns],
             NoisyTotal.of_tables(tables, self.spends_, distance=spec.distance),

@@ -10,8 +10,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.config.constraint_parser import constraints_of
-from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators.column_types import columns_of_types
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
 from dp_pipeline.estimators.discovery import discovered_form
 from dp_pipeline.estimators.fit import PrivateFit
@@ -24,7 +26,7 @@ from dp_pipeline.estimators.parameters import (
 )
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
 from dp_pipeline.estimators.refinement import FinishedFit
-from dp_pipeline.estimators.rows import declared_values, prepared_rows, public_rows
+from dp_pipeline.estimators.rows import declared_values, prepared_rows, public_rows, stored_table
 from dp_pipeline.estimators.synthetic_frames import (
     clique_graph,
     columns_of_marginal,
@@ -66,9 +68,9 @@ class PrivateSynthesizer(PrivateEstimator):
 
     Parameters
     ----------
-    domain : mapping of column names to levels, bins or sizes, or "discover"
-        The declared columns, which are also those of the synthetic table: texts, or the integers
-        0, 1, 2 that pandas calls them where a file has no header. A column is
+    domain : mapping of column names to levels, bins or sizes, default="discover"
+        The declared columns, which are also those of the synthetic table, by the names that ``X``
+        has for them. A column is
 
         * a list of levels: texts, numbers or truth values. A value is looked up as text, without
           spaces around it: the level 1 takes 1, 1.0 and "1". A pandas ``CategoricalDtype`` is
@@ -92,9 +94,15 @@ class PrivateSynthesizer(PrivateEstimator):
           texts that enough rows have; others become ``other``. Synthetic ones are texts;
         * ``{"bounds": "discover", "bins": {"quantiles": 16}}``, or a number of bins: numbers, with
           ``"unit"``; or ``{"bounds": [0, 99], "bins": {"quantiles": 16}}`` inside known bounds;
-        * ``"discover"``, of numbers or texts: a tenth of the price tells which, because the types
-          of ``X`` are made from its values. ``domain="discover"`` says this of every column. Dates
-          are taken for texts, and each day is rare: declare the bounds of dates.
+        * ``{"bounds": [timedelta(0), timedelta(days=10)], "bins": 5}``: a duration;
+        * ``"discover"``: what the type of the column is; ``domain="discover"`` says this of every
+          column. Truth values and the categories of a pandas ``CategoricalDtype`` or a polars
+          ``Enum`` are levels, for nothing: **who discovers vouches that categories are public**.
+          Levels of texts, and ranges of numbers, dates, times and durations are measured.
+
+        **The types of X are public**, and synthetic columns have them: a column of integers has
+        integers, text stays text, whatever it looks like. pandas makes some types from values, so
+        give them before (``astype``, ``convert_dtypes``) where one value may not decide them.
 
         The key ``...`` declares every other column of ``X``, as in
         ``{...: {"bounds": [0, 1], "bins": 8}}``. Columns of an array without a name are called x
@@ -140,7 +148,9 @@ class PrivateSynthesizer(PrivateEstimator):
     discover : dict, default=None
         What finding the columns that say ``"discover"`` costs: ``{"epsilon": 0.1, "delta": 1e-9}``.
         Its ε is **a part of** ``epsilon``, and its δ, which levels need, is added to ``delta``: the
-        fit is (ε, ``delta`` + δ)-differentially private in all.
+        fit is (ε, ``delta`` + δ)-differentially private in all. By default a tenth of ``epsilon``
+        and 1e-9. What too few rows have becomes ``other``, or one bin, and ``warnings_`` says what
+        would have been needed.
 
     Attributes
     ----------
@@ -193,7 +203,7 @@ noise protects nobody
     def __init__(  # noqa: PLR0913
         self,
         *,
-        domain: Any,
+        domain: Any = "discover",
         epsilon: Any,
         delta: Any = 0,
         method: str = "one_shot",
@@ -226,6 +236,8 @@ noise protects nobody
         X: Any,
         y: Any = None,  # noqa: ARG002
         *,
+        person: Any = None,
+        at_most: int | None = None,
         prior: Any = None,
         refines: PrivateSynthesizer | None = None,
     ) -> PrivateSynthesizer:
@@ -238,6 +250,12 @@ noise protects nobody
             number of rows, 0 too; other columns are left out. Of an array, the d columns in the
             order of ``domain``.
         y : ignored
+        person : column of a frame X, default=None
+            Who a row is about, by a text or an integer; this column is not released. None protects
+            single rows.
+        at_most : int, default=None
+            Rows that count of a person, with ``person``: all of them together are protected. Which
+            ones is a keyed choice among her own rows.
         prior : frame, array or nested lists, default=None
             **Public rows of others**, with the same columns and of the same declaration. They say
             which tables to measure, at no cost, and stand in for what is not measured.
@@ -267,8 +285,6 @@ noise protects nobody
             that are asked for: that of ``on_unknown``, and that rows are not those of ``refines``.
         BudgetExceeded
             With ``population``; nothing was charged or drawn.
-        NotDiscovered
-            Where noisy counts say too little of a column; ``discover`` is spent.
 
         Warns
         -----
@@ -289,15 +305,21 @@ noise protects nobody
         """
         with invalid_parameters():
             features = features_of(X, typed=False)
-            columns = declared_columns(every_column(self.domain, features))
+            protection, persons = self._protection(features, person, at_most)
+            columns = declared_columns(every_column(self.domain, features, person))
             names = [column.name for column in columns]
+            if person is not None and person in names:
+                raise DeclarationError(f"domain: expected no column {person!r} of persons, got it")
             values = declared_values(features, names)
-            fit = self._declare(columns, has_prior=prior is not None)
+            columns = columns_of_types(columns, values)
+            fit = self._declare(columns, protection, has_prior=prior is not None)
             must_fit = self._has_strict_rows()
             if prior is not None:
                 fit = self._add_public_rows(fit, prior, X, names)
             refined = None if refines is None else _finished_fit_of(refines)
-            finished, promise = self._run_declared(fit, values, refined=refined, must_fit=must_fit)
+            finished, promise = self._run_declared(
+                fit, (*values, *persons), refined=refined, must_fit=must_fit
+            )
         self._finished = finished
         self._columns = typed_columns(columns, values, finished.fit.spec.domain)
         self._frame_kind, self._promise_text = frame_kind(X), promise
@@ -320,7 +342,9 @@ noise protects nobody
         self.graph_ = clique_graph(table, self._columns)
         shares = {name: table.probabilities((name,)) for name in table.attributes}
         total = NoisyTotal.of_marginals(table.measured)
-        self.warnings_ = table_warnings(shares, spec.domain, total, nominal_rows=self.nominal_rows)
+        self.warnings_ = spec.discovery_warnings + table_warnings(
+            shares, spec.domain, total, nominal_rows=self.nominal_rows
+        )
 
     def _name_features(self, *, has_names: bool) -> None:
         """Set the names of features as scikit-learn does, without those of an earlier fit."""
@@ -331,7 +355,7 @@ noise protects nobody
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def sample(self, n: int | None = None, *, random_state: Any = None) -> Any:
+    def sample(self, num_rows: int | None = None, *, random_state: Any = None) -> Any:
         """Return synthetic rows in a frame of the kind that ``X`` was; pandas for an array.
 
         Values are as declared, and so are NumPy's types, which pandas makes from values: levels as
@@ -341,21 +365,21 @@ noise protects nobody
 
         Parameters
         ----------
-        n : int, default=None
+        num_rows : int, default=None
             Rows to draw anew from the model, from 0 to 10^9, for no further ε; None gives the rows
             that were drawn when it was fitted, as many as there are by a noisy count.
         random_state : int, RandomState or None, default=None
-            Of these rows; None is that of the estimator. With one, None as n draws as many anew.
+            Of these rows; None is that of the estimator. With one, None draws as many anew.
 
         Returns
         -------
-        frame of n rows
+        frame of ``num_rows`` rows
             A column a declared one.
 
         Raises
         ------
         InvalidParameter
-            For another n; NotFittedError before a fit.
+            For another number; NotFittedError before a fit.
 
         Examples
         --------
@@ -368,11 +392,11 @@ noise protects nobody
         True
         """
         check_is_fitted(self)
-        if n is None and random_state is None:
+        if num_rows is None and random_state is None:
             return synthetic_frame(self._table, self._columns, self._frame_kind)
-        requested_rows = len(self._table.codes) if n is None else n
+        requested_rows = len(self._table.codes) if num_rows is None else num_rows
         with invalid_parameters():
-            rows = require_integer(requested_rows, of="n", least=0, most=MOST_ROWS)
+            rows = require_integer(requested_rows, of="num_rows", least=0, most=MOST_ROWS)
         rng = generator(self.random_state if random_state is None else random_state)
         return synthetic_frame(
             self._finished.sample_again(rows, rng), self._columns, self._frame_kind
@@ -473,7 +497,8 @@ noise protects nobody
             return QualityReport(len(table.codes), measured=measured, unmeasured=unmeasured)
         names = [column.name for column in self._columns]
         values = declared_values(features_of(real, typed=False), names)
-        rows = prepared_rows(domain, values)
+        spec = DatasetSpec.of_domain("real", domain)
+        rows = prepared_rows(spec, stored_table(domain, values))
         return replace(
             TableComparison(domain, rows.codes, codes).report(label=label),
             measured=measured,
@@ -481,8 +506,8 @@ noise protects nobody
             left_out=len(values[0]) - rows.row_count,
         )
 
-    def _declare(self, columns: Columns, *, has_prior: bool) -> PrivateFit:
-        """Return the declared fit; before a discovery, with the most cells that it may give."""
+    def _declare(self, columns: Columns, protection: Protection, *, has_prior: bool) -> PrivateFit:
+        """Return the fit; before a discovery, with the most cells that may be discovered."""
         domain = domain_of(columns)
         if self.constraints is not None:
             domain = Domain(domain.attributes, constraints_of(self.constraints, domain))
@@ -493,6 +518,7 @@ noise protects nobody
             domain,
             SyntheticTable,
             model,
+            protection=protection,
             undeclared_words="of domain that says discover or quantiles",
             delta=exact_delta(self.delta),
         )

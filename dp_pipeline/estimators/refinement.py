@@ -40,6 +40,7 @@ from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import CoarseRelease, FitResult
 from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.releases.home import find_home
 from dp_pipeline.releases.release import ROWS
 from dp_pipeline.results.bundle import REFINED_FROM, REFINES, refinement_digest
 from dp_pipeline.results.synthetic_table import SyntheticTable
@@ -162,6 +163,15 @@ os.register_at_fork(after_in_child=_FINGERPRINTS.clear)
 
 _SECRET = uuid4().bytes
 """The key of fingerprints, which stay in this process."""
+
+
+def row_secret(population: str | None) -> bytes:
+    """Return the key that chooses the rows of a person: that of the population where one pays, so
+    that a refinement in another process has the same rows.
+    """
+    ledger = find_home().ledger if isinstance(population, str) else None
+    has_account = ledger is not None and ledger.account(str(population)) is not None
+    return ledger.key(str(population)) if ledger is not None and has_account else _SECRET
 
 
 def run_fit(

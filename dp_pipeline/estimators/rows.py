@@ -13,18 +13,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import INVALID, IntArray
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators.frames import Features, features_of, stored_column
+from dp_pipeline.estimators.frames import (
+    Features,
+    features_of,
+    stored_column,
+    stored_persons,
+)
 from dp_pipeline.inference.earlier import PublicTable
+from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.values import cell_codes, valid_numbers
 
 _BLOCK_ROWS = 1 << 16
 """Rows that are floats at a time."""
+
+_PLACE = "\0place"
+"""The column of places in a table whose rows are chosen; no key of a row depends on it."""
 
 
 def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]:
@@ -93,50 +104,73 @@ class PreparedRows:
         return packed
 
 
-def prepared_rows(domain: Domain, values: Sequence[Any], *, refuse: bool = False) -> PreparedRows:
-    """Return the rows whose values fit a domain and keep its constraints.
+def stored_table(domain: Domain, values: Sequence[Any], person: Any = None) -> pa.Table:
+    """Return a table in memory as a source gives one: the declared columns, and persons if any.
 
-    values   values (n,) of each declared column
-    refuse   raise DeclarationError with the column's name where a row does not fit, instead of
-             dropping it; that tells about a row
+    values   values (n,) of each declared column, then of the person's
+    person   the name of the person's column, or None
     """
-    rows, written = len(values[0]), 0
+    pairs = zip(domain, values, strict=False)
+    columns = {attribute.column: stored_column(attribute, series) for attribute, series in pairs}
+    return pa.table(columns if person is None else {**columns, person: stored_persons(values[-1])})
+
+
+def prepared_rows(
+    spec: DatasetSpec, table: pa.Table, key: bytes = b"", *, refuse: bool = False
+) -> PreparedRows:
+    """Return the rows that fit a declaration: those that ``raw.prepare`` keeps of a file.
+
+    table    as ``stored_table`` has it
+    key      the secret that chooses the rows of a person; empty where a row is a person
+    refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
+             with the column's name, which tells about a row
+    """
+    domain, rows, written = spec.domain, table.num_rows, 0
     codes = {
         name: np.empty(rows, dtype=np.min_scalar_type(domain[name].size - 1))
         for name in domain.discrete
     }
     coordinates = {name: np.empty(rows, dtype=np.int32) for name in domain.numeric}
+    is_kept = np.zeros(rows, dtype=np.bool_)
     # A warning about a cast would say something about a row.
     with np.errstate(all="ignore"):
         for start in range(0, max(1, rows), _BLOCK_ROWS):
-            block_rows = slice(start, start + _BLOCK_ROWS)
-            block = [
-                series.iloc[block_rows] if hasattr(series, "iloc") else series[block_rows]
-                for series in values
-            ]
+            block = table.slice(start, _BLOCK_ROWS)
             keep, *block_columns = _prepare_block(domain, block, refuse=refuse)
+            is_kept[start : start + _BLOCK_ROWS] = keep
             stop = written + int(keep.sum())
             for columns, parts in zip((codes, coordinates), block_columns, strict=True):
                 for name, part in parts.items():
                     columns[name][written:stop] = part[keep]
             written = stop
+    chosen = _bounded(spec, table.filter(pa.array(is_kept)), key)
     return PreparedRows(
         domain,
-        {name: column[:written] for name, column in codes.items()},
-        {name: column[:written] for name, column in coordinates.items()},
-        written,
+        {name: column[:written][chosen] for name, column in codes.items()},
+        {name: column[:written][chosen] for name, column in coordinates.items()},
+        written if isinstance(chosen, slice) else len(chosen),
     )
 
 
+def _bounded(spec: DatasetSpec, table: pa.Table, key: bytes) -> IntArray | slice:
+    """Return which rows (m,) stay where a person may have at most so many."""
+    keys = PersonKeys.of(spec.columns, spec.protection.column, key)
+    if keys is None:
+        return slice(None)
+    places = table.append_column(_PLACE, pa.array(np.arange(table.num_rows)))
+    kept = keep_at_most(places, at_most=spec.protection.rows, keys=keys)
+    return np.asarray(kept.column(_PLACE).to_numpy())
+
+
 def _prepare_block(
-    domain: Domain, values: Sequence[Any], *, refuse: bool
+    domain: Domain, table: pa.Table, *, refuse: bool
 ) -> tuple[NDArray[np.bool_], dict[str, IntArray], dict[str, IntArray]]:
     """Return which rows fit (n,), and codes and coordinates of all, arbitrary where they do not."""
     codes: dict[str, IntArray] = {}
     coordinates: dict[str, IntArray] = {}
-    keep = np.ones(len(values[0]), dtype=np.bool_)
-    for attribute, series in zip(domain, values, strict=True):
-        name, column, fits = attribute.name, stored_column(attribute, series), keep
+    keep = np.ones(table.num_rows, dtype=np.bool_)
+    for attribute in domain:
+        name, column, fits = attribute.name, table.column(attribute.column), keep
         if attribute.has_cells:
             codes[name] = cell_codes(attribute, column)
             fits = codes[name] != INVALID
@@ -171,7 +205,7 @@ def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable
         values = declared_values(features_of(prior, typed=False), names)
     except DeclarationError as error:
         raise DeclarationError(f"prior: {str(error).removeprefix('X: ')}") from None
-    rows = prepared_rows(domain, values)
+    rows = prepared_rows(DatasetSpec.of_domain("prior", domain), stored_table(domain, values))
     if not rows.row_count:
         raise DeclarationError(
             "prior: expected at least one public row with declared values, got none"

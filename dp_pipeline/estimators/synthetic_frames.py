@@ -1,15 +1,14 @@
 """Released tables as frames and a graph: synthetic rows, cells of marginals, cliques.
 
-A type is copied from ``X`` where it does not depend on a value of a row: nullable types of pandas,
-types of Arrow and polars, categories (but not which ones ``X`` has), dates. Whether a column has
-texts, truth values, integers or others follows from the declaration: one text in a column of
-numbers would make them texts.
+The types of ``X`` are public, and taken over wherever they can hold what is declared: which is
+texts, truth values, integers or others. Categories are declared, never those that ``X`` has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators.column_types import public_type
 from dp_pipeline.estimators.declared import Columns, DeclaredColumn
 from dp_pipeline.estimators.frames import FrameKind, text_of
 from dp_pipeline.gate.counter import MAX_GRID_CELLS
@@ -64,7 +64,7 @@ def synthetic_frame(table: SyntheticTable, columns: Columns, kind: FrameKind = "
         if attribute.clock is not None:
             frame[column.name] = _match_time_type(numbers, column)
             continue
-        dtype = ("Int64" if attribute.nullable else "int64") if attribute.is_integer else "float64"
+        dtype = "Int64" if attribute.is_integer else "float64"
         frame[column.name] = _match_type(pd.Series(numbers, dtype=dtype), column)
     return _of_kind(pd.DataFrame(frame), columns, kind)
 
@@ -79,23 +79,30 @@ def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Co
         attribute, levels = domain[column.attribute.name], column.levels
         if column.attribute.undeclared is not None and isinstance(attribute.cells, Levels):
             levels = attribute.cells.values
-        dtype = _public_type(column, series.dtype)
-        fitted_columns.append(replace(column, attribute=attribute, levels=levels, dtype=dtype))
+        stored = public_type(series)
+        is_converted = stored is not None and (
+            pa.types.is_decimal(stored) or pa.types.is_date(stored)
+        )
+        fitted_columns.append(
+            replace(
+                column,
+                attribute=attribute,
+                levels=levels,
+                dtype=_without_values(series.dtype),
+                stored=stored if is_converted else None,
+                is_discovered=column.attribute.undeclared is not None,
+            )
+        )
     return tuple(fitted_columns)
 
 
-def _public_type(column: DeclaredColumn, dtype: Any) -> Any:
-    """Return a type without categories and NumPy types, which pandas makes from values."""
+def _without_values(dtype: Any) -> Any:
+    """Return a type without categories, and without the length of the longest text."""
     import pandas as pd
 
     if isinstance(dtype, pd.CategoricalDtype):
         return pd.CategoricalDtype(ordered=dtype.ordered)
-    if isinstance(dtype, np.dtype) and dtype.kind in "SU":
-        # NumPy's type of texts says how long the longest of them is.
-        dtype = np.dtype(dtype.kind)
-    is_plain_text = isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA
-    is_inferred = isinstance(dtype, np.dtype) or is_plain_text
-    return None if is_inferred and column.attribute.clock is None else dtype
+    return np.dtype(dtype.kind) if isinstance(dtype, np.dtype) and dtype.kind in "SU" else dtype
 
 
 def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> Any:
@@ -132,11 +139,30 @@ def _match_type(values: Any, column: DeclaredColumn) -> Any:
     dtype, levels = column.dtype, column.levels
     if column.category is not None or dtype is None:
         return values
+    if column.is_duration:
+        return _as_durations(values, column)
+    if column.stored is not None and pa.types.is_decimal(column.stored):
+        return _as_decimals(values, column)
     if isinstance(dtype, pd.CategoricalDtype):
-        if levels is None:
-            return values
-        return values.astype(pd.CategoricalDtype(pd.Index(list(levels)), bool(dtype.ordered)))
-    family = _family(column)
+        if levels is not None:
+            categories = pd.Index(list(levels))
+            values = values.astype(pd.CategoricalDtype(categories, bool(dtype.ordered)))
+        return values
+    if column.is_discovered and column.attribute.is_integer:
+        # Bounds that are discovered are powers of two: some are wider than a type.
+        stored = getattr(dtype, "pyarrow_dtype", None)
+        limits = np.iinfo(
+            stored.to_pandas_dtype() if stored is not None else getattr(dtype, "numpy_dtype", dtype)
+        )
+        values = values.clip(limits.min, min(limits.max, 2**63 - 1))
+    match = _match_numpy_type if isinstance(dtype, np.dtype) else _match_pandas_type
+    return match(values, dtype, column, _family(column))
+
+
+def _match_pandas_type(values: Any, dtype: Any, column: DeclaredColumn, family: Family) -> Any:
+    """Return values in a type of Arrow, or a nullable one of pandas."""
+    import pandas as pd
+
     if isinstance(dtype, pd.ArrowDtype):
         if family == "mixed":
             values = values.map(text_of, na_action="ignore")
@@ -148,6 +174,56 @@ def _match_type(values: Any, column: DeclaredColumn) -> Any:
     arrow_type = pa.string() if numpy_dtype is None else pa.from_numpy_dtype(numpy_dtype)
     return values.astype(
         dtype if _can_hold_declared(arrow_type, column, family) else _USUAL[family][0]
+    )
+
+
+def _match_numpy_type(values: Any, dtype: Any, column: DeclaredColumn, family: Family) -> Any:
+    """Return values in a type of NumPy; in pandas' own where integers are missing."""
+    if dtype.kind == "O":
+        return values.astype(object).where(values.notna(), None)
+    if dtype.kind == "f" and family in ("whole", "real"):
+        return values.astype(dtype)
+    is_missing = values.isna().any()
+    if family == "whole" and dtype.kind in "iu":
+        fits = _can_hold_declared(pa.from_numpy_dtype(dtype), column, family)
+        name = dtype.name if fits else "int64"
+        return values.astype(name.replace("i", "I").replace("u", "U") if is_missing else name)
+    return values
+
+
+def _as_durations(seconds: Any, column: DeclaredColumn) -> Any:
+    """Return seconds as durations of the type of ``X``."""
+    import pandas as pd
+
+    durations = pd.to_timedelta(seconds.astype("float64"), unit="s")
+    if isinstance(column.dtype, pd.ArrowDtype):
+        stored = pa.array(durations).cast(column.dtype.pyarrow_dtype, safe=False)
+        return pd.Series(stored, dtype=column.dtype)
+    return durations.astype(column.dtype) if column.dtype.kind == "m" else durations
+
+
+def _as_decimals(values: Any, column: DeclaredColumn) -> Any:
+    """Return levels or numbers as decimals: with the digits of a type that has some, else cents."""
+    import pandas as pd
+
+    stored = column.stored
+    is_object = not isinstance(column.dtype, pd.ArrowDtype)
+    unit = Decimal(1).scaleb(-2 if is_object else -stored.scale)
+    decimals = [
+        None
+        if pd.isna(value)
+        else value
+        if isinstance(value, Decimal)
+        else Decimal(repr(float(value))).quantize(unit)
+        for value in values
+    ]
+    if is_object:
+        return pd.Series(decimals, dtype=object)
+    largest = max((abs(value) for value in decimals if value is not None), default=Decimal(0))
+    digits = max(stored.precision, largest.adjusted() + 1 + stored.scale)
+    return pd.Series(
+        pa.array(decimals, pa.decimal128(min(38, digits), stored.scale)),
+        dtype=pd.ArrowDtype(pa.decimal128(min(38, digits), stored.scale)),
     )
 
 
@@ -184,11 +260,11 @@ def _can_hold_declared(arrow_type: Any, column: DeclaredColumn, family: Family) 
         return False
     cells, dtype = column.attribute.cells, np.dtype(arrow_type.to_pandas_dtype())
     values = column.levels if column.levels is not None else getattr(cells, "edges", ())
-    numbers = np.array(values, dtype=np.float64)
     if family == "real":
+        numbers = np.array(values, dtype=np.float64)
         return bool((numbers.astype(dtype).astype(np.float64) == numbers).all())
     bounds = np.iinfo(dtype)
-    return bool(bounds.min <= numbers.min() and numbers.max() <= bounds.max)
+    return column.is_discovered or bool(bounds.min <= min(values) and max(values) <= bounds.max)
 
 
 def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
@@ -202,7 +278,8 @@ def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
     days_or_seconds = pd.Series(moments.astype("datetime64[s]"))
     assert clock is not None
     if dtype is None or dtype.name in ("object", "category"):
-        return days_or_seconds
+        is_date = column.stored is not None and pa.types.is_date(column.stored)
+        return days_or_seconds.dt.date if is_date else days_or_seconds
     arrow_type = getattr(dtype, "pyarrow_dtype", None)
     if getattr(arrow_type or dtype, "tz", None) is not None:
         zoned_times = days_or_seconds.dt.tz_localize(

@@ -53,12 +53,6 @@ class UndeclaredCounter(Protocol):
     differ by at most ``spec.distance`` counted rows.
     """
 
-    def kinds(self, attributes: tuple[str, ...]) -> Sealed:
-        """Return, for each attribute, the rows with an integer, with another number, and with
-        another text, shape (3 · attributes,). A row is in at most one of the three.
-        """
-        ...
-
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
         """Return the number of rows of every bucket [edge_i, edge_i+1), shape (len(edges) − 1,).
         The last bucket includes its upper edge. A row is in at most one bucket.

@@ -1,36 +1,39 @@
 """Discovery of what a file leaves undeclared: levels (``gate.texts``), bins (``gate.quantiles``)
 and bounds (``bucket_threshold``).
 
-ε is divided equally among all queries, and δ among the attributes whose levels are sought, by the
-declaration alone. All queries are charged before the first is answered. Each is private for any
-answers of the earlier ones, of which it uses at most the discovered bounds: so they add up to ε and
-δ. A discovery is refused by noisy answers alone.
+Every query goes the way of all questions (``QueryExecutor``). ε is divided by the declaration
+alone: the same for every query; δ the same for every attribute whose levels are sought. All queries
+are charged before the first is answered, and add up to ε and δ: each is private whatever the
+answers of those before, which decide at most between which bounds a tree is. A discovery that was
+paid for always ends in a domain: where noisy answers say too little of an attribute, it gets the
+best that they say, and a sentence (``DiscoveredAttribute.weak``) tells what would have been needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 
+from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import (
     Discover,
     DiscoveredAttribute,
     DiscoveredDomain,
 )
-from dp_pipeline.config.domain import Attribute, Undeclared
+from dp_pipeline.config.domain import OTHER, Attribute, Undeclared
 from dp_pipeline.config.encoding import MAX_BOUND, Coordinate, IntArray
-from dp_pipeline.config.errors import DeclarationError, NotDiscovered
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor, digest_of
 from dp_pipeline.gate.counter import UndeclaredCounter
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
-from dp_pipeline.gate.quantiles import NoisyBins, QuantileBins, column_tree
+from dp_pipeline.gate.quantiles import QuantileBins, column_tree
 from dp_pipeline.gate.texts import TextRule, parse_texts, text_rule
 from dp_pipeline.gate.trees import TreeSession
 from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
@@ -117,8 +120,7 @@ def discover(
                  first query
     counter, transcript, noise   see ``QueryExecutor``
 
-    NotDiscovered names the attributes of which the noisy answers say too little; the whole budget
-    is spent then. DeclarationError where nothing is to be discovered.
+    DeclarationError where nothing is to be discovered.
     """
     queries = discovery_queries(spec)
     accountant.charge(*(query.spend for query in queries))
@@ -126,51 +128,10 @@ def discover(
     attributes: dict[str, DiscoveredAttribute] = dict.fromkeys(
         spec.to_discover, DiscoveredAttribute()
     )
-    failures: list[str] = []
     for query in queries:
         name = query.attribute.name
-        try:
-            attributes[name] = discovery.after(query, attributes[name])
-        except NotDiscovered as error:
-            failures.append(str(error))
-    if failures:
-        raise NotDiscovered(f"{spec.name}: {'; '.join(failures)}")
+        attributes[name] = discovery.after(query, attributes[name])
     return DiscoveredDomain(tuple(attributes.items()))
-
-
-Kind = Literal["whole", "number", "text"]
-KINDS: tuple[Kind, ...] = ("whole", "number", "text")
-
-
-def discover_kinds(
-    names: tuple[str, ...],
-    counter: UndeclaredCounter | None,
-    accountant: Accountant,
-    transcript: Transcript,
-    noise: NoiseSource,
-    *,
-    epsilon: Fraction,
-    distance: int,
-) -> dict[str, Kind]:
-    """Return whether most values of each attribute are integers, numbers or texts, by noisy counts.
-
-    distance   rows that two neighbouring data sets differ by, at most
-
-    The larger count of numbers or texts decides; numbers are "whole" where fewer than one in twenty
-    is no integer. *Proof.* A row is in at most one of the three counts of each of d attributes: it
-    moves all counts together by at most d in L1, and neighbours by d · distance. ∎
-    """
-    executor = QueryExecutor(counter, accountant, transcript, noise)
-    words = f"kinds of {len(names)} columns"
-    query = executor.laplace_query(words, l1=distance * len(names), epsilon=epsilon)
-    noisy = executor.charge_and_answer(
-        query, ("kinds", names), lambda counter: counter.kinds(names).open_at_the_gate()
-    )
-    kinds: dict[str, Kind] = {}
-    for name, (integers, other, texts) in zip(names, noisy.reshape(-1, 3).tolist(), strict=True):
-        is_text = texts > integers + other
-        kinds[name] = "text" if is_text else ("whole" if other * 20 < integers else "number")
-    return kinds
 
 
 @dataclass(frozen=True)
@@ -183,13 +144,14 @@ class _Discovery:
     def after(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
         """Return the discovered attribute with the result of one more query."""
         if query.rule is not None:
-            return replace(so_far, levels=self._levels(query, query.rule))
+            return self._with_levels(query, query.rule, so_far)
         if query.spend.mechanism == LAPLACE:
-            return replace(so_far, bounds=self._bounds(query))
-        bins = self._bins(query, so_far)
-        return replace(so_far, edges=bins.cuts, pieces=bins.pieces)
+            return self._with_bounds(query, so_far)
+        return self._with_bins(query, so_far)
 
-    def _levels(self, query: DiscoveryQuery, rule: TextRule) -> tuple[str, ...]:
+    def _with_levels(
+        self, query: DiscoveryQuery, rule: TextRule, so_far: DiscoveredAttribute
+    ) -> DiscoveredAttribute:
         name = query.attribute.name
 
         def exact(counter: UndeclaredCounter) -> IntArray:
@@ -201,39 +163,46 @@ class _Discovery:
         parameters = (rule.weights, rule.threshold, rule.most, query.spend.delta)
         key = ("texts", name, parameters, query.attribute.aliases, query.attribute.missing)
         texts = parse_texts(self.executor.answer(NoisyQuery(query.spend, make_noisy), key, exact))
-        other = {query.attribute.other} - {None, *texts}
-        if len(texts) + len(other) < 2:
-            raise NotDiscovered(
-                f"levels of {name}: expected two levels that about {float(rule.persons):,.0f} "
-                f"persons each have, got {len(texts)}: raise `discover` or list the levels, "
-                "and declare dates by their bounds"
-            )
-        return texts
+        if {*texts} - {query.attribute.other}:
+            return replace(so_far, levels=texts)
+        weak = (
+            f"levels of {name}: no text has the about {float(rule.persons):,.0f} persons that make "
+            f"it a level, so every value is {query.attribute.other or OTHER!r}: raise `discover`, "
+            "or list the levels"
+        )
+        return replace(so_far, levels=texts, weak=weak)
 
-    def _bounds(self, query: DiscoveryQuery) -> tuple[float, float]:
-        edges = bucket_edges(query.undeclared.unit)
-        name, buckets = query.attribute.name, len(edges) - 1
+    def _with_bounds(
+        self, query: DiscoveryQuery, so_far: DiscoveredAttribute
+    ) -> DiscoveredAttribute:
+        name, clock = query.attribute.name, query.attribute.clock
+        unit = query.undeclared.unit
+        edges = bucket_edges(unit) if clock is None else year_edges(clock)
+        buckets = len(edges) - 1
         threshold = bucket_threshold(query.spend.scale, buckets, _cost(self.spec).beta)
         noisy_query = self.executor.laplace_query(
             query.spend.what, l1=query.spend.sensitivity, epsilon=query.spend.epsilon
         )
+        kind = repr(unit) if clock is None else f"years of {clock.kind} in {clock.zone}"
         noisy = self.executor.answer(
             noisy_query,
-            ("magnitudes", name, repr(query.undeclared.unit), query.attribute.missing),
+            ("magnitudes", name, kind, query.attribute.missing),
             lambda counter: counter.magnitudes(name, edges).open_at_the_gate(),
         )
-        passed = np.flatnonzero(noisy >= threshold)
+        passed, weak = np.flatnonzero(noisy >= threshold), None
         if not passed.size:
-            raise NotDiscovered(
-                f"bounds of {name}: expected a power of two with a noisy count of at least "
-                f"{threshold:,} rows, got none: raise `discover` or declare bounds"
+            passed = np.array([noisy.argmax()])
+            weak = (
+                f"bounds of {name}: no {'power of two' if clock is None else 'year'} has a noisy "
+                f"count of the needed {threshold:,} rows, so they are a guess: raise `discover`, "
+                "or declare bounds"
             )
-        return with_zero(edges[int(passed[0])], edges[int(passed[-1]) + 1])
+        first, last = edges[int(passed[0])], edges[int(passed[-1]) + 1]
+        bounds = with_zero(first, last) if clock is None else (first, last - 1)
+        return replace(so_far, bounds=bounds, weak=weak)
 
-    def _bins(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> NoisyBins:
+    def _with_bins(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
         name, undeclared = query.attribute.name, query.undeclared
-        if undeclared.bounds and so_far.bounds is None:
-            raise NotDiscovered(f"quantiles of {name}: expected discovered bounds, got none")
         interval = query.attribute.coordinate or Coordinate(*(so_far.bounds or (0.0, 0.0)))
         interval_key = ("within", name, repr(interval.lower), repr(interval.upper))
         executor = self.executor
@@ -250,12 +219,13 @@ class _Discovery:
             interval, undeclared.quantiles or 1, undeclared.unit, scale=float(query.spend.scale)
         )
         noisy = bins.bins(session)
-        if noisy is None:
-            raise NotDiscovered(
-                f"quantiles of {name}: expected more rows than noise, got fewer: raise `discover` "
-                "or declare a number of bins"
-            )
-        return noisy
+        if noisy is not None:
+            return replace(so_far, edges=noisy.cuts, pieces=noisy.pieces)
+        weak = so_far.weak or (
+            f"quantiles of {name}: the number of rows is less than its noise, so all numbers are "
+            "one bin: raise `discover`, or declare a number of bins"
+        )
+        return replace(so_far, edges=(), weak=weak)
 
 
 def _cost(spec: DatasetSpec) -> Discover:
@@ -273,6 +243,17 @@ def bucket_edges(unit: float) -> tuple[float, ...]:
     while ends[-1] * 2 <= MAX_BOUND:
         ends.append(ends[-1] * 2)
     return (*(-end for end in reversed(ends)), 0.0, *ends)
+
+
+def year_edges(clock: Clock) -> tuple[float, ...]:
+    """Return the number of a clock at which each year begins, from 2 to 9999, ascending.
+
+    A date is in one year as a number is in one bucket, so ``bucket_threshold`` holds for them.
+
+    >>> len(year_edges(Clock("date"))), 0.0 in year_edges(Clock("date"))  # 1970-01-01
+    (9998, True)
+    """
+    return tuple(float(clock.number_of(datetime(year, 1, 1))) for year in range(2, 10_000))
 
 
 def with_zero(lower: float, upper: float) -> tuple[float, float]:

@@ -33,6 +33,7 @@ from dp_pipeline.releases.account import claiming, open_population, require_snap
 from dp_pipeline.releases.domain_release import (
     NAME,
     DomainRelease,
+    discovered_domain,
     discovered_lines,
     publish_domain,
     with_discovered,
@@ -192,6 +193,8 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
             is_new = common.wants_new_draw(context, config)
             published = publish_domain(release, new_draw=is_new)
             table = line_table(("attribute", "discovered"), discovered_lines(published))
+            for warning in discovered_domain(published.bundle).warnings:
+                context.log.warning(warning)
             checks = domain_checks(release, published)
         return release_result(spec, release, published, checks, {"domain": table})
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from dp_pipeline.config.amounts import PURE, delta_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
-from dp_pipeline.config.errors import NotDiscovered, NotPrepared
+from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparation_hint
@@ -40,8 +40,8 @@ NAME = "domain"
 MOST_SHOWN = 12
 """Levels that are listed in a line."""
 
-DISCOVERED, NOTHING = "discovered", "not discovered"
-"""Facts of its bundle: the domain, or the noisy reason why there is none."""
+DISCOVERED = "discovered"
+"""The fact of its bundle that is the domain."""
 
 
 @dataclass(frozen=True)
@@ -133,18 +133,15 @@ class DomainQuestions:
         *,
         matches_reserved: bool = True,  # noqa: ARG002
     ) -> Bundle:
-        """Return the discovered domain, or the noisy answers that gave none, as a bundle."""
+        """Return the discovered domain."""
         from dp_pipeline.gate.discovery import discover
 
         rows = cast("UndeclaredRows | None", counter)
         accountant = Accountant(self.epsilon, delta=self.delta)
-        try:
-            domain = discover(self.dataset, rows, accountant, transcript, noise)
-            outcome = {DISCOVERED: json.dumps(domain.to_facts(), ensure_ascii=False)}
-        except NotDiscovered as error:
-            outcome = {NOTHING: str(error)}
+        domain = discover(self.dataset, rows, accountant, transcript, noise)
         accountant.require_all_spent()
-        facts = {**self.spec.facts, **outcome}
+        discovered = json.dumps(domain.to_facts(), ensure_ascii=False)
+        facts = {**self.spec.facts, DISCOVERED: discovered}
         return Bundle(self.spec.key.digest, facts, accountant.spends, {}, {}, transcript.chain)
 
 
@@ -155,15 +152,13 @@ def declared_discovery(spec: DatasetSpec) -> Discover:
 
 
 def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> PublishedBundle:
-    """Discover the domain of the current snapshot, or replay an earlier discovery at no cost.
-
-    Raises NotDiscovered where the noisy answers give no domain; they are paid for all the same.
+    """Discover the domain of the current snapshot, or replay it at no cost; from now on the
+    snapshot is prepared and released with it.
     """
     published = publish(release, new_draw=new_draw)
     pointer = {"folder": str(published.folder.relative_to(release.store.root))}
     path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
     store_file(path, encode_document(pointer))
-    _domain_of(published.bundle)
     return published
 
 
@@ -173,12 +168,11 @@ def with_discovered(
     """Return a data set with the domain discovered from a snapshot, by default the current one; a
     data set without anything to discover is returned as it is.
 
-    Raises NotPrepared before the discovery, NotDiscovered where its noisy answers gave no domain,
-    Damaged where the stored domain is not the settled one.
+    NotPrepared where none was discovered yet, Damaged where what is stored is not what was settled.
     """
     if not spec.to_discover:
         return spec
-    return spec.with_domain(_domain_of(domain_bundle(spec, home, snapshot=snapshot)))
+    return spec.with_domain(discovered_domain(domain_bundle(spec, home, snapshot=snapshot)))
 
 
 def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
@@ -208,16 +202,14 @@ def domain_charge(spec: DatasetSpec, home: Home, *, run: str) -> int:
     return reserved.nano_epsilon if reserved.facts.get("run") == run else 0
 
 
-def _domain_of(bundle: Bundle) -> DiscoveredDomain:
-    """Return the domain in a bundle; NotDiscovered if its noisy answers gave none."""
-    if NOTHING in bundle.facts:
-        raise NotDiscovered(bundle.facts[NOTHING])
+def discovered_domain(bundle: Bundle) -> DiscoveredDomain:
+    """Return the domain of a bundle."""
     return DiscoveredDomain.from_facts(json.loads(bundle.facts[DISCOVERED]))
 
 
 def discovered_lines(published: PublishedBundle) -> list[tuple[str, str]]:
-    """Return each discovered attribute, and its bounds, bins and levels in words."""
-    domain = _domain_of(published.bundle)
+    """Return every discovered attribute with its bounds, bins and levels in words, for a table."""
+    domain = discovered_domain(published.bundle)
     return [(name, _description(attribute)) for name, attribute in domain.attributes]
 
 
@@ -231,6 +223,8 @@ def _description(attribute: DiscoveredAttribute) -> str:
     if attribute.levels is not None:
         levels = ", ".join(attribute.levels[:MOST_SHOWN])
         parts.append(f"{len(attribute.levels)} levels: {levels}")
+    if attribute.weak is not None:
+        parts.append(attribute.weak)
     return "; ".join(parts)
 
 

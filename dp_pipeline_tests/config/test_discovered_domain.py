@@ -70,7 +70,7 @@ def test_levels_may_stand_in_a_file_beside_the_declaration(tmp_path: Path) -> No
     ("content", "odd", "words"),
     [
         (b"a\n", "", "got 1"),
-        (b"a\na\n", "", "got 2 with a repeated one"),
+        (b"a\na\n", "", "got 2 with 'a' twice"),
         (b"\xff\n", "", "expected a file of UTF-8 text"),
         (b"a\nb\n", ", other: other", "add 'other' to `levels`, in their file as a line"),
         (b"a\nb\n", ", on_invalid: other", "add 'other' to `levels`, in their file as a line"),

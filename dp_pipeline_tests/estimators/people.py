@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.estimators import PrivateKMeans
+from dp_pipeline.estimators.rows import PreparedRows, prepared_rows, stored_table
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.base import Clustering
 
@@ -28,6 +32,11 @@ AWKWARD: dict[str, np.ndarray] = {
     "two villages": VILLAGES,
 }
 """Name → rows; three centres are asked of them."""
+
+
+def rows_of(domain: Domain, values: Sequence[Any]) -> PreparedRows:
+    """The rows of some columns as an estimator counts them, a row a person."""
+    return prepared_rows(DatasetSpec.of_domain("rows", domain), stored_table(domain, values))
 
 
 def in_columns(rows: np.ndarray, d: int) -> np.ndarray:

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp_pipeline.config.errors import NotDiscovered
-from dp_pipeline.estimators import PrivateKMeans
+from dp_pipeline.estimators import PrivateKMeans, WeakSignal
 from dp_pipeline_tests.estimators.people import private
 
 COST = {"epsilon": "0.5"}
@@ -54,6 +53,13 @@ def test_declared_bounds_are_unchanged():
     assert private().fit(villages() / 20).bounds_.tolist() == [[0, 8], [0, 8]]
 
 
-def test_too_few_rows_to_see_are_refused_by_noisy_counts():
-    with pytest.raises(NotDiscovered, match="bounds of x"):
-        open_box().fit(villages()[:3])
+def test_bounds_of_too_few_rows_are_a_guess_that_says_so():
+    with pytest.warns(WeakSignal, match="bounds of x: no power of two has a noisy count of the"):
+        fitted = open_box().fit(villages()[:3])
+    assert (fitted.bounds_[:, 0] < fitted.bounds_[:, 1]).all()
+
+
+def test_a_tenth_of_epsilon_finds_bounds_by_default():
+    fitted = open_box(discover=None).fit(villages())
+    assert sum(spend.epsilon for spend in fitted.spends_[:2]) == Fraction(2, 10)
+    assert sum(spend.epsilon for spend in fitted.spends_) == 2

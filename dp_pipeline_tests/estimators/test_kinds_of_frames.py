@@ -115,17 +115,13 @@ def test_a_pickle_of_a_fit_holds_no_category_of_the_rows(column: str):
     assert b"very secret" in pickle.dumps(labelled)
 
 
-def test_what_pandas_makes_from_values_stays_as_it_is_declared():
-    """One missing value makes floats of whole numbers: such a type must not come out."""
+def test_a_column_of_objects_stays_one():
     frame = patients().to_pandas()
-    total = frame.assign(visits=np.zeros(len(frame), dtype=np.int64))
-    types = [fitted(item).sample(5).dtypes.astype(str)["visits"] for item in (frame, total)]
-    assert types == ["Int64", "Int64"]
-    texts = frame.assign(age=frame["age"].astype(object))
-    assert fitted(texts).sample(5)["age"].dtype == "int64"
+    result = fitted(frame.assign(age=frame["age"].astype(object))).sample(5)["age"]
+    assert (result.dtype, type(result[0])) == (object, int)
 
 
-@pytest.mark.parametrize("argument", [pa.string(), pa.float64(), pa.decimal128(25, 2)])
+@pytest.mark.parametrize("argument", [pa.string(), pa.float64()])
 def test_what_is_declared_decides_between_numbers_and_texts(argument: pa.DataType):
     """A reader of files makes texts of a column of numbers for one text in it."""
     table = patients()

@@ -29,10 +29,15 @@ COLUMNS: dict[str, pa.Array] = {
     "days beyond Python": pa.array([2**31 - 1, 5], pa.date32()),
     "times beyond Python": FAR_SECONDS,
     "categories of times": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), FAR_SECONDS),
+    "nulls": pa.nulls(2),
+}
+REFUSED: dict[str, Any] = {
     "bytes": pa.array([b"\xffsecret", b"a"]),
     "lists": pa.array([["secret"], ["a"]]),
-    "durations": pa.array([1, 2], pa.duration("s")),
-    "nulls": pa.nulls(2),
+    "mappings": pa.array([{"secret": 1}]),
+    "lists of objects": pd.Series([["secret"], ["a"]]),
+    "periods": pd.Series(pd.period_range("2718", periods=2, freq="D")),
+    "complex numbers": pd.Series([271828 + 1j]),
 }
 
 
@@ -46,6 +51,16 @@ def synthesizer(domain: Any, rows: Any, **options: Any) -> PrivateSynthesizer:
 def test_values_of_any_type_are_fitted_and_sampled(name: str, form: str) -> None:
     rows = pa.table({"c": COLUMNS[name]})
     assert synthesizer({"c": FORMS[form]}, rows, method="independent").sample(3).num_rows == 3
+
+
+@pytest.mark.parametrize("domain", ["discover", {"c": ["a", "b"]}])
+@pytest.mark.parametrize("name", REFUSED)
+def test_type_without_a_reading_is_refused_before_a_charge(name: str, domain: Any) -> None:
+    column = REFUSED[name]
+    rows = pa.table({"c": column}) if isinstance(column, pa.Array) else pd.DataFrame({"c": column})
+    with pytest.raises(InvalidParameter, match="column 'c': expected texts, truth values") as error:
+        synthesizer(domain, rows)
+    assert "secret" not in str(error.value)
 
 
 def test_longest_text_is_not_in_a_fitted_estimator() -> None:

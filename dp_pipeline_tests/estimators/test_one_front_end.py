@@ -25,9 +25,10 @@ from dp_pipeline.config.fields import field_errors
 from dp_pipeline.config.source import Source
 from dp_pipeline.estimators.declared import declared_columns, domain_of
 from dp_pipeline.estimators.frames import features_of
-from dp_pipeline.estimators.rows import declared_values, prepared_rows
+from dp_pipeline.estimators.rows import declared_values
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
+from dp_pipeline_tests.estimators.people import rows_of
 
 FLAGS = st.fixed_dictionaries({"nullable": st.booleans()})
 LEVELS = st.sampled_from([[0, 1, 2], ["0", "1", "b"], [0.5, 7, -1], ["a", "b"]])
@@ -48,7 +49,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 def codes_of_frame(frame: pd.DataFrame, domain: Domain) -> list[int]:
     """The codes that an estimator counts, of the rows that it keeps."""
-    rows = prepared_rows(domain, declared_values(features_of(frame), domain.names))
+    rows = rows_of(domain, declared_values(features_of(frame), domain.names))
     return [int(code) for code in rows.codes["x"]]
 
 

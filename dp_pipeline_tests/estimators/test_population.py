@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from dp_pipeline.config.amounts import rho_of
-from dp_pipeline.config.errors import BudgetExceeded, NotDiscovered
+from dp_pipeline.config.errors import BudgetExceeded
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.gate.noise import ExactNoise, SeededNoise
 from dp_pipeline.ledger import Ledger
@@ -229,10 +229,10 @@ def test_discovery_is_charged_in_epsilon_and_delta(ledger: Ledger):
     assert ledger.balance("finding") == balance
 
 
-def test_a_discovery_that_finds_nothing_has_spent_its_charge(ledger: Ledger):
-    with pytest.raises(NotDiscovered):
-        table_paid_by("finding", epsilon="0.5", **FOUND).fit(VILLAGE[:1])
-    assert ledger.entries("finding")[-1].event == "dead"
+def test_a_discovery_that_finds_nothing_still_gives_a_table(ledger: Ledger):
+    fitted = table_paid_by("finding", epsilon="0.5", **FOUND).fit(VILLAGE[:1])
+    assert fitted.discovered_["tenure"]["levels"] == ("other",)
+    assert ledger.entries("finding")[-1].event == "settled"
     assert ledger.balance("finding").spent == Fraction("0.5")
 
 

@@ -18,7 +18,6 @@ from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.frames import numeric_features
 from dp_pipeline.estimators.private_estimator import WeakSignal
-from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline_tests.estimators.people import (
@@ -31,6 +30,7 @@ from dp_pipeline_tests.estimators.people import (
     private,
     quiet_fit,
     require_centres_in_the_box,
+    rows_of,
 )
 from dp_pipeline_tests.instruments import RecordingNoise
 
@@ -219,7 +219,7 @@ def test_a_million_rows_are_not_copied_beyond_their_coordinates(as_frame: bool):
     given_rows = pd.DataFrame(rows, columns=["x", "y"]) if as_frame else rows
     domain = domain_of(box_columns(BOX, ("x", "y")))
     tracemalloc.start()
-    prepared_rows(domain, numeric_features(given_rows).columns).counter()
+    rows_of(domain, numeric_features(given_rows).columns).counter()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # 8 MB of coordinates and one block of rows; a float copy alone would be 16 MB.

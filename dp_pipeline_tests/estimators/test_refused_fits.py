@@ -70,7 +70,6 @@ TABLES: Cases = [
     ({"delta": -1e-9}, "delta: expected"),
     ({"delta": "0.5"}, "delta: expected"),
     ({"delta": True}, "delta: expected"),
-    ({"delta": None}, "delta: expected"),
     ({"method": "magic"}, "method: expected one of"),
     ({"method": "dp_kmeans"}, "method: expected one of"),
     ({"method_params": {"attributes": "rent"}}, "expected no attributes: it is set by"),
@@ -111,12 +110,6 @@ COLUMNS: list[Any] = [
     {},
     {"levels": [1], "size": 1},
     {"levels": [1], "bounds": [0, 1], "bins": 2},
-    [2**53 + 1, 0],
-    [0, 2**53],
-    [-(2**53)],
-    [1e22],
-    [str(2**53 + 1)],
-    {"levels": [1], "nullable": True, "missing": [str(2**60)]},
     {"bounds": [0, 1]},
     {"bins": 4},
     {"bounds": [0, 1], "bins": 2, "edges": [0.5]},
@@ -129,10 +122,7 @@ DOMAINS: list[tuple[Any, str]] = [
     ({}, "a mapping of column names to levels, bins or sizes, got no columns"),
     (None, "a mapping of column names to levels, bins or sizes, got NoneType"),
     (["tenure"], "a mapping of column names to levels, bins or sizes, got list"),
-    ({1.5: 2}, "texts or whole numbers as names of columns, got float"),
-    ({True: 2}, "texts or whole numbers as names of columns, got bool"),
     ({1: 2, "1": 2}, "names that differ as texts, got one twice"),
-    ({"": 2}, "a name of every column, got an empty one: rename it"),
 ]
 DATES: list[tuple[dict[str, Any], str]] = [
     ({"bounds": ["2026-01-01", "2026-12-31"]}, "every, bins or edges"),
@@ -150,29 +140,21 @@ OPEN = {
     "sex": ["f", "m"],
 }
 DISCOVERED: Cases = [
-    ({"discover": None}, "discover: expected {"),
     ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
     ({"discover": None, "delta": "small"}, "delta: expected a decimal number"),
     ({"discover": {"epsilon": "big", "delta": 1e-9}}, "discover.epsilon: expected a decimal"),
     ({"discover": {"epsilon": 1, "delta": 2}}, "discover.delta: expected a decimal number"),
     ({"discover": {"delta": 1e-9}}, "discover: expected {"),
-    ({"discover": {"epsilon": 1}}, "expected a δ for levels"),
     ({"discover": {"epsilon": 3, "delta": 1e-9}}, "an ε below that of the fit, 3, got 3"),
     ({"domain": {"sex": ["f", "m"]}}, "expected a column of domain that says discover"),
-    (
-        {"domain": {"age": {"bounds": "discover", "bins": 4}}},
-        "expected no δ where no levels are discovered",
-    ),
     ({"domain": {"age": {"bounds": "discover"}}}, "expected bins beside the bounds"),
     ({"domain": {"zone": {"levels": "discover", "size": 3}}}, "column 'zone'"),
     ({"domain": {"age": {"bounds": "discover", "bins": {"many": 3}}}}, "column 'age'"),
     ({"domain": "find"}, "expected a mapping of column names"),
 ]
 BOUNDS: Cases = [
-    ({"discover": None}, "discover: expected {"),
     ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
     ({"discover": {"epsilon": 2}}, "an ε below that of the fit, 2, got 2"),
-    ({"discover": {"epsilon": 1, "delta": 1e-9}}, "no δ where no levels are discovered"),
     ({"bounds": (0, 1)}, "expected a column with bounds to find"),
     ({"bounds": {"x": "discover"}}, "expected a pair for each of the columns x, y"),
     (

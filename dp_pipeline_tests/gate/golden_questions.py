@@ -14,7 +14,7 @@ import pyarrow as pa
 from dp_pipeline.config.discovered_domain import Discover
 from dp_pipeline.config.domain import Attribute, Domain, OneRow, Undeclared
 from dp_pipeline.config.encoding import Coordinate
-from dp_pipeline.gate.discovery import discover, discover_kinds
+from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.results.accountant import Accountant
@@ -64,9 +64,7 @@ def _discovered(transcript: Transcript) -> None:
     many = {"x": [1.5] * 400, "y": [0.5, 7.5] * 200, "word": ["a", "b"] * 200}
     open_, rows = Open(), pa.table(many)
     counter, noise = UndeclaredRows.of_table(open_, rows, b"key"), SeededNoise(1)
-    accountant = Accountant(Fraction(61), delta=Fraction(1, 1000))
-    names, one = open_.columns, Fraction(1)
-    discover_kinds(names, counter, accountant, transcript, noise, epsilon=one, distance=1)
+    accountant = Accountant(Fraction(60), delta=Fraction(1, 1000))
     discover(open_, counter, accountant, transcript, noise)
 
 

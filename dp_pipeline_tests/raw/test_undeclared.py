@@ -199,7 +199,6 @@ def test_looks_at_stored_batches_are_those_at_all_rows_at_once(tmp_path, protect
     def looks(counter: UndeclaredRows) -> list[list[int]]:
         inside = counter.within("x", Coordinate(0.0, 4.0)).children(column_tree("x"), [asked])
         sealed = [
-            counter.kinds(("x",)),
             counter.magnitudes("x", EDGES),
             counter.texts("word", (1000, 707)),
             *inside,

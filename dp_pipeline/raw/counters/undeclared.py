@@ -49,7 +49,7 @@ from dp_pipeline.raw.ingest import check_ingested, ingested_batches
 from dp_pipeline.raw.prepare import rows_as_declared, rows_of_window
 from dp_pipeline.raw.snapshot import Snapshot, require_validated
 from dp_pipeline.raw.stages import BatchReader
-from dp_pipeline.raw.values import column_of, finite_numbers, level_words, missing, valid_numbers
+from dp_pipeline.raw.values import column_of, finite_numbers, level_words, valid_numbers
 
 MAX_LEVEL_BYTES = 256
 """Bounds a level that may be discovered: a longer text is a note and no level."""
@@ -124,15 +124,6 @@ class UndeclaredRows:
 
     def require_stored(self, rehearsed: object = None) -> None:
         """Check nothing: the one stored table was checked when it was opened."""
-
-    def kinds(self, attributes: tuple[str, ...]) -> Sealed:
-        """Return the rows by the kind of their values, (3 · attributes,)."""
-        open_attributes = [self._open_attribute(name) for name in attributes]
-        counts = np.zeros((len(attributes), 3), dtype=np.int64)
-        for table in self._parts():
-            for i, attribute in enumerate(open_attributes):
-                counts[i] += _count_kinds(attribute, table)
-        return Sealed(counts.reshape(-1))
 
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
         """Return the rows of every bucket, (len(edges) − 1,)."""
@@ -232,16 +223,6 @@ def _write_parts(tables: Iterator[pa.Table], path: Path) -> Parts:
     write_atomically(path, write)
     file = pq.ParquetFile(pa.OSFile(str(path)))
     return lambda: map(file.read_row_group, range(file.num_row_groups))
-
-
-def _count_kinds(attribute: Attribute, table: pa.Table) -> IntArray:
-    """Count rows with a whole number, with another number, and with another text (3,)."""
-    column = column_of(attribute, table)
-    values = finite_numbers(attribute, column)
-    is_whole = values == np.rint(values)
-    is_text = np.isnan(values) & ~missing(column, attribute.missing)
-    counts = [is_whole.sum(), (~np.isnan(values) & ~is_whole).sum(), is_text.sum()]
-    return np.array(counts, dtype=np.int64)
 
 
 def _weigh_texts(

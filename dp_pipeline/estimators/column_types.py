@@ -1,0 +1,177 @@
+"""The type of each column of X, which is public: what it declares, and how the rest is discovered.
+
+A type is a part of the declaration, as it is in a Parquet file: neighbouring tables have the same
+ones. pandas makes some from values: a missing one turns integers into floats. Who may not tell of
+that gives the types before, as ``X.convert_dtypes()`` and ``astype`` do. A column of objects has
+the type that Arrow sees in all its values together, and is text where that is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from dp_pipeline.config.attribute_parser import DEFAULT_MAX_LEVELS
+from dp_pipeline.config.clock import DAY, Clock, is_zone
+from dp_pipeline.config.domain import MISSING, OTHER, Attribute, Undeclared
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators.declared import Columns, DeclaredColumn, nominal_column
+from dp_pipeline.estimators.frames import text_of
+from dp_pipeline.raw.values import TEXT, WHOLE, type_word
+
+ColumnKind = Literal[
+    "levels", "truths", "whole", "numbers", "durations", "dates", "times", "texts", "others"
+]
+
+QUANTILES = 16
+UNIT_OF_NUMBERS = 0.01
+"""The unit of discovered bounds and cuts of numbers that may be no integers."""
+
+EXACT_FLOATS = 2**53
+"""Integers below it are floats without rounding."""
+
+_IDENTIFIER = re.compile(
+    r"(?i:(.*[\W_])?(id|uuid|guid|ssn|patient|person|customer|client|user|member|employee|student|"
+    r"household)([\W_](id|no|nr|number|key|code))?)|.*[a-z]ID"
+)
+
+
+def public_type(column: Any) -> pa.DataType | None:
+    """Return the type of a column as Arrow has it; None for a type that Arrow does not have."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind == "f":
+        return pa.float64()
+    try:
+        return pa.array(column if dtype.kind == "O" else column[:0], from_pandas=True).type
+    except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
+        return pa.string() if dtype.kind == "O" else None
+
+
+def kind_of_column(column: Any) -> ColumnKind:
+    """Return what a column holds, by its type alone.
+
+    >>> kind_of_column(np.array([1, 2])), kind_of_column(np.array([["a"], [1]], dtype=object)[:, 0])
+    ('whole', 'texts')
+    """
+    if column.dtype.name == "category":
+        categories = column.cat.categories
+        is_readable = categories.dtype.name.startswith("interval") or not len(categories)
+        is_readable = is_readable or _kind_of_type(public_type(categories)) != "others"
+        return ("levels" if len(categories) else "texts") if is_readable else "others"
+    return _kind_of_type(public_type(column))
+
+
+_KINDS: Sequence[tuple[ColumnKind, Callable[[pa.DataType], bool]]] = (
+    ("truths", pa.types.is_boolean),
+    ("whole", WHOLE.__contains__),
+    ("numbers", lambda type_: pa.types.is_floating(type_) or pa.types.is_decimal(type_)),
+    ("durations", pa.types.is_duration),
+    ("dates", pa.types.is_date),
+    ("times", pa.types.is_timestamp),
+    ("texts", lambda type_: type_ in TEXT or type_ in (pa.null(), pa.string_view())),
+)
+
+
+def _kind_of_type(type_: pa.DataType | None) -> ColumnKind:
+    if type_ is None:
+        return "others"
+    if pa.types.is_dictionary(type_):
+        return _kind_of_type(type_.value_type)
+    return next((kind for kind, is_kind in _KINDS if is_kind(type_)), "others")
+
+
+def columns_of_types(columns: Columns, values: Sequence[Any]) -> Columns:
+    """Return declared columns with what the types of X say of them: levels of truth values and of
+    categories, integers, and the parts that are to be discovered.
+
+    Raises DeclarationError for a type that is not read, and for a declaration that no value of the
+    type can fulfil, before anything is paid.
+    """
+    return tuple(
+        _column_of_type(column, series) for column, series in zip(columns, values, strict=True)
+    )
+
+
+def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
+    kind, attribute = kind_of_column(series), column.attribute
+    if kind == "others":
+        type_ = public_type(series)
+        word = str(series.dtype) if type_ is None else type_word(type_)
+        _refuse(column, "texts, truth values, numbers, dates, times or durations", word)
+    if attribute.undeclared == Undeclared():
+        return _discovered_column(column, kind, series)
+    is_number = attribute.is_numeric and attribute.clock is None
+    # What a column of objects holds is its values: they decide as little as they can.
+    has_type = series.dtype.kind != "O"
+    if is_number and column.is_duration != (kind == "durations"):
+        hint = ": write bounds as datetime.timedelta" if kind == "durations" else ""
+        expected = "durations" if column.is_duration else "numbers, as its bounds are"
+        _refuse(column, expected, f"{kind}{hint}")
+    if has_type and kind == "numbers" and any(_is_rounded(level) for level in column.levels or ()):
+        _refuse(column, "integers or texts for levels from 2**53 on", f"{series.dtype}")
+    if has_type and kind == "whole" and is_number:
+        box = attribute.coordinate
+        has_integer = box is None or np.ceil(box.lower) <= np.floor(box.upper)
+        return replace(column, attribute=replace(attribute, is_integer=bool(has_integer)))
+    return column
+
+
+def _refuse(column: DeclaredColumn, expected: str, got: str) -> NoReturn:
+    raise DeclarationError(f"X: column {column.name!r}: expected {expected}, got {got}")
+
+
+def _is_rounded(level: object) -> bool:
+    return isinstance(level, int | np.integer) and abs(int(level)) >= EXACT_FLOATS
+
+
+def _discovered_column(column: DeclaredColumn, kind: ColumnKind, series: Any) -> DeclaredColumn:
+    """Return a column of which nothing is declared but its type."""
+    name, dtype = column.attribute.name, series.dtype
+    # NumPy's integers and truth values are never missing.
+    is_complete = isinstance(dtype, np.dtype) and dtype.kind in "biu"
+    if kind in ("levels", "truths"):
+        categories = dtype.categories if kind == "levels" else ()
+        is_nullable = not is_complete and MISSING not in map(text_of, categories)
+        form = {"levels": dtype if kind == "levels" else [False, True], "nullable": is_nullable}
+        return replace(nominal_column(name, form), label=column.label)
+    if kind == "texts":
+        undeclared = Undeclared(levels=DEFAULT_MAX_LEVELS)
+        attribute = Attribute(
+            name, name, "other", nullable=True, other=OTHER, undeclared=undeclared
+        )
+        return replace(column, attribute=attribute)
+    clock = _clock_of(series) if kind in ("dates", "times") else None
+    units = {"numbers": UNIT_OF_NUMBERS, "times": float(DAY)}
+    attribute = Attribute(
+        name,
+        name,
+        "clip",
+        nullable=not is_complete,
+        is_integer=kind == "whole",
+        clock=clock,
+        undeclared=Undeclared(bounds=True, quantiles=QUANTILES, unit=units.get(kind, 1.0)),
+    )
+    return replace(column, attribute=attribute, is_duration=kind == "durations")
+
+
+def _clock_of(series: Any) -> Clock:
+    """Return the clock of a column of dates or times, in its zone where that has a name."""
+    type_ = public_type(series)
+    if type_ is None or pa.types.is_date(type_):
+        return Clock("date")
+    zone = str(getattr(type_, "tz", None) or "UTC")
+    return Clock("timestamp", zone if is_zone(zone) else "UTC")
+
+
+def identifiers(names: Iterable[Any]) -> tuple[str, ...]:
+    """Return the names that look as if they named persons.
+
+    >>> identifiers(["age", "patient_id", "width", "customer", "userID", "valid"])
+    ('patient_id', 'customer', 'userID')
+    """
+    return tuple(str(name) for name in names if _IDENTIFIER.fullmatch(str(name)))

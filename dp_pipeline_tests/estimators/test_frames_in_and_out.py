@@ -1,0 +1,225 @@
+"""What comes back is what went in: types, levels, order, missing shares and numbers of rows, by
+every way in, declared and discovered.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
+from dp_pipeline.estimators.column_types import identifiers
+
+ROWS = 3000
+ORDERED = pd.CategoricalDtype(["low", "middle", "high"], ordered=True)
+RANDOM = np.random.default_rng(1)
+
+
+def column(values: list[Any], dtype: Any = None) -> pd.Series:
+    """Many rows with these values, about as often each."""
+    return pd.Series(values * (ROWS // len(values)), dtype=dtype)
+
+
+COLUMNS: dict[str, pd.Series] = {
+    "texts of digits": column(["01234", "00501", "10001"], "str"),
+    "texts, missing": column(["a", "b", None], "str"),
+    "string": column(["a", "b", pd.NA], "string"),
+    "int64": column([0, 1, 2]),
+    "uint8": column([0, 1, 250], "uint8"),
+    "Int64, missing": column([1, 2, pd.NA], "Int64"),
+    "float64, missing": column([1.0, 2.0, np.nan]),
+    "float32": column([0.5, 1.5, 2.0], "float32"),
+    "bool": column([True, False, False]),
+    "boolean, missing": column([True, False, pd.NA], "boolean"),
+    "ordered categories": column(["low", "high", "high"], ORDERED),
+    "intervals": pd.Series(pd.cut(column([1, 2, 5]), [0, 3, 6])),
+    "days": column([*pd.to_datetime(["2025-02-01", "2026-03-01"])]),
+    "a zone": column([*pd.to_datetime(["2025-02-01", "2026-03-01"]).tz_localize("Asia/Tokyo")]),
+    "durations": column([*pd.to_timedelta([1, 5, 9], "D")]),
+    "decimals": column([Decimal("1.10"), Decimal("2.25")], object),
+    "all missing": column([None], object),
+}
+DECLARED: dict[str, Any] = {
+    "texts of digits": ["01234", "00501", "10001"],
+    "int64": {"bounds": [0, 3], "bins": 3},
+    "uint8": [0, 1, 250],
+    "Int64, missing": {"levels": [1, 2], "nullable": True},
+    "float64, missing": {"levels": [1, 2], "nullable": True},
+    "float32": {"bounds": [0, 4], "bins": 4},
+    "bool": [False, True],
+    "ordered categories": ORDERED,
+    "days": {"bounds": ["2025-01-01", "2026-12-31"], "every": "month"},
+    "durations": {"bounds": [pd.Timedelta(0), pd.Timedelta("10D")], "bins": 10},
+    "decimals": {"bounds": [0, 4], "bins": 4},
+}
+CASES = [
+    *(pytest.param(name, "discover", id=f"{name}, discovered") for name in COLUMNS),
+    *(pytest.param(name, form, id=f"{name}, declared") for name, form in DECLARED.items()),
+]
+
+
+def fitted(frame: Any, domain: Any = "discover", **parameters: Any) -> PrivateSynthesizer:
+    standard: dict[str, Any] = {"epsilon": 8, "noise": "seeded:7", "random_state": 0}
+    with warnings.catch_warnings():
+        # A column without a value is news, and not ours.
+        warnings.simplefilter("ignore")
+        return PrivateSynthesizer(domain=domain, **{**standard, **parameters}).fit(frame)
+
+
+@pytest.mark.parametrize(("name", "form"), CASES)
+def test_a_column_comes_back_as_it_went_in(name: str, form: Any) -> None:
+    series = COLUMNS[name]
+    frame = pd.DataFrame({name: series, "other column": column([0, 1])[: len(series)]})
+    domain = form if form == "discover" else {name: form, "other column": 2}
+    synthetic = fitted(frame, domain).sample()
+    assert list(synthetic.columns) == [name, "other column"]
+    assert synthetic.dtypes.tolist() == frame.dtypes.tolist()
+    assert abs(len(synthetic) - len(frame)) < 40
+    result = synthetic[name]
+    assert abs(result.isna().mean() - series.isna().mean()) < 0.02
+    if series.dtype.kind in "mM":
+        span = series.max() - series.min()
+        assert abs(result.mean() - series.mean()) < span / 8
+    elif name in ("texts of digits", "bool", "ordered categories", "intervals"):
+        assert set(result) - {"other"} == set(series)
+    assert {type(value) for value in result.dropna()} <= {type(value) for value in series.dropna()}
+
+
+TABLE = pd.DataFrame(
+    {
+        "zip": column(["01234", "00501", None], "str"),
+        "age": column([20.0, 40.0, None]),
+        "children": column([0, 1, 3]),
+    }
+)
+FORMS = {
+    "zip": {"levels": ["01234", "00501"], "nullable": True},
+    "age": {"bounds": [0, 100], "bins": 10, "nullable": True},
+    "children": 4,
+}
+
+
+def read_csv(folder: Path) -> Any:
+    TABLE.to_csv(folder / "rows.csv", index=False)
+    return pd.read_csv(folder / "rows.csv", dtype={"zip": "str"})
+
+
+def read_parquet(folder: Path) -> Any:
+    TABLE.to_parquet(folder / "rows.parquet")
+    return pd.read_parquet(folder / "rows.parquet")
+
+
+def read_sql(folder: Path) -> Any:
+    from sqlalchemy import create_engine
+
+    engine = create_engine(f"sqlite:///{folder / 'rows.db'}")
+    TABLE.to_sql("rows", engine, index=False)
+    return pd.read_sql("SELECT * FROM rows", engine)
+
+
+def to_polars(_: Path) -> Any:
+    return pytest.importorskip("polars").from_pandas(TABLE)
+
+
+WAYS: dict[str, Callable[[Path], Any]] = {
+    "pandas": lambda _: TABLE,
+    "arrow": lambda _: pa.Table.from_pandas(TABLE, preserve_index=False),
+    "polars": to_polars,
+    "CSV": read_csv,
+    "Parquet": read_parquet,
+    "SQL": read_sql,
+}
+
+
+@pytest.mark.parametrize("domain", ["discover", FORMS], ids=["discovered", "declared"])
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_in_gives_one_table(way: str, domain: Any, tmp_path: Path) -> None:
+    frame = WAYS[way](tmp_path)
+    synthetic = fitted(frame, domain).sample()
+    assert type(synthetic) is type(frame)
+    if way != "pandas":
+        expected = fitted(TABLE, domain).sample()
+        plain = synthetic.to_pandas() if hasattr(synthetic, "to_pandas") else synthetic
+        as_texts = [table.astype("string").fillna("") for table in (plain, expected)]
+        pd.testing.assert_frame_equal(*(table.replace("<NA>", "") for table in as_texts))
+    of_types = [getattr(table, "schema", None) or table.dtypes for table in (synthetic, frame)]
+    assert [str(kind) for kind in list(of_types[0])] == [str(kind) for kind in list(of_types[1])]
+
+
+def test_a_masked_value_is_missing() -> None:
+    array = np.ma.MaskedArray([[1, 7]] * 600 + [[2, 999]] * 300, mask=False)
+    array[600:, 1] = np.ma.masked
+    for typed in (array, array.astype(float)):
+        synthetic = fitted(typed, {"a": [1, 2], "b": {"levels": [7], "nullable": True}}).sample()
+        assert abs(synthetic["b"].isna().mean() - 1 / 3) < 0.02
+
+
+def test_integers_above_floats_are_exact() -> None:
+    large = [2**60 + 1, 2**60 + 2]
+    frame = pd.DataFrame({"x": column(large, "int64")})
+    assert set(fitted(frame, {"x": large}).sample()["x"]) == set(large)
+    with pytest.raises(InvalidParameter, match=r"integers or texts for levels from 2\*\*53 on"):
+        fitted(frame.astype(float), {"x": large})
+
+
+def test_durations_need_bounds_that_are_durations() -> None:
+    frame = pd.DataFrame({"x": COLUMNS["durations"]})
+    with pytest.raises(InvalidParameter, match=r"write bounds as datetime\.timedelta"):
+        fitted(frame, {"x": {"bounds": [0, 10], "bins": 5}})
+
+
+NAMES = [0, "", "a b, c", "ε/δ", 1.5, ("a", "b")]
+
+
+def test_columns_keep_names_of_any_kind() -> None:
+    frame = pd.DataFrame({index: column([0, 1]) for index in range(len(NAMES))})
+    frame.columns = pd.Index(NAMES, tupleize_cols=False)
+    assert list(fitted(frame).sample(5).columns) == NAMES
+
+
+def test_polars_enum_declares_its_levels_and_order() -> None:
+    polars = pytest.importorskip("polars")
+    levels = polars.Enum(["low", "middle", "high"])
+    frame = polars.DataFrame({"x": ["high", "low"] * 500}, schema={"x": levels})
+    fit = fitted(frame)
+    assert fit.discovered_ == {}
+    assert fit.sample(5).schema["x"] == levels
+
+
+# Persons.
+
+VISITS = pd.DataFrame({"patient": np.repeat(np.arange(300), 10), "ill": [0, 1] * 1500})
+
+
+def test_rows_of_a_person_are_bounded_and_protected_together() -> None:
+    fit = PrivateSynthesizer(epsilon=8, noise="seeded:7").fit(VISITS, person="patient", at_most=3)
+    assert list(fit.sample(2).columns) == ["ill"]
+    assert abs(len(fit.sample()) - 900) < 60
+    assert "protects at most 3 rows of a person, column patient" in repr(fit)
+    assert {spend.sensitivity for spend in fit.spends_ if "marginal" in spend.what} <= {3}
+
+
+@pytest.mark.parametrize("bad", [1.5, None])
+def test_a_person_is_no_float_and_needs_a_bound(bad: Any) -> None:
+    rows = VISITS if bad is None else VISITS.astype({"patient": float})
+    at_most = None if bad is None else 3
+    with pytest.raises(InvalidParameter, match=r"expected a column of texts or|at_most: expected"):
+        PrivateSynthesizer(epsilon=1).fit(rows, person="patient", at_most=at_most)
+
+
+def test_a_column_that_looks_like_an_identifier_is_named_once() -> None:
+    with pytest.warns(UserWarning, match="one row is protected, not all rows of one patient"):
+        PrivateSynthesizer(epsilon=8, noise="seeded:7").fit(VISITS)
+    assert identifiers(["aid", "paid", "ID", "user.id", "customer-number"]) == (
+        "ID",
+        "user.id",
+        "customer-number",
+    )
