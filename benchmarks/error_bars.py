@@ -21,7 +21,7 @@ import click
 import numpy as np
 
 from benchmarks.papers.study import Benchmark, timed_fit
-from dp_pipeline.answers.opened import OpenRelease, of_tables
+from dp_pipeline.answers.tables import OpenTable, of_tables
 from dp_pipeline.config.catalogue import load_dataset
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.ledger.ledger import Ledger
@@ -77,7 +77,7 @@ class Tally:
 
 
 def ask_all(
-    opened: OpenRelease,
+    opened: OpenTable,
     codes: dict[str, np.ndarray],
     sizes: dict[str, int],
     sets: list[Any],

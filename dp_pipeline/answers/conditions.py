@@ -200,16 +200,25 @@ def _is_present(column: np.ndarray) -> Mask:
 
 
 def _alike(values: np.ndarray, other: Any) -> tuple[np.ndarray, Any]:
-    """Return both sides of one kind."""
+    """Return both sides of one kind; DeclarationError where they are of two."""
     if values.dtype.kind == "M":
-        return values, np.datetime64(str(other))
+        return values, _read_value(lambda: np.datetime64(str(other)), "a date", other)
     if values.dtype.kind == "O":
         values = np.array(values.tolist())
     if values.dtype.kind == "U" and not isinstance(other, str):
+        texts = values.tolist()
         try:
-            return values.astype(np.float64), other
+            numbers = {text: float(text) for text in set(texts)}
         except ValueError:
             return values, str(other)
+        return np.array([numbers[text] for text in texts], dtype=np.float64), other
     if values.dtype.kind in "iuf" and isinstance(other, str):
-        return values, float(other)
+        return values, _read_value(lambda: float(other), "a number", other)
     return values, other
+
+
+def _read_value(read: Callable[[], Any], kind: str, text: object) -> Any:
+    try:
+        return read()
+    except ValueError:
+        raise DeclarationError(f"condition: expected {kind}, got {str(text)[:40]!r}") from None

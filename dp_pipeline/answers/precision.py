@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import pi, prod, sqrt
+from math import hypot, inf, nan, pi, prod, sqrt
 
 import numpy as np
 
+from dp_pipeline.answers.estimate import Basis
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 
 FEATURES = 2_000
@@ -23,6 +24,13 @@ FEATURES = 2_000
 POOLED = 0.25
 """Cells with fewer expected rows than this part of their noise are pooled: they say next to
 nothing by themselves."""
+
+TAILS = 1.2
+"""How much wider than normal ones deviations of cells that were not measured are: on Adult and
+census this holds 95 of 100 (docs/design/error_bars.md)."""
+
+FEWEST_MEASURED = 3
+"""Pairs with a table and a score from which it can be seen how far scores are off."""
 
 WIDEST_PRIOR = 1e4
 """Variance, in multiples of the rows of a cell, by which a fit may follow noise at most."""
@@ -55,6 +63,133 @@ class MeasuredTable:
         return keys
 
 
+@dataclass(frozen=True)
+class ScoredPair:
+    """How far the cells of a pair may be from the model: arrays of its table's shape.
+
+    Deviations of cells are a random dependence between the attributes: independent normal ones,
+    of which what is known is taken off. Without a table these are the means over margins, and the
+    variances are τ²·p·q, so that a cell's is τ²·p(1 − p)q(1 − q) in the end, as it is on average
+    over all directions of a dependence; τ is such that their L1 sum is the distance. Of a table
+    over groups the count of every group is known: inside one of m rows, of which a cell has the
+    part w if levels are independent, the variance is (φ·m)²·w, where φ is the distance as a part of
+    that of attributes that decide each other.
+
+    first, second   shares of the levels of either attribute
+    model           shares of the cells
+    scale           τ or φ·N, in rows
+    weights         variances of the cells before, in squares of the scale
+    labels          group of every cell; None without a table
+    """
+
+    first: FloatArray
+    second: FloatArray
+    model: FloatArray
+    scale: float
+    weights: FloatArray
+    labels: IntArray | None
+
+    @classmethod
+    def unmeasured(cls, first: FloatArray, second: FloatArray, distance: float) -> ScoredPair:
+        """Return a pair without a table whose L1 distance from the model is that many rows."""
+        model = np.outer(first, second)
+        deviations = np.sqrt(np.outer(first * (1 - first), second * (1 - second)))
+        scale = distance * sqrt(pi / 2) / max(float(deviations.sum()), np.finfo(float).tiny)
+        return cls(first, second, model, scale, model, None)
+
+    @classmethod
+    def grouped(
+        cls,
+        first: FloatArray,
+        second: FloatArray,
+        distance: float,
+        joint: FloatArray,
+        labels: IntArray,
+    ) -> ScoredPair:
+        """Return a pair with a table over groups.
+
+        joint   shares of the released rows in every cell
+        """
+        independent, places = np.outer(first, second).ravel(), labels.ravel()
+        totals = np.maximum(np.bincount(places, independent), np.finfo(float).tiny)
+        parts = (independent / totals[places]).reshape(labels.shape)
+        of_group = np.bincount(places, joint.ravel())[labels]
+        most = 2 * sqrt((1 - float(first @ first)) * (1 - float(second @ second)))
+        scale = distance / max(most, np.finfo(float).tiny)
+        return cls(first, second, of_group * parts, scale, of_group**2 * parts, labels)
+
+    @property
+    def _parts(self) -> FloatArray:
+        """Part of its group that every cell has."""
+        return np.asarray(self.model**2 / np.maximum(self.weights, np.finfo(float).tiny))
+
+    def without_known(self, values: FloatArray) -> FloatArray:
+        """Return values of the cells without their means over margins, or over groups."""
+        if self.labels is None:
+            values = values - (values @ self.second)[:, None]
+            return np.asarray(values - self.first @ values)
+        means = np.bincount(self.labels.ravel(), (self._parts * values).ravel())
+        return np.asarray(values - means[self.labels])
+
+    def variance(self, values: FloatArray) -> float:
+        """Return the variance of the sum of a value for each row, by its cell, in rows²."""
+        return self.scale**2 * float((self.weights * self.without_known(values) ** 2).sum())
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variance of the count of every cell, in rows²."""
+        if self.labels is None:
+            squares = np.outer(self.first * (1 - self.first), self.second * (1 - self.second))
+        else:
+            squares = self.weights * (1 - self._parts)
+        return np.asarray(self.scale**2 * squares)
+
+    def draw(self, rng: np.random.Generator) -> FloatArray:
+        """Return deviations of the cells, as parts of their rows times the number of all rows."""
+        normal = rng.standard_normal(self.weights.shape) * np.sqrt(self.weights)
+        return self.scale * self.without_known(normal / np.maximum(self.model, 1e-9))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What is known of weighted sums over rows, such as counts of cells: float (sums,) each.
+
+    values            of the release
+    noise             variance by the noise of all tables
+    unmeasured        variance by what no table says; NaN where nothing bounds it
+    direct            what tables over these attributes say alone
+    direct_variance   its variance; infinite without such a table
+    """
+
+    values: FloatArray
+    noise: FloatArray
+    unmeasured: FloatArray
+    direct: FloatArray
+    direct_variance: FloatArray
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variance of the values about the true sums.
+
+        Where a value disagrees with its own tables by more than noise, the fit has moved it away
+        from what was measured: the square of that is added.
+        """
+        variances = self.noise + np.nan_to_num(self.unmeasured)
+        noise_between = np.maximum(0.0, self.direct_variance - variances)
+        moved = np.maximum(0.0, (self.values - self.direct) ** 2 - 2 * noise_between)
+        return np.asarray(variances + moved)
+
+    @property
+    def bases(self) -> list[Basis]:
+        """What each rests on."""
+        is_measured = np.isfinite(self.direct_variance).tolist()
+        is_bounded = np.isfinite(self.unmeasured).tolist()
+        return [
+            "measured" if measured else "bounded" if bounded else "model"
+            for measured, bounded in zip(is_measured, is_bounded, strict=True)
+        ]
+
+
 class Precision:
     """Variances of linear numbers of a release.
 
@@ -84,6 +219,42 @@ class Precision:
         self.weight = self.total / max(1, self.rows)
         """True rows that a released row stands for."""
 
+    def weighted_sum(self, weights: FloatArray, attributes: Names) -> Sums:
+        """Return a sum over rows.
+
+        weights      what each row adds: float (rows,)
+        attributes   on which the weights depend
+        """
+        attributes = self._modelled(attributes)
+        direct, variance = self._direct_sum(weights, attributes)
+        pair, unmeasured = self._scored_pair(attributes), nan
+        if np.isfinite(variance):
+            unmeasured = 0.0
+        elif pair is not None:
+            unmeasured = pair.variance(self._cell_means(weights, *attributes))
+        value = float(weights.sum()) * self.weight
+        noise = float(self.noise_variance(weights[None, :])[0])
+        parts = value, noise, unmeasured, direct, variance
+        return Sums(*(np.array([part]) for part in parts))
+
+    def cell_counts(self, attributes: Names) -> Sums:
+        """Return the rows in every cell over these attributes."""
+        keys, shape = self._keys_over(attributes)
+        attributes, cells = self._modelled(attributes), prod(shape)
+        direct, variance = self._direct_counts(attributes, cells)
+        pair, unmeasured = self._scored_pair(attributes), np.full(cells, nan)
+        if pair is not None:
+            unmeasured = pair.variances.ravel()
+        unmeasured = np.where(np.isfinite(variance), 0.0, unmeasured)
+        counts = np.bincount(keys, minlength=cells)
+        return Sums(
+            np.asarray(counts * self.weight, np.float64),
+            self._noise_variance_of_cells(keys, cells),
+            unmeasured,
+            direct,
+            variance,
+        )
+
     def noise_variance(self, values: FloatArray) -> FloatArray:
         """Return the variance that noise gives to weighted sums over rows: float (numbers,).
 
@@ -94,11 +265,10 @@ class Precision:
         ∂μ/∂θ = F, so θ moves by (F W F)⁻¹ F W e for noise e, and a number with g = N·E[f x] by
         gᵀ of that: variance gᵀ (F W F)⁻¹ g. F/κ is added as the widest prior (κ = 10⁴).
         """
-        moments = self._moments(values)
-        solved = self._solve(self._factor, moments)
+        solved = self._solve(self._factor, self._moments(values))
         return np.asarray((solved**2).sum(axis=0))
 
-    def noise_variance_of_cells(self, keys: IntArray, cells: int) -> FloatArray:
+    def _noise_variance_of_cells(self, keys: IntArray, cells: int) -> FloatArray:
         """Return the same of the count of every cell: float (cells,).
 
         keys   cell of every row: int (rows,)
@@ -110,49 +280,66 @@ class Precision:
         solved = self._solve(self._factor, moments.reshape(many, cells) * self.weight)
         return np.asarray((solved**2).sum(axis=0))
 
-    def unmeasured_variance(self, values: FloatArray, attributes: Names) -> float | None:
-        """Return the variance of what no measured table says about a weighted sum, by the
-        dependence scores of its pairs; None where a pair, or more than a pair, was not scored.
-
-        values       (rows,)
-        attributes   on which the values depend
-
-        Deviations of a pair's cells from the model are taken to be independent, with variances in
-        proportion to p(1 − p)q(1 − q), scaled to the L1 distance that the score says.
+    def _direct_sum(self, values: FloatArray, attributes: Names) -> tuple[float, float]:
+        """Return a weighted sum by tables that hold all its attributes alone, averaged by
+        precision, and its variance: infinite where no table tells these values apart.
         """
-        if self.is_measured(attributes):
-            return 0.0
-        if len(attributes) > 2:
-            return None
-        first, second = attributes
-        score = self.dependence.get((first, second), self.dependence.get((second, first)))
-        if score is None:
-            return None
-        p, q = self._shares(first), self._shares(second)
-        means = self._cell_means(values, first, second)
-        # What the margins say of the values is known from one-way tables: it is taken off.
-        means = means - (means @ q)[:, None]
-        means = means - p @ means
-        return float((self._spread(p, q, score) ** 2 * means**2).sum())
-
-    def is_measured(self, attributes: Names) -> bool:
-        """Return whether one measured table over levels holds all these attributes."""
-        return any(self._holds(table, attributes) for table in self.tables)
-
-    def direct(self, values: FloatArray, attributes: Names) -> tuple[float, float] | None:
-        """Return the estimate, and its variance, of a weighted sum by tables that hold all its
-        attributes alone, averaged by precision; None where there is no such table.
-        """
-        numerator = denominator = 0.0
-        for table in self.tables:
-            if not self._holds(table, attributes) or not attributes:
+        numerator, denominator, tables = 0.0, 0.0, self._tables_with(attributes)
+        if tables and not values.any():
+            # No released row has any of it: what it may be is in the noise of a cell.
+            return 0.0, min(table.variance for table in tables)
+        for table in tables:
+            keys = table.keys(self.codes, self.groups)
+            means = _means(values, keys, table.counts.size)
+            if table.is_grouped and self._coarse(attributes) and not _is_same(means[keys], values):
                 continue
-            means = self._means_by_cell(values, table)
+            if not attributes:
+                means = np.full(table.counts.size, float(means.max(initial=0.0)))
             variance = table.variance * float((means**2).sum())
             if variance > 0:
                 numerator += float((means * table.counts.ravel()).sum()) / variance
                 denominator += 1 / variance
-        return (numerator / denominator, 1 / denominator) if denominator else None
+        return (numerator / denominator, 1 / denominator) if denominator else (0.0, inf)
+
+    def _direct_counts(self, attributes: Names, cells: int) -> tuple[FloatArray, FloatArray]:
+        """Return ``_direct_sum`` of every cell: counts and variances, float (cells,) each."""
+        numerator, denominator = np.zeros(cells), np.zeros(cells)
+        for table in self._tables_with(attributes):
+            axes = tuple(i for i, name in enumerate(table.attributes) if name not in attributes)
+            order = [name for name in table.attributes if name in attributes]
+            counts = table.counts.sum(axis=axes)
+            counts = counts.transpose([order.index(name) for name in attributes])
+            variance, is_single = table.variance * table.counts.size / counts.size, np.ones(cells)
+            if table.is_grouped:
+                groups = [self._groups_of(name) for name in attributes]
+                counts = counts[np.ix_(*groups)]
+                singles = [np.bincount(group)[group] == 1 for group in groups]
+                is_single = np.all(np.meshgrid(*singles, indexing="ij"), axis=0).ravel()
+            numerator += counts.ravel() / variance
+            denominator += is_single / variance
+        is_direct = denominator > 0
+        counts = np.divide(numerator, denominator, out=np.zeros(cells), where=is_direct)
+        return counts, np.divide(1, denominator, out=np.full(cells, inf), where=is_direct)
+
+    def _tables_with(self, attributes: Names) -> list[MeasuredTable]:
+        """Tables that have all these attributes, by levels or groups of them; none for none."""
+        return [one for one in self.tables if set(attributes) <= set(one.attributes)]
+
+    def _modelled(self, attributes: Names) -> Names:
+        """The attributes that have more than one level."""
+        return tuple(name for name in attributes if self.sizes[name] > 1)
+
+    def means_by_cell(
+        self, weights: FloatArray, attributes: Names
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the mean weight and the true rows of every cell over these attributes that has
+        rows: float (cells,) each.
+        """
+        keys = np.zeros(self.rows, dtype=np.int64)
+        for name in attributes:
+            keys = np.unique(keys * self.sizes[name] + self.codes[name], return_inverse=True)[1]
+        counts = np.bincount(keys)
+        return _means(weights, keys, len(counts)), np.asarray(counts * self.weight, np.float64)
 
     def draw_weights(self, rng: np.random.Generator) -> FloatArray:
         """Return weights of the released rows as another draw of the same noise could have made
@@ -163,57 +350,74 @@ class Precision:
         normal = rng.standard_normal(len(self._variances))
         tilt = solve_triangular(self._factor, normal, lower=True, trans="T", check_finite=False)
         change = tilt[self._keys].sum(axis=1)
-        for (first, second), score in self.dependence.items():
-            if not self.is_measured((first, second)):
-                change = change + self._draw_interaction(first, second, score, rng)
+        for names in self.dependence:
+            if not self._tables_with(names) or self._coarse(names):
+                change = change + self._draw_interaction(names, rng)
         # The sum of the changes is that of the number of rows, before weights are cut at 0.
         total = max(0.0, self.rows + float(change.sum()))
         weights = np.maximum(0.0, 1.0 + change)
         return np.asarray(self.weight * weights * (total / max(weights.sum(), 1e-300)))
 
-    def _draw_interaction(
-        self, first: str, second: str, score: float, rng: np.random.Generator
-    ) -> FloatArray:
+    def _draw_interaction(self, names: Names, rng: np.random.Generator) -> FloatArray:
         """Return a random dependence of a pair that was not measured, relative to the weight of
         every row: float (rows,).
         """
-        p, q = self._shares(first), self._shares(second)
-        expected = np.maximum(self.total * np.outer(p, q), 1.0)
-        drawn = rng.standard_normal(expected.shape) * self._spread(p, q, score)
-        drawn -= np.outer(drawn.sum(axis=1), q)
-        drawn -= np.outer(p, drawn.sum(axis=0))
-        relative = np.clip(drawn / expected, -1.0, 1.0)
-        return np.asarray(relative[self.codes[first], self.codes[second]])
+        pair = self._scored_pair(names)
+        assert pair is not None
+        relative = np.clip(pair.draw(rng) / self.total, -1.0, 1.0)
+        return np.asarray(relative[self.codes[names[0]], self.codes[names[1]]])
 
-    @staticmethod
-    def _spread(p: FloatArray, q: FloatArray, score: float) -> FloatArray:
-        """Return the standard deviation of every cell of a pair, in rows, for which the L1 distance
-        is ``score`` on average: normal numbers, each in proportion to √(p(1 − p)q(1 − q)).
-        """
-        spread = np.sqrt(np.outer(p * (1 - p), q * (1 - q)))
-        total = float(spread.sum())
-        return spread * (score * sqrt(pi / 2) / total if total else 0.0)
+    def _scored_pair(self, attributes: Names) -> ScoredPair | None:
+        """Return what the score of a pair says; None unless these are two that were scored."""
+        if len(attributes) != 2:
+            return None
+        first, second = attributes
+        score = self.dependence.get((first, second), self.dependence.get((second, first)))
+        if score is None:
+            return None
+        distance = TAILS * hypot(score, self._score_error)
+        shares = self._doubtful_shares(first), self._doubtful_shares(second)
+        if not self._tables_with(attributes):
+            return ScoredPair.unmeasured(*shares, distance)
+        groups, others = map(self._groups_of, attributes)
+        labels = groups[:, None] * (int(others.max()) + 1) + others
+        return ScoredPair.grouped(*shares, distance, self._joint(attributes), labels)
 
-    def _holds(self, table: MeasuredTable, attributes: Names) -> bool:
-        """Whether a table has all attributes, each by its levels."""
-        return set(attributes) <= set(table.attributes) and not (
-            table.is_grouped and any(self._is_coarse(name) for name in attributes)
-        )
+    def _groups_of(self, name: str) -> IntArray:
+        """Group of each level."""
+        return self.groups.get(name, np.arange(self.sizes[name]))
 
-    def _is_coarse(self, name: str) -> bool:
-        return name in self.groups and int(self.groups[name].max()) + 1 < self.sizes[name]
+    def _coarse(self, attributes: Names) -> Names:
+        """The attributes of which some group has several levels."""
+        return tuple(n for n in attributes if int(self._groups_of(n).max()) + 1 < self.sizes[n])
 
     def _shares(self, name: str) -> FloatArray:
         counts = np.bincount(self.codes[name], minlength=self.sizes[name])
         return np.asarray(counts / max(1, self.rows))
 
-    def _cell_means(self, values: FloatArray, first: str, second: str) -> FloatArray:
-        shape = (self.sizes[first], self.sizes[second])
-        keys = self.codes[first] * shape[1] + self.codes[second]
+    def _doubtful_shares(self, name: str) -> FloatArray:
+        """Return the same with its noise: a level without a released row may have had some."""
+        noise = min(one.variance * one.counts.size for one in self._tables_with((name,)))
+        noise /= self.sizes[name] * self.total**2
+        shares = np.sqrt(self._shares(name) ** 2 + noise)
+        return np.asarray(shares / shares.sum())
+
+    def _cell_means(self, values: FloatArray, *attributes: str) -> FloatArray:
+        keys, shape = self._keys_over(attributes)
         return _means(values, keys, prod(shape)).reshape(shape)
 
-    def _means_by_cell(self, values: FloatArray, table: MeasuredTable) -> FloatArray:
-        return _means(values, table.keys(self.codes, self.groups), table.counts.size)
+    def _joint(self, attributes: Names) -> FloatArray:
+        """Shares of the released rows in every cell."""
+        keys, shape = self._keys_over(attributes)
+        return np.asarray(np.bincount(keys, minlength=prod(shape)).reshape(shape) / self.rows)
+
+    def _keys_over(self, attributes: Names) -> tuple[IntArray, tuple[int, ...]]:
+        """Cell of every row over some attributes, and the shape of their table."""
+        shape = tuple(self.sizes[name] for name in attributes)
+        keys = np.zeros(self.rows, dtype=np.int64)
+        for name, size in zip(attributes, shape, strict=True):
+            keys = keys * size + self.codes[name]
+        return keys, shape
 
     def _moments(self, values: FloatArray) -> FloatArray:
         """(features, numbers): g of every number."""
@@ -230,6 +434,20 @@ class Precision:
         from scipy.linalg import solve_triangular
 
         return np.asarray(solve_triangular(factor, moments, lower=True, check_finite=False))
+
+    @cached_property
+    def _score_error(self) -> float:
+        """Rows by which scores are off from the dependence of pairs that were measured as well,
+        in the square mean; the mean of all scores where such pairs are too few to tell.
+        """
+        errors = []
+        for names, score in self.dependence.items():
+            if self._tables_with(names):
+                joint = self._joint(names)
+                independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+                errors.append(score - self.total * float(np.abs(joint - independent).sum()))
+        seen = errors if len(errors) >= FEWEST_MEASURED else list(self.dependence.values())
+        return float(np.sqrt(np.mean(np.square(seen))))
 
     @cached_property
     def _features(self) -> tuple[IntArray, FloatArray, list[tuple[int, int]]]:
@@ -285,6 +503,11 @@ class Precision:
         # Margins of one table are sums of another's: without this the matrix is singular.
         matrix[np.diag_indices(many)] += 1e-7 * float(np.trace(matrix)) / many
         return np.asarray(np.linalg.cholesky(matrix))
+
+
+def _is_same(values: FloatArray, others: FloatArray) -> bool:
+    """Return whether two sides agree up to the last digits."""
+    return bool(np.allclose(values, others, rtol=1e-9, atol=1e-12 * float(np.abs(others).max())))
 
 
 def _means(values: FloatArray, keys: IntArray, cells: int) -> FloatArray:

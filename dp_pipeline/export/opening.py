@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dp_pipeline.answers.opened import OpenRelease, of_tables
+from dp_pipeline.answers.tables import OpenTable, of_tables
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.export.folder import read_descriptor
 from dp_pipeline.export.tables import read_table
 from dp_pipeline.results.clusters import Columns
 
 
-def open_release(folder: str | Path) -> OpenRelease:
+def open_release(folder: str | Path) -> OpenTable:
     """Open an exported synthetic table; no row, home or budget is reached.
 
     folder   as ``dp-pipeline export`` wrote it, in any of its formats

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dp_pipeline.answers.opened import OpenRelease, of_tables
+from dp_pipeline.answers.tables import OpenTable, of_tables
 
 Counts = np.ndarray
 
@@ -18,11 +18,13 @@ def release(
     names: Sequence[str],
     rows: int = 2_000,
     dependence: Mapping[tuple[str, str], float] | None = None,
-) -> OpenRelease:
+    groups: Mapping[str, Sequence[int]] | None = None,
+) -> OpenTable:
     """Return a release whose rows have the distribution of ``counts``.
 
     counts     of the fitted distribution, one axis for each name
     measured   (attributes, noisy counts, deviation of one cell)
+    groups     attribute → group of each level, in measured tables of several attributes
     """
     share = np.maximum(counts, 0) / np.maximum(counts, 0).sum()
     ends = np.floor(np.cumsum(share.ravel()) * rows + 0.5).astype(int)
@@ -50,5 +52,10 @@ def release(
             "first": np.array([first for first, _ in dependence]),
             "second": np.array([second for _, second in dependence]),
             "rows": np.array(list(dependence.values())),
+        }
+    if groups:
+        tables["groups"] = {
+            "attribute": np.array([name for name, of in groups.items() for _ in of]),
+            "group": np.array([group for of in groups.values() for group in of]),
         }
     return of_tables(tables)

@@ -68,6 +68,13 @@ def test_anything_else_is_refused_in_one_line(text: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(("text", "kind"), [("age > 'old'", "a number"), ("day < 'x'", "a date")])
+def test_a_value_of_another_kind_is_refused(text: str, kind: str) -> None:
+    condition = Condition.parse(text, tuple(COLUMNS))
+    with pytest.raises(DeclarationError, match=f"^condition: expected {kind}, got"):
+        condition.rows(COLUMNS)
+
+
 def test_an_unknown_column_is_named_with_known_ones() -> None:
     with pytest.raises(DeclarationError, match=r"age, sex, code, .* got 'weight'"):
         Condition.parse("weight == 1", tuple(COLUMNS))

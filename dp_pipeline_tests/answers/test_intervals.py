@@ -44,7 +44,7 @@ def margins(rng: np.random.Generator, table: np.ndarray) -> list[np.ndarray]:
     return [noisy(rng, table.sum(axis=1), NOISE), noisy(rng, table.sum(axis=0), NOISE)]
 
 
-@pytest.mark.parametrize("score", [0.0, 300.0])
+@pytest.mark.parametrize("score", [1.0, 300.0])
 def test_an_unmeasured_pair_is_as_wide_as_its_score(score: float) -> None:
     first, second = margins(np.random.default_rng(3), TRUE)
     fitted = np.outer(first, second) / first.sum()
@@ -53,7 +53,7 @@ def test_an_unmeasured_pair_is_as_wide_as_its_score(score: float) -> None:
     unscored = release(fitted, tables, names="ab")
     bounded, modelled = (one.count("a == 'a0' and b == 'b0'") for one in (scored, unscored))
     assert (bounded.basis, modelled.basis) == ("bounded", "model")
-    assert (bounded.high - bounded.low > 1.5 * (modelled.high - modelled.low)) == bool(score)
+    assert (bounded.high - bounded.low > 1.5 * (modelled.high - modelled.low)) == (score > 1)
     # The margins are measured, whatever is not known of the pair.
     assert scored.count("a == 'a0'").basis == "measured"
 
@@ -65,6 +65,39 @@ def test_a_fit_that_left_its_tables_is_not_trusted() -> None:
         "a == 'a0' and b == 'b0'"
     )
     assert count.low <= 400 <= count.high
+
+
+def test_a_table_has_the_numbers_of_its_counts() -> None:
+    """Measured over groups of levels, where a1 is alone in its group and a0 and a2 are not."""
+    counts = np.array([[400, 100, 60], [80, 300, 260], [50, 60, 90]])
+    grouped = np.array([counts[0] + counts[2], counts[1]]) + 5
+    opened = release(
+        counts,
+        [
+            (("a",), counts.sum(1), NOISE),
+            (("b",), counts.sum(0), NOISE),
+            (("a", "b"), grouped, 9.0),
+        ],
+        names="ab",
+        dependence={("a", "b"): 500.0},
+        groups={"a": [0, 1, 0]},
+    )
+    lines = opened.table("a", "b")
+    assert lines["basis"].tolist() == ["bounded"] * 3 + ["measured"] * 3 + ["bounded"] * 3
+    for line in lines.to_dict("records"):
+        count = opened.count(f"a == '{line['a']}' and b == '{line['b']}'")
+        assert (count.value, count.basis) == (line["count"], line["basis"])
+        assert [count.low, count.high] == pytest.approx([line["low"], line["high"]], rel=1e-6)
+    assert opened.count("(a == 'a0' or a == 'a2') and b == 'b0'").basis == "measured"
+
+
+def test_a_count_below_0_before_the_fit_is_not_sure() -> None:
+    noisy_counts = np.array([-10.0, 650.0])
+    fitted = np.array([0, 640])
+    opened = release(fitted, [(("a",), noisy_counts, NOISE)], names="a")
+    count = opened.count("a == 'a0'")
+    assert count.value == count.low == 0
+    assert NOISE < count.high < 2 * NOISE
 
 
 def test_sampling_widens_what_is_said_of_a_population() -> None:

@@ -1,16 +1,17 @@
-"""OpenRelease: a released table that is asked for numbers, and answers with intervals."""
+"""OpenTable: a released table that is asked for numbers, and answers with intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dp_pipeline.answers.conditions import Columns, Condition
-from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
-from dp_pipeline.answers.precision import MeasuredTable, Precision
+from dp_pipeline.answers.estimate import Estimate, quantile_of_normal
+from dp_pipeline.answers.precision import MeasuredTable, Precision, Sums
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.results.clusters import Tables
@@ -29,7 +30,7 @@ INSIDE_A_BIN = 1 / 12
 linearly from nothing to twice its mean."""
 
 
-class OpenRelease:
+class OpenTable:
     """A synthetic table with the noisy tables that it was made from.
 
     columns   names of its columns
@@ -55,7 +56,7 @@ class OpenRelease:
 
     def __repr__(self) -> str:
         rows = f"about {self._precision.total:,.0f} rows"
-        return f"OpenRelease({len(self.columns)} columns, {rows})"
+        return f"OpenTable({len(self.columns)} columns, {rows})"
 
     def count(self, where: str = "", *, of: Of = "table", level: float = 0.95) -> Estimate:
         """Return the number of rows that hold a condition, in rows.
@@ -169,17 +170,14 @@ class OpenRelease:
                 f"table: expected columns with at most {MOST_CELLS:,} combinations, "
                 f"got {prod(sizes):,}"
             )
-        keys = np.zeros(self._precision.rows, dtype=np.int64)
-        for name, size in zip(used, sizes, strict=True):
-            keys = keys * size + self._precision.codes[name]
-        noise = self._precision.noise_variance_of_cells(keys, prod(sizes))
-        lines = []
-        for cell, place in enumerate(np.ndindex(*sizes)):
-            rows = keys == cell
-            estimate = self._sum(rows, used, of=of, level=level, noise=float(noise[cell]))
-            labels = [self._labels[name][i] for name, i in zip(used, place, strict=True)]
-            lines.append((*labels, estimate.value, estimate.low, estimate.high, estimate.basis))
-        return pd.DataFrame(lines, columns=[*columns, "count", "low", "high", "basis"])
+        cells = self._precision.cell_counts(used)
+        low, high = self._ends(cells, of=of, level=level)
+        labels = [self._labels[name] for name in used]
+        frame = pd.MultiIndex.from_product(labels, names=columns).to_frame(index=False)
+        frame["count"] = cells.values
+        frame["low"], frame["high"] = low, high
+        frame["basis"] = cells.bases
+        return frame
 
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
         """Yield tables that differ as the noise of the release makes them differ: plausible true
@@ -212,18 +210,45 @@ class OpenRelease:
         used = tuple(self._attributes[name] for name in condition.columns)
         return condition.rows(self._columns), used
 
-    def _sum(
-        self, values: np.ndarray, used: Names, *, of: Of, level: float, noise: float | None = None
-    ) -> Estimate:
-        weights = values.astype(np.float64)
-        variance, basis = self._variance(weights, used, noise)
+    def _sum(self, rows: np.ndarray, used: Names, *, of: Of, level: float) -> Estimate:
+        weights = rows.astype(np.float64)
+        result = self._precision.weighted_sum(weights, used)
+        result = replace(result, noise=result.noise + self._split_variance(weights, used))
+        low, high = self._ends(result, of=of, level=level)
+        return Estimate(
+            float(result.values[0]), float(low[0]), float(high[0]), level, result.bases[0]
+        )
+
+    def _ends(self, counts: Sums, *, of: Of, level: float) -> tuple[FloatArray, FloatArray]:
+        """Low and high of counts: (cells,) each.
+
+        A count near 0 may have been below 0 before the fit, which no deviation around 0 tells: it
+        goes up to where its own table says, if every number from 0 on was as likely before.
+        """
+        from scipy.special import ndtr, ndtri
+
+        variances = counts.variances
         if of == "population":
-            variance += float((weights**2).sum()) * self._precision.weight
-        value = float(weights.sum()) * self._precision.weight
-        direct = self._precision.direct(weights, used)
-        if direct is not None:
-            variance += _bias(value, variance, *direct)
-        return Estimate.within(value, sqrt(variance), level=level, basis=basis, least=0.0)
+            variances = variances + counts.values
+        values, reach = counts.values, quantile_of_normal(level) * np.sqrt(variances)
+        low, high = np.minimum(np.maximum(values - reach, 0.0), values), values + reach
+        deviations = np.where(np.isfinite(counts.direct_variance), counts.direct_variance, 0) ** 0.5
+        near_zero = np.flatnonzero(values < deviations)
+        noisy, deviation = counts.direct[near_zero], deviations[near_zero]
+        most = noisy - deviation * ndtri((1 - level) / 2 * ndtr(noisy / deviation))
+        high[near_zero] = np.maximum(high[near_zero], most)
+        return low, high
+
+    def _split_variance(self, weights: FloatArray, used: Names) -> float:
+        """Variance of a count that takes parts of bins: rows inside a bin are drawn uniformly.
+
+        Of c rows in a bin cut at the part f, densities that rise or fall linearly, by random
+        slopes, have f·c ± f(1 − f)·c/√3.
+        """
+        if all(self._columns[name].dtype.kind == "U" for name in self._columns_of(used)):
+            return 0.0
+        means, counts = self._precision.means_by_cell(weights, used)
+        return float(((counts * means * (1 - means)) ** 2).sum()) / 3
 
     def _ratio(
         self,
@@ -242,28 +267,21 @@ class OpenRelease:
             raise DeclarationError("expected a condition that some released row holds, got none")
         ratio = float(part.sum()) / many
         weights = (part.astype(np.float64) - ratio * base) / (many * self._precision.weight)
-        variance, basis = self._variance(weights, used)
+        result = self._precision.weighted_sum(weights, used)
+        variance = float(result.variances[0])
+        if bounds == (0.0, 1.0):
+            split = self._split_variance(part.astype(np.float64), used)
+            variance += split / (many * self._precision.weight) ** 2
         if of == "population":
             variance += float((weights**2).sum()) * self._precision.weight
-        direct = self._precision.direct(weights, used)
-        if direct is not None:
-            variance += _bias(0.0, variance, *direct)
         deviation = sqrt(variance) + extra / quantile_of_normal(level)
         least, most = bounds
-        return Estimate.within(ratio, deviation, level=level, basis=basis, least=least, most=most)
+        return Estimate.within(
+            ratio, deviation, level=level, basis=result.bases[0], least=least, most=most
+        )
 
-    def _variance(
-        self, weights: FloatArray, used: Names, noise: float | None = None
-    ) -> tuple[float, Basis]:
-        """Variance of a weighted sum, and what it rests on; ``noise`` is its part where known."""
-        if noise is None:
-            noise = float(self._precision.noise_variance(weights[None, :])[0])
-        modelled = tuple(name for name in used if self._precision.sizes[name] > 1)
-        unmeasured = self._precision.unmeasured_variance(weights, modelled)
-        if unmeasured is None:
-            return noise, "model"
-        is_measured = self._precision.is_measured(modelled)
-        return noise + unmeasured, "measured" if is_measured else "bounded"
+    def _columns_of(self, used: Names) -> list[str]:
+        return [column for column, attribute in self._attributes.items() if attribute in used]
 
     def _numbers(self, column: str) -> tuple[FloatArray, np.ndarray]:
         """The numbers of a column, and where they are present."""
@@ -301,7 +319,7 @@ class OpenRelease:
         return self._precision.codes[self._attributes[self._require_column(column)]]
 
 
-def of_tables(tables: Tables) -> OpenRelease:
+def of_tables(tables: Tables) -> OpenTable:
     """Return a release from its tables, named as in a bundle."""
     codes = {name: np.asarray(column, np.int64) for name, column in tables["codes"].items()}
     synthetic = dict(tables["synthetic"])
@@ -316,7 +334,7 @@ def of_tables(tables: Tables) -> OpenRelease:
     precision = Precision(
         codes, sizes, _measured(tables, sizes, groups), groups, _dependence(tables)
     )
-    return OpenRelease(synthetic, precision, attributes, labels)
+    return OpenTable(synthetic, precision, attributes, labels)
 
 
 def _groups(tables: Tables, codes: Mapping[str, IntArray]) -> dict[str, IntArray]:
@@ -357,14 +375,6 @@ def _dependence(tables: Tables) -> dict[Names, float]:
     table = tables["dependence"]
     pairs = zip(table["first"].tolist(), table["second"].tolist(), strict=True)
     return dict(zip(pairs, table["rows"].tolist(), strict=True))
-
-
-def _bias(value: float, variance: float, direct: float, direct_variance: float) -> float:
-    """Return the variance to add where a release disagrees with its own tables by more than noise:
-    the fit has moved the number away from what was measured.
-    """
-    expected = max(0.0, direct_variance - variance)
-    return max(0.0, (value - direct) ** 2 - 2 * expected)
 
 
 def _union(first: Names, second: Names) -> Names:
