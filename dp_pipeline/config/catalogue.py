@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 BUILT_IN = Path(str(resources.files("dp_pipeline") / "datasets"))
 DATASETS_VARIABLE = "DP_PIPELINE_DATASETS"
 SHOWN_VARIABLE = "DP_PIPELINE_SHOWN"
-"""Variable with the names of the data sets that Dagster shows, separated by spaces; unset: all."""
+"""Variable with the names of the data sets that Dagster shows, separated by spaces. Unset: those of
+the user, or the built-in ones for a user who has none.
+"""
 
 
 def dataset_files() -> dict[str, Path]:
@@ -81,7 +83,8 @@ def collect_refusal(name: str, refused: Refusals | None) -> Iterator[None]:
 
 
 def _files_to_show(files: Mapping[str, Path]) -> list[Path]:
-    names = os.environ.get(SHOWN_VARIABLE, "").split() or list(files)
+    own = [name for name, path in files.items() if path.parent != BUILT_IN]
+    names = os.environ.get(SHOWN_VARIABLE, "").split() or own or list(files)
     unknown = [name for name in names if name not in files]
     if unknown:
         raise DeclarationError(f"{SHOWN_VARIABLE}: expected {one_of(files, unknown[0])}")

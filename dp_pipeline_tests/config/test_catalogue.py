@@ -103,13 +103,15 @@ def test_a_download_is_available_without_opening_it(name: str) -> None:
     assert set(spec.columns) <= set(download.header)
 
 
-def test_a_folder_of_the_users_is_discovered_too(
+def test_dagster_shows_the_users_own_data_sets_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written(tmp_path, declaration())
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
-    assert tuple(spec.name for spec in available_datasets()) == (*WITHOUT_DATA, "toy")
+    assert tuple(spec.name for spec in available_datasets()) == WITHOUT_DATA
+    written(tmp_path, declaration())
+    assert [spec.name for spec in available_datasets()] == ["toy"]
     assert find_spec("toy").title == "toy"
+    assert find_spec("trips").name == "trips"
 
 
 def test_a_name_that_stands_twice_is_refused(
