@@ -1,7 +1,7 @@
-"""Private folders, files that survive a loss of power and are never half written, and locks.
+"""Private folders, durable files that are written atomically, and locks.
 
-A file is written under a temporary name beside its own, held by a lock until it is complete. A
-temporary name without a holder was left by a killed writer, and may be deleted.
+A file is written under a temporary name in the same folder, locked until it is complete. An
+unlocked temporary file was left by a killed writer, and may be deleted.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import BinaryIO
 _ENDING = ".tmp"
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
 MIN_LEFTOVER_SECONDS = 60.0
-"""A younger name may be of a writer who has not locked it yet."""
+"""Age of a leftover, at least; the writer of a younger file may not have locked it yet."""
 
 
 def sync(path: Path) -> None:
-    """Flush a file or a folder to disk: without the folder a new name may not survive."""
+    """Flush a file or a folder to disk; a new name needs its folder flushed too."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -34,19 +34,14 @@ def sync(path: Path) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder that only its owner can enter, and those above it that are missing.
-
-    ``mkdir(parents=True)`` would open the ones above to everyone: the mode is the last one's only.
-    """
+    """Create a folder, and missing ones above it, that only their owner can enter."""
+    # ``mkdir(parents=True)`` applies the mode to the last folder only.
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
 def close_folders(*folders: Path) -> None:
-    """Close existing folders to all but their owner, such as those that git has opened.
-
-    Folders of another user stay as they are.
-    """
+    """Restrict existing folders of this user to their owner, such as those that git has created."""
     for folder in filter(Path.is_dir, folders):
         state = folder.stat()
         if state.st_mode & 0o077 and state.st_uid == os.geteuid():
@@ -55,7 +50,7 @@ def close_folders(*folders: Path) -> None:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Let this process write files for its owner only: engines for files choose no mode."""
+    """Let this process write files for its owner only, in the block."""
     before = os.umask(0o077)
     try:
         yield
@@ -66,10 +61,10 @@ def private_files() -> Iterator[None]:
 def write_atomically(
     path: Path, content: bytes | Callable[[BinaryIO], object], *, overwrite: bool = True
 ) -> None:
-    """Write a 0600 file whole or not at all; it is on disk when this returns.
+    """Write a 0600 file atomically; it is on disk when this returns.
 
-    content     its bytes, or a function that writes them into an open file
-    overwrite   False: an existing file stays as it is
+    content     bytes, or a function that writes them to an open file
+    overwrite   whether to replace an existing file
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_ENDING, dir=path.parent)
     temporary = Path(name)
@@ -82,7 +77,7 @@ def write_atomically(
             if overwrite:
                 temporary.replace(path)
             else:
-                # A hard link appears whole or not at all, and never over another file.
+                # Creating a hard link is atomic, and never replaces a file.
                 with contextlib.suppress(FileExistsError):
                     path.hardlink_to(temporary)
     finally:
@@ -92,7 +87,7 @@ def write_atomically(
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """Yield a 0700 folder beside ``path``, to be renamed when it is complete, else deleted."""
+    """Yield a 0700 folder next to ``path``, which is deleted after the block unless renamed."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_ENDING, dir=path.parent))
     descriptor = os.open(temporary, os.O_RDONLY)
     try:
@@ -106,7 +101,7 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 def leftovers(folder: Path, *, below: bool = False) -> Iterator[Path]:
     """Yield the temporary files and folders in a folder whose writers were killed.
 
-    below   in every folder under it too
+    below   whether to search all folders below too
     """
     for path in sorted(folder.rglob(f".*{_ENDING}") if below else folder.glob(f".*{_ENDING}")):
         inside = any(map(_TEMPORARY.fullmatch, path.relative_to(folder).parts[:-1]))
@@ -115,10 +110,7 @@ def leftovers(folder: Path, *, below: bool = False) -> Iterator[Path]:
 
 
 def sweep(folder: Path, *, below: bool = False) -> list[Path]:
-    """Delete the leftovers of a folder, and return their paths.
-
-    Nothing that a living process writes, and nothing with a name of its own, is touched.
-    """
+    """Delete the leftovers of killed writers in a folder, and return their paths."""
     paths = list(leftovers(folder, below=below))
     for path in paths:
         # A leftover that cannot be deleted does no harm.
@@ -132,12 +124,11 @@ def sweep(folder: Path, *, below: bool = False) -> list[Path]:
 
 @contextmanager
 def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
-    """Hold the flock of ``path``; wait for its holder, in any process or thread. Not reentrant.
+    """Hold the lock of ``path`` for the block, after waiting for other processes and threads.
 
-    Every call opens a descriptor of its own, and flock belongs to the descriptor, so threads of one
-    process exclude each other too.
+    It is not reentrant: every call opens a descriptor, to which flock belongs.
 
-    remove   delete the file at the end of the block; all users of a lock agree on it
+    remove   whether to delete the file after the block, the same for all users of a lock
     """
     descriptor = _acquire(path)
     try:
@@ -145,19 +136,19 @@ def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
     finally:
         try:
             if remove:
-                # While it is held: a waiting process sees that the name is gone or another file's.
+                # While it is held: waiting processes notice that the name is gone.
                 path.unlink(missing_ok=True)
         finally:
             _release(descriptor)
 
 
 def sweep_locks(folder: Path, names: str) -> int:
-    """Delete the lock files that killed runs have left, and return their number.
-
-    A file is locked while it is deleted, so a process that has opened it meanwhile sees that it
-    lost its name, and makes another.
+    """Delete the lock files of killed runs, and return their number.
 
     names   pattern of the lock files
+
+    A file is locked while it is deleted, so a process that has opened it meanwhile notices that its
+    name is gone, and creates another.
     """
     swept = 0
     for path in folder.glob(names):
@@ -178,19 +169,19 @@ def sweep_locks(folder: Path, names: str) -> int:
 
 
 def _release(descriptor: int) -> None:
-    """Unlock before closing: a forked child may hold a copy of the descriptor."""
+    # Unlocked first, since a forked child may hold a copy of the descriptor.
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
 
 
 def _acquire(path: Path) -> int:
-    """Return a descriptor that holds the lock of the file that ``path`` names now."""
+    """Lock the file that ``path`` names now, and return its descriptor."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _has_name(descriptor, path):
             return descriptor
-        # Its holder has deleted it: a lock on a file without a name excludes no process.
+        # Its holder has deleted it, and a lock without a name excludes nobody.
         os.close(descriptor)
 
 
@@ -203,7 +194,7 @@ def _has_name(descriptor: int, path: Path) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock of a file or folder; OSError for an absent one."""
+    """Return whether a process holds the lock of a file or folder; OSError if it is absent."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -215,10 +206,10 @@ def is_locked(path: Path) -> bool:
 
 
 def _is_abandoned(path: Path) -> bool:
-    """Return whether no process holds a path, or is about to."""
+    """Return whether a path is old and not locked."""
     try:
         is_old = time.time() - path.lstat().st_mtime >= MIN_LEFTOVER_SECONDS
         return is_old and not is_locked(path)
     except OSError:
-        # Gone meanwhile, a link, or not ours to open.
+        # Deleted meanwhile, a link, or without permission.
         return False

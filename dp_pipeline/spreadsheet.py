@@ -1,4 +1,4 @@
-"""Cells of a CSV file that people open in a spreadsheet: text stays text (OWASP, CSV Injection)."""
+"""Escaping of CSV cells, which spreadsheets could run as formulas (OWASP, CSV Injection)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""Characters that begin a formula, or that a spreadsheet skips before one."""
+"""Characters that begin a formula, or that spreadsheets skip before one."""
 
 
 def escape_formula(value: Any) -> Any:
-    """Return a cell that no spreadsheet computes: a text that looks like a formula gets a ``'``.
+    """Prefix a text that looks like a formula with ``'``, and return any other value unchanged.
 
     >>> [escape_formula(value) for value in ("=1+1", "-0.5", -0.5)]
     ["'=1+1", '-0.5', -0.5]
@@ -25,7 +25,7 @@ def escape_formula(value: Any) -> Any:
 
 
 def unescape_formula(text: str) -> str:
-    """Return the text of an escaped cell; a text that only looks like one loses its ``'`` too.
+    """Return the text of an escaped cell; a text that looks escaped loses its ``'`` too.
 
     >>> unescape_formula("'=1+1"), unescape_formula("'tis"), unescape_formula("-0.5")
     ('=1+1', "'tis", '-0.5')

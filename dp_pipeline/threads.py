@@ -1,5 +1,5 @@
-"""One thread of numerical libraries: sums of floats depend on the number of threads, and a replay
-has to give the same bytes.
+"""A limit of one thread for numerical libraries: sums of floats depend on the number of threads,
+and a replay has to give the same bytes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 @contextmanager
 def one_thread(*, with_sklearn: bool = False) -> Iterator[None]:
-    """Let numerical libraries use one thread, in the first fit of a process as in any.
+    """Limit numerical libraries to one thread for the block.
 
-    with_sklearn   scikit-learn too: its import takes longer than most fits
+    with_sklearn   whether to limit scikit-learn too, whose import takes longer than most fits
     """
     with _threaded_libraries(with_sklearn).limit(limits=1):
         yield
@@ -22,7 +22,7 @@ def one_thread(*, with_sklearn: bool = False) -> Iterator[None]:
 
 @cache
 def _threaded_libraries(with_sklearn: bool) -> Any:
-    """Return the controller of all pools, made once: a search takes longer than a small fit."""
+    """Return the controller of all thread pools, cached because its search takes long."""
     from threadpoolctl import ThreadpoolController
 
     load_threaded_libraries(with_sklearn=with_sklearn)
@@ -30,7 +30,7 @@ def _threaded_libraries(with_sklearn: bool) -> Any:
 
 
 def load_threaded_libraries(*, with_sklearn: bool) -> None:
-    """Load the libraries, as a limit reaches only those that are loaded already."""
+    """Import the numerical libraries, since a limit applies only to imported ones."""
     import scipy.linalg  # noqa: F401
 
     if with_sklearn:

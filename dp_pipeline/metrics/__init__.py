@@ -1,1 +1,1 @@
-"""Quality of what was released: arrays in, numbers out."""
+"""Measures of the quality and disclosure of releases, computed from arrays."""

@@ -1,6 +1,4 @@
-"""Area under the ROC curve: how often a positive row is scored above a negative one, of rows or of
-counts of classes; and how well clusters agree with classes.
-"""
+"""Area under the ROC curve, of rows or counts by class; agreement of clusters with classes."""
 
 from __future__ import annotations
 
@@ -15,50 +13,49 @@ from dp_pipeline.config.errors import DeclarationError
 
 
 def auc(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
-    """Return share of the pairs (positive row, negative row) in which the positive one scores
-    higher.
+    """Return the AUC: the share of pairs of a positive and a negative row in which the positive one
+    scores higher, in 0..1.
 
     scores     (n,) numbers, infinite ones included
-    positive   (n,) whether each row is positive
+    positive   (n,) True for positive rows
 
-    In 0..1; equal scores count half (mid-ranks). NaN without positive or without negative rows.
-    DeclarationError for arrays of different lengths and for scores that are no number: they have
-    no place in an order.
+    Equal scores count half. NaN without positive or without negative rows. DeclarationError for
+    arrays of different lengths and for NaN among the scores.
 
     >>> auc(np.array([0.1, 0.4, 0.4]), np.array([False, False, True]))
     0.75
     """
     if scores.ndim != 1 or scores.shape != positive.shape:
         raise DeclarationError(
-            f"AUC: expected one score for each of {len(positive)} rows, got another shape"
+            f"AUC: expected one score for each of {len(positive)} rows, got {scores.shape}"
         )
     if np.isnan(scores).any():
-        raise DeclarationError("AUC: expected a number a row, got NaN")
+        raise DeclarationError("AUC: expected numbers as scores, got NaN")
     values, places, rows = np.unique(scores, return_inverse=True, return_counts=True)
     hits = np.bincount(places[positive], minlength=len(values))
     misses = rows - hits
     pairs = int(hits.sum()) * int(misses.sum())
     if pairs == 0:
         return float("nan")
-    # Half pairs are counted: whole numbers, so the order of the rows leaves no trace.
+    # Half pairs are integers, so the result does not depend on the order of rows.
     below = 2 * (np.cumsum(misses) - misses) + misses
     return int(hits @ below) / (2 * pairs)
 
 
 def macro_auc(scores: FloatArray, target: IntArray) -> float:
-    """Return mean of the AUCs of each class against the rest, over the classes that some row has.
+    """Return the mean AUC of each present class against the rest, in 0..1.
 
-    scores   (n, classes), one score a row and class; of two classes the second column decides
+    scores   (n, classes), one score for each row and class; of two classes only the second is used
     target   (n,) codes of the classes
 
-    In 0..1; NaN where all rows have one class, or there are none.
+    NaN if all rows have one class, or there are none.
 
     >>> macro_auc(np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]), np.array([0, 0, 1]))
     1.0
     """
     if scores.ndim != 2 or len(scores) != len(target):
         raise DeclarationError(
-            f"AUC: expected one score a class for each of {len(target)} rows, got another shape"
+            f"AUC: expected one score for each class of {len(target)} rows, got {scores.shape}"
         )
     if scores.shape[1] == 2:
         return auc(scores[:, 1], target == 1)
@@ -68,10 +65,10 @@ def macro_auc(scores: FloatArray, target: IntArray) -> float:
 
 @dataclass(frozen=True)
 class ClassAuc:
-    """AUC of each label against the rest, averaged over the labels that some row has.
+    """Mean AUC of each present label against the rest, and its gradient by the counts.
 
-    value      in 0..1 for exact counts; NaN where all rows have one label, or there are none
-    gradient   (classes, labels): what one more row in a class with a label adds to ``value``
+    value      in 0..1 for exact counts; NaN if all rows have one label, or there are none
+    gradient   (classes, labels): change of ``value`` by one more row in a class with a label
     """
 
     value: float
@@ -79,11 +76,10 @@ class ClassAuc:
 
     @classmethod
     def of(cls, counts: IntArray, scores: FloatArray) -> ClassAuc:
-        """counts   (classes, labels) rows; noisy ones may be negative
-        scores   (classes, labels): how much a row of the class looks like each label
+        """Compute the AUC of rows whose class decides their scores; it equals ``macro_auc``.
 
-        Equal scores count half. Of two labels the second decides, as in ``metrics.auc.macro_auc``,
-        which this equals, computed over classes in place of rows.
+        counts   (classes, labels) rows; noisy ones may be negative
+        scores   (classes, labels) score of each label for a row of the class
 
         >>> counts = np.array([[2, 0], [1, 1]])
         >>> ClassAuc.of(counts, np.array([[0.9, 0.1], [0.5, 0.5]])).value.__round__(4)
@@ -106,12 +102,12 @@ class ClassAuc:
 
 
 def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
-    """AUC = Σ_i Σ_j p_i n_j (1[s_i > s_j] + ½·1[s_i = s_j]) / (P·N), p the label's rows of each
-    class and n all others.
+    """Compute the AUC of one label, Σ_i Σ_j p_i n_j (1[s_i > s_j] + ½·1[s_i = s_j]) / (P·N), p the
+    label's rows of each class and n all others.
     """
     positive = counts[:, label]
     negative = counts.sum(axis=1) - positive
-    # Halves of whole numbers, so that tied classes leave no trace of their order.
+    # Twice the ranks are integers, so the result does not depend on the order of tied classes.
     beaten = _half_ranks(scores, negative)
     beating = _half_ranks(-scores, positive)
     pairs = int(positive.sum()) * int(negative.sum())
@@ -132,11 +128,11 @@ def _half_ranks(scores: FloatArray, rows: IntArray) -> IntArray:
 
 
 ClassTable = NDArray[Any]
-"""Rows of every class in every cluster, shape (classes, k): whole numbers, at least 0."""
+"""Rows of every class in every cluster, (classes, k), integers of at least 0."""
 
 
 def class_table(classes: IntArray, clusters: IntArray, *, shape: tuple[int, int]) -> IntArray:
-    """Return how many rows of every class lie in every cluster.
+    """Count the rows of every class in every cluster.
 
     classes    (N,) in 0..shape[0] − 1
     clusters   (N,) in 0..shape[1] − 1
@@ -151,11 +147,11 @@ def class_table(classes: IntArray, clusters: IntArray, *, shape: tuple[int, int]
 
 
 def f_measure(table: ClassTable) -> float:
-    """Return F-measure with β = 1: every class is compared with the cluster that fits it best.
+    """Return the F-measure with β = 1, of every class against the cluster that fits it best.
 
     F = Σ_i (n_i/N) max_j F(i, j), F(i, j) = 2PR/(P + R) = 2 n_ij/(n_i + n_j) with precision
-    P = n_ij/n_j and recall R = n_ij/n_i. In 0..1, 1 where classes and clusters are the same
-    sets; NaN for no rows. DeclarationError for what is no class × cluster table.
+    P = n_ij/n_j and recall R = n_ij/n_i. It is in 0..1, and 1 where classes and clusters are equal;
+    NaN for no rows. DeclarationError for an invalid table.
 
     Source: Larsen, Aone, "Fast and effective text mining using linear-time document
     clustering", KDD 1999; classes are true labels, or the clusters of k-means without privacy.
@@ -169,17 +165,17 @@ def f_measure(table: ClassTable) -> float:
     if rows == 0:
         return float("nan")
     of_class, of_cluster = counts.sum(axis=1), counts.sum(axis=0)
-    # A class and a cluster without rows meet in a cell that is 0 as well.
+    # The cell of a class and a cluster without rows is 0 as well.
     both = np.maximum(of_class[:, None] + of_cluster[None, :], np.finfo(float).tiny)
     return float(of_class @ (2 * counts / both).max(axis=1) / rows)
 
 
 def adjusted_rand(table: ClassTable) -> float:
-    """Return adjusted Rand index: agreement about pairs of rows, above what chance gives.
+    """Return the adjusted Rand index: the agreement on pairs of rows, corrected for chance.
 
-    1 for the same sets, about 0 for clusters that know nothing of the classes, below 0 for
-    worse. 1 as well where chance alone must agree: one class and one cluster, or every
-    row alone in both. NaN for no rows. DeclarationError for what is no class × cluster table.
+    It is 1 for equal sets, about 0 for independent clusters and below 0 for worse; 1 also where
+    chance must agree, for one class and one cluster, or every row alone in both. NaN for no rows.
+    DeclarationError for an invalid table.
 
     Source: Hubert, Arabie, "Comparing partitions", Journal of Classification, 1985.
 

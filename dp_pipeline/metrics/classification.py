@@ -1,6 +1,4 @@
-"""What classifiers and scorers that learned from some rows say about others, by folds of a table
-too. Codes in, numbers out.
-"""
+"""Classifiers and scorers that learn from some rows and are tested on others, also by folds."""
 
 from __future__ import annotations
 
@@ -26,14 +24,14 @@ Answers = NDArray[np.bool_]
 Method = Literal["svm", "logistic"]
 
 MOST_TRAINING_ROWS = 100_000
-"""Classifiers learn from at most so many rows: a seeded sample where there are more."""
+"""Rows that classifiers learn from, at most; of more, a seeded sample."""
 
 ROWS_A_BLOCK = 1 << 16
-"""That are tested together: sums of all rows at once take 16 bytes a row."""
+"""Rows that are tested together, since the sums take 16 bytes a row."""
 
 PARTS = 1 << 8
-"""Weights are whole numbers of 1/256: fine beside a margin of 1, and coarse beside the last
-digits of a solver, in which two machines may differ.
+"""Weights are integers in 1/256: fine compared with a margin of 1, and coarse compared with a
+solver's last digits, which differ between machines.
 """
 
 _MOST_WEIGHT = 1 << 30
@@ -41,11 +39,10 @@ _MOST_WEIGHT = 1 << 30
 
 @dataclass(frozen=True)
 class LinearClassifier:
-    """A row is positive where Σ_j weights[j][code_j] + intercept > 0.
+    """A classifier that predicts a row as positive where Σ_j weights[j][code_j] + intercept > 0.
 
-    columns     attributes that are looked at
-    weights     for every column one whole number a code
-    intercept   a whole number
+    columns     attributes that it reads
+    weights     for every column, one integer for each code
     """
 
     columns: tuple[str, ...]
@@ -53,16 +50,16 @@ class LinearClassifier:
     intercept: int
 
     def answers(self, codes: Codes, *, rows: int) -> Answers:
-        """Return whether each of the rows is positive, (rows,).
+        """Return a mask of the rows that are predicted as positive, (rows,).
 
-        >>> one = LinearClassifier(("a",), ((-3, 5),), 1)
-        >>> one.answers({"a": np.array([0, 1, 1])}, rows=3).tolist()
+        >>> classifier = LinearClassifier(("a",), ((-3, 5),), 1)
+        >>> classifier.answers({"a": np.array([0, 1, 1])}, rows=3).tolist()
         [False, True, True]
         """
         return self.totals(codes, rows=rows) > 0
 
     def totals(self, codes: Codes, *, rows: int) -> IntArray:
-        """Return the sum for each of the rows, (rows,): the larger, the surer."""
+        """Return the weighted sum of each row, (rows,), which is larger for surer rows."""
         total = np.full(rows, self.intercept, dtype=np.int64)
         for name, weights in zip(self.columns, self.weights, strict=True):
             total += np.array(weights, dtype=np.int64)[codes[name]]
@@ -72,19 +69,19 @@ class LinearClassifier:
 def train(
     method: Method, codes: Codes, answers: Answers, sizes: Mapping[str, int]
 ) -> LinearClassifier:
-    """Return a classifier that learned from the bits of the codes.
+    """Train a classifier on the one-hot bits of codes.
 
-    ``svm``        support vectors with a linear kernel and squared hinge loss, C = 1 (LIBLINEAR).
-                   The papers' radial kernel takes minutes a target, not a second, and on Adult
-                   gets as many rows wrong: 15.4 % over four targets
+    ``svm``        support vectors with a linear kernel and squared hinge loss, C = 1 (LIBLINEAR);
+                   the papers' radial kernel takes minutes a target, and on Adult misclassifies as
+                   many rows: 15.4 % over four targets
     ``logistic``   logistic regression, C = 1
 
-    Always a classifier: rows of one class, of none, or without columns give the majority's, which
-    is negative in a tie. DeclarationError for columns of another length than the answers.
+    Rows of a single class, no rows, or no columns give a constant classifier of the majority,
+    negative in a tie. DeclarationError for columns of another length than the answers.
     """
     if any(len(column) != len(answers) for column in codes.values()):
         raise DeclarationError(
-            f"classifier: expected {len(answers)} codes a column, got another number"
+            f"classifier: expected {len(answers)} codes in each column, got another number"
         )
     if not codes or answers.all() or not answers.any():
         return LinearClassifier((), (), 1 if 2 * int(answers.sum()) > len(answers) else -1)
@@ -102,7 +99,7 @@ def train(
 
 
 def misclassification(classifier: LinearClassifier, codes: Codes, answers: Answers) -> float:
-    """Return share of the rows that the classifier answers wrongly, in 0..1; NaN for no rows."""
+    """Return the share of rows that a classifier predicts wrongly, in 0..1; NaN for no rows."""
     if len(answers) == 0:
         return float("nan")
     wrong = 0
@@ -116,13 +113,13 @@ def misclassification(classifier: LinearClassifier, codes: Codes, answers: Answe
 def predict_attribute(
     method: Method, training: Codes, tested: Codes, attribute: str, sizes: Mapping[str, int]
 ) -> tuple[float, float]:
-    """Return accuracy and AUC of a classifier that predicts one attribute from all others.
+    """Return accuracy and AUC of classifiers that predict one attribute from all others.
 
-    training, tested   two tables with the same attributes: to learn from, and to be tested on
+    training, tested   two tables with the same attributes, to learn from and to test on
 
-    One classifier a level, each against the rest, of two levels one for both; the level with the
-    largest sum is the answer, and AUC is ``macro_auc`` of the sums. A level that no learned row has
-    is never the answer. NaN for no tested row, and the AUC where all tested rows have one level.
+    One classifier for each level against the rest, for two levels only one; the level with the
+    largest sum is predicted, and the AUC is ``macro_auc`` of the sums. A level without training
+    rows is never predicted. NaN without tested rows; the AUC also if all have one level.
 
     >>> table = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 0, 1, 1])}
     >>> predict_attribute("logistic", table, table, "b", {"a": 2, "b": 2})
@@ -162,14 +159,14 @@ def _sums(
     sizes: Mapping[str, int],
     rows: int,
 ) -> IntArray:
-    """Return the sum of one level for each tested row, the least where no row has the level."""
+    """Return the sum of one level for each tested row, the least number without training rows."""
     if len(is_level) and not is_level.any():
         return np.full(rows, np.iinfo(np.int64).min >> 1)
     return train(method, training_features, is_level, sizes).totals(tested_features, rows=rows)
 
 
 def split_rows(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
-    """Return row numbers to learn from, four fifths by chance, and those to test on.
+    """Split row numbers at random into four fifths to learn from and the rest to test on.
 
     >>> learn, test = split_rows(10, seed=0)
     >>> len(learn), len(test), sorted([*learn.tolist(), *test.tolist()]) == list(range(10))
@@ -181,9 +178,7 @@ def split_rows(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
 
 
 def _bits(codes: Codes, sizes: list[int]) -> Any:
-    """Return sparse one-hot bits (rows, Σ sizes) of declared sizes: nothing is learned from the
-    codes.
-    """
+    """Return sparse one-hot bits (rows, Σ sizes), by the declared sizes alone."""
     from sklearn.preprocessing import OneHotEncoder
 
     table = np.stack(list(codes.values()), axis=1)
@@ -191,7 +186,7 @@ def _bits(codes: Codes, sizes: list[int]) -> Any:
 
 
 def _solved_classifier(method: Method, bits: Any, answers: Answers) -> tuple[Any, Any]:
-    """Return weights (Σ sizes,) and intercept (1,); a solver may stop early."""
+    """Return the weights (Σ sizes,) and intercept (1,) of a solver, which may stop early."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
@@ -213,13 +208,13 @@ Scorer = Literal["logistic", "class_rate", "svm"]
 SCORERS: tuple[Scorer, ...] = get_args(Scorer)
 
 MOST_DIFFERENT_ROWS: Mapping[Scorer, int] = {"logistic": 100_000, "svm": 5_000}
-"""Solvers learn from all rows unless more than so many of them differ, in features or class: then
-from a seeded sample of so many, with a row of each class. Time of ``svm`` grows with the square.
+"""Different rows that a solver learns from, at most; of more, a seeded sample with a row of each
+class. The time of ``svm`` grows with the square.
 """
 
 _DECIMALS = 2
-"""Of distances: the solver stops within 0.001 of the optimum, and with this many digits its answer
-is that of one which stops within 1e-8.
+"""Decimals of distances: rounded to them, a solver that stops within 0.001 of the optimum agrees
+with one that stops within 1e-8.
 """
 
 Features = NDArray[Any]
@@ -233,25 +228,22 @@ def scores(
     features: Features,
     classes: int,
 ) -> FloatArray:
-    """Return how much each tested row looks like each class, (rows, classes).
+    """Learn from rows with classes, and return the score of each class for tested rows,
+    (rows, classes).
 
     ``logistic``     probabilities of logistic regression, C = 1, at most 1000 steps
-    ``class_rate``   rates of the classes among the learned rows with equal features, beside
-                     one more row that has the overall rates: what those read off who look up an
-                     equivalence class
+    ``class_rate``   rates of the classes among learned rows with equal features, plus one row with
+                     the overall rates, as a reader looks them up in an equivalence class
     ``svm``          distances of support vectors with a radial kernel, C = 1, scikit-learn's
-                     default width: what the paper evaluates with; in hundredths, since many
-                     rows of a release lie on the margin, where the solver's last digits would
-                     order them
+                     default width, as in the paper; rounded, since the solver's last digits would
+                     order the many rows on the margin
 
     learn_target   (n,) codes 0..classes − 1
-    classes        how many there are; one that no learned row has scores the same everywhere
+    classes        number of classes; one without learned rows has the same score everywhere
 
-    Always scores: where the learned rows have one class or no features, or there are none, a row
-    is scored by the overall rates of the classes, and so is one whose class of equal rows
-    ``class_rate`` never met. Rows with equal features have equal scores to the last digit.
-
-    DeclarationError for arrays of other shapes and for a scorer that is not known.
+    If the learned rows have one class or no features, or there are none, the scores are the overall
+    rates of the classes, as for features that ``class_rate`` never met. Rows with equal features
+    have exactly equal scores. DeclarationError for wrong shapes and unknown scorers.
 
     >>> learn, target = np.array([[0], [0], [1]]), np.array([0, 0, 1])
     >>> scores("class_rate", learn, target, np.array([[1], [2]]), 2).round(3).tolist()
@@ -267,7 +259,7 @@ def scores(
     if scorer == "class_rate":
         keys, size = learned * classes + learn_target, int(alike.max()) + 1
         rows_of = np.bincount(keys, minlength=size * classes).reshape(size, classes)
-        # In every group one row of overall rates is added.
+        # One row of overall rates is added to every group.
         return np.asarray((rows_of + rates) / (rows_of.sum(axis=1, keepdims=True) + 1))[tested]
     rows = _Learned.of(learn_features, learn_target, learned, most=MOST_DIFFERENT_ROWS[scorer])
     _, first, places = np.unique(tested, return_index=True, return_inverse=True)
@@ -285,15 +277,19 @@ def _require_matching(
     if scorer not in SCORERS:
         raise DeclarationError(f"scorer: expected {one_of(SCORERS, str(scorer))}")
     if learn_features.ndim != 2 or learn_target.shape != (len(learn_features),):
-        raise DeclarationError("scorer: expected a table and one class a row, got other shapes")
+        raise DeclarationError(
+            "scorer: expected a table and one class for each row, got shapes "
+            f"{learn_features.shape} and {learn_target.shape}"
+        )
     if features.ndim != 2 or features.shape[1] != learn_features.shape[1]:
         raise DeclarationError(
-            f"scorer: expected rows of {learn_features.shape[1]} features, got other shapes"
+            f"scorer: expected rows of {learn_features.shape[1]} features, got shape "
+            f"{features.shape}"
         )
 
 
 def _alike(features: Features) -> IntArray:
-    """Return the class of equal rows of every row (n,); equal to the last digit."""
+    """Return the class of exactly equal rows that every row is in, (n,)."""
     with np.errstate(invalid="ignore"):
         small = features.astype(np.uint8)
     if np.array_equal(small, features):
@@ -304,10 +300,9 @@ def _alike(features: Features) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class _Learned:
-    """Different rows that a solver learns from, and how often each occurs: the same minimum as
-    with every row by itself, and a release has few different rows.
+    """Different rows that a solver learns from, weighted by their counts, which are fewer.
 
-    width   scikit-learn's ``gamma="scale"`` of all rows: that of the different ones is another
+    width   scikit-learn's ``gamma="scale"`` of all rows
     """
 
     features: FloatArray
@@ -317,10 +312,9 @@ class _Learned:
 
     @classmethod
     def of(cls, features: Features, target: IntArray, groups: IntArray, *, most: int) -> _Learned:
-        """Return the different rows that a solver learns from."""
         keys = groups * (int(target.max()) + 1) + target
         if np.unique(keys).size > most:
-            # A seeded sample, and the first row of every class: none is lost by chance.
+            # A seeded sample and the first row of every class, so that none is lost.
             chosen = np.random.default_rng(0).choice(len(target), size=most, replace=False)
             some = np.union1d(chosen, np.unique(target, return_index=True)[1])
             features, target, keys = features[some], target[some], keys[some]
@@ -337,10 +331,7 @@ class _Learned:
 def _solved_scorer(
     scorer: Scorer, rows: _Learned, features: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Return codes of the learned classes, and a score of each for every row.
-
-    A solver that stops early has still an answer.
-    """
+    """Return the codes of the learned classes, and their scores for every row."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import SVC
@@ -358,9 +349,8 @@ def _solved_scorer(
 
 
 def stratified_folds(target: IntArray, folds: int, *, seed: int) -> IntArray:
-    """Return the fold of every row (n,), 0..folds − 1, by chance.
-
-    Sizes of folds differ by at most one row, and so do the rows of each class in them.
+    """Assign every row a random fold (n,), 0..folds − 1, whose sizes differ by at most one row, in
+    each class too.
 
     >>> folds = stratified_folds(np.array([0, 1, 0, 1, 0, 0]), 2, seed=0)
     >>> np.bincount(folds).tolist(), np.bincount(folds[[1, 3]]).tolist()

@@ -1,4 +1,4 @@
-"""How good released centres are for given points. Arrays in, numbers out."""
+"""Quality of released centres on given points."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _BLOCK_CELLS = 1 << 20
 
 
 def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = None) -> float:
-    """Return normalised intra-cluster variance: the mean squared distance to the nearest centre.
+    """Return the mean squared distance to the nearest centre (normalised intra-cluster variance).
 
     NICV = (1/N) Σ_i min_j ‖x_i − c_j‖², in squared units of the data.
 
-    points    (N, d); NaN is returned for N = 0, where the mean is of nothing
+    points    (N, d); the result is NaN for N = 0
     centres   (k, d) with k ≥ 1
-    nearest   what ``nearest_centres`` says of both, where it is known
+    nearest   result of ``nearest_centres``, if it is known
 
     DeclarationError for shapes that do not fit. Source: Su, Cao, Li, Bertino,
     Jin, "Differentially Private k-Means Clustering", CODASPY 2016.
@@ -30,7 +30,7 @@ def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = Non
         nearest = nearest_centres(points, centres)
     if len(points) == 0:
         return float("nan")
-    # In blocks: the differences would be a second copy of the points.
+    # In blocks, since the differences would need as much memory as the points.
     blocks = (slice(start, start + _BLOCK_CELLS) for start in range(0, len(points), _BLOCK_CELLS))
     total = sum(
         float(((points[block_rows] - centres[nearest[block_rows]]) ** 2).sum())
@@ -40,7 +40,7 @@ def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = Non
 
 
 def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
-    """Return for every point (N, d) the index of the nearest centre (k, d), any of several."""
+    """Return the index of the nearest centre (k, d) of every point (N, d)."""
     if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
         raise DeclarationError(
             f"centres: expected points (N, d) and centres (k, d), got d of {points.shape[1:]} "
@@ -48,8 +48,8 @@ def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
         )
     if len(centres) == 0:
         raise DeclarationError("centres: expected at least one, got none")
-    # The expanded square is fast but loses digits far from zero, so the origin moves into the
-    # data; nobody but the index depends on it.
+    # The expanded square is fast but loses digits far from zero, so the origin is moved into the
+    # data.
     origin = centres.mean(axis=0)
     c = centres - origin
     squares = (c * c).sum(axis=1)
@@ -62,9 +62,9 @@ def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
 
 
 def rcp(*, reference: float, candidate: float) -> float:
-    """Return relative clustering performance: by how many percent the candidate's NICV is lower.
+    """Return the relative clustering performance: the percentage by which a NICV is lower.
 
-    RCP = 100 · (NICV_reference − NICV_candidate) / NICV_reference; NaN where the
+    RCP = 100 · (NICV_reference − NICV_candidate) / NICV_reference; NaN if the
     reference is 0 or NaN. Source: Zhang, Cheng, "Differential privacy clustering
     based on dynamic spatial partition", 2021: reference EUGkM, candidate DPQTk-means.
 

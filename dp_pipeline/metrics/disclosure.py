@@ -1,11 +1,8 @@
-"""What a released table still tells of single rows, in its worst class: how far labels are from
-those of the whole table, how many of them are left, and containment. Released codes in, numbers
-out.
+"""Measures of the disclosure of a released table, in its worst class: the distance of labels from
+those of the whole table, their diversity, and containment.
 
-Rows go by place, so a permuted or filtered frame cannot change a measure, and none is left out for
-what is missing in it. p(s) is the share of label s in the table, q(s) in a class. NaN for no rows;
-0, to rounding, where all classes are like the table. A label that no row has counts for the steps
-of an order only.
+p(s) is the share of label s in the table, q(s) in a class. A measure is NaN for no rows, and about
+0 where all classes are like the table. Labels without rows matter for ordered labels only.
 """
 
 from __future__ import annotations
@@ -22,9 +19,9 @@ from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses, class_id
 
 
 def t_closeness(classes: EquivalenceClasses) -> float:
-    """Return the t of labels without an order: the largest total variation ½ Σ_s |q(s) − p(s)|.
+    """Return the t of t-closeness for unordered labels: the largest ½ Σ_s |q(s) − p(s)|, in 0..1.
 
-    In 0..1, which is the earth mover's distance where all labels are as far from each other.
+    It is the earth mover's distance with all labels equally far apart.
     Source: Li, Li, Venkatasubramanian, "t-Closeness", ICDE 2007.
 
     >>> codes, target = np.array([[0], [0], [1], [1]]), np.array([0, 0, 1, 2])
@@ -32,17 +29,16 @@ def t_closeness(classes: EquivalenceClasses) -> float:
     0.5
     """
     gains = classes.shares - classes.overall[classes.labels]
-    # What some labels have more is what the others have less.
+    # The gains of some labels equal the losses of the others.
     return _most(np.bincount(classes.groups, weights=np.maximum(gains, 0.0)))
 
 
 def ordered_t_closeness(classes: EquivalenceClasses) -> float:
-    """Return the t of labels in order: the largest Σ_i |Q_i − P_i|/(labels − 1), Q and P
-    cumulative.
+    """Return the t of t-closeness for ordered labels: the largest Σ_i |Q_i − P_i|/(labels − 1), Q
+    and P cumulative shares.
 
-    Earth mover's distance over the codes: moving all rows from the first label to the last costs
-    1. Steps are those of the declared labels; 0 where there is one only. Source: as
-    ``t_closeness``.
+    It is the earth mover's distance over the declared codes, where moving all rows from the first
+    label to the last costs 1; 0 for a single label. Source: as ``t_closeness``.
 
     >>> codes, target = np.array([[0], [0], [1], [1]]), np.array([0, 0, 1, 2])
     >>> ordered_t_closeness(EquivalenceClasses.of(codes, target, labels=3))
@@ -53,11 +49,11 @@ def ordered_t_closeness(classes: EquivalenceClasses) -> float:
     table = np.cumsum(classes.totals) / classes.rows
     sums = np.concatenate([[0.0], np.cumsum(table)])
     earlier_rows = np.concatenate([[0], np.cumsum(classes.sizes)])[classes.groups]
-    # Share of a class's rows up to the label of each entry (entries,), 1 at its last.
+    # Share of a class's rows up to the label of each entry, (entries,).
     reached = (np.cumsum(classes.counts) - earlier_rows) / classes.sizes[classes.groups]
     ends = np.append(classes.labels[1:], len(table))
     ends[np.append(classes.starts[1:], len(reached)) - 1] = len(table)
-    # Q stays the same from one label of a class to the next and P ascends, so it is passed once.
+    # Q is constant from one label of a class to the next and P ascends: they cross once.
     passed = np.clip(np.searchsorted(table, reached), classes.labels, ends)
     below = (passed - classes.labels) * reached - (sums[passed] - sums[classes.labels])
     above = sums[ends] - sums[passed] - (ends - passed) * reached
@@ -69,8 +65,8 @@ def ordered_t_closeness(classes: EquivalenceClasses) -> float:
 def delta_disclosure(classes: EquivalenceClasses, *, absent: bool = True) -> float:
     """Return the δ of δ-disclosure: the largest |ln(q(s)/p(s))|; it holds for every larger δ.
 
-    absent   whether labels count that other classes have and a class has not: it is then
-             infinite, as in the source; without them only those that the class has count
+    absent   whether labels that a class lacks make it infinite, as in the source; else they are
+             ignored
 
     Source: Brickell, Shmatikov, "The cost of privacy", KDD 2008.
 
@@ -88,9 +84,9 @@ def delta_disclosure(classes: EquivalenceClasses, *, absent: bool = True) -> flo
 
 
 def beta_likeness(classes: EquivalenceClasses) -> float:
-    """Return the β of basic β-likeness: the largest (q(s) − p(s))/p(s), gains only, so at least 0.
+    """Return the β of basic β-likeness: the largest relative gain (q(s) − p(s))/p(s), at least 0.
 
-    How much likelier a label gets, at most, for who knows the class. Source: Cao, Karras,
+    It is the most by which knowing the class makes a label likelier. Source: Cao, Karras,
     "Publishing microdata with a robust privacy guarantee", PVLDB 2012.
 
     >>> codes, target = np.array([[0], [0], [1], [1]]), np.array([0, 0, 1, 2])
@@ -106,10 +102,10 @@ def _most(values: NDArray[Any]) -> float:
 
 
 def largest_share(classes: EquivalenceClasses) -> float:
-    """Return the α of (α,k)-anonymity: the largest share of one label in one class, in 0..1.
+    """Return the α of (α,k)-anonymity: the largest share of a label in a class, in 0..1.
 
-    Of every label, as all of them count as sensitive. NaN for no rows. Source: Wong, Li, Fu,
-    Wang, "(α, k)-anonymity", KDD 2006.
+    All labels count as sensitive. NaN for no rows. Source: Wong, Li, Fu, Wang,
+    "(α, k)-anonymity", KDD 2006.
 
     >>> codes, target = np.array([[0], [0], [0], [0]]), np.array([0, 0, 1, 2])
     >>> largest_share(EquivalenceClasses.of(codes, target, labels=3))
@@ -131,10 +127,10 @@ def distinct_labels(classes: EquivalenceClasses) -> int:
 
 
 def entropy_labels(classes: EquivalenceClasses) -> float:
-    """Return the l of entropy l-diversity: exp of the least entropy of a class, to rounding.
+    """Return the l of entropy l-diversity: exp of the least entropy of a class, in 1..labels.
 
-    A class with l labels as frequent as each other has l, one in which a label prevails less:
-    how many labels it is worth. In 1..labels; NaN for no rows. Source: as ``distinct_labels``.
+    A class of l equally frequent labels has l, one with a prevailing label less. NaN for no rows.
+    Source: as ``distinct_labels``.
 
     >>> codes, target = np.array([[0], [0], [0], [0]]), np.array([0, 0, 1, 2])
     >>> round(entropy_labels(EquivalenceClasses.of(codes, target, labels=3)), 3)
@@ -148,15 +144,14 @@ def entropy_labels(classes: EquivalenceClasses) -> float:
 
 
 def recursive_c(classes: EquivalenceClasses, *, diversity: int) -> float:
-    """Return the c that recursive (c,l)-diversity needs: it holds for every larger c, not for this
-    one.
+    """Return the greatest c that violates recursive (c,l)-diversity; it holds for every larger c.
 
     diversity   l, at least 1
 
-    The largest r_1/(r_l + … + r_m) of a class whose labels have r_1 ≥ … ≥ r_m rows: how far the
-    most frequent one outweighs what is left when an intruder has ruled l − 2 others out.
-    Infinite where a class has less than l labels, NaN for no rows. DeclarationError for l < 1.
-    Source: as ``distinct_labels``.
+    It is the largest r_1/(r_l + … + r_m) of a class whose labels have r_1 ≥ … ≥ r_m rows: the
+    weight of the most frequent label after an intruder has ruled out l − 2 others. Infinite if a
+    class has less than l labels, NaN for no rows. DeclarationError for l < 1. Source: as
+    ``distinct_labels``.
 
     >>> codes, target = np.array([[0], [0], [0], [0]]), np.array([0, 0, 1, 2])
     >>> recursive_c(EquivalenceClasses.of(codes, target, labels=3), diversity=2)
@@ -177,7 +172,7 @@ def recursive_c(classes: EquivalenceClasses, *, diversity: int) -> float:
 
 
 def homogeneous_rows(classes: EquivalenceClasses) -> int:
-    """Return rows of classes with one label only: whoever knows the class of a row knows its label.
+    """Return the number of rows in classes with a single label, which the class discloses.
 
     >>> codes, target = np.array([[0], [0], [1], [1]]), np.array([0, 1, 2, 2])
     >>> homogeneous_rows(EquivalenceClasses.of(codes, target, labels=3))
@@ -194,15 +189,15 @@ def containment_k(bits: NDArray[Any]) -> int:
 
     bits   (n, m) of 0 and 1, or truth values
 
-    A row is one of its own k. Never less than the k of k-anonymity, as equal rows contain each
-    other, and often far more: a row that is alone in its class still counts all rows with more
-    ones. So it is **not** k-anonymity: who knows zeros of a row as well finds it among fewer.
-    n without columns, 0 without rows. DeclarationError for anything but 0 and 1.
+    A row counts for its own k. It is never less than the k of k-anonymity, as equal rows contain
+    each other, and often far more, as rows with more ones count too. So it is **not** k-anonymity:
+    who also knows zeros of a row finds it among fewer. n without columns, 0 without rows.
+    DeclarationError for anything but 0 and 1.
 
     Time grows with the square of the different rows: 0.2 s for 4,000 of 200 bits. Source: Zhang,
     Mohammed, Dave, Al Hasan, "Feature Selection for Classification under Anonymity Constraint",
-    Transactions on Data Privacy 2017, arXiv 1512.07158, of which only the abstract was read:
-    the definition is reconstructed.
+    Transactions on Data Privacy 2017, arXiv 1512.07158; the definition is reconstructed from the
+    abstract.
 
     >>> containment_k(np.array([[1, 0], [1, 1], [1, 1]]))
     2
@@ -224,49 +219,49 @@ def containment_k(bits: NDArray[Any]) -> int:
         some = slice(start, start + step)
         # Single precision counts bits exactly, up to 2^24 of them.
         common = different[some] @ different.T
-        # How many rows have all the ones of each of the different rows.
+        # The number of rows with all the ones of each different row.
         containing = (common == bit_counts[some, None]) @ sizes
         fewest = min(fewest, int(containing.min()))
     return fewest
 
 
 def is_binary(codes: NDArray[Any]) -> bool:
-    """Return whether there are only 0 and 1, as integers or truth values, or nothing."""
+    """Return whether all codes are 0 or 1, as integers or truth values."""
     if codes.size == 0:
         return True
     return codes.dtype.kind in "iub" and not bool(((codes != 0) & (codes != 1)).any())
 
 
 MOST_DIFFERENT_ROWS = 5000
-"""Classes that a report looks for containment in at most: its time grows with their square."""
+"""Classes up to which a report computes containment, whose time grows with their square."""
 
 _NAN = float("nan")
 
 
 @dataclass(frozen=True)
 class DisclosureReport:
-    """What was measured of one released table. Each is that of the worst class, or a sum.
+    """The disclosure measures of one released table, of its worst class or summed over classes.
 
-    rows, classes             how many
-    promised_k                that the table was asked for
+    rows, classes             number of rows, and of classes of equal rows
+    promised_k                K that was requested
     k                         rows of the smallest class; 0 for no rows
     rows_in_small_classes     rows of classes below the promised k
-    highest_risk, mean_risk   of a row to be found by who knows its released columns: 1/size of
-                              its class, the highest one, and the mean over rows, classes/rows
-    alpha                     of (α,k)-anonymity
-    distinct_l, entropy_l     of distinct and of entropy l-diversity
-    recursive_c               of recursive (c,2)-diversity; infinite where a class has one label
+    highest_risk, mean_risk   probability that who knows a row's released columns finds it: 1/size
+                              of its class, the highest one and the mean over rows
+    alpha                     α of (α,k)-anonymity
+    distinct_l, entropy_l     l of distinct and of entropy l-diversity
+    recursive_c               c of recursive (c,2)-diversity; infinite if a class has one label
     homogeneous_rows          rows of classes with one label
-    t_closeness               of labels without an order
-    ordered_t_closeness       of labels in order; NaN for others
-    delta_disclosure          infinite where a class lacks a label that occurs
-    present_delta_disclosure  over the labels of each class
-    beta_likeness             basic
-    containment_k             the weaker notion of ``containment_k``, which is no k-anonymity;
-                              NaN for codes that are no bits and for many different rows
+    t_closeness               t for unordered labels
+    ordered_t_closeness       t for ordered labels; NaN for others
+    delta_disclosure          δ; infinite if a class lacks a label that occurs
+    present_delta_disclosure  δ over the labels of each class
+    beta_likeness             β of basic β-likeness
+    containment_k             k of containment, which is weaker than k-anonymity; NaN for codes that
+                              are no bits and for many different rows
 
-    NaN for no rows where nothing else is said. A measure says nothing of columns that are not in
-    the table, nor of what a second release adds.
+    All others are NaN for no rows. They do not cover columns outside the table, or a second
+    release.
     """
 
     rows: int
@@ -289,7 +284,7 @@ class DisclosureReport:
     containment_k: float
 
     def facts(self) -> dict[str, float]:
-        """Return every number by its name; some may be infinite or NaN."""
+        """Return name → number, which may be infinite or NaN."""
         return {name: float(value) for name, value in asdict(self).items()}
 
 
@@ -302,16 +297,15 @@ def disclosure_report(
     k: int,
     bits: bool = True,
 ) -> DisclosureReport:
-    """Return all measures of a table as released.
+    """Compute all disclosure measures of a released table.
 
-    codes     (n, m) whole numbers ≥ 0; a missing value is a level of its own and has a code
-    target    (n,) codes of the sensitive label, in 0..labels − 1, a missing one likewise
+    codes     (n, m) whole numbers ≥ 0; a missing value has a code of its own
+    target    (n,) codes of the sensitive label, in 0..labels − 1
     ordered   whether the labels ascend with their codes
-    k         that was promised; 0 and 1 promise nothing
-    bits      whether 0 and 1 are answers, no and yes; of other things containment says nothing,
-              even where there are two
+    k         promised k; 0 and 1 promise nothing
+    bits      whether 0 and 1 mean no and yes, as containment requires
 
-    Without columns all rows are one class. DeclarationError for what is no table of codes.
+    Without columns all rows are one class. DeclarationError for an invalid table of codes.
 
     >>> codes, target = np.array([[0], [0], [1], [1], [1]]), np.array([0, 1, 1, 1, 1])
     >>> report = disclosure_report(codes, target, labels=2, k=3)
@@ -343,7 +337,7 @@ def disclosure_report(
 
 
 def smallest_class(sizes: IntArray) -> int:
-    """Return the k of k-anonymity: rows of the smallest of the classes (classes,); 0 for none.
+    """Return the k of k-anonymity: the rows of the smallest class; 0 without classes.
 
     Source: Sweeney, "k-anonymity: a model for protecting privacy", 2002.
     """
@@ -351,7 +345,7 @@ def smallest_class(sizes: IntArray) -> int:
 
 
 def rows_in_small_classes(sizes: IntArray, *, k: int) -> int:
-    """Return rows of classes with less than k rows.
+    """Return the number of rows in classes of less than k rows.
 
     >>> rows_in_small_classes(np.array([1, 4, 2]), k=3)
     3
@@ -360,5 +354,5 @@ def rows_in_small_classes(sizes: IntArray, *, k: int) -> int:
 
 
 def risks(sizes: IntArray) -> FloatArray:
-    """Return for every class (classes,) the chance that a guess finds one of its rows: 1/size."""
+    """Return the re-identification risk of the rows of each class (classes,): 1/size."""
     return np.asarray(1.0 / sizes)

@@ -1,4 +1,4 @@
-"""Which rows of a table are alike, and how labels spread over them. Codes in, numbers out."""
+"""Equivalence classes of equal rows, and the labels in each."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ _DENSE_CELLS_A_ROW = 8
 
 
 def class_ids(codes: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Return the equivalence class of every row, and the rows of every class.
+    """Return the equivalence class of every row, and the number of rows of every class.
 
-    codes   (n, m) whole numbers ≥ 0 or truth values; a missing value is a code like any other,
-            so rows that miss the same values are alike
+    codes   (n, m) whole numbers ≥ 0 or truth values; a missing value is a code like any other
 
-    Returns ids (n,) in 0..classes − 1, numbered in the order of the classes' codes, the first
-    column first; and sizes (classes,), none of them 0. Rows without columns are one class; no
-    rows are no class. Exact, nothing is hashed: a collision would claim more anonymity than
-    there is. DeclarationError for what is no table of codes.
+    It returns ids (n,) in 0..classes − 1, in the order of the classes' codes, the first column
+    first, and sizes (classes,), all above 0. Rows without columns are one class. Nothing is hashed,
+    since a collision would claim more anonymity. DeclarationError for an invalid table of codes.
 
     >>> ids, sizes = class_ids(np.array([[1, 0], [0, 7], [1, 0]]))
     >>> ids.tolist(), sizes.tolist()
@@ -39,7 +37,7 @@ def class_ids(codes: NDArray[Any]) -> tuple[IntArray, IntArray]:
     for column in codes.T if len(codes) else ():
         added, size = column, int(column.max()) + 1
         if cells * size > _MOST_KEYS:
-            # Only which rows are alike counts, so the codes that occur are numbered anew, in order.
+            # Only equality matters, so the codes that occur are renumbered in order.
             keys, added = (np.unique(values, return_inverse=True)[1] for values in (keys, column))
             cells, size = int(keys.max()) + 1, int(added.max()) + 1
         # The new column is the fastest.
@@ -58,13 +56,13 @@ def _are_codes(codes: NDArray[Any]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class EquivalenceClasses:
-    """The rows of every class by label, only what occurs: measures need no row after this.
+    """The rows of every class by label, with entries for combinations that occur.
 
-    sizes    (classes,) rows
-    totals   (labels,) rows of every label; a label that no row has is 0
-    starts   (classes,) where the entries of each class start
-    groups, labels, counts   (entries,) class, label and how many rows, at least 1, ascending
-             by class and then by label
+    sizes    (classes,) rows of every class
+    totals   (labels,) rows of every label
+    starts   (classes,) first entry of each class
+    groups, labels, counts   (entries,) class, label and number of rows, at least 1, ascending by
+             class and then by label
 
     >>> EquivalenceClasses.of(np.array([[0], [0], [1]]), np.array([2, 2, 0]), labels=3).counts
     array([2, 1])
@@ -79,15 +77,15 @@ class EquivalenceClasses:
 
     @classmethod
     def of(cls, codes: NDArray[Any], target: NDArray[Any], *, labels: int) -> EquivalenceClasses:
-        """Return the classes of released codes (n, m) and a label's code (n,) of every row.
+        """Return the classes of released codes (n, m), with the code of a label (n,) for every row.
 
-        DeclarationError for other shapes, and for codes that are none of the labels. Rows go by
-        place and by nothing else, so rows in another order are the same classes.
+        DeclarationError for other shapes, and for codes outside the labels.
         """
         ids, sizes = class_ids(codes)
         if target.shape != (len(codes),):
             raise DeclarationError(
-                "equivalence classes: expected one label a row, got another shape or number"
+                f"equivalence classes: expected a label for each of {len(codes)} rows, got shape "
+                f"{target.shape}"
             )
         if target.size and not (_are_codes(target) and target.max() < labels):
             raise DeclarationError(
@@ -120,17 +118,17 @@ class EquivalenceClasses:
 
     @property
     def overall(self) -> FloatArray:
-        """Share of every label in the whole table (labels,), 0 for one that no row has."""
+        """Share of every label in the whole table (labels,)."""
         return np.asarray(self.totals / max(1, self.rows))
 
     @property
     def labels_of_class(self) -> IntArray:
-        """How many different labels every class has (classes,)."""
+        """Number of different labels of every class (classes,)."""
         return np.bincount(self.groups, minlength=len(self))
 
 
 def _occupied(keys: IntArray, cells: int) -> tuple[IntArray, IntArray]:
-    """Return which keys in 0..cells − 1 occur, ascending, and how often."""
+    """Return the different keys in 0..cells − 1, ascending, and their counts."""
     if cells > _DENSE_CELLS_A_ROW * len(keys):
         ordered = np.sort(keys)
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

@@ -1,6 +1,5 @@
-"""Which k-way marginals of two tables are compared: names in, names out.
-
-How far noise moves a number made of a noisy table, judged by drawing the noise again.
+"""Choice of the k-way marginals by which tables are compared, and the error of a number that is
+computed from a noisy table.
 """
 
 from __future__ import annotations
@@ -15,26 +14,26 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray
 
 MOST_PAIRS = 2000
-"""Pairs of attributes that a distance is averaged over at most."""
+"""Pairs of attributes that a distance is averaged over, at most."""
 
 MOST_TRIPLES = 500
-"""Sets of three attributes that a distance is averaged over at most."""
+"""Sets of three attributes that a distance is averaged over, at most."""
 
 MOST_WAYS = 100
-"""Larger sets that a distance is averaged over at most."""
+"""Larger sets of attributes that a distance is averaged over, at most."""
 
 MOST_COMPARED = 1_000_000
-"""Rows of a table whose marginals are compared, a seeded sample where there are more."""
+"""Rows of a table whose marginals are compared, at most; of more, a seeded sample."""
 
 MOST_PLACES = 2000
-"""Released rows whose nearest real one is looked for, a seeded sample where there are more."""
+"""Released rows whose nearest real row is searched, at most; of more, a seeded sample."""
 
 
 def attribute_sets(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
-    """Return the sets of k attributes to average over: all, or a sample that the names decide.
+    """Return the sets of k attributes to average over: all, or a sample seeded by their names.
 
-    At most ``MOST_PAIRS`` pairs, ``MOST_TRIPLES`` triples and ``MOST_WAYS`` larger sets, every
-    set as likely as any other. None where there are fewer than k attributes.
+    There are at most ``MOST_PAIRS`` pairs, ``MOST_TRIPLES`` triples and ``MOST_WAYS`` larger sets,
+    drawn uniformly; () for fewer than k attributes.
 
     >>> attribute_sets(("a", "b", "c"), 2)
     (('a', 'b'), ('a', 'c'), ('b', 'c'))
@@ -51,22 +50,21 @@ def attribute_sets(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
 
 
 REDRAWS = 200
-"""New draws: a standard deviation of Laplace noise is then known to within √(5/800) = 8 %."""
+"""Draws of noise, by which a standard deviation of Laplace noise is known to √(5/800) = 8 %."""
 
 
 def redraw_error(
     estimate: Callable[[FloatArray], float], believed: FloatArray, *, scale: float
 ) -> float:
-    """Return root mean squared error of ``estimate`` if ``believed`` were the true table.
+    """Return the root mean squared error of ``estimate`` if ``believed`` were the true table.
 
-    estimate   of a table with noise in every cell
-    believed   the table that is left when the noise is taken off as well as can be
+    estimate   function of a table with noise in every cell
+    believed   the denoised released table
     scale      Laplace scale of the noise in one cell
 
-    New noise is put on the believed table and the estimate compared with that without it, so
-    spread and bias both count. What is not known is how far the believed table is from
-    the true one: the error is right in size, not in its digits. Uses released values only.
-    The draws are the same ones every time, so one table has one error.
+    New noise is added to the believed table, and the estimates are compared with that without
+    noise, so both spread and bias count. The believed table differs from the true one, so the error
+    is right in size, not in its digits. The draws are seeded, so one table has one error.
 
     Source: the parametric bootstrap, Efron, Tibshirani, "An Introduction to the Bootstrap", 1993.
 

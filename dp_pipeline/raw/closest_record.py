@@ -1,5 +1,6 @@
-"""How far released rows are from the nearest real one, and how many equal one: exact, and without
-comparing all pairs. Buckets of equal parts of rows rule out all rows but few.
+"""Exact distances from released rows to the nearest real row, and the share of copies.
+
+Buckets of equal parts of rows rule out most pairs without comparing them.
 """
 
 from __future__ import annotations
@@ -17,33 +18,32 @@ from dp_pipeline.metrics.marginals import MOST_PLACES
 
 _BUCKETS = 1 << 16
 _SPREAD = np.uint16(40503)
-"""An odd number near 2^16 divided by the golden ratio: neighbouring codes get far buckets."""
+"""An odd number near 2^16 / golden ratio, which spreads neighbouring codes over distant buckets."""
 
 _ROWS_A_BLOCK = 1 << 22
-"""Real rows that are put into buckets at a time."""
+"""Real rows that are sorted into buckets at a time."""
 
 _ROWS_A_LOOK = 1 << 16
 
 _A_LOOK = 1 << 12
-"""Rows that are compared in the time that it takes to look into a bucket at all."""
+"""Cost of opening a bucket, in compared rows."""
 
 _A_ROW = 4
-"""Rows that are compared in the time that it takes to put one into its bucket."""
+"""Cost of sorting a row into its bucket, in compared rows."""
 
 
 def distance_to_closest_record(
     real: Mapping[str, NDArray[Any]], released: Mapping[str, NDArray[Any]]
 ) -> float:
-    """Return mean over released rows of the share of attributes in which the nearest real row
-    differs.
+    """Return the mean share of attributes in which released rows differ from the nearest real row.
 
     real, released   attribute → codes, the same attributes in both, at least one
 
-    In 0..1: 0 where every released row is also a real one. NaN where either table is empty.
-    Of many released rows ``MOST_PLACES`` are compared, and all real ones always: the nearest of a
-    sample would be further away than the nearest of all, by an unknown distance.
-    A sanity figure and **no** guarantee of privacy: rows of a small domain are close to real ones
-    whatever the method, and a distance says nothing about who was in the data.
+    It is in 0..1, and 0 where every released row is also a real one; NaN for an empty table. At
+    most ``MOST_PLACES`` released rows are compared, but all real rows, since the nearest of a
+    sample would be further away. It is a sanity check and **no** guarantee of privacy: rows of a
+    small domain are close to real ones under any method, and a distance says nothing about who was
+    in the data.
 
     >>> import numpy as np
     >>> real = {"a": np.array([0, 1]), "b": np.array([0, 1])}
@@ -55,7 +55,7 @@ def distance_to_closest_record(
         return float("nan")
     sampled = np.random.default_rng(0).permutation(len(released[names[0]]))[:MOST_PLACES]
     sizes = [1 + max(int(real[name].max()), int(released[name].max())) for name in names]
-    # Attributes with many codes first: dealt out in turn, every part has some of them.
+    # Attributes with many codes first, so that every part gets some of them.
     order = [names[index] for index in np.argsort(sizes, kind="stable")[::-1]]
     smallest = np.min_scalar_type(max(sizes) - 1)
     queries, query_of_row = np.unique(
@@ -74,12 +74,12 @@ def distance_to_closest_record(
 def share_of_copies(
     real: Mapping[str, NDArray[Any]], released: Mapping[str, NDArray[Any]]
 ) -> tuple[float, float]:
-    """Return share of the released rows that equal a real one, and of the real rows that equal
-    another real one: what the first number is worth. NaN where there is nothing to share.
+    """Return the share of released rows that equal a real row, and that of real rows that equal
+    another real row, to compare it with; NaN for an empty table.
 
     real, released   attribute → codes, the same attributes in both, at least one
 
-    As ``distance_to_closest_record`` a sanity figure and no guarantee.
+    Like ``distance_to_closest_record`` it is a sanity check and no guarantee.
 
     >>> import numpy as np
     >>> share_of_copies({"a": np.array([0, 0, 1])}, {"a": np.array([1, 2])})
@@ -96,15 +96,15 @@ def share_of_copies(
 
 
 def nearest_rows(table: NDArray[Any], queries: NDArray[Any], earlier: IntArray) -> IntArray:
-    """Return for every column of ``queries`` in how many rows the nearest column of ``table``
-    differs.
+    """Return, for every column of ``queries``, the number of rows in which the nearest column of
+    ``table`` differs.
 
-    earlier   the answer for other tables: the smaller number of each is given
+    earlier   the answer for other tables; the smaller number of both is returned
 
-    Attributes are dealt out into 1, 2, 3 … parts. A row that differs in fewer attributes than
-    there are parts agrees in one part at least, so only rows that share the bucket of a part are
-    compared. What was not found with so many parts is that far away: nearer rows are ruled out.
-    All rows are compared where buckets would save less than half of the work.
+    Attributes are divided into 1, 2, 3 … parts. A row that differs in fewer attributes than there
+    are parts agrees in at least one part, so only rows in the bucket of a part are compared, and
+    the others are at least so far away. All rows are compared where buckets would save less than
+    half of the work.
     """
     nearest = earlier.copy()
     for parts in range(1, len(table) + 1):
@@ -127,10 +127,10 @@ def nearest_rows(table: NDArray[Any], queries: NDArray[Any], earlier: IntArray) 
 
 @dataclass(frozen=True, eq=False)
 class _PartBuckets:
-    """Rows that share the bucket of a part with one of the places.
+    """Rows in the same buckets as the queries, by one part of their attributes.
 
-    buckets   of all rows
-    queried     of the places
+    buckets   bucket of every row
+    queried   bucket of every query
     counts    rows of every bucket
     """
 
@@ -145,12 +145,12 @@ class _PartBuckets:
 
     @property
     def cost(self) -> int:
-        """Rows to compare over all places, or what takes as long."""
+        """The time to compare all queries, in compared rows."""
         pairs = int(self.counts[self.queried].sum())
         return pairs + _A_LOOK * len(self.queried) + _A_ROW * len(self.buckets)
 
     def columns(self, table: NDArray[Any]) -> Iterator[NDArray[Any]]:
-        """Yield for every query the columns of ``table`` in its bucket."""
+        """Yield, for every query, the columns of ``table`` in its bucket."""
         is_asked = np.zeros(_BUCKETS, dtype=np.bool_)
         is_asked[self.queried] = True
         rows = np.flatnonzero(is_asked[self.buckets])
@@ -171,11 +171,11 @@ def _buckets(columns: NDArray[Any]) -> NDArray[np.uint16]:
 
 
 def _least_difference(table: NDArray[Any], query: NDArray[Any]) -> int:
-    """Return in how many rows the nearest column differs from ``query``; all of them if none is."""
+    """Return the fewest rows in which a column differs from ``query``; all without a column."""
     nearest, count_type = len(table), np.min_scalar_type(len(table))
     for start in range(0, table.shape[1], _ROWS_A_LOOK):
         block = table[:, start : start + _ROWS_A_LOOK]
-        # As numbers of one byte, which are added many at a time.
+        # As bytes, of which many are added at a time.
         differs = np.not_equal(block, query[:, None]).view(np.uint8)
         nearest = min(nearest, int(differs.sum(axis=0, dtype=count_type).min()))
     return nearest

@@ -1,9 +1,8 @@
-"""Clusters: Dask and Spark as workers of several processes or machines.
+"""Dask and Spark as workers of several processes or machines.
 
-Work and tasks are sent to workers, small results come back. Workers and this process have to be
-able to read and write the same files. A task that is lost is done again; one that is done twice
-gives one of its results. An error is reported by its kind alone, on workers too: libraries quote
-values of rows in their messages, and logs are no place for them.
+Workers get work and tasks and return small results; they need to read and write the same files as
+this process. A lost task is done again, and of one that is done twice one result is used. An error
+is reported by its type alone, on workers too, since libraries quote values of rows in messages.
 """
 
 from __future__ import annotations
@@ -30,14 +29,13 @@ from dp_pipeline.raw.workers import ParallelMap, Result, Task, in_threads, split
 _LOOPBACK = "127.0.0.1"
 
 ANSWER_SECONDS = 30.0
-"""Bounds the time that a server of another machine has to answer."""
+"""Longest time for a server of another machine to answer."""
 
 
 def workers_of(engine: str, *, local: ParallelMap = in_threads) -> ParallelMap:
-    """Return the workers of an engine; DeclarationError for one that does not exist or is not
-    installed.
+    """Return the workers of an engine; DeclarationError for an unknown or not installed one.
 
-    engine   as ``split_engine`` reads it
+    engine   name and address, see ``split_engine``
     local    the workers of every engine but Dask and Spark
     """
     name, address = split_engine(engine)
@@ -50,7 +48,7 @@ def _dask_map(address: str) -> ParallelMap:
     client = dask_client(address)
 
     def parallel_map(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
-        # A key of our own: else it would be made of what is sent.
+        # A key of our own, since Dask would hash all that is sent.
         futures = deque(client.map(RedactErrors(work), tasks, key="rows", pure=False))
         while futures:
             yield unwrap(futures.popleft().result)
@@ -68,7 +66,7 @@ def _spark_map(address: str) -> ParallelMap:
             for index in (i for batch in batches for i in batch.column(0).to_pylist()):
                 yield pack((index, redacted(tasks[index])))
 
-        # A partition a task on a cluster, where what is lost is done again. Here each costs a
+        # On a cluster one partition a task, to redo little of what is lost; locally each costs a
         # process.
         partitions = len(tasks) if address else min(len(tasks), 2 * (os.cpu_count() or 1))
         indices = session.range(0, len(tasks), 1, max(1, partitions))
@@ -80,47 +78,46 @@ def _spark_map(address: str) -> ParallelMap:
 
 @dataclass(frozen=True, repr=False)
 class RedactErrors(Generic[Task, Result]):
-    """Work whose errors name nothing but their kind, wherever it is done."""
+    """Work whose errors show only their type, on any worker."""
 
     work: Callable[[Task], Result]
 
     def __call__(self, task: Task) -> Result:
-        """Do the work on one task; PipelineError where it fails."""
         return unwrap(lambda: self.work(task))
 
 
 def unwrap(get_result: Callable[[], Result]) -> Result:
-    """Return ``get_result()``; PipelineError, without the engine's words, where it fails."""
+    """Return ``get_result()``, or raise a PipelineError that shows only the error's type."""
     try:
         return get_result()
     except PipelineError:
         raise
     except Exception as error:  # noqa: BLE001
-        # Of any kind: engines put the trace of a worker, and parts of its arguments, into it.
+        # Any type, since engines put a worker's trace and parts of its arguments into the message.
         kind = type(error).__name__
     raise PipelineError(
-        f"engine: expected the answers of all workers, got {kind}: see their logs, and whether all "
-        "of them can read and write the home's folder"
+        f"engine: expected the answers of all workers, got {kind}: read their logs, and check that "
+        "all of them can read and write the home's folder"
     )
 
 
 PACKED = "packed binary"
-"""The one column in which Spark hands on the results of its workers."""
+"""Schema of the single column in which Spark returns the results of its workers."""
 
 
 def pack(result: Any) -> pa.RecordBatch:
-    """Return a result of a Spark worker as a row of PACKED."""
+    """Pack a result of a Spark worker into a row of PACKED."""
     return pa.record_batch({"packed": pa.array([pickle.dumps(result)], pa.binary())})
 
 
 def unpack(row: Any) -> Any:
-    """Return the result in a row of PACKED."""
+    """Unpack the result in a row of PACKED."""
     return pickle.loads(row.packed)  # noqa: S301
 
 
 @cache
 def dask_client(address: str) -> Any:
-    """Return the connection to a Dask cluster, one for this process."""
+    """Return this process's connection to a Dask cluster."""
     try:
         from distributed import Client, LocalCluster
     except ImportError:
@@ -146,7 +143,7 @@ def dask_client(address: str) -> Any:
 
 @cache
 def spark_session(address: str) -> Any:
-    """Return the connection to Spark, one for this process."""
+    """Return this process's connection to Spark."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -155,7 +152,7 @@ def spark_session(address: str) -> Any:
     if address:
         _require_answer(address, 15002)
         return builder.remote(address).getOrCreate()
-    # Workers of this machine run this same Python, with this package.
+    # Local workers run this same Python, with this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     settings = {
@@ -168,7 +165,7 @@ def spark_session(address: str) -> Any:
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # The second number is how often a task is tried.
+    # The second number is the attempts of a task.
     session = builder.master("local[*,4]").getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     atexit.register(session.stop)
@@ -177,7 +174,7 @@ def spark_session(address: str) -> Any:
 
 def _require_answer(address: str, default_port: int) -> None:
     """Raise PipelineError where no server answers: libraries would try again for minutes."""
-    # What follows a host and its port in an address may be secret.
+    # The rest of an address, after host and port, may be secret.
     host, port, place = "", default_port, "an address without a host and its port"
     with suppress(ValueError):
         parts = urlsplit(address)
@@ -186,7 +183,10 @@ def _require_answer(address: str, default_port: int) -> None:
         place = f"{host}:{port}"
         with suppress(OSError), socket.create_connection((host, port), ANSWER_SECONDS):
             return
-    raise PipelineError(f"engine: expected a server that answers, got nobody at {place}")
+    raise PipelineError(
+        f"engine: expected a server that answers within {ANSWER_SECONDS:.0f} seconds, got none at "
+        f"{place}: start it, or correct the address of the engine"
+    )
 
 
 def _not_installed(extra: str, name: str) -> DeclarationError:

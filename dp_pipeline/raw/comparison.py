@@ -1,5 +1,6 @@
-"""How close the k-way marginals of a released table are to those of the rows: exact, and counted as
-the counters count; of many rows, those of a sample with a bound of its error.
+"""Distances between the marginals of a released table and those of the rows.
+
+They are exact; for many rows they are those of a sample, with a bound on the error.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Codes = Mapping[str, NDArray[Any]]
 
 _DENSE_CELLS_A_ROW = 8
 _MAX_DENSE_CELLS = 1 << 30
-"""A table of counts is made where it has at most so many cells; keys of 31 bits reach them."""
+"""Cells of a dense table of counts, at most, so that keys have 31 bits."""
 
 _ROWS_A_STEP = 1 << 16
 _CELLS_A_STEP = 1 << 16
@@ -31,20 +32,20 @@ _CELLS_A_STEP = 1 << 16
 def average_distance(
     real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
 ) -> float:
-    """Return average k-way variation distance: the mean over marginals of ½ Σ |c/n − s/m|.
+    """Return the average variation distance: the mean over marginals of ½ Σ |c/n − s/m|.
 
     real       the n rows that c counts
-    released   the m rows that s counts; their distribution is uniform where there are none
-    marginals       the marginals, each of different attributes of both tables
+    released   the m rows that s counts; without rows their distribution is taken as uniform
+    marginals  each of different attributes of both tables
 
-    In 0..1, 0 where all marginals are equal; NaN without real rows: nothing can be divided by
-    them. DeclarationError for no marginals, and for columns of two lengths in one table.
+    It is in 0..1, and 0 where all marginals are equal; NaN without real rows. DeclarationError
+    without marginals, and for columns of different lengths in one table.
     Source: Zhang, Cormode, Procopiuc, Srivastava, Xiao, "PrivBayes", TODS 2017, §6.
 
     >>> import numpy as np
-    >>> one = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 1, 0, 1])}
-    >>> other = {"a": np.array([0, 0]), "b": np.array([0, 1])}
-    >>> average_distance(one, other, {"a": 2, "b": 2}, [("a", "b"), ("a",), ("b",)])
+    >>> real = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 1, 0, 1])}
+    >>> released = {"a": np.array([0, 0]), "b": np.array([0, 1])}
+    >>> average_distance(real, released, {"a": 2, "b": 2}, [("a", "b"), ("a",), ("b",)])
     0.3333333333333333
     """
     if not marginals:
@@ -55,9 +56,9 @@ def average_distance(
 
 @dataclass(frozen=True)
 class EstimatedDistance:
-    """A number of samples in place of whole tables.
+    """A distance of samples in place of whole tables.
 
-    error   bounds in expectation how far it is from that of all rows; None where all were compared
+    error   bound on the expected difference from that of all rows; None if all were compared
     """
 
     value: float
@@ -67,16 +68,15 @@ class EstimatedDistance:
 def estimated_distances(
     real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Mapping[str, Sequence[Names]]
 ) -> dict[str, EstimatedDistance]:
-    """Return average distances of some lists of marginals, of at most ``MOST_COMPARED`` rows a
-    table.
+    """Return the average distance of each list of marginals, from ``MOST_COMPARED`` rows a table.
 
-    *Error.* T is all rows, S their sample and d the variation distance. |d(S, R) − d(T, R)| ≤
-    d(S, T) by the triangle inequality, and likewise for a sample of the released rows R. What a
-    sample of half the size is away from T is, in expectation, no more than what the two halves A
-    and B of S are away from each other: d(·, B) is convex, and B is a sample of the rest. And S,
-    which is their mean, is no further away than they are on average. So E d(S, T) ≤ E d(A, B),
-    which is computed: small for tables of few cells, and large for those of which each row has
-    a cell of its own, about which a sample says little.
+    *Error.* Let T be all rows, S their sample and d the variation distance. |d(S, R) − d(T, R)| ≤
+    d(S, T) by the triangle inequality, and likewise for a sample of the released rows R. The
+    expected distance from T to a sample of half the size is at most that between the two halves A
+    and B of S: d(·, B) is convex, and B is a sample of the rest. And S, which is their mean, is no
+    further away than they are on average. So E d(S, T) ≤ E d(A, B), which is computed: it is small
+    for tables of few cells, and large where each row has a cell of its own, of which a sample says
+    little.
     """
     all_marginals = list(dict.fromkeys(m for listed in marginals.values() for m in listed))
     names = sorted({name for marginal in all_marginals for name in marginal})
@@ -102,7 +102,7 @@ def estimated_distances(
 
 
 def _halves(table: Codes, names: Sequence[str]) -> tuple[Codes, ...]:
-    """Return the table itself, or two halves of a sample of its rows that a fixed seed decides."""
+    """Return a table of at most ``MOST_COMPARED`` rows, or the two halves of a seeded sample."""
     rows = _row_count(table, names)
     if rows <= MOST_COMPARED:
         return ({name: table[name] for name in names},)
@@ -123,10 +123,9 @@ def _row_count(table: Codes, names: Sequence[str]) -> int:
 def distances(
     real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
 ) -> dict[Names, float]:
-    """Return each marginal → its variation distance, as ``average_distance`` defines it.
+    """Return marginal → variation distance ½ Σ |c/n − s/m|, where n · m is below 2^62.
 
-    Tables over few attributes are counted together, so many marginals in one call are cheaper
-    than in many. n · m is below 2^62.
+    Tables over few attributes are counted together, which makes one call cheaper than many.
     """
     names = sorted({name for marginal in marginals for name in marginal})
     n, m = _row_count(real, names), _row_count(released, names)
@@ -142,7 +141,7 @@ def distances(
     dense = [marginal for marginal in marginals if pair.cells(marginal) <= most]
     fusible = [marginal for marginal in dense if is_fusible(sizes, marginal)]
     distance_of = dict(pair.fused_distances(fusible))
-    # One buffer for all tables: a new one each time would cost more than counting.
+    # One buffer for all tables: allocating each would take longer than counting.
     buffer = np.empty((2, max(map(pair.cells, set(dense) - {*fusible}), default=0)), np.int32)
     for marginal in marginals:
         if frozenset(marginal) not in distance_of:
@@ -157,7 +156,7 @@ def distances(
 
 @dataclass(frozen=True, eq=False)
 class _TablePair:
-    """Two tables to be compared: n real rows and m released ones, in the smallest types."""
+    """Two tables to compare: n real rows and m released ones, in the smallest types."""
 
     real: Codes
     released: Codes
@@ -174,7 +173,7 @@ class _TablePair:
         real = count_plan(planned, self.real, rows=self.n)
         released = count_plan(planned, self.released, rows=self.m)
         for (fused, c), (_, s) in zip(real, released, strict=True):
-            # A sum over cells of differences is the difference of the sums.
+            # Sums of differences are differences of sums.
             differences = c * self.m - s * self.n if self.m else c
             for names, table in summed_tables(fused, differences).items():
                 if self.m == 0:
@@ -192,7 +191,7 @@ class _TablePair:
         """Return the distance of a marginal with many more cells than rows."""
         keys, cells = np.zeros(1, dtype=np.int64), 1
         for name in marginal:
-            # Only which rows share a cell counts, so occupied cells are renumbered.
+            # It only matters which rows share a cell, so occupied cells are renumbered.
             if cells * self.sizes[name] > _DENSE_CELLS_A_ROW * (self.n + self.m):
                 keys, cells = _renumber(keys, cells)
             keys = keys * self.sizes[name] + np.concatenate([self.real[name], self.released[name]])
@@ -206,13 +205,13 @@ class _TablePair:
         return self._distance_of_counts(*counts)
 
     def _distance_to_uniform(self, counts: IntArray, cells: int) -> float:
-        """Return ½ Σ |c/n − 1/cells|; cells without a real row may be left out of ``counts``."""
+        """Return ½ Σ |c/n − 1/cells|, where ``counts`` may omit cells without a real row."""
         occupied = counts[counts > 0]
         off = float(np.abs(occupied / self.n - 1 / cells).sum()) + (cells - len(occupied)) / cells
         return min(1.0, off / 2)
 
     def _distance_of_counts(self, c: NDArray[np.int32], s: NDArray[np.int32]) -> float:
-        """Return ½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m): few of many cells have rows of both."""
+        """Return ½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m), over the few cells with rows of both."""
         if self.m == 0:
             return self._distance_to_uniform(c.astype(np.int64), len(c))
         shared = 0
@@ -225,7 +224,7 @@ class _TablePair:
 
 
 def _cell_steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iterator[IntArray]:
-    """Yield the cell of every row, last attribute fastest, some rows at a time."""
+    """Yield the cells of rows, the last attribute fastest, some rows at a time."""
     for start in range(0, len(table[marginal[0]]), _ROWS_A_STEP):
         step = slice(start, start + _ROWS_A_STEP)
         keys = table[marginal[0]][step].astype(np.int32)
@@ -236,14 +235,14 @@ def _cell_steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iter
 
 
 def _count(steps: Iterable[IntArray], counts: NDArray[np.int32]) -> None:
-    """Count the rows of every cell; in small numbers, so that more of them stay in the cache."""
+    """Count the rows of every cell into ``counts``, whose int32 keep more of them in the cache."""
     counts[:] = 0
     for keys in steps:
         np.add.at(counts, keys, np.int32(1))
 
 
 def _renumber(keys: IntArray, cells: int) -> tuple[IntArray, int]:
-    """Return the same classes of keys by the numbers of occupied cells."""
+    """Renumber keys by occupied cells; return them and the number of occupied cells."""
     if cells > _DENSE_CELLS_A_ROW * len(keys):
         numbers = np.unique(keys, return_inverse=True)[1]
         return numbers, int(numbers.max(initial=0)) + 1

@@ -1,12 +1,11 @@
-"""Contributions: at most a declared number of rows of every person is kept.
+"""Bounding contributions: at most a declared number of rows of each person is used.
 
-A keyed pseudo-random function of a person's own rows decides which of them stay, so no other
-person, position, file order or batch can change it. The samples of neighbouring data sets then
-differ in rows of one person only, at most ``at_most`` of them: every later sensitivity rests on
-this.
+A keyed pseudo-random function of a person's own rows selects them, independent of other persons,
+positions, files and batches. So the samples of neighbouring data sets differ by at most ``at_most``
+rows of one person: every later sensitivity rests on this.
 
-Of many batches each is split into a file by a keyed digest of persons' ids. What lies in one part
-in all files has all rows of its persons, and is bounded by itself.
+Several batches are each split into a file with one part for each group of persons, by a keyed
+digest of their ids. The same part of all files has all rows of its persons, and is bounded alone.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from dp_pipeline.raw.values import REAL, TEXT, WHOLE, kind_of, type_word
 from dp_pipeline.raw.workers import write_tables
 
 _PURPOSE = b"contribution 2\0"
-"""Keeps these digests apart from every other use of the population's key."""
+"""Prefix that separates these digests from all other uses of the population's key."""
 
 _TEXT = pa.large_string()
 _ROWS_A_BLOCK = 1 << 16
@@ -40,7 +39,7 @@ _ROWS_A_BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class _SipKeys:
-    """Keys of SipHash, each for one use, and for a table with these columns alone."""
+    """Keys of SipHash for tables with certain columns, each for one use."""
 
     rows: bytes = field(repr=False)
     texts: bytes = field(repr=False)
@@ -55,13 +54,12 @@ class _SipKeys:
 
 @dataclass(frozen=True)
 class PersonKeys:
-    """Keys for bounding the rows of persons in one table, derived from the population's key, which
-    a worker that bounds rows does not hold.
+    """Keys for bounding the rows of persons, derived from the population's key for workers.
 
     column        the person's column
-    other_columns the others, sorted: their order in a table means nothing
-    ids           keys of ids alone
-    rows          keys of whole rows
+    other_columns the other columns, sorted, so that their order in a table does not matter
+    ids           keys for ids alone
+    rows          keys for whole rows
     """
 
     column: str
@@ -71,9 +69,7 @@ class PersonKeys:
 
     @classmethod
     def of(cls, columns: Iterable[str], person: str | None, key: bytes) -> PersonKeys | None:
-        """Derive the keys of a table with these columns; None where rows are not of persons.
-        DeclarationError for an empty key.
-        """
+        """Derive the keys for tables with these columns; None without a person's column."""
         if person is None:
             return None
         if not key:
@@ -86,27 +82,26 @@ class PersonKeys:
 
 
 def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> pa.Table:
-    """Return every person's ``at_most`` rows with the smallest digests, in their old order.
+    """Return the ``at_most`` rows of every person with the smallest digests, in their old order.
 
     table     the attributes' columns, text or numbers, and the person's, text or whole numbers;
               white space around a text id does not make another person
     at_most   rows that one person may keep, at least 1
-    keys      of this table's columns; None: rows are not of persons, and all are kept
+    keys      keys for this table's columns; None: rows are not of persons, and all are returned
 
-    A row is a message of whole words: the person, the other cells by their columns' names, and the
-    kind of each cell (``_Cells``). Its digest is SipHash-2-4 of that, under a key that is
-    HMAC-SHA512 of the names under the population's. Of rows that are copies of each other all but
-    the first get another digest each: SipHash of the digest and of how many copies come before.
-    Which copy is which does not matter, for they are the same row.
+    A row is a message of 64-bit words: the person, the other cells in the order of their columns'
+    names, and the kind of each cell (``_Cells``). Its digest is SipHash-2-4 of that, under a key
+    that is HMAC-SHA512 of the names under the population's. Equal rows get different digests: all
+    but the first that of the digest and the number of copies before it.
 
     *Ties.* Two different rows of one person have one digest with probability 2^−64 a pair. Then
-    they pass for copies, and their positions in the table may decide which of them stays: how many
-    stay does not change, and no other person's rows do, for digests are compared within a person.
+    they count as copies, and their positions in the table may decide which of them stays; how many
+    stay does not change, nor do other persons' rows, since digests are compared within a person.
 
-    Rows without a person (null, empty or blank text) are dropped: they cannot be bounded.
+    Rows without a person (null, empty or blank text) are dropped, as they cannot be bounded.
 
-    Raises DeclarationError for a column that is neither text nor numbers, and for a person's
-    column of floating numbers or truth values.
+    DeclarationError for a column that is neither text nor numbers, and for a person's column of
+    floating numbers or truth values.
 
     >>> rides = pa.table({"x": [1, 2, 3, 4], "rider": ["a", "a", "a", None]})
     >>> keys = PersonKeys.of(rides.column_names, "rider", b"k" * 32)
@@ -126,7 +121,7 @@ def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> p
 
 
 def person_codes(table: pa.Table, column: str) -> IntArray:
-    """Return one number a person (n,), −1 for none; the order of numbers is arbitrary."""
+    """Return a number for the person of every row (n,), −1 for none, in arbitrary order."""
     return _Persons.of(table, column).codes.astype(np.int64)
 
 
@@ -134,8 +129,8 @@ def person_codes(table: pa.Table, column: str) -> IntArray:
 class _Persons:
     """The persons of some rows.
 
-    codes   one number a person (n,), −1 for none
-    ids     the id of every number: texts without white space around them, or whole numbers
+    codes   number of the person of each row (n,), −1 for none
+    ids     id of each number: a text without white space around it, or a whole number
     """
 
     codes: NDArray[np.int32]
@@ -143,7 +138,7 @@ class _Persons:
 
     @classmethod
     def of(cls, table: pa.Table, column: str) -> _Persons:
-        """Refuse floating numbers: from 2^53 on two of them are equal where whole ones are not."""
+        # Floating ids are refused: from 2^53 on two of them may be equal for different persons.
         cells = _plain(table.column(column))
         if cells.type not in WHOLE and cells.type != _TEXT and not pa.types.is_null(cells.type):
             raise DeclarationError(
@@ -158,18 +153,17 @@ class _Persons:
             return cls(codes, ids)
         trimmed = pc.utf8_trim_whitespace(ids)
         merged = pc.if_else(pc.equal(trimmed, ""), None, trimmed).dictionary_encode()
-        # The last one is for rows without an id, whose code is −1.
+        # The last entry is for rows without an id, whose code is −1.
         merged_codes = np.append(_codes(merged.indices), np.int32(-1))
         return cls(merged_codes[codes], merged.dictionary)
 
 
 def _codes(indices: pa.Array) -> NDArray[np.int32]:
-    """Return indices of a dictionary (n,), −1 for none."""
     return np.asarray(pc.fill_null(indices, -1))
 
 
 def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Return cells without a dictionary, reals as doubles, text as large text (above 2 GB)."""
+    """Return a column without a dictionary, reals as doubles, and text as large text."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if column.type in REAL:
@@ -182,7 +176,7 @@ def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
 def _surplus_rows(
     table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray, at_most: int
 ) -> IntArray:
-    """Return those of some row indices, ascending, that are not among the first of their person."""
+    """Return the row indices that are not among the first ``at_most`` of their person by digest."""
     digests, codes = _row_digests(table, keys, persons, rows), persons.codes[rows]
     order = _order(codes, digests)
     is_copy = _equals_previous(codes[order]) & _equals_previous(digests[order])
@@ -196,7 +190,7 @@ def _surplus_rows(
 
 
 def _row_digests(table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray) -> Words:
-    """Return the digest of each of some rows (len(rows),), as if it had no copy."""
+    """Return the digest of each of some rows (len(rows),), the same for copies."""
     digests = np.empty(len(rows), dtype=np.uint64)
     id_cells = _cells(keys.column, persons.ids, keys.rows.texts)
     for start in range(0, table.num_rows, _ROWS_A_BLOCK):
@@ -215,7 +209,7 @@ def _row_digests(table: pa.Table, keys: PersonKeys, persons: _Persons, rows: Int
 
 def _order(codes: NDArray[np.int32], digests: Words) -> IntArray:
     """Return row indices in the order of person, then digest."""
-    # One sort of both in one word is faster than two; what is cut off a digest rarely matters.
+    # One sort of both in one word is faster than two; the lost bits of a digest rarely matter.
     bits = np.uint64(int(codes.max()).bit_length())
     sort_keys = codes.astype(np.uint64) << (np.uint64(64) - bits)
     sort_keys |= digests >> bits
@@ -227,12 +221,12 @@ def _order(codes: NDArray[np.int32], digests: Words) -> IntArray:
 
 
 def _equals_previous(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return whether each value (n,) equals the one before it; n ≥ 1."""
+    """Return a mask of the values (n,) that equal the one before them; n ≥ 1."""
     return np.append(False, values[1:] == values[:-1])
 
 
 def _copies_before(is_copy: NDArray[np.bool_]) -> Words:
-    """Return for each copy of a row how many equal rows come before it, in sorted order."""
+    """Return, for each copy of a row, the number of equal rows before it, in sorted order."""
     positions = np.flatnonzero(is_copy)
     starts = np.flatnonzero(np.append(True, np.diff(positions) != 1))
     lengths = np.diff(starts, append=len(positions))
@@ -246,11 +240,12 @@ _TOP = 2.0**63
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Cells as whole words: different numbers, and a missing one and a number, differ.
+    """Cells as 64-bit words with kinds, so that different numbers differ, also from missing ones.
 
     words   (n,)
-    kinds   (n,): missing, word 0; a whole number below 2^63 in size, its two's complement; one from
-            2^63 to 2^64 − 1, itself; another number, the bits of its double, or a text, its hash
+    kinds   (n,) with their words: missing, 0; a whole number below 2^63 in size, its two's
+            complement; one from 2^63 to 2^64 − 1, itself; another number, the bits of its double,
+            or a text, its hash
     """
 
     words: Words
@@ -261,7 +256,7 @@ class _Cells:
 
 
 def _message(columns: list[_Cells]) -> list[Words]:
-    """Return the words of rows, a column a word: their cells, then their kinds, two bits each."""
+    """Return the messages of rows as columns of words: cells, then their kinds, two bits each."""
     words = [cells.words for cells in columns]
     for first in range(0, len(columns), _KINDS_A_WORD):
         kinds = np.zeros(len(words[0]), dtype=np.uint64)
@@ -279,7 +274,7 @@ def _cells(name: str, column: pa.ChunkedArray | pa.Array, key: bytes) -> _Cells:
     if cells.type == _TEXT:
         encoded = cells.dictionary_encode()
         codes = _codes(encoded.indices)
-        # The last one is for missing texts, whose code is −1.
+        # The last entry is for missing texts, whose code is −1.
         words = np.append(siphash.of_texts(encoded.dictionary, key), np.uint64(0))
         return _Cells(words[codes], np.where(codes < 0, _MISSING, _OTHER).astype(np.uint8))
     if kind_of(cells.type) == "time":
@@ -287,13 +282,15 @@ def _cells(name: str, column: pa.ChunkedArray | pa.Array, key: bytes) -> _Cells:
     if pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.uint8())
     if cells.type not in WHOLE and cells.type not in {pa.float64(), pa.null()}:
-        raise DeclarationError(f"column {name!r}: expected text or numbers, got another type")
+        raise DeclarationError(
+            f"column {name!r}: expected text or numbers, got {type_word(cells.type)}"
+        )
     is_present = np.asarray(cells.is_valid())
     if pa.types.is_null(cells.type):
         cells = cells.cast(pa.int64())
     values = np.asarray(pc.fill_null(cells, 0))
     numbers = _double_cells(values) if cells.type == pa.float64() else _integer_cells(values)
-    # A missing one is filled with 0, whose word it keeps.
+    # A missing cell is filled with 0 and has the word of 0.
     return _Cells(numbers.words, np.where(is_present, numbers.kinds, np.uint8(_MISSING)))
 
 
@@ -306,9 +303,10 @@ def _integer_cells(values: NDArray[np.integer]) -> _Cells:
 
 
 def _double_cells(values: NDArray[np.float64]) -> _Cells:
-    """Return the cells of doubles, where 5.0 is the whole number 5: one missing number turns a
-    file's integers into floats, and adding a row with a gap must not change the digests of others.
-    −0.0 is not 0, as its writer meant; all that are not a number are the same.
+    """Return the cells of doubles, where 5.0 is the whole number 5.
+
+    A missing number may turn a file's integers into floats, and must not change the digests of
+    other rows. −0.0 differs from 0; all NaN are equal.
     """
     is_whole = (np.trunc(values) == values) & ~((values == 0) & np.signbit(values))
     is_small = is_whole & (values >= -_TOP) & (values < _TOP)
@@ -323,25 +321,25 @@ def _double_cells(values: NDArray[np.float64]) -> _Cells:
 
 
 PART_COUNT = 128
-"""Groups of persons that are bounded one by one, where rows are in many batches."""
+"""Groups of persons that are bounded one after the other, where rows are in several batches."""
 
 Parts = tuple[int, ...]
-"""The parts that have rows in a file, ascending: as its batches are ordered."""
+"""The parts that have rows in a file, ascending, in the order of its batches."""
 
 
 def assign_parts(table: pa.Table, keys: PersonKeys) -> IntArray:
-    """Return the part of every row's person (n,), −1 for none: a keyed digest of the id."""
+    """Return the part of every row's person (n,), by a keyed digest of the id; −1 for none."""
     persons, secret = _Persons.of(table, keys.column), keys.ids.rows
     words = siphash.of_words([_cells(keys.column, persons.ids, secret).words], secret)
-    # The last one is for rows without an id, whose code is −1.
+    # The last entry is for rows without an id, whose code is −1.
     part_of_code = np.append((words % np.uint64(PART_COUNT)).astype(np.int64), -1)
     parts: IntArray = part_of_code[persons.codes]
     return parts
 
 
 def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Parts:
-    """Write the rows of a table that have an id into a file, part by part, in their old order."""
-    # Before anything is cut: a file has one dictionary a column.
+    """Write the rows of a table that have an id to a file, part by part; return its parts."""
+    # First of all, since a file has one dictionary a column.
     table = table.unify_dictionaries()
     tables = dict(_by_part(table, assign_parts(table, keys)))
     write_tables(path, tables.values() if tables else [table.slice(0, 0)])
@@ -351,7 +349,7 @@ def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Parts:
 def bounded_part(
     files: Sequence[tuple[Path, Parts]], part: int, *, at_most: int, keys: PersonKeys | None
 ) -> pa.Table:
-    """Return what is kept of one part that at least one of the files has."""
+    """Return the bounded rows of one part that at least one of the files has."""
     batches = []
     for path, parts in files:
         if part in parts:

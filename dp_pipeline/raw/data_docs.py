@@ -1,8 +1,7 @@
-"""Data docs: Great Expectations' own suites and pages of a snapshot, for the custodian.
+"""Data docs: Great Expectations' own suites and pages of a snapshot, for the data custodian.
 
-They show whether each expectation is fulfilled and no more; of sensitive rows even that is the
-custodian's alone. So they are written into the snapshot's folder, which only its owner can
-enter, and are deleted with its rows.
+They show only whether each expectation is fulfilled, which for sensitive rows is secret too. So
+they are in the snapshot's folder, which only its owner can enter, and are deleted with its rows.
 """
 
 from __future__ import annotations
@@ -31,27 +30,26 @@ from dp_pipeline.raw.validation_frames import row_frame, schema_frame
 
 FOLDER = "great_expectations"
 INDEX = Path("data_docs", "index.html")
-"""The page to begin with, inside of the folder."""
+"""The first page, as a path in the folder."""
 
 _NO_FOREIGN_CONTENT = (
     b'<meta http-equiv="Content-Security-Policy" '
     b"content=\"default-src 'unsafe-inline' file: data:\">"
 )
-"""The library's pages request styles and scripts from other people's servers."""
+"""Keeps the library's pages from requesting styles and scripts of other servers."""
 
 _HIDDEN = b"<style>footer, .navbar-brand { display: none; }</style>"
-"""A request to subscribe, which lies over the last line, and a logo that is not fetched."""
+"""Hides a footer that covers the last line, and a logo that is not fetched."""
 
 Suite = tuple[str, tuple[Expectation, ...], pd.DataFrame]
 """Name of a suite, its expectations, and the frame that they are tested on."""
 
 
 def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
-    """Write the suites as JSON and the pages, in place of earlier ones, and return their folder.
+    """Write the suites as JSON and their pages, in place of earlier ones; return their folder.
 
-    Rows are read only where the stored schema is as declared. Nothing is noted in the manifest:
-    this validates nothing. NotPrepared where there are no rows, Damaged where they are not as they
-    were stored.
+    Rows are read only if the stored schema is as declared. The manifest is not changed, since this
+    is no validation. NotPrepared without rows, Damaged if they are not as they were stored.
     """
     with snapshot.locked():
         suites = _suites(spec, snapshot)
@@ -72,7 +70,7 @@ def _suites(spec: DatasetSpec, snapshot: Snapshot) -> list[Suite]:
     suites: list[Suite] = [(f"{spec.name}_schema", structural, schema)]
     if all(evaluate(spec, structural, schema).values()):
         row_dependent = tuple(e for e in expectations if not e.structural)
-        # The library's pages are about one frame: of many rows it needs as much memory.
+        # The library's pages need all rows in one frame.
         tables = map(_with_dictionaries, ingested_tables(spec, snapshot))
         frame = row_frame(spec, pa.concat_tables(tables))
         suites.append((f"{spec.name}_rows", row_dependent, frame))
@@ -80,7 +78,7 @@ def _suites(spec: DatasetSpec, snapshot: Snapshot) -> list[Suite]:
 
 
 def _with_dictionaries(table: pa.Table) -> pa.Table:
-    """Return the same rows, with every different text of a column stored once."""
+    """Return a table with its text columns dictionary-encoded, which saves memory."""
     for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             column = table.column(index).dictionary_encode()
@@ -113,9 +111,7 @@ def _write_pages(spec: DatasetSpec, suites: list[Suite], folder: Path) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    """Keep others from entering and reading, and pages from requesting anything of other servers. A
-    page says its language, for screen readers.
-    """
+    """Restrict a folder to its owner, and its pages to their own content; add their language."""
     for path in folder.rglob("*"):
         if path.suffix == ".html":
             text = path.read_bytes().replace(b"<html>", b'<html lang="en">', 1)

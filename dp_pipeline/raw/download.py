@@ -1,9 +1,7 @@
-"""Downloads: one file behind one URL, whole and as declared, or nothing; and where the files of a
-source lie, downloaded if need be.
+"""Downloads of the files of a source, each whole and as declared, or not at all.
 
-The bytes are counted while they arrive and their hash is compared before anything else reads them.
-There are no proxies, no cookies and no passwords, whatever the machine's environment says of them.
-Plain http is for this machine alone.
+The bytes are counted while they arrive, and their hash is compared before they are read. Proxies,
+cookies and passwords of the environment are not used. Plain http is for this machine alone.
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ from dp_pipeline.files import make_private
 from dp_pipeline.raw.snapshot import write_private
 
 IDLE_SECONDS = 30.0
-"""The longest that a server may be silent."""
+"""Longest time without a byte from a server."""
 TOTAL_SECONDS = 3600.0
-"""The longest that one file may take."""
+"""Longest time for one file."""
 MAX_REDIRECTS = 5
 MEGABYTE = 10**6
 
@@ -47,10 +45,10 @@ _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "dp-pipeline"}
 
 @dataclass(frozen=True)
 class Download:
-    """One file to be fetched.
+    """One file to download.
 
-    dataset         its name, for messages
-    sha256          the hash that the file must have; None: any, of a server that is trusted
+    dataset         name of its data set, for messages
+    sha256          hash that the file must have; None: any, from a trusted server
     max_megabytes   the most that is read, in 10^6 bytes
     """
 
@@ -60,10 +58,10 @@ class Download:
     max_megabytes: int
 
     def to(self, path: Path) -> str:
-        """Write the file, for its owner alone, and return its hash.
+        """Download the file to ``path``, for its owner alone, and return its hash.
 
-        Raises SourceError, and leaves what was at ``path``, when the server does not answer,
-        redirects elsewhere, or sends a file that is too large, cut short or another one.
+        SourceError, without a change at ``path``, if the server does not answer, redirects to
+        another host, or sends a file that is too large, incomplete or of another hash.
         """
         digests: list[str] = []
         write_private(path, lambda file: digests.append(self._copy(file)))
@@ -75,11 +73,11 @@ class Download:
         with pool, self._request(pool) as response:
             digest = self._copy_body(response, file, deadline)
         if self.sha256 not in (None, digest):
-            raise self._refusal(f"the file of SHA-256 {self.sha256}", "another")
+            raise self._refusal(f"the file of SHA-256 {self.sha256}", f"one of {digest}")
         return digest
 
     def _request(self, pool: PoolManager) -> BaseHTTPResponse:
-        """Return the response that holds the file, behind all redirections."""
+        """Return the response with the file, after all redirections."""
         url = self.url
         for _ in range(MAX_REDIRECTS + 1):
             try:
@@ -102,19 +100,19 @@ class Download:
         except ValueError:
             target = ""
         if not is_allowed_url(target) or urlsplit(target).scheme != urlsplit(url).scheme:
-            raise self._refusal(f"a redirection to {EXPECTED_URL}", "one to elsewhere")
+            raise self._refusal(f"a redirection to {EXPECTED_URL}", "one to another URL")
         if self.sha256 is None and urlsplit(target).netloc != urlsplit(url).netloc:
-            # Where the hash is declared it does not matter who sends the bytes.
+            # With a declared hash it does not matter who sends the bytes.
             raise self._refusal("the file itself, or its sha256", "a redirection to another host")
         return target
 
     def _copy_body(self, response: BaseHTTPResponse, file: BinaryIO, deadline: float) -> str:
-        """Return the hash of the body, once all of it is in ``file``."""
+        """Copy the body to ``file`` and return its hash."""
         has_length = response.chunked or response.length_remaining is not None
         if self.sha256 is None and not has_length:
             raise self._refusal("a length, or the file's sha256", "neither")
         digest, count = hashlib.sha256(), 0
-        # One arrival at a time: a server that sends a byte now and then must not hold it for ever.
+        # Block by block: a server that sends a byte now and then must not delay it for ever.
         while block := self._next_block(response):
             count += len(block)
             if count > self.max_megabytes * MEGABYTE:
@@ -126,13 +124,13 @@ class Download:
         return digest.hexdigest()
 
     def _next_block(self, response: BaseHTTPResponse) -> bytes:
-        """Return what arrives next; nothing at the end, by the stated length."""
+        """Return the next bytes; none at the end, by the stated length."""
         try:
             return response.read1(_BLOCK, decode_content=False)
         except TimeoutError:
-            raise self._refusal("a whole file", "silence behind a part of it") from None
+            raise self._refusal("a whole file", "silence after a part of it") from None
         except HTTPError:
-            raise self._refusal("a whole file", "one that was cut short") from None
+            raise self._refusal("a whole file", "an incomplete one") from None
 
     def _refusal(self, expected: str, got: str) -> SourceError:
         return SourceError(
@@ -141,7 +139,7 @@ class Download:
 
 
 def _reason(error: HTTPError) -> str:
-    # A refused connection is a kind of timeout to the library.
+    # The library's error of a refused connection is a TimeoutError too.
     if isinstance(error, TimeoutError) and not isinstance(error, NewConnectionError):
         return "silence"
     is_certificate = isinstance(error, SSLError) and isinstance(
@@ -151,16 +149,16 @@ def _reason(error: HTTPError) -> str:
 
 
 _DOWNLOAD_NAME = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]+)?")
-"""Matches the names that ``_download_path`` gives."""
+"""Form of the names of ``_download_path``."""
 
 
 @dataclass(frozen=True)
 class LocatedSource:
-    """A source as it will be read.
+    """A source with its downloaded files.
 
     source   the declared source, or the download in its place
-    files    where its locations lie; None where they are no downloads
-    sha256   identity → hash of every file that was downloaded
+    files    downloaded files of its locations; None without downloads
+    sha256   identity → hash of every downloaded file
     """
 
     source: Source
@@ -172,16 +170,13 @@ class LocatedSource:
 def located_source(
     spec: DatasetSpec, folder: Path, earlier: Mapping[str, str]
 ) -> Iterator[LocatedSource]:
-    """Give the source as it can be read now: its own files where all of them are there, else what
-    is declared to be downloaded.
+    """Give the source to read in the block: its own files if all exist, else its download.
 
-    folder    for downloads. Those of benchmarks stay there, so that several data sets and samples
-              read one; those of sensitive data go when the block ends, because rows lie in
-              snapshots only.
-    earlier   identity → hash of files that were downloaded before: another one is refused, unless
-              the declaration has its hash
+    folder    folder for downloads. Those of benchmarks stay there for other data sets; those of
+              sensitive data are deleted after the block, because rows are in snapshots only.
+    earlier   identity → hash of earlier downloads; another hash is refused unless it is declared
 
-    Raises SourceError when a download fails.
+    SourceError if a download fails.
     """
     own, *download = spec.source.alternatives
     source = own if not download or all(map(_exists, own.locations)) else download[0]
@@ -205,7 +200,7 @@ def located_source(
 
 
 def _alternatives(spec: DatasetSpec) -> list[str]:
-    """Return where the files may lie instead, and which data set needs no download."""
+    """Return hints for a failed download: a folder for the files, and a generated data set."""
     alternatives, locations = [], spec.source.locations
     if not spec.source.is_resolved:
         names = ", ".join(Path(location).name for location in locations)
@@ -222,19 +217,19 @@ def _exists(location: str) -> bool:
     try:
         return Path(location).exists()
     except OSError:
-        # It exists and may not be seen: reading it gives the reason.
+        # It may exist without permission: reading it gives the reason.
         return True
 
 
 def _download_path(folder: Path, url: str) -> Path:
-    """Return a path of its own for each URL; its ending says whether the file is compressed."""
+    """Return the path of a URL's download; its suffix shows whether it is compressed."""
     name = hashlib.sha256(url.encode()).hexdigest()[:32]
     ending = PurePosixPath(urlsplit(url).path).suffix.lower()
     return folder / f"{name}{ending if ending[1:].isalnum() else ''}"
 
 
 def delete_downloads(folder: Path) -> None:
-    """Delete the downloads that killed runs left in a sensitive data set, which is locked."""
+    """Delete downloads that killed runs left in the locked folder of a sensitive data set."""
     for path in folder.glob("*/*"):
         if _DOWNLOAD_NAME.fullmatch(path.name) and path.is_file():
             path.unlink()
@@ -254,6 +249,6 @@ def _fetch(
         path.unlink()
         raise SourceError(
             f"{spec.name}: {redact_url(url)}: expected the file of SHA-256 {before}, as in an "
-            f"earlier snapshot, got {sha256}; declare sha256 to say which"
+            f"earlier snapshot, got {sha256}: declare the right one as sha256"
         )
     return sha256

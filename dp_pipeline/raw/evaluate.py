@@ -1,10 +1,8 @@
-"""Exact answers for internal evaluation: the custodian's side only, nothing here is private.
+"""Exact quality of releases on the rows, for the data custodian alone: nothing here is private.
 
-On benchmark data the numbers may be shown. On release data they go to a 0600 file on the raw store,
-and recorded metadata says only that it exists.
-
-Released centres are compared with the rows and with k-means without privacy, released tables by
-their marginals and by classifiers that learn from them, class tables by the AUC of their rates.
+Numbers of benchmarks may be shown. Those of release data go to a 0600 file of the raw store, and
+metadata record only that it exists. Released centres are compared with k-means without privacy,
+tables by their marginals and by classifiers that learn from them, class tables by their AUC.
 """
 
 from __future__ import annotations
@@ -36,10 +34,10 @@ from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline.threads import one_thread
 
 COMPARED_SIZES = (2, 3, 5, 6)
-"""Sizes of the marginals whose average distance is stated, as in the papers."""
+"""Sizes of the marginals whose average distance is computed, as in the papers."""
 
 SAMPLING_ERROR = "sampling_error/"
-"""Begins the name of the error of another number, which was computed of a sample of rows."""
+"""Prefix of the name of a number's error, if the number is of a sample of rows."""
 
 METHODS: tuple[Method, ...] = ("svm", "logistic")
 
@@ -50,21 +48,20 @@ Codes = Mapping[str, NDArray[Any]]
 def table_quality(
     spec: DatasetSpec, snapshot: Snapshot, released: Codes, *, classify: bool = True
 ) -> dict[str, float]:
-    """Return how good a released table is on the prepared rows.
+    """Compute quality numbers of a released table on the prepared rows.
 
     released   synthetic codes of some declared attributes, at least one
-    classify   whether classifiers learn the declared targets: it takes seconds each
+    classify   whether classifiers learn the declared targets, which takes seconds each
 
-    ``avd_k`` for k = 2, 3, 5, 6 where there are as many attributes (``avd_2`` of one attribute is
-    its own distance): average k-way variation distance. Where a table has more rows than
-    ``MOST_COMPARED``, it is that of a seeded sample, and ``sampling_error/avd_k`` bounds in
-    expectation how far it is from that of all rows. ``misclassified_svm/<attribute>`` and
-    ``misclassified_logistic/<attribute>`` of every declared target among them: learned from the
-    released rows, tested on all prepared ones, of which the release has seen every one.
-    ``dcr``: distance to the closest record of them all. NaN with no prepared rows.
+    ``avd_k``: average k-way variation distance, k = 2, 3, 5, 6 for as many attributes (``avd_2`` of
+    a single attribute is its own distance). Of more rows than ``MOST_COMPARED`` it is that of a
+    seeded sample, and ``sampling_error/avd_k`` bounds the expected error.
+    ``misclassified_svm/<attribute>`` and ``misclassified_logistic/<attribute>`` of every declared
+    target: learned from the released rows, tested on all prepared ones, which all went into the
+    release. ``dcr``: distance to the closest record. NaN without prepared rows.
 
-    NotPrepared unless the snapshot is prepared; DeclarationError for codes of other attributes,
-    for none, and for codes that the attributes do not have.
+    NotPrepared unless the snapshot is prepared; DeclarationError for no codes, and for codes or
+    attributes that are not declared.
     """
     domain = spec.domain
     _require_codes(domain, released)
@@ -101,7 +98,7 @@ def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]
 def _misclassified(
     method: Method, target: Target, domain: Domain, real: Codes, released: Codes
 ) -> float:
-    """Return the share of the real rows that a classifier learned from released ones gets wrong."""
+    """Return the share of real rows that a classifier trained on released rows misclassifies."""
     features, labels = target.classification_task(released, domain)
     sizes = {name: domain[name].size for name in features}
     classifier = train(method, features, labels, sizes)
@@ -120,14 +117,12 @@ def _require_codes(domain: Domain, released: Codes) -> None:
 
 
 def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> dict[str, float]:
-    """Return how good a released class table is on the prepared rows.
+    """Compute quality numbers of a released class table on the prepared rows.
 
-    ``auc_class_rate/<label>``: AUC of the published classes' rates, and for all other rows of the
-    rates of the published classes together, against the true labels; of more than two labels the
-    mean over each against the rest. ``withheld``: share of the rows whose class is not published:
-    exact, and of public rows alone. NaN with no prepared rows.
-
-    NotPrepared unless the snapshot is prepared.
+    ``auc_class_rate/<label>``: AUC of the published classes' rates against the true labels, where
+    rows of other classes have the rates of all published ones together; of more than two labels the
+    mean over each against the rest. ``withheld``: share of the rows whose class is not published.
+    NaN without prepared rows. NotPrepared unless the snapshot is prepared.
     """
     codes = prepared_codes(spec, snapshot, [*table.classes.groups, table.label])
     labels = codes[table.label].astype(np.int64)
@@ -141,27 +136,27 @@ def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> d
 
 
 STARTED_ROWS = 20_000
-"""Rows that k-means without privacy starts on ten times, a seeded sample where there are more."""
+"""Rows of the ten starts of k-means without privacy, at most; of more, a seeded sample."""
 
 ROUNDS = 10
-"""Rounds of the best start over all rows, where it was on a sample."""
+"""Rounds over all rows that follow the best start on a sample."""
 
 MAX_REFINED_ROWS = 1_000_000
-"""Bounds the rows of those rounds: of more, a seeded sample."""
+"""Rows of those rounds, at most; of more, a seeded sample."""
 
 
 def reference_centres(
     spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], points: FloatArray, *, k: int
 ) -> FloatArray:
-    """Return centres (m, d) of scikit-learn's KMeans(k, n_init=10, random_state=0), in data units.
+    """Return the centres (m, d) of k-means without privacy, in data units, from a cache.
 
     points   the prepared rows on ``columns``, (N, d), N ≥ 1
 
-    m = k; with fewer rows than k every different row is a centre of its own. Of more rows than
-    ``STARTED_ROWS`` the ten starts are on a seeded sample of so many, and the best of them goes on
-    for ``ROUNDS`` rounds over all rows, or over a sample of ``MAX_REFINED_ROWS``. Over the built-in
-    data sets the mean NICV is that of ten starts on all rows times 1.0003. A second of work, so
-    the centres are kept for these columns, this k, declaration and snapshot.
+    They are those of scikit-learn's KMeans(k, n_init=10, random_state=0), m = k; with fewer rows
+    than k every different row is a centre. Of more rows than ``STARTED_ROWS`` the ten starts use a
+    seeded sample, and the best goes on for ``ROUNDS`` rounds over all rows, or over a sample of
+    ``MAX_REFINED_ROWS``: over the built-in data sets the mean NICV is 1.0003 times that of ten
+    starts on all rows. The cache is by columns, k, declaration and snapshot.
     """
     fingerprints = [s.manifest["fingerprints"]["normalized"] for s in snapshot.members]
     rows = fingerprints[0] if len(fingerprints) == 1 else fingerprints
@@ -176,10 +171,9 @@ def reference_centres(
 
 @one_thread(with_sklearn=True)
 def reference_kmeans(points: FloatArray, k: int) -> FloatArray:
-    """Return the centres that ``reference_centres`` keeps.
+    """Compute the centres of ``reference_centres``.
 
-    On one thread: while other work runs, several wait for each other at every step of a start,
-    which takes ten times as long as what they do.
+    On one thread: with other work on the machine, several would mostly wait for each other.
     """
     if len(points) < k:
         return np.unique(points, axis=0)
@@ -188,7 +182,7 @@ def reference_kmeans(points: FloatArray, k: int) -> FloatArray:
 
     started = _sample_points(points, STARTED_ROWS)
     with warnings.catch_warnings():
-        # Fewer different rows than k is no mistake here; the text would say how many there are.
+        # Fewer different rows than k are fine here, and the warning would reveal their number.
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = KMeans(k, n_init=10, random_state=0).fit(started)
         if len(started) < len(points):
@@ -205,7 +199,7 @@ def _sample_points(points: FloatArray, limit: int) -> FloatArray:
 
 
 def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]) -> FloatArray:
-    """Return prepared rows in data units (N, d): clipped, and rounded to the fixed-point grid.
+    """Return the prepared rows in data units (N, d), clipped and rounded to fixed-point numbers.
 
     NotPrepared unless the snapshot is prepared; DeclarationError for an attribute without bounds.
     """
@@ -221,15 +215,15 @@ def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]
 def clustering_quality(
     spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], centres: FloatArray
 ) -> dict[str, float]:
-    """Return how good released centres are on the prepared rows, next to k-means without privacy.
+    """Compute quality numbers of released centres on the prepared rows, against plain k-means.
 
     columns   d numeric attributes
     centres   (k, d) in data units
 
-    ``nicv``, that of scikit-learn's KMeans as ``nicv_floor``, and their ratio;
-    ``f_kmeans`` and ``ari_kmeans``, agreement with the clusters of that KMeans; ``f_label``
-    and ``ari_label``, with the declared label where there is one. The floor is 0 where
-    there are fewer rows than k, and there is no ratio to it: NaN. With no rows all are NaN.
+    ``nicv``, that of scikit-learn's KMeans as ``nicv_floor``, and their ratio; ``f_kmeans`` and
+    ``ari_kmeans``, the agreement with the clusters of that KMeans; ``f_label`` and ``ari_label``,
+    with the declared label. With fewer rows than k the floor is 0 and the ratio NaN; without rows
+    all are NaN.
     """
     points = exact_points(spec, snapshot, columns)
     if len(points) == 0:
@@ -254,7 +248,7 @@ def clustering_quality(
 
 
 def _cross_table(classes: IntArray, clusters: IntArray) -> IntArray:
-    """Return class × cluster counts; empty classes and clusters at the end change no metric."""
+    """Return the counts of classes by clusters, without empty ones at the end."""
     shape = (int(classes.max()) + 1, int(clusters.max()) + 1)
     return class_table(classes, clusters, shape=shape)
 
@@ -265,11 +259,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def custodian_facts(
     snapshot: Snapshot, name: str, compute: Callable[[], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return exact facts about a release, kept in a 0600 JSON file of the snapshot: computed once,
-    so that a later evaluation of a settled release reads no row.
+    """Return exact facts about a release, computed once and cached in a 0600 file of the snapshot.
 
-    The file is sealed with the population's key: one that another population wrote, or that
-    was changed, is computed again. DeclarationError unless ``name`` is a safe file name.
+    So a later evaluation of a settled release reads no row. The file is sealed with the
+    population's key: after any change it is computed again. DeclarationError unless ``name`` is a
+    safe file name.
     """
     if not _NAME.fullmatch(name):
         raise DeclarationError(f"file of facts: expected letters, digits, . _ or -, got {name!r}")

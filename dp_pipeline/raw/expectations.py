@@ -1,8 +1,8 @@
-"""Expectations of a snapshot, derived from its declaration: no row is read for it.
+"""Expectations of a snapshot, derived from its declaration without reading a row.
 
-*Structural* expectations are functions of the stored file's schema alone: they may stop anything.
-*Row-dependent* ones read rows, so on data to be released they never stop anything: one row would
-switch a release on or off, and that switch would be seen.
+*Structural* expectations depend on the stored file's schema alone, and their failure stops a
+snapshot. *Row-dependent* ones depend on rows, and never stop release data: one row could switch a
+release on or off, which everyone would see.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dp_pipeline.config.dataset import DatasetSpec, DeclaredExpectation
 from dp_pipeline.config.domain import Attribute
 
 PERSON = "person id"
-"""The name of the person's column in frames: no attribute has a space in its name."""
+"""Name of the person's column in frames; no attribute has a space in its name."""
 
 TIME = "time of a row"
-"""The name of the column whose time decides a row's window."""
+"""Name of the column of windows' times in frames."""
 
 _SECOND = " 2"
 
@@ -28,16 +28,15 @@ Rule = Literal["exists", "type", "rows", "present", "levels", "bounds", "kept", 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One sentence that a snapshot should fulfil.
+    """One expectation that a snapshot should fulfil.
 
-    name         of letters, digits and _: also the name of its asset check
-    description  the sentence, for people; of the declaration, and nothing of the rows
-    structural   whether it is a function of the stored schema alone
+    name         also the name of its asset check, of letters, digits and _
+    description  a sentence for people, about the declaration and not the rows
+    structural   whether it depends on the stored schema alone
     blocking     whether its failure stops the snapshot from being prepared
-    rule         what is tested
-    attribute    of which attribute, PERSON for the person's column, ``constraint_column`` of a
-                 constraint, None for the table
-    share        of the rows, or of the values that are not missing, that have to be as expected
+    rule         kind of test
+    attribute    tested attribute, PERSON, TIME or ``constraint_column``; None for the table
+    share        share of the rows, or of the present values, that have to be as expected
     declared     the data set file's own expectation in Great Expectations' words, or None
     """
 
@@ -52,11 +51,10 @@ class Expectation:
 
 
 def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
-    """Return every expectation that follows from the declaration; reads nothing, loads nothing.
+    """Return all expectations that follow from the declaration, without reading anything.
 
-    Row-dependent ones block on benchmark data only, and want the declared share ``usable`` of the
-    rows to be as declared. Unknown texts of an attribute that declares a level for them never
-    block: the declaration itself gives them a level.
+    Row-dependent ones block benchmark data only, and require the declared share ``usable`` of the
+    rows. Unknown texts never block where the declaration gives them the level ``other``.
     """
     return tuple(_expectations(spec))
 
@@ -81,8 +79,9 @@ def _expectations(spec: DatasetSpec) -> Iterator[Expectation]:
 
 
 def source_columns(spec: DatasetSpec) -> dict[str, str]:
-    """Return attribute, or PERSON, → its source column. An attribute that is derived from two has a
-    second name, with a space and a 2 behind it, for the other one.
+    """Return frame column, that is attribute, PERSON or TIME → source column.
+
+    An attribute that is derived from two columns has its name plus " 2" for the second.
     """
     columns = {
         attribute.name + _SECOND * position: column
@@ -96,18 +95,18 @@ def source_columns(spec: DatasetSpec) -> dict[str, str]:
 
 
 def frame_column(spec: DatasetSpec, column: str) -> str:
-    """Return the name in the frame of rows of a column that a declared expectation names."""
+    """Return the frame column of a column that a declared expectation names."""
     return column if column in spec.domain.names else PERSON
 
 
 def constraint_column(number: int) -> str:
-    """Return the frame's column that holds whether a row keeps a constraint."""
+    """Return the frame column with True for the rows that meet a constraint."""
     return f"constraint {number}"
 
 
 def _column_expectations(spec: DatasetSpec) -> Iterator[Expectation]:
     for attribute, column in source_columns(spec).items():
-        # Two underscores before an attribute: no attribute's name can be taken for the person's.
+        # Two underscores before an attribute, so that none is taken for the person's column.
         ending = {PERSON: "_person_id", TIME: "_window_time"}.get(attribute, f"__{attribute}")
         if attribute.endswith(_SECOND):
             ending = f"_2__{attribute.removesuffix(_SECOND)}"
@@ -123,7 +122,7 @@ def _value_expectations(attribute: Attribute, *, may_block: bool) -> Iterator[Ex
     sentences: dict[Rule, str] = {}
     if not attribute.nullable:
         sentences["present"] = _present_sentence(attribute)
-    # No row can break what is still to be discovered.
+    # Rows have nothing to break in parts that are still to be discovered.
     if attribute.coordinate is not None or attribute.cells is not None:
         sentences["bounds" if attribute.is_numeric else "levels"] = _value_sentence(attribute)
     name, is_blocking = attribute.name, may_block and attribute.on_invalid != "other"
@@ -136,10 +135,10 @@ def _value_expectations(attribute: Attribute, *, may_block: bool) -> Iterator[Ex
 def _row_expectation(
     spec: DatasetSpec, name: str, verb: str, words: str, rule: Rule, column: str
 ) -> Expectation:
-    """Return what every row, or the declared share of the rows, should fulfil.
+    """Return an expectation of every row, or of the declared share of the rows.
 
-    verb    of several rows: the sentence is "Every row VERB WORDS."
-    column  of the frame of rows
+    verb    plural verb of the sentence "Every row VERB WORDS."
+    column  frame column
     """
     subject = f"Every row {'has' if verb == 'have' else verb + 's'}"
     if spec.usable != 1:
@@ -184,7 +183,7 @@ def _at_least(share: Fraction) -> str:
 
 def _declared_expectation(spec: DatasetSpec, declared: DeclaredExpectation) -> Expectation:
     columns = tuple(declared.columns.values())
-    # As of other checks on rows: no attribute's name can be taken for the person's column.
+    # Two underscores before an attribute, so that none is taken for the person's column.
     endings = [f"__{name}" if name in spec.domain.names else "_person_id" for name in columns]
     suffix = f"__{declared.name}" if declared.name else ""
     arguments = ", ".join(f"{key} {value}" for key, value in declared.arguments.items())

@@ -1,7 +1,6 @@
-"""Keyed fingerprints of files: which bytes they hold, of who holds the key alone.
+"""Keyed fingerprints of files, which reveal nothing of their bytes without the key.
 
-A file is read in ranges, several threads at a time. Its fingerprint is a keyed digest of the
-digests of its ranges, so it takes no longer than the slowest disk or all cores need.
+A file is read in ranges by several threads; its fingerprint is a keyed digest of their digests.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 BYTES_A_RANGE = 1 << 26
-"""Of each range but the last. Another number gives other fingerprints."""
+"""Bytes of each range but the last; another number gives other fingerprints."""
 
 _BYTES_A_READ = 1 << 20
 
@@ -25,7 +24,7 @@ def fingerprint_of(path: Path, key: bytes) -> str:
 
 
 def fingerprints_of(paths: Sequence[Path], key: bytes) -> list[str]:
-    """Return the fingerprints of several files, whose ranges are read a thread a core."""
+    """Return the fingerprints of several files, read with one thread a core."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         files = [
             [threads.submit(_digest, path, start) for start in _starts(path.stat().st_size)]
@@ -60,6 +59,6 @@ def _combine(key: bytes, digests: Iterable[bytes]) -> str:
     first, *further = digests
     message = first
     if further:
-        # No message of several ranges is one of a single range, nor one of ranges of another size.
+        # The prefix separates it from the message of a single range, and of ranges of other sizes.
         message = f"{BYTES_A_RANGE} bytes a range: ".encode() + b"".join((first, *further))
     return hmac.new(key, message, digestmod="sha256").hexdigest()

@@ -1,6 +1,6 @@
-"""How many of the first rows of a source are as declared, for the custodian's terminal: no value.
+"""Counts of the first rows of a source that are as declared, for the data custodian's terminal.
 
-The numbers are exact. They are never stored, released or logged.
+The counts are exact, and never stored, released or logged; no value is shown.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from dp_pipeline.raw.values import column_of, have_time, level_words, levels_of,
 
 @dataclass(frozen=True)
 class ParsedColumn:
-    """Rows of one attribute by how they parse; together they are all rows.
+    """Counts of all rows by how one attribute parses.
 
-    missing   an empty cell, or a word for a missing value
-    unread    a text that is no number, or no date, as declared
-    outside   beyond the bounds, or no declared level
+    good      rows with a declared value
+    missing   rows with an empty cell, or a word for a missing value
+    unread    rows with a text that is no number or no date
+    outside   rows with a number outside the bounds, or no declared level
     """
 
     attribute: str
@@ -36,12 +37,12 @@ class ParsedColumn:
 
 @dataclass(frozen=True)
 class ParsedRows:
-    """How the first rows of a source parse.
+    """Counts of the first rows of a source by how they parse.
 
-    rows       how many there were
-    columns    how they parse, attribute by attribute
-    broken     words of a constraint → rows that break it, in declared order
-    timeless   rows without a time, which are in no window; None where rows have no windows
+    rows       number of rows
+    columns    counts of each attribute
+    broken     text of a constraint → rows that break it, in declared order
+    timeless   rows without a time, which are in no window; None without windows
     """
 
     rows: int
@@ -51,9 +52,9 @@ class ParsedRows:
 
 
 def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
-    """Return how the first rows of a source parse, at most ``rows`` of them.
+    """Count how at most ``rows`` first rows of a source parse, attribute by attribute.
 
-    Reads the source and stores nothing. Raises what ``read_source`` does.
+    It reads the source and stores nothing; it raises what ``read_source`` does.
     """
     table, domain = read_source(spec).slice(0, rows), spec.domain
     columns = tuple(_parse(attribute, column_of(attribute, table)) for attribute in domain)
@@ -69,17 +70,17 @@ def _parse(attribute: Attribute, column: pa.ChunkedArray) -> ParsedColumn:
         is_missing = missing(column, attribute.missing, lambda cells: numbers_in(attribute, cells))
         is_unread = np.isnan(values) & ~is_missing
         box = attribute.coordinate
-        # No number lies outside of bounds that are still to be discovered.
+        # Before a discovery of bounds no number is outside.
         is_inside = True if box is None else (values >= box.lower) & (values <= box.upper)
         is_outside = ~(is_missing | is_unread | is_inside)
     else:
         places, words = level_words(attribute, column)
         is_level = np.array([word is not None for word in words], dtype=np.bool_)
-        # Every text may be one of levels that are still to be discovered.
+        # Before a discovery of levels any text may be one.
         if attribute.undeclared is None:
             is_level = levels_of(attribute).encode(words) != INVALID
         is_empty = np.array([word is None or not word for word in words], dtype=np.bool_)
-        # The last one is for missing values, whose place is −1.
+        # The last entry is for missing values, whose place is −1.
         is_missing = np.append(is_empty & ~is_level, True)[places]
         is_outside = ~is_missing & ~np.append(is_level, True)[places]
         is_unread = np.zeros(len(column), dtype=np.bool_)

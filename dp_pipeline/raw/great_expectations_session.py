@@ -1,7 +1,6 @@
-"""Short sessions with Great Expectations: expectations and frames in, booleans out.
+"""Evaluation of expectations on frames with Great Expectations, which returns booleans and counts.
 
-Every result format but BOOLEAN_ONLY puts offending values into the result, unless none of
-them are listed: nothing else is requested.
+All of its other result formats list offending values.
 """
 
 from __future__ import annotations
@@ -34,20 +33,19 @@ _LIBRARY_NAMES: dict[Rule, str] = {
     "bounds": "expect_column_values_to_be_between",
     "kept": "expect_column_values_to_be_in_set",
 }
-"""Rule → the library's name of it; a declared expectation has its own."""
+"""Rule → the library's name of its expectation; a declared expectation has its own."""
 
 VERDICTS_ONLY = "BOOLEAN_ONLY"
 _COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}
-"""Integers, and an empty list where values would be."""
+"""Result format with counts, and an empty list in place of values."""
 
 
 def evaluate(
     spec: DatasetSpec, expectations: tuple[Expectation, ...], frame: pd.DataFrame
 ) -> dict[str, bool]:
-    """Return the name of each expectation → whether ``frame`` fulfils it.
+    """Evaluate expectations on a frame; return name → whether it is fulfilled.
 
-    Raises PipelineError when an expectation has no result: the library drops unknown ones, and a
-    suite without expectations passes.
+    PipelineError if an expectation has no result, since the library drops unknown ones silently.
     """
     results = _results(spec, expectations, frame, VERDICTS_ONLY)
     return {name: bool(result.success) for name, result in results.items()}
@@ -59,7 +57,7 @@ def evaluate_batches(
     batches: Sequence[BatchReader],
     parallel_map: ParallelMap,
 ) -> dict[str, bool]:
-    """Return the same about several batches: judged rows add up, as each is judged alone."""
+    """Evaluate expectations on several batches, by counts that add up; return as ``evaluate``."""
     if len(batches) == 1:
         return evaluate(spec, expectations, row_frame(spec, batches[0]()))
     totals = {expectation.name: _Tally() for expectation in expectations}
@@ -74,15 +72,17 @@ def _tally_batch(
     results = _results(spec, expectations, row_frame(spec, read()), _COUNTS_ONLY)
     tallies = {name: _Tally.of(result) for name, result in results.items()}
     del results
-    # The library's objects hold each other and the frame, which is large.
+    # The library's objects form cycles that keep the large frame alive.
     gc.collect()
     return tallies
 
 
 class _Tally(NamedTuple):
-    """How many rows an expectation judged (``row_count``), and how many of them break it.
+    """Counts of an expectation's evaluation.
 
-    failed   whether the library could not judge some rows
+    row_count    evaluated rows
+    unexpected   rows that break it
+    failed       whether the library failed on some rows
     """
 
     row_count: int = 0
@@ -91,7 +91,7 @@ class _Tally(NamedTuple):
 
     @classmethod
     def of(cls, result: Any) -> _Tally:
-        # Integers alone are taken: the library's words about an exception may quote rows.
+        # Counts alone, since the library's text of an exception may quote rows.
         counts = result.result
         if "observed_value" in counts:
             return cls(row_count=int(counts["observed_value"]))
@@ -101,7 +101,6 @@ class _Tally(NamedTuple):
         return cls(row_count, int(counts["unexpected_count"]))
 
     def plus(self, tally: _Tally) -> _Tally:
-        """Return the tally of the rows of both."""
         return _Tally(
             self.row_count + tally.row_count,
             self.unexpected + tally.unexpected,
@@ -113,14 +112,14 @@ class _Tally(NamedTuple):
             return self.row_count > 0
         if self.failed or not self.row_count:
             return not self.failed
-        # As the library compares a share.
+        # The library compares shares in the same way.
         return (self.row_count - self.unexpected) / self.row_count >= float(expectation.share)
 
 
 def _results(
     spec: DatasetSpec, expectations: tuple[Expectation, ...], frame: pd.DataFrame, form: Any
 ) -> dict[str, Any]:
-    """Return the name of each expectation → the library's result, which may quote rows."""
+    """Return expectation's name → the library's result, which may quote rows."""
     suite = library_suite(spec, spec.name, expectations)
     results = _frame_batch(frame).validate(suite, result_format=form)
     by_name = {str(r.expectation_config.meta["name"]): r for r in results.results}
@@ -138,20 +137,20 @@ def _frame_batch(frame: pd.DataFrame) -> Any:
 
 
 def load_library() -> Any:
-    """Import Great Expectations, which sends nothing anywhere from then on."""
-    # Read by the library when it is imported.
+    """Import Great Expectations, with its analytics switched off."""
+    # The library reads it when it is imported.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     if not has_driver():
-        # The library looks for a driver of its own accord, and takes a broken one for an error.
+        # The library imports the driver itself, and fails at a broken one.
         sys.modules["psycopg2"] = None  # type: ignore[assignment]
     try:
         with warnings.catch_warnings():
-            # PySpark warns of pandas, about which no user of this package can do anything.
+            # PySpark's warning about pandas, which users of this package cannot act on.
             warnings.simplefilter("ignore", FutureWarning)
             import great_expectations
     except SystemExit:
-        # The library imports PySpark where it is there, and PySpark without Spark Connect ends the
-        # process, with exit code 0.
+        # The library imports PySpark if it is installed, which without Spark Connect ends the
+        # process with exit code 0.
         raise PipelineError(
             "Great Expectations: expected PySpark with Spark Connect or none, got PySpark alone: "
             "`pip install 'pyspark[connect]'`, or remove pyspark"
@@ -160,7 +159,7 @@ def load_library() -> Any:
 
 
 def library_context() -> Any:
-    """Return a project of the library in memory, which writes nothing and shows nothing."""
+    """Return a project of the library in memory, without files or progress bars."""
     context = load_library().get_context(mode="ephemeral")
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -170,7 +169,7 @@ def library_context() -> Any:
 
 
 def frame_definition(context: Any, name: str) -> Any:
-    """Return the library's definition of a batch that is a whole frame."""
+    """Return the library's definition of a batch of a whole frame."""
     asset = context.data_sources.add_pandas(name).add_dataframe_asset(name)
     return asset.add_batch_definition_whole_dataframe("all")
 

@@ -1,4 +1,4 @@
-"""Ingest: a source is read once, into a snapshot that never changes again."""
+"""Ingestion: reads a source once, into a snapshot that never changes again."""
 
 from __future__ import annotations
 
@@ -40,17 +40,16 @@ from dp_pipeline.raw.stages import BatchReader, file_mark, stage_batches, store_
 from dp_pipeline.raw.values import have_time, in_window
 
 INGESTED = "ingested"
-"""The stage that holds the rows as the source had them."""
+"""The stage of the rows as the source has them."""
 
 IN_PLACE = "in_place"
-"""The manifest's key for the files of a snapshot that has no copy of its rows."""
+"""Key of the manifest for the files of a snapshot without a copy of its rows."""
 
 Claim = Callable[..., object]
-"""Records that the sources of some canonical names are about to be read; raises DeclarationError
-where they may not be."""
+"""Records the canonical names of a source before it is read; DeclarationError if it may not be."""
 
 DOWNLOADS = ".downloads"
-"""The folder for downloads of benchmarks, next to the data sets': no data set has this name."""
+"""Folder for downloads of benchmarks, next to those of data sets, none of which has this name."""
 
 
 def ingest(
@@ -62,29 +61,25 @@ def ingest(
     today: date,
     claim: Claim | None = None,
 ) -> Snapshot:
-    """Return the snapshot that releases read from now on, read from the source if need be.
+    """Return the snapshot that releases read from now on; read it from the source if it is new.
 
     store         the raw store's folder; the snapshot is ``store/<data set>/<id>``
     key           the population's secret key
-    snapshot_id   None: the current snapshot, and nothing is read; before the first one, a new one
-                  named by ``today``, or by its window. A name: that snapshot, read from the source
-                  unless it was stored already, becomes the current one; of a window its name begins
-                  with that of the window.
-    claim         called for every file and download that is read, because where a link leads and
-                  which hash a download has may be known here alone; None where no ledger protects
-                  anything
+    snapshot_id   None: the current snapshot, or before the first one a new one named by ``today``
+                  or its window. A name: that snapshot becomes the current one; in a window its name
+                  begins with that of the window.
+    claim         called with the names of every file and download that is read, since the ends of
+                  links and the hashes of downloads are known only here; None without a ledger
 
     The id comes from the calendar or from a person and no content is compared, so it reveals
-    nothing of the rows. A snapshot that was stored whole is never read again, whatever its source
-    has become. A half-written one was never current and is read again; a failed read leaves none
-    behind.
+    nothing of the rows. A completely stored snapshot is never read again. An incomplete one was
+    never current and is read again; a failed read leaves nothing.
 
-    This alone opens the network or, but for drafts of declarations, a database, and only for a
-    snapshot that is not there.
+    Nothing else opens the network or, except for drafts of declarations, a database.
 
-    Raises what ``claim`` raises; DeclarationError for an unsafe id, or when the stored snapshot is
+    It raises what ``claim`` raises; DeclarationError for an unsafe id, or if the stored snapshot is
     of another source or lacks a declared column; NotPrepared for a window that is not closed;
-    Damaged when the snapshot is not as it was stored; SourceError when the source cannot be read.
+    Damaged if the snapshot is not as it was stored; SourceError if the source cannot be read.
     """
     spec.require_window()
     claim = claim or (lambda *_: None)
@@ -110,7 +105,7 @@ def ingest(
 
 
 def _sweep(store: Path, spec: DatasetSpec) -> None:
-    """Delete what killed runs on this data set left behind; under its lock, so no download runs."""
+    """Delete the remains of killed runs on this data set, which is locked."""
     sweep(store / spec.name, below=True)
     if spec.is_release:
         delete_downloads(store / spec.name)
@@ -119,8 +114,7 @@ def _sweep(store: Path, spec: DatasetSpec) -> None:
 
 
 def _require_closed(spec: DatasetSpec, moment: int) -> None:
-    """Raise NotPrepared before a window is closed and its grace has passed: it is read once, and
-    would lack its last rows.
+    """Raise NotPrepared before a window's end plus its grace: read once, it would lack late rows.
 
     moment   seconds since 1970 in UTC
     """
@@ -138,7 +132,7 @@ def _require_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
     stored = snapshot.manifest
     missing = [column for column in spec.columns if column not in stored.get("columns", ())]
     if stored.get("population", spec.population) != spec.population:
-        # Its fingerprints are under that population's key: every stage would look damaged.
+        # Its fingerprints are under that population's key: every stage would appear damaged.
         mismatch = f"the population {spec.population}, got rows stored under {stored['population']}"
     elif stored.get("source") not in [source.identity for source in spec.source.alternatives]:
         mismatch = f"the source {spec.source.identity}, got {stored.get('source')}"
@@ -158,26 +152,26 @@ def _read_source(snapshot: Snapshot, spec: DatasetSpec, claim: Claim) -> None:
         try:
             claim(*_source_names(located))
         except DeclarationError:
-            # Rows of a population are not kept among the downloads of benchmarks.
+            # Rows of a population do not stay among the downloads of benchmarks.
             for path in located.files or ():
                 path.unlink(missing_ok=True)
             raise
         spec, started = replace(spec, source=located.source), datetime.now(UTC)
         tables = (_rows_of_window(spec, table) for table in source_tables(spec, located.files))
-        # A source that cannot be read at all leaves nothing behind: so the first table comes first.
+        # First, so that a source that cannot be read leaves nothing.
         first = next(tables)
         with _deleted_on_failure(snapshot):
-            # Whose rows they are is on disk before the first of them, wherever a run is stopped.
+            # The population is on disk before the first row, wherever a run is stopped.
             if spec.source.in_place:
                 in_place = _file_fingerprints(snapshot, spec)
                 snapshot.record(population=spec.population, in_place=in_place)
             else:
                 snapshot.record(population=spec.population)
                 store_parts(snapshot, INGESTED, chain([first], tables), compression="zstd")
-            # A link may have been led elsewhere before it was read.
+            # A link may have changed before it was read.
             names = _source_names(located)
             claim(*names)
-            # The manifest holds no row count and no value: it is read by stages that log.
+            # Without a row count or value, since stages that log read the manifest.
             snapshot.record(
                 dataset=spec.name,
                 population=spec.population,
@@ -185,7 +179,7 @@ def _read_source(snapshot: Snapshot, spec: DatasetSpec, claim: Claim) -> None:
                 columns=first.column_names,
                 claimed=names,
                 downloaded=dict(located.sha256),
-                # What is written to the source from then on may not be in it.
+                # Later rows of the source may be missing.
                 read_at=started.isoformat(),
                 ingested_at=datetime.now(UTC).isoformat(timespec="seconds"),
                 versions={
@@ -203,22 +197,22 @@ def _source_names(located: LocatedSource) -> tuple[str, ...]:
 
 
 def _earlier_downloads(snapshot: Snapshot) -> dict[str, str]:
-    """Return identity → hash of the data set's earlier downloads, the last one's for each."""
+    """Return identity → hash of the data set's latest download of it."""
     manifests = []
     for folder in snapshot.folder.parent.iterdir():
         try:
             manifests.append(Snapshot(folder, snapshot.key).manifest)
         except (NotPrepared, Damaged):
-            # No snapshot, or a retired one. One of another format may know another hash.
+            # No snapshot, or a retired one. UnknownFormat is raised: it may have another hash.
             continue
-    # To a part of a second: a folder lists two snapshots of one second in any order.
+    # ``read_at`` has parts of a second, so the order is unique.
     manifests.sort(key=lambda manifest: str(manifest.get("read_at", "")))
     return {url: sha256 for m in manifests for url, sha256 in m.get("downloaded", {}).items()}
 
 
 def _rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows of the window that is read, and those without a time: a check counts them,
-    and preparation leaves them out. Rows of other windows are not kept.
+    """Return the rows of the window, and those without a time, which a check counts and
+    preparation drops.
     """
     if spec.windows is None or not spec.window:
         return table
@@ -228,7 +222,7 @@ def _rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 
 @contextmanager
 def _deleted_on_failure(snapshot: Snapshot) -> Iterator[None]:
-    """Delete a snapshot that was not there before where its reading fails in the middle."""
+    """Delete a new snapshot if the block fails."""
     was_there = snapshot.exists()
     try:
         yield
@@ -239,11 +233,7 @@ def _deleted_on_failure(snapshot: Snapshot) -> Iterator[None]:
 
 
 def _file_fingerprints(snapshot: Snapshot, spec: DatasetSpec) -> Mapping[str, str]:
-    """Return a keyed fingerprint of each file of a source, by its path from the source's.
-
-    What is added to the folder later is of no snapshot, and a file that changes makes this one
-    Damaged.
-    """
+    """Return path from the source → keyed fingerprint, of each file of a source."""
     source = Path(spec.source.location)
     paths = [source] if source.is_file() else parquet_parts(source)
     fingerprints = fingerprints_of(paths, snapshot.secret)
@@ -252,7 +242,7 @@ def _file_fingerprints(snapshot: Snapshot, spec: DatasetSpec) -> Mapping[str, st
 
 
 def check_ingested(spec: DatasetSpec, snapshot: Snapshot) -> str:
-    """Return a fingerprint of the ingested rows; Damaged where they have changed."""
+    """Return a fingerprint of the ingested rows; Damaged if they have changed."""
     if IN_PLACE not in snapshot.manifest:
         snapshot.checked_path(INGESTED)
         return snapshot.fingerprint(INGESTED)
@@ -261,7 +251,7 @@ def check_ingested(spec: DatasetSpec, snapshot: Snapshot) -> str:
 
 
 def ingested_schema(spec: DatasetSpec, snapshot: Snapshot) -> pa.Schema:
-    """Return the columns of the ingested rows, and their types."""
+    """Return the columns of the ingested rows with their types."""
     if IN_PLACE not in snapshot.manifest:
         return pq.read_schema(snapshot.checked_path(INGESTED))
     # The first table has no row.
@@ -270,8 +260,9 @@ def ingested_schema(spec: DatasetSpec, snapshot: Snapshot) -> pa.Schema:
 
 @contextmanager
 def ingested_batches(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[list[BatchReader]]:
-    """Give the rows of a snapshot as they were ingested, in batches of one schema, at least one: of
-    a copy, or of the rows where they are. Raises what ``stage_batches`` does, when that does.
+    """Give readers of the ingested rows, in batches of one schema, at least one, for the block.
+
+    They read the snapshot's copy or the files in place; it raises what ``stage_batches`` does.
     """
     if IN_PLACE not in snapshot.manifest:
         with stage_batches(snapshot, INGESTED) as batches:
@@ -289,14 +280,14 @@ def _read_rows_of_window(spec: DatasetSpec, read: BatchReader) -> pa.Table:
 
 
 def ingested_tables(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[pa.Table]:
-    """Yield the rows of these batches, one after the other."""
+    """Yield the ingested rows, batch by batch."""
     with ingested_batches(spec, snapshot) as batches:
         for read in batches:
             yield read()
 
 
 def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
-    """Return the files that a snapshot was taken of; Damaged unless each is what it was."""
+    """Return the files of a snapshot without a copy; Damaged if one has changed."""
     stored: dict[str, str] = snapshot.manifest[IN_PLACE]
     files = [Path(spec.source.location) / name for name in stored]
     if not all(path.is_file() for path in files):
@@ -309,6 +300,6 @@ def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
 
 def _changed(snapshot: Snapshot) -> Damaged:
     return Damaged(
-        f"{snapshot!r}: expected the files that it was taken of as they were, got others: restore "
-        f"them, or name a new snapshot: {new_snapshot_hint(snapshot.dataset)}"
+        f"{snapshot!r}: expected its files in place unchanged, got others: restore them, or name a "
+        f"new snapshot: {new_snapshot_hint(snapshot.dataset)}"
     )

@@ -1,8 +1,8 @@
-"""Rows → coordinates, cell codes and bits, from declared bounds and levels only. Never min/max.
+"""Preparation of rows as coordinates, cell codes and bits, by declared bounds and levels alone.
 
-Preparation is total: one row in, at most one row out, and no value of any row is an error. What
-becomes of a row depends on that row alone; only the bounding of persons reads several rows, and
-only those of the same person. The stages, all with the same rows in the same order:
+Every row becomes at most one row, and no value is an error. The result of a row depends on that row
+alone, except for the bounding of persons, which reads the rows of one person. The stages have the
+same rows in the same order:
 
 normalized   coordinate of numeric attribute ``x`` as int32 in column ``x``; where ``x`` has bins
              also its clipped float in ``x.clipped``; a nominal attribute as its level text;
@@ -60,13 +60,13 @@ from dp_pipeline.raw.values import (
 from dp_pipeline.raw.workers import ParallelMap, map_to_tables
 
 CLIPPED = ".clipped"
-"""Ending of the column that holds the clipped float of an attribute with bins: bins are cut from
-it, because a fixed-point coordinate next to an edge may have been rounded across that edge.
+"""Suffix of the column with the clipped float of an attribute, from which bins are cut: a
+fixed-point coordinate may have been rounded across an edge.
 """
 
 _INPUT_STAGE = {"discretized": "normalized", "one_hot": "discretized"}
 _ONE_HOT_ROWS = 1 << 16
-"""Rows of a part of the stage ``one_hot``."""
+"""Rows of one part of the stage ``one_hot``."""
 
 
 def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
@@ -87,15 +87,15 @@ def prepare(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
 def prepare_stage(
     spec: DatasetSpec, snapshot: Snapshot, stage: str, engine: str = "", *, again: bool = True
 ) -> None:
-    """Store one stage and its mark, while no other run uses the data set.
+    """Store one stage and mark it in the manifest, while the data set is locked.
 
-    engine   its workers do the work, as ``split_engine`` reads it
-    again    False: a stage that was stored under this declaration stays as it is
+    engine   engine whose workers do the work, see ``split_engine``
+    again    whether to replace a stage that was stored under this declaration
 
-    NotPrepared unless the snapshot was validated and not refused, and the stage before this one
-    was stored under this declaration; DeclarationError for a stage that the data set does not
-    need. Rows that break the declaration go first and persons are bounded after: else invalid rows
-    would use up a person's share. The person column is not stored.
+    Rows that break the declaration are dropped before persons are bounded, so that invalid rows do
+    not use up a person's share. The person column is not stored. NotPrepared unless the snapshot
+    was validated and not refused, and the stage before this one was stored under this declaration;
+    DeclarationError for a stage that the data set does not need.
     """
     with snapshot.locked():
         if not again and has_stage(spec, snapshot, stage):
@@ -120,9 +120,9 @@ def prepare_stage(
 
 
 def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Note in the manifest that every stage is stored: ``prepared: {digest, stages}``.
+    """Mark a snapshot with all stages as prepared in its manifest: ``prepared: {digest, stages}``.
 
-    NotPrepared while a stage is missing or was made for another declaration.
+    NotPrepared if a stage is missing or was stored under another declaration.
     """
     with snapshot.locked():
         require_validated(spec, snapshot)
@@ -134,8 +134,8 @@ def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
 def _normalized_tables(
     spec: DatasetSpec, snapshot: Snapshot, parallel_map: ParallelMap, scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the stage in one table or more. Where there are several batches, the rows of one person
-    are put together first; parts come in the order in which batches have them.
+    """Yield the tables of the stage ``normalized``, after gathering the rows of each person from
+    several batches.
     """
     normalizer = _Normalizer(spec, _person_keys(spec, snapshot.key), scratch)
     with ingested_batches(spec, snapshot) as batches:
@@ -145,7 +145,7 @@ def _normalized_tables(
         files = tuple(enumerate(parallel_map(normalizer.split_batch, list(enumerate(batches)))))
         parts = dict.fromkeys(part for _, parts in files for part in parts)
         if not parts:
-            # No row has an id: the columns alone.
+            # No row has an id: a table without rows.
             yield from normalizer.normalize_batch(batches[0])
             return
         tasks = [(part, files) for part in parts]
@@ -158,10 +158,10 @@ def _person_keys(spec: DatasetSpec, key: bytes) -> PersonKeys | None:
 
 @dataclass(frozen=True)
 class _Normalizer:
-    """The work of workers, which do not hold the population's key.
+    """The work of workers, who do not hold the population's key.
 
-    keys      None where rows are not of persons
-    scratch   the folder for batches that are split by person
+    keys      keys for bounding persons; None where rows are not of persons
+    scratch   folder for batches that are split by person
     """
 
     spec: DatasetSpec
@@ -169,19 +169,19 @@ class _Normalizer:
     scratch: Path
 
     def normalize_batch(self, read: BatchReader) -> list[pa.Table]:
-        """Return the stage of a batch that has all rows of its persons."""
+        """Normalize a batch that has all rows of its persons."""
         rows = _declared_rows(self.spec, read())
         at_most = self.spec.protection.rows
         return [_normalized(self.spec, keep_at_most(rows, at_most=at_most, keys=self.keys))]
 
     def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Parts:
-        """Store the rows of a batch by person."""
+        """Store the rows of a batch in parts by person."""
         number, read = numbered_batch
         assert self.keys is not None
         return split_by_person(_declared_rows(self.spec, read()), self.keys, self._path(number))
 
     def normalize_part(self, task: tuple[int, tuple[tuple[int, Parts], ...]]) -> list[pa.Table]:
-        """Return the stage of a part of the persons."""
+        """Normalize one part of the persons, from all batches."""
         part, numbered_parts = task
         files = [(self._path(number), parts) for number, parts in numbered_parts]
         rows = bounded_part(files, part, at_most=self.spec.protection.rows, keys=self.keys)
@@ -192,7 +192,7 @@ class _Normalizer:
 
 
 def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
-    """Return the stage ``normalized`` of the rows of a source, as ``read_source`` gives them.
+    """Normalize the rows of a source, as ``read_source`` gives them.
 
     key   the population's secret key
     """
@@ -206,16 +206,16 @@ def _declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 
 
 def rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows of the declaration's window; all of them where rows have no windows. What is
-    ingested of a window also has the rows without a valid time, for checks alone.
-    """
+    """Return the rows of the declaration's window, without those without a time; else all rows."""
     if spec.windows is None or not spec.window:
         return table
     return table.filter(pa.array(in_window(spec.windows, spec.window, table)))
 
 
 def rows_as_declared(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows keep a value in every attribute, and every constraint (n,)."""
+    """Return a mask of the rows (n,) with a valid value in every attribute that meet all
+    constraints.
+    """
     is_kept = np.ones(table.num_rows, dtype=np.bool_)
     for attribute in domain:
         column = column_of(attribute, table)
@@ -230,7 +230,7 @@ def rows_as_declared(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
 
 
 def rows_breaking(constraint: Constraint, domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows (n,) break a constraint: none without a cell, as those are dropped."""
+    """Return a mask of the rows (n,) that break a constraint; rows without a cell do not."""
     attributes = [domain[name] for name in constraint.attributes]
     codes = {a.name: cell_codes(a, column_of(a, table)) for a in attributes}
     is_complete: NDArray[np.bool_] = np.logical_and.reduce([c != INVALID for c in codes.values()])
@@ -266,8 +266,8 @@ def _normalized_columns(attribute: Attribute, column: pa.ChunkedArray) -> dict[s
 
 
 def _stage_table(columns: Mapping[str, pa.Array], nullable: Collection[str] = ()) -> pa.Table:
-    """Return the columns of a stage. The schema says which have no missing value: else every query
-    checks each value for it, which takes longer than reading a code.
+    """Return the table of a stage, whose schema marks columns without missing values: otherwise
+    every query would check each value, which takes longer than reading it.
     """
     fields = [pa.field(name, column.type, name in nullable) for name, column in columns.items()]
     return pa.table(list(columns.values()), schema=pa.schema(fields))
@@ -286,7 +286,7 @@ def _discretize_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table
 
 
 def discretized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the stage ``discretized`` of the stage ``normalized``."""
+    """Convert the stage ``normalized`` to the stage ``discretized``."""
     columns: dict[str, pa.Array] = {}
     for name in spec.domain.discrete:
         attribute = spec.domain[name]
@@ -300,7 +300,7 @@ def _codes(attribute: Attribute, table: pa.Table) -> IntArray:
         return level_codes(attribute, table.column(attribute.name))
     codes = attribute.cells.encode(numbers(table.column(attribute.name + CLIPPED)))
     if attribute.nullable:
-        # Every number was clipped, so what has no bin is missing.
+        # Every number is clipped, so values without a bin are missing.
         codes[codes == INVALID] = attribute.missing_code
     return codes
 
@@ -316,7 +316,7 @@ def bit_names(attribute: Attribute) -> tuple[str, ...]:
 
 
 def _one_hot_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table]:
-    """Yield the bits of a batch of the stage ``discretized``, uint8, in one part or more."""
+    """Convert a batch of the stage ``discretized`` to bits, uint8, in one or more parts."""
     attributes = [spec.domain[name] for name in spec.domain.discrete]
     schema = pa.schema([(bit, pa.uint8()) for a in attributes for bit in bit_names(a)])
     codes = read()
@@ -335,11 +335,10 @@ def require_codes(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 
 def exact_codes(spec: DatasetSpec, snapshot: Snapshot, names: Sequence[str]) -> NDArray[np.integer]:
-    """Return cell codes of some discrete attributes (n, len(names)), in the order of the prepared
-    rows. For methods that read rows as they are: nothing here is private.
+    """Return the exact codes of prepared rows (n, len(names)), for methods that are not private.
 
-    A missing value of a nullable attribute is its last code. Raises what ``require_codes`` does,
-    and Damaged when the rows are not as they were stored.
+    A missing value is the last code of its attribute. It raises what ``require_codes`` does, and
+    Damaged if the rows are not as they were stored.
     """
     require_codes(spec, snapshot)
     table = read_stage(snapshot, "discretized", names)

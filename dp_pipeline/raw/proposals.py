@@ -1,9 +1,8 @@
-"""Drafts of declarations: what a source that is not declared yet has, and how it could be declared.
+"""Columns of an undeclared source, and proposals of their attributes for drafts.
 
-``first_look`` reads names and declared types of columns: no cell, no statistic of a file and no
-number of rows, so a draft is the same for any rows. Of a CSV file that is its first line: types
-would be guessed from values. ``public_look`` reads all rows of a public source, to propose levels
-where there are few different values, else neat bounds: sensitive rows must never come here.
+``first_look`` reads names and declared types alone, so a draft is the same for any rows; for a CSV
+file that is its first line. ``public_look`` reads all rows of a public source and proposes levels
+for few different values, else round bounds: it must never read sensitive rows.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ _MAX_NAME_LENGTH = 200
 
 
 def first_look(source: Source) -> tuple[SourceColumn, ...]:
-    """Return every column of a source, in its order.
+    """Return the columns of a source, in its order, without reading a row.
 
-    Raises SourceError, one line that quotes nothing of the source, where it cannot be read,
-    where a name stands twice, and for a first line of a CSV file that is hardly one of names.
+    SourceError, without quoting the source, if it cannot be read, for a repeated name, and for a
+    first line of a CSV file that hardly has names.
     """
     match source.kind:
         case "csv":
@@ -60,20 +59,19 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
 
             columns = query_columns(source)
     if len({column.name for column in columns}) < len(columns):
-        raise _refusal(source, "a name of its own for each column", "a name that stands twice")
+        raise _refusal(source, "a name of its own for each column", "a repeated name")
     return columns
 
 
 def likely_delimiter(path: Path) -> str:
-    """Return the delimiter of most cells in the first line; SourceError where there is none."""
+    """Return the delimiter that gives most cells in the first line; SourceError without a line."""
     return max(DELIMITERS, key=lambda d: len(_header(Source("csv", str(path), delimiter=d))))
 
 
 def _csv_columns(source: Source) -> tuple[SourceColumn, ...]:
     names = _header(source)
     if not source.header and not all(map(_may_be_name, names)):
-        # Of a file without names the first line is a row: a person's values must not be written
-        # into a declaration.
+        # Without names the first line is a row, whose values must not enter a declaration.
         raise _refusal(
             source,
             "names of columns in the first line, or --header with the names",
@@ -87,13 +85,13 @@ def _header(source: Source) -> list[str]:
 
 
 def _may_be_name(text: str) -> bool:
-    # An unclosed quotation mark makes one cell of the header and the rows behind it.
+    # An unclosed quotation mark makes one cell of the header and the following rows.
     is_line = bool(text.strip()) and text.isprintable() and len(text) <= _MAX_NAME_LENGTH
     return is_line and not _NUMBER.fullmatch(text)
 
 
 def _parquet_columns(source: Source) -> tuple[SourceColumn, ...]:
-    """Return the columns of a file, or of the first file of a folder: the others have the same."""
+    """Return the columns of a file, or of the first file of a folder."""
     path = Path(source.location)
     schema = _guarded(
         source, lambda: pyarrow.parquet.read_schema(next(iter(parquet_parts(path)), path))
@@ -119,7 +117,9 @@ def _source_column(column: pa.Field) -> SourceColumn:
 
 
 def _guarded(source: Source, read: Callable[[], Result]) -> Result:
-    """Return ``read()``, or raise a SourceError without the error, which may quote a cell."""
+    """Return ``read()``, or raise a SourceError without the original message, which may quote a
+    cell.
+    """
     expected = f"a {source.kind} source with columns"
     try:
         return read()
@@ -138,10 +138,10 @@ def _refusal(source: Source, expected: str, got: str) -> SourceError:
 
 MAX_LEVELS = 64
 MAX_CODES = 10
-"""Bounds the different whole numbers that are rather codes than a quantity."""
+"""Different whole numbers, at most, to be proposed as levels and not as a quantity."""
 
 MAX_SPANS = 64
-"""Bounds the cells of dates that are proposed, where years are not more."""
+"""Cells of dates, at most, in a proposal, except for years."""
 
 BINS = 10
 _MISSING_WORDS = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "#N/A"})
@@ -153,7 +153,7 @@ _SIGNS: tuple[tuple[dict[str, Value], Signs], ...] = (
     ({"thousands": ","}, Signs(".", ",")),
     ({"thousands": "'"}, Signs(".", "'")),
 )
-"""Fields of an attribute, and the signs of numbers that they declare."""
+"""(fields of an attribute, the signs of numbers that they declare)."""
 
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
 _FORMATS = [f"{date}{time}" for date in _DATES for time in ("", " %H:%M", " %H:%M:%S")]
@@ -165,11 +165,11 @@ Fields = dict[str, Value]
 def public_look(
     source: Source, columns: Sequence[SourceColumn], *, name: str
 ) -> tuple[int, tuple[SourceColumn, ...]]:
-    """Return the number of rows, and every column with a proposal or a remark why there is none.
+    """Read a public source; return its number of rows, and all columns with proposals or remarks.
 
-    name   of the data set, for messages
+    name   name of the data set, for messages
 
-    Raises SourceError where the source cannot be read.
+    SourceError if the source cannot be read.
     """
     usable = [column for column in columns if column.kind != "unusable"]
     table = read_source(_readable_spec(source, usable, name=name))
@@ -178,7 +178,7 @@ def public_look(
 
 
 def _readable_spec(source: Source, columns: Sequence[SourceColumn], *, name: str) -> DatasetSpec:
-    """Return a declaration of nothing but columns, as far as reading needs one."""
+    """Return a minimal declaration of some columns, for reading them."""
     unbounded = Attribute("", "", "drop", coordinate=Coordinate(0.0, 1.0))
     clocks = {"date": Clock("date"), "timestamp": Clock("timestamp")}
     attributes = [
@@ -189,10 +189,9 @@ def _readable_spec(source: Source, columns: Sequence[SourceColumn], *, name: str
 
 
 def proposed(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
-    """Return the column with the fields of an attribute that all of its values fit, or with a
-    remark that says why there are none.
+    """Propose the fields of an attribute that fit all values of a column, or remark why none do.
 
-    column   texts or numbers, as sources give them
+    column   texts, numbers or times, as sources give them
     """
     if kind_of(column.type) == "time":
         return _proposed_times(source_column, column)
@@ -201,7 +200,7 @@ def proposed(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColu
     missing = {word for word in values if word is None or word in _MISSING_WORDS}
     is_nullable = bool(missing) or bool((places < 0).any())
     if is_nullable:
-        # The cell of missing values has this name, so no level may have it.
+        # No level may have the name of the cell of missing values.
         missing |= values & {MISSING}
     fields, remark = _fields(sorted(values - missing))
     if fields and is_nullable:
@@ -212,9 +211,9 @@ def proposed(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColu
 
 
 def _fields(values: Sequence[str]) -> tuple[Fields, str]:
-    """Return fields for these different texts, or none and the reason."""
+    """Return the fields for different texts, or {} and a reason."""
     if len(values) < 2:
-        return {}, "one value alone" if values else "no value"
+        return {}, "a single value" if values else "no value"
     column = pa.chunked_array([pa.array(values, pa.string())])
     readings = [(fields, numbers(column, signs)) for fields, signs in _SIGNS]
     readings = [(fields, read) for fields, read in readings if np.isfinite(read).all()]
@@ -222,7 +221,7 @@ def _fields(values: Sequence[str]) -> tuple[Fields, str]:
         return _text_fields(values)
     sign_fields, first = readings[0]
     if any((read != first).any() for _, read in readings):
-        return {}, "numbers that a point and a comma fit alike: declare `decimal`"
+        return {}, "numbers with a point or a comma of unclear meaning: declare `decimal`"
     fields, remark = _number_fields(values, first)
     return ({**fields, **sign_fields} if fields else {}), remark
 
@@ -233,7 +232,7 @@ def _text_fields(values: Sequence[str]) -> tuple[Fields, str]:
     clocks += [Clock("timestamp" if "H" in text else "date", format=text) for text in _FORMATS]
     fitting = [c for c in clocks if all(c.number(text) is not None for text in values)]
     if len(fitting) > 1:
-        return {}, "dates that two formats fit: declare `format`"
+        return {}, "dates that fit two formats: declare `format`"
     if fitting:
         moments = [fitting[0].number(text) or 0 for text in values]
         return _time_fields(fitting[0], min(moments), max(moments)), ""
@@ -247,14 +246,16 @@ def _proposed_times(source_column: SourceColumn, column: pa.ChunkedArray) -> Sou
     values = times(column, clock)
     present = values[~np.isnan(values)]
     if len(np.unique(present)) < 2:
-        return replace(source_column, remark="one value alone" if len(present) else "no value")
+        return replace(source_column, remark="a single value" if len(present) else "no value")
     fields = _time_fields(clock, int(present.min()), int(present.max()))
     fields |= {"nullable": "true"} if len(present) < len(values) else {}
     return replace(source_column, proposal=fields)
 
 
 def _time_fields(clock: Clock, first: int, last: int) -> Fields:
-    """Return whole days around two numbers of a clock, in the shortest cells that are few."""
+    """Return fields with bounds on whole days around two times, and the shortest cells that are
+    few.
+    """
     days = (last - first) / (1 if clock.kind == "date" else DAY) + 1
     lengths = {"day": 1, "week": 7, "month": 30, "year": 365}
     every = next((span for span, long in lengths.items() if days / long <= MAX_SPANS), "year")
@@ -271,13 +272,13 @@ def _number_fields(values: Sequence[str], read: FloatArray) -> tuple[Fields, str
         return {"levels": [values[place] for place in np.argsort(read, kind="stable")]}, ""
     bounds = neat_bounds(float(read.min()), float(read.max()))
     if not is_interval(*map(float, bounds)):
-        return {}, "numbers too large, or too near to each other"
+        return {}, "numbers too large, or too close together"
     fields: Fields = {"bounds": list(bounds), "bins": str(BINS)}
     return {**fields, "integer": "true"} if is_integer else fields, ""
 
 
 def neat_bounds(least: float, most: float) -> tuple[str, str]:
-    """Return round numbers around two others, as text, less than an eighth of their distance away.
+    """Return round bounds around two numbers, as texts, less than an eighth of their distance away.
 
     >>> neat_bounds(17.0, 90.0), neat_bounds(0.0, 0.93), neat_bounds(-3.2, 1041.5)
     (('15', '90'), ('0', '0.95'), ('-100', '1100'))

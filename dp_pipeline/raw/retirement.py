@@ -1,9 +1,8 @@
-"""Retiring rows: every stored stage and every exact number of a population, gone for good.
+"""Retiring rows: deletion of all stored stages and exact numbers of a population.
 
-The manifest goes first, replaced by one that says *retired*: a snapshot of which half is deleted
-can never be read or be mistaken for a damaged one, and a second attempt goes on where the first
-one stopped. Files are unlinked, not overwritten: what a disk keeps of them, backups and the source
-itself are not reached from here.
+The manifest is first replaced by one that says *retired*: a half-deleted snapshot can never be read
+or appear damaged, and a second attempt continues the first. Files are unlinked, not overwritten;
+traces on the disk, backups and the source itself remain.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dp_pipeline.raw.snapshot import CURRENT, MANIFEST, Snapshot
 
 
 def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
-    """Delete everything of a snapshot but its name; a repetition finishes what was started."""
+    """Delete everything of a snapshot but its name; a repetition completes an interrupted one."""
     with snapshot.locked():
         if not snapshot.is_retired():
             snapshot.mark_retired(population=population, on=on)
@@ -31,7 +30,7 @@ def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
 
 
 def remaining_paths(snapshot: Snapshot) -> list[Path]:
-    """Return everything in a snapshot's folder but a manifest that says retired."""
+    """Return all paths in a snapshot's folder except a manifest that says retired."""
     manifest = {MANIFEST} if snapshot.is_retired() else set()
     return [path for path in sorted(snapshot.folder.iterdir()) if path.name not in manifest]
 
@@ -39,12 +38,12 @@ def remaining_paths(snapshot: Snapshot) -> list[Path]:
 def snapshots_of(
     store: Path, population: str, *, datasets: Collection[str]
 ) -> tuple[Snapshot, ...]:
-    """Return every snapshot of one population on a raw store that is more than its name.
+    """Return all snapshots of one population on a raw store that are not completely retired.
 
     datasets   names of the data sets that are declared under the population
 
-    A manifest says whose rows they are, declared or not. Where none does, because a run was
-    stopped while it wrote, they are those of the data set's other snapshots.
+    The manifest names the population. A snapshot without one, whose run was stopped, belongs to the
+    population of the data set's other snapshots.
     """
     snapshots = []
     for folder in _folders(store):
@@ -60,8 +59,8 @@ def snapshots_of(
 
 
 def stored_populations(store: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield every snapshot of a raw store, retired ones too, with the population in its manifest;
-    None where none can be read, and for files that no snapshot has.
+    """Yield every snapshot and stray file of a raw store with the population of its manifest, or
+    None without one.
     """
     for folder in sorted(store.iterdir()) if store.is_dir() else ():
         if not folder.is_dir() or folder.name.startswith("."):

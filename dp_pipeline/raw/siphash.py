@@ -1,9 +1,8 @@
-"""SipHash-2-4 of many messages at once: a keyed pseudo-random function for whole columns.
+"""SipHash-2-4, a keyed pseudo-random function, on whole columns of messages.
 
-Who does not hold the key cannot tell its values from random ones. All messages of a call have as
-many words, so one step of the rounds is one operation on columns: a million messages of six words
-take 0.11 s, and keyed BLAKE2b, which Python has, one by one 0.93 s. For 200,000 texts it is 0.02 s
-and 0.17 s. So ``keep_at_most`` bounds a million rows of 200,000 persons in half a second.
+Without the key its values cannot be distinguished from random ones. All messages of a call have
+equally many words, so one step is one operation on columns: a million messages of six words take
+0.11 s, where Python's keyed BLAKE2b takes 0.93 s, one after the other.
 
 Source: Aumasson, Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012.
 """
@@ -22,19 +21,19 @@ Words = NDArray[np.uint64]
 KEY_BYTES = 16
 
 LONGEST = 256
-"""Bytes of a text that is hashed among others: a longer one is hashed by itself, by HMAC-SHA256."""
+"""Bytes of a text, at most, for SipHash; longer texts are hashed by HMAC-SHA256, one by one."""
 
 _CONSTANTS = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 _WORD = 8
 
 _AT_ONCE = 1 << 14
-"""Messages whose state stays in the cache of one core."""
+"""Messages hashed at a time, whose state stays in the cache of one core."""
 
 
 def of_words(words: Sequence[Words], key: bytes) -> Words:
-    """Return sipHash-2-4 (n,) of n messages, each of whole words.
+    """Return SipHash-2-4 (n,) of n messages of 64-bit words.
 
-    words   one column (n,) a word, at least one
+    words   columns (n,), one for each word of the messages, at least one
     key     16 bytes
 
     >>> of_words([np.array([0x0706050403020100], np.uint64)], bytes(range(16))).tolist()[0] == (
@@ -47,15 +46,15 @@ def of_words(words: Sequence[Words], key: bytes) -> Words:
 
 
 def of_texts(texts: pa.LargeStringArray, key: bytes) -> Words:
-    """Return a word (n,) for every text, none of them null: SipHash-2-4 of its bytes, or the first
-    word of the HMAC of a text of more than ``LONGEST`` bytes.
+    """Return SipHash-2-4 (n,) of n texts, none of them null; of texts of more than ``LONGEST``
+    bytes the first word of their HMAC.
     """
     ends = np.frombuffer(texts.buffers()[1], dtype=np.int64)
     ends = ends[texts.offset : texts.offset + len(texts) + 1]
     data = texts.buffers()[2]
     content = np.zeros(1, dtype=np.uint8) if not data else np.frombuffer(data, dtype=np.uint8)
     starts, lengths = ends[:-1], np.diff(ends)
-    # Blocks of a message: its whole words, and one with what is left and its length.
+    # Blocks of a message: its whole words, and one with the rest and the length.
     blocks = np.where(lengths <= LONGEST, lengths // _WORD + 1, 0)
     hashed = np.empty(len(texts), dtype=np.uint64)
     for count in np.flatnonzero(np.bincount(blocks)).tolist():
@@ -72,9 +71,9 @@ def of_texts(texts: pa.LargeStringArray, key: bytes) -> Words:
 def _blocks(
     content: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], count: int
 ) -> list[Words]:
-    """Return the blocks of texts of ``count`` blocks each, a column a block."""
+    """Return the blocks of texts of ``count`` blocks each, as columns."""
     places = np.arange(count * _WORD)
-    # What lies behind a text is another one's, and is blotted out.
+    # The bytes after a text belong to the next one, and are set to 0.
     cells = content.take(starts[:, None] + places, mode="clip")
     cells *= places < lengths[:, None]
     cells[:, -1] = lengths % 256
@@ -83,7 +82,7 @@ def _blocks(
 
 
 def _hash_blocks(blocks: Sequence[Words], key: bytes) -> Words:
-    """Return the hashes of messages: two rounds a block and four at the end, over columns."""
+    """Return the hashes of messages, given as columns of blocks."""
     if len(key) != KEY_BYTES:
         raise ValueError(f"SipHash: expected a key of {KEY_BYTES} bytes, got {len(key)}")
     k = np.frombuffer(key, dtype="<u8").astype(np.uint64)

@@ -1,14 +1,13 @@
-"""Snapshot: the rows of one data set as they were on one day, immutable, private to the custodian.
+"""Snapshots: the rows of one data set on one day, immutable, and private to the data custodian.
 
-A snapshot is named by the calendar or by hand, never by its content: a name that depended on the
-rows would reveal whether they changed. Its manifest holds a keyed fingerprint of every stored
-table, which is of this snapshot alone: the data set's name and its own are part of the key. A
-retired snapshot is a manifest alone, which keeps its name from ever being used again.
+A snapshot is named by the calendar or by hand, not by its content, since such a name would reveal
+whether rows changed. Its manifest has a keyed fingerprint of every stored table, whose key depends
+on the names of data set and snapshot. A retired snapshot is a manifest alone, which keeps its name
+from being used again.
 
-The manifest also has marks of how far the snapshot has come, each bound to one declaration.
-``validated``: {structural, refused, digest, checks}; ``stages``: stage → digest;
-``prepared``: {digest, stages}, or null. A declaration that changed makes every mark void, and
-another rule for choosing the rows of a person those of stages.
+The manifest also marks the progress of a snapshot under one declaration: ``validated``:
+{structural, refused, digest, checks}; ``stages``: stage → digest; ``prepared``: {digest, stages},
+or null. A changed declaration makes all marks void.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MANIFEST = "manifest.json"
 CURRENT = "current"
-"""The file next to the snapshots that names the one that is read."""
+"""File next to the snapshots with the name of the one that releases read."""
 _RETIRED = "retired"
 
 
 def check_snapshot_id(text: str) -> str:
-    """Return ``text``; DeclarationError unless it is a safe folder name, and not reserved."""
+    """Return a snapshot id; DeclarationError unless it is a safe folder name and not reserved."""
     if not _ID.fullmatch(text) or text.lower().partition(".")[0] == CURRENT:
         raise DeclarationError(
             f"snapshot: expected letters, digits, . _ or -, and not {CURRENT!r}, got {text[:60]!r}"
@@ -46,24 +45,24 @@ def check_snapshot_id(text: str) -> str:
 
 
 def write_private(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a 0600 file whole or not at all, in a folder for its owner only."""
+    """Write a 0600 file atomically, in a folder that only its owner can enter."""
     make_private(path.parent)
     write_atomically(path, write)
 
 
 def write_private_text(path: Path, text: str) -> None:
-    """Write a text as ``write_private`` does."""
+    """Write a text to a 0600 file atomically, as ``write_private`` does."""
     write_private(path, lambda file: file.write(text.encode()))
 
 
 def lock_dataset(folder: Path) -> AbstractContextManager[None]:
-    """Keep other runs from writing or reading a data set meanwhile: not reentrant."""
+    """Lock a data set for the block, so that no other run reads or writes it; not reentrant."""
     make_private(folder)
     return locked(folder / ".lock")
 
 
 def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
-    """Return the id of a snapshot: ``name``, else the day's; a window's id begins with the window.
+    """Return the id of a snapshot: ``name`` or the day; in a window it begins with the window.
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> snapshot_name(find_spec("trips"), "", date(2026, 11, 23))
@@ -75,7 +74,7 @@ def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
 
 
 def preparation_hint(dataset: str) -> str:
-    """Return what reads and prepares the rows of a data set, in Dagster or without it."""
+    """Return a hint with the job and the command that read and prepare the rows of a data set."""
     return f"Dagster's job {dataset}_prepare does it, or `dp-pipeline run {dataset}`"
 
 
@@ -89,9 +88,8 @@ class Snapshot:
     """One snapshot's folder on the raw store.
 
     folder   <raw store>/<data set>/<snapshot id>
-    key      the population's secret key, without which fingerprints mean nothing
-    earlier  those of the windows before, oldest first, where a release of several reads them
-             together with this one
+    key      the population's secret key, for fingerprints
+    earlier  snapshots of the windows before, oldest first, for a release of several windows
     """
 
     folder: Path
@@ -103,22 +101,22 @@ class Snapshot:
 
     @property
     def members(self) -> tuple[Snapshot, ...]:
-        """All that are read together, each by itself, oldest first."""
+        """The snapshots that are read together, oldest first, this one last."""
         return (*self.earlier, replace(self, earlier=()))
 
     @property
     def names(self) -> str:
-        """The ids of all members, as a release records them."""
+        """The ids of all members, joined by +, as a release records them."""
         return "+".join(member.id for member in self.members)
 
     @property
     def id(self) -> str:
-        """Its name, given by the calendar or by hand."""
+        """The snapshot's name, given by the calendar or by hand."""
         return self.folder.name
 
     @property
     def dataset(self) -> str:
-        """The name of its data set."""
+        """The name of the snapshot's data set."""
         return self.folder.parent.name
 
     @property
@@ -128,8 +126,8 @@ class Snapshot:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The stored facts; NotPrepared when nothing was ever ingested here, or the rows were
-        retired; Damaged where the manifest is that of another snapshot.
+        """The stored facts; NotPrepared without ingested rows or after they were retired; Damaged
+        for the manifest of another snapshot.
         """
         stored = self._stored_manifest()
         if _RETIRED in stored:
@@ -140,32 +138,34 @@ class Snapshot:
         if stored.get("id") != self.id:
             raise Damaged(
                 f"{self!r}: expected the manifest of this snapshot, got that of "
-                f"{str(stored.get('id'))[:60]!r}: put it back where it was made"
+                f"{str(stored.get('id'))[:60]!r}: move the folder back to its own name"
             )
         return stored
 
     @property
     def secret(self) -> bytes:
-        """The key of its fingerprints: the population's, bound to this data set and name. Else a
-        window would pay for the rows of another one, whose folder was moved or copied there.
+        """The key of the fingerprints, derived from the population's key and this snapshot's name.
+
+        So the folder of another window cannot take its place, whose rows would be charged wrongly.
         """
         return hmac.digest(self.key, f"rows of {self.ledger_name}".encode(), "sha256")
 
     @property
     def claimed(self) -> tuple[str, ...]:
-        """The canonical names of its sources; none where no whole manifest has them."""
+        """The canonical names of the sources; () without a readable manifest."""
         return tuple(self._readable_manifest().get("claimed", ()))
 
     @property
     def population(self) -> str | None:
-        """Whose rows these are or were; None where no whole manifest says so. UnknownFormat for a
-        manifest of another format, which may say it.
+        """The population of these present or retired rows; None without a readable manifest.
+
+        UnknownFormat for a manifest of another format, which may name it.
         """
         population = self._readable_manifest().get("population")
         return population if isinstance(population, str) else None
 
     def is_retired(self) -> bool:
-        """Return whether the rows were retired, all of their files gone or not yet."""
+        """Return whether the rows were retired, even if some files are not deleted yet."""
         return _RETIRED in self._readable_manifest()
 
     def _readable_manifest(self) -> dict[str, Any]:
@@ -185,16 +185,19 @@ class Snapshot:
         except (OSError, ValueError):
             stored = None
         if not isinstance(stored, dict):
-            raise Damaged(f"{self!r}: expected a readable manifest, got a broken one")
+            raise Damaged(
+                f"{self!r}: expected a readable manifest, got a broken one: restore it from a "
+                f"backup, or name a new snapshot: {new_snapshot_hint(self.dataset)}"
+            )
         require_format(stored.get("format"), of=f"{self!r}: manifest")
         return stored
 
     def exists(self) -> bool:
-        """Return whether something was ingested under this name."""
+        """Return whether rows were ever ingested under this name."""
         return (self.folder / MANIFEST).is_file()
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep others from writing or reading a snapshot of this data set meanwhile."""
+        """Lock the snapshot's data set for the block."""
         return lock_dataset(self.folder.parent)
 
     def record(self, **facts: Any) -> None:
@@ -203,7 +206,7 @@ class Snapshot:
         self._write_manifest({**stored, **facts})
 
     def mark_retired(self, *, population: str, on: date) -> None:
-        """Replace the manifest: from now on these rows, and their name, are refused."""
+        """Replace the manifest by one that refuses these rows and their name for ever."""
         facts = {"format": FORMAT, "id": self.id, "population": population}
         self._write_manifest({**facts, _RETIRED: on.isoformat()})
 
@@ -211,19 +214,18 @@ class Snapshot:
         write_private_text(self.folder / MANIFEST, json.dumps(facts, indent=1, sort_keys=True))
 
     def table_path(self, stage: str) -> Path:
-        """Return the path of the table of one stage."""
         return self.folder / f"{stage}.parquet"
 
     def store_table(self, stage: str, write: Callable[[BinaryIO], None]) -> None:
-        """Store one stage's table and note its fingerprint in the manifest."""
-        # Read first: nothing is ever written next to a manifest that says retired.
+        """Store the table of one stage and record its fingerprint in the manifest."""
+        # Read first: it refuses to write anything for a retired snapshot.
         stored = self.manifest if self.exists() else {}
         write_private(self.table_path(stage), write)
         fingerprint = fingerprint_of(self.table_path(stage), self.secret)
         self.record(fingerprints={**stored.get("fingerprints", {}), stage: fingerprint})
 
     def fingerprint(self, stage: str) -> str:
-        """Return that of the table of one stage by the manifest: the table is not read."""
+        """Return the fingerprint of a stage's table in the manifest, without reading the table."""
         fingerprint = self.manifest.get("fingerprints", {}).get(stage)
         if fingerprint is None:
             raise NotPrepared(
@@ -233,7 +235,7 @@ class Snapshot:
         return str(fingerprint)
 
     def checked_path(self, stage: str) -> Path:
-        """Return the path of one stage's table; Damaged if that is not what the manifest says."""
+        """Return the path of a stage's table; Damaged if its fingerprint is another one."""
         expected, path = self.fingerprint(stage), self.table_path(stage)
         if not path.is_file() or not hmac.compare_digest(
             expected, fingerprint_of(path, self.secret)
@@ -242,8 +244,9 @@ class Snapshot:
         return path
 
     def checked_content(self, stage: str) -> tuple[bytes, str]:
-        """Return the same table's bytes and fingerprint. It is read once: the compared bytes are
-        returned, even if another file is put in its place meanwhile.
+        """Return the bytes of a stage's table and their fingerprint; Damaged if it is another one.
+
+        The file is read once, so the compared bytes are returned even if it is replaced meanwhile.
         """
         expected, path = self.fingerprint(stage), self.table_path(stage)
         content = path.read_bytes() if path.is_file() else b""
@@ -253,26 +256,28 @@ class Snapshot:
         return content, fingerprint
 
     def _changed(self, stage: str) -> Damaged:
-        return Damaged(f"{self!r}: expected the table {stage!r} as it was stored, got another")
+        return Damaged(
+            f"{self!r}: expected the table {stage!r} as it was stored, got another: restore it, or "
+            f"name a new snapshot: {new_snapshot_hint(self.dataset)}"
+        )
 
 
 def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") -> Snapshot | None:
-    """Return the snapshot that releases read now, or None before the first one.
-
-    window   its window, where rows are partitioned into time windows
-    """
+    """Return the snapshot that releases read now, of a window if there are any, or None."""
     pointer = store / dataset / _pointer(window)
     if not pointer.is_file():
         return None
     name = pointer.read_text(encoding="utf-8", errors="replace").strip()
     is_of_window = not window or name.partition(".")[0] == window
     if not _ID.fullmatch(name) or not is_of_window:
-        raise Damaged(f"{dataset}: expected the name of the current snapshot, got another text")
+        raise Damaged(
+            f"{dataset}: expected the name of a snapshot in the file {pointer.name}, got another"
+        )
     return Snapshot(store / dataset / name, key)
 
 
 def make_current(snapshot: Snapshot, window: str = "") -> None:
-    """Let releases, of this window if there is one, read this snapshot from now on."""
+    """Record a snapshot as the one that releases read, of a window if there are any."""
     write_private_text(snapshot.folder.parent / _pointer(window), snapshot.id)
 
 
@@ -283,7 +288,7 @@ def _pointer(window: str) -> str:
 def mark_validated(
     spec: DatasetSpec, snapshot: Snapshot, *, structural: bool, refused: bool
 ) -> None:
-    """Note the outcome of a validation; a refused snapshot loses its mark ``prepared``."""
+    """Record the outcome of a validation; a refused snapshot loses its mark ``prepared``."""
     facts = {
         "structural": structural,
         "refused": refused,
@@ -294,12 +299,12 @@ def mark_validated(
 
 
 def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Raise NotPrepared unless the snapshot was validated as declared now, and not refused."""
+    """Raise NotPrepared unless the snapshot was validated under this declaration, not refused."""
     validated = _marks(snapshot, "validated")
     if validated.get("refused"):
         raise NotPrepared(
-            f"{snapshot!r}: expected a valid snapshot, got a refused one: its checks say what to "
-            f"mend, then {new_snapshot_hint(spec.name)}"
+            f"{snapshot!r}: expected a valid snapshot, got a refused one: mend what its checks "
+            f"report, then {new_snapshot_hint(spec.name)}"
         )
     declared = (spec.rows_digest, spec.checks)
     is_current = (validated.get("digest"), validated.get("checks")) == declared
@@ -308,12 +313,12 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 
 def forget_preparation(snapshot: Snapshot) -> None:
-    """Void every stage before the first one is written again: stages of two runs never mix."""
+    """Remove the marks of all stages, so that stages of two runs never mix."""
     snapshot.record(prepared=None, stages={})
 
 
 def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
-    """Note that one stage was stored under this declaration."""
+    """Record that one stage was stored under this declaration."""
     snapshot.record(stages={**_marks(snapshot, "stages"), stage: spec.digest})
 
 
@@ -329,7 +334,7 @@ def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
 
 
 def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Raise NotPrepared unless all members were validated and prepared as declared now."""
+    """Raise NotPrepared unless all members were validated and prepared under this declaration."""
     for member in snapshot.members:
         require_validated(spec, member)
         if _marks(member, "prepared").get("digest") != spec.digest:

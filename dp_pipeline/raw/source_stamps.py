@@ -1,6 +1,6 @@
-"""Source stamps: whether the bytes of a source may have changed, without reading rows.
+"""Stamps that show whether the bytes of a source may have changed, without reading rows.
 
-For data alone whose changes are public: the answer decides when something is released.
+They are for data whose changes are public, since they decide when something is released.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dp_pipeline.raw.sources import parquet_parts
 class SourceStamp:
     """A summary of a source's files.
 
-    text        another one when any file was written, came or went
-    changed_at  when the newest file was written; None behind a URL
+    text        digest that changes when a file is written, added or removed
+    changed_at  time at which the newest file was written; None for URLs
     """
 
     text: str
@@ -27,7 +27,7 @@ class SourceStamp:
 
 
 def is_watchable(source: Source) -> bool:
-    """Return whether a source has a stamp: files here, or URLs with a declared hash."""
+    """Return whether a source has a stamp: local files, or URLs with declared hashes."""
     return source.kind in FILES and any(
         not alternative.is_remote or _declared_hashes(alternative)
         for alternative in source.alternatives
@@ -35,10 +35,10 @@ def is_watchable(source: Source) -> bool:
 
 
 def source_stamp(source: Source) -> SourceStamp | None:
-    """Return the stamp of what would be read now; None where that is absent or incomplete.
+    """Return the stamp of the files that would be read now; None if they are absent or incomplete.
 
-    Of files: names, sizes and times of writing. Of URLs, which are never opened for this: the
-    hashes that the data set file declares.
+    It is of names, sizes and times of files, or of the declared hashes of URLs, without opening
+    them.
     """
     for alternative in source.alternatives:
         if alternative.is_remote:
@@ -51,8 +51,8 @@ def source_stamp(source: Source) -> SourceStamp | None:
 
 
 def source_digest(source: Source) -> str | None:
-    """Return a hash of the bytes that would be read now: of every file by itself, in order; None
-    where there are none, or where they changed meanwhile.
+    """Return a hash of all bytes that would be read now; None if there are none, or if they change
+    meanwhile.
     """
     stamp = source_stamp(source)
     if stamp is None or stamp.changed_at is None:

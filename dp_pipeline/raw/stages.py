@@ -1,4 +1,4 @@
-"""Stages: the tables of a snapshot, stored once and read again whole or in batches."""
+"""Storing and reading stages, the tables of a snapshot, whole or in batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dp_pipeline.config.dataset import DatasetSpec
 
 ROWS_A_BATCH = 1 << 20
-"""Rows that are in memory together, where there are more."""
+"""Rows of a batch, which are in memory together."""
 
 
 def store_parts(
@@ -32,9 +32,9 @@ def store_parts(
     compression: str = "snappy",
     rows: int = ROWS_A_BATCH,
 ) -> None:
-    """Store tables of one schema, one or more, as one stage; they are never in memory together.
+    """Store tables of one schema, at least one, as one stage, without all of them in memory.
 
-    rows   of every row group but the last, however the rows come
+    rows   rows of every row group but the last
     """
     tables = in_batches(parts, rows)
     first = next(tables)
@@ -48,7 +48,7 @@ def store_parts(
 
 
 def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield the same rows, ``rows`` a table but in the last; an empty table only if it is alone."""
+    """Regroup the rows of tables into tables of ``rows`` rows and a rest; yield at least one."""
     waiting: list[pa.Table] = []
     is_first = True
     for table in tables:
@@ -65,7 +65,7 @@ def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def public_row_count(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int | None:
-    """Return a stored stage's rows of a benchmark; None of sensitive rows, or without a copy."""
+    """Return the number of rows of a benchmark's stage; None for sensitive rows or no table."""
     path = snapshot.table_path(stage)
     if spec.is_release or not path.is_file():
         return None
@@ -73,14 +73,15 @@ def public_row_count(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int |
 
 
 BatchReader = Callable[[], pa.Table]
-"""Reads one batch of stored rows; plain data, so that workers can call it where the rows lie."""
+"""Function that reads one batch of stored rows; it can be pickled for workers."""
 
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """A ``BatchReader`` of a row group of a stored table; of none where that has no rows.
+    """A ``BatchReader`` of one row group of a stored table.
 
-    name   of the table, for the message where it cannot be read
+    name    name of the table, for messages
+    group   None for a table without rows
     """
 
     name: str
@@ -88,7 +89,7 @@ class StoredBatch:
     group: int | None
 
     def __call__(self) -> pa.Table:
-        """Return the rows; Damaged where the file is not what was stored."""
+        """Return the rows; Damaged if the file cannot be read as it was stored."""
         try:
             with pq.ParquetFile(self.path) as file:
                 if self.group is None:
@@ -101,10 +102,10 @@ class StoredBatch:
 
 @contextmanager
 def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[BatchReader]]:
-    """Give the batches that the table of one stage was stored in, at least one.
+    """Give readers of the row groups of a stage, at least one, for the block.
 
-    Raises what ``read_stage`` does. The fingerprint is checked first: Damaged too where the file
-    is another one when the block ends.
+    It raises what ``read_stage`` does; the fingerprint is checked before the block. Damaged also if
+    the file changes during the block.
     """
     path, name = snapshot.checked_path(stage), f"{snapshot!r}: {stage!r}"
     mark = file_mark(path)
@@ -120,33 +121,34 @@ def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[BatchReader]]
 
 
 def _changed(table: str) -> Damaged:
-    return Damaged(f"{table}: expected the Parquet table that was stored, got another file")
+    return Damaged(
+        f"{table}: expected the Parquet table that was stored, got another file: restore it, or "
+        "name a new snapshot: `dp-pipeline run DATASET --snapshot NAME`"
+    )
 
 
 def file_mark(path: Path) -> tuple[int, ...]:
-    """Return numbers that change where a file is replaced or written to."""
+    """Return inode, size and time of a file, which change if it is replaced or written to."""
     state = path.stat()
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def read_stage(snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the stored table of one stage, of all members of a snapshot, once its fingerprint was
-    checked.
+    """Read the table of one stage, of all members of a snapshot, with its fingerprint checked.
 
-    columns   those that are read, in the order of the table; None: all
+    columns   columns that are read, in the order of the table; None: all
 
-    Raises NotPrepared when the snapshot has not come that far, Damaged when the table is not what
-    was stored.
+    NotPrepared without the stage, Damaged if the table is not as it was stored.
     """
     tables = (read_with_fingerprint(member, stage, columns)[0] for member in snapshot.members)
-    # Their columns are the same, but not what their schemas say of missing values.
+    # Their schemas may differ in whether a column has missing values.
     return pa.concat_tables(tables, promote_options="default")
 
 
 def read_with_fingerprint(
     snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None
 ) -> tuple[pa.Table, str]:
-    """Return a snapshot's table, and the keyed fingerprint of the bytes it is read from."""
+    """Read a stage's table; return it with the keyed fingerprint of its bytes."""
     content, fingerprint = snapshot.checked_content(stage)
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
@@ -159,7 +161,7 @@ def read_with_fingerprint(
 def prepared_codes(
     spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
-    """Return attribute → codes of the prepared rows; NotPrepared unless there are any."""
+    """Return attribute → codes of the prepared rows; NotPrepared if there are none."""
     require_prepared(spec, snapshot)
     columns = list(names)
     stored = read_stage(snapshot, "discretized", columns)

@@ -1,4 +1,4 @@
-"""Verdicts on a snapshot: whether it is as expected, and whether it may go on. No value leaves."""
+"""Validation of a snapshot: verdicts on its expectations, and whether it may be prepared."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dp_pipeline.raw.workers import one_by_one
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an expectation was fulfilled.
+    """The outcome of one expectation.
 
-    ran     False for a row-dependent one after a structural failure: no row was read, and it
+    ran     False for a row-dependent one after a structural failure, when no row was read; it then
             counts as not passed
     """
 
@@ -26,14 +26,13 @@ class Verdict:
 
 
 def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[Verdict, ...]:
-    """Test every expectation with Great Expectations and mark in the manifest what may go on.
+    """Test all expectations with Great Expectations, and mark the outcome in the manifest.
 
-    engine   whose workers read batches, as ``split_engine`` reads it
+    engine   engine whose workers read batches, see ``split_engine``
 
-    Verdicts come in the order of ``expectations_of``. After a structural failure no row is read,
-    and the row-dependent ones are reported not passed, with ``ran`` False. The manifest then says
-    ``validated: {structural, refused, digest, checks}``; a refused snapshot also loses its mark
-    ``prepared``. On release data the manifest holds nothing that depends on a row.
+    Verdicts are in the order of ``expectations_of``. After a structural failure no row is read. The
+    manifest gets ``validated: {structural, refused, digest, checks}``; a refused snapshot loses its
+    mark ``prepared``. For release data nothing in it depends on a row.
     """
     # Imported late: pandas and Great Expectations are slow, and only validation needs them.
     from dp_pipeline.raw.great_expectations_session import evaluate, evaluate_batches
@@ -45,7 +44,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
     is_sound = all(passed.values())
     if is_sound:
         row_dependent = tuple(e for e in expectations if not e.structural)
-        # The library's frames are large: in this process there is one at a time.
+        # The library's frames are large, so this process has one at a time.
         parallel_map = workers_of(engine, local=one_by_one)
         with ingested_batches(spec, snapshot) as batches:
             passed |= evaluate_batches(spec, row_dependent, batches, parallel_map)
@@ -53,14 +52,14 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
         Verdict(e, passed=passed.get(e.name, False), ran=e.name in passed) for e in expectations
     )
     is_refused = refusal(spec, verdicts) is not None
-    # Another run may be at its stages, which are marked in the same manifest.
+    # Another run may write marks of stages to the same manifest.
     with snapshot.locked():
         mark_validated(spec, snapshot, structural=is_sound, refused=is_refused)
     return verdicts
 
 
 def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
-    """Return one line that names the blocking expectations that failed, or None when none did.
+    """Return a message with the failed blocking expectations, or None without any.
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> refusal(find_spec("trips"), ())

@@ -1,4 +1,4 @@
-"""The two frames that expectations are tested on: the stored schema as one row, and the rows."""
+"""The frames that expectations are tested on: the stored schema as one row, and the rows."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _SAMPLES: dict[Kind, pd.Series] = {
     "time": pd.Series(["text"], dtype=object),
     "other": pd.Series([False]),
 }
-"""One made-up cell of every kind of column."""
+"""Kind of a column → an invented cell."""
 
 
 def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
-    """Return one made-up row with a column for every declared column that the stored file has once.
+    """Return one invented row with every declared column that the stored file has exactly once.
 
-    It depends on the file's schema alone, so everything concluded from it does too.
+    It depends on the file's schema alone, and so does everything concluded from it.
     """
     schema = ingested_schema(spec, snapshot)
     columns = {}
@@ -57,7 +57,7 @@ def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
 
 
 def _column_kind(spec: DatasetSpec, name: str, column: str, type_: pa.DataType) -> Kind:
-    """Return a column's kind; ``other`` for floating ids, and undeclared times or numbers."""
+    """Return a column's kind; ``other`` for floating ids, and for undeclared times or numbers."""
     kind = kind_of(type_)
     if name == PERSON:
         return kind if kind == "text" or type_ in WHOLE else "other"
@@ -65,12 +65,11 @@ def _column_kind(spec: DatasetSpec, name: str, column: str, type_: pa.DataType) 
 
 
 def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:
-    """Return some rows as preparation will read them: numbers as floats, levels as stripped texts.
+    """Return rows as preparation reads them: numbers as floats, levels as stripped texts.
 
-    A missing value, a text where a number is declared and a blank person id are null. In a nullable
-    number such a text is infinite instead, beyond every bound: only what is missing is null there.
-    For every constraint there is a column that holds whether the row keeps it, and, where rows are
-    partitioned into time windows, one that holds whether it has a time.
+    A missing value, a text in place of a number and a blank person id are null; in a nullable
+    number such a text is infinite, outside all bounds. A boolean column for each constraint tells
+    whether a row meets it, and for time windows another one whether it has a time.
     """
     columns: dict[str, pd.Series | pd.Categorical] = {}
     for attribute in spec.domain:
@@ -92,7 +91,7 @@ def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:
     declared = {frame_column(spec, c) for e in spec.expectations for c in e.columns.values()}
     for name in declared:
         if name == PERSON or not spec.domain[name].is_numeric:
-            # Some of the library's expectations fail at categories.
+            # Some of the library's expectations fail on categories.
             columns[name] = pd.Series(columns[name]).astype(object)
     return pd.DataFrame(columns)
 
@@ -106,7 +105,7 @@ def _numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
 
 
 def _categories(places: IntArray, words: NDArray[np.object_]) -> pd.Categorical:
-    # Stripping can make two texts one, and categories must differ. A None gets the code −1.
+    # Stripping can make two texts equal, but categories must differ. None gets the code −1.
     merged, unique = pd.factorize(words)
     codes = np.append(merged, -1)[places]
     return pd.Categorical.from_codes(codes, categories=pd.Index(unique, dtype=object))

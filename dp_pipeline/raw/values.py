@@ -1,8 +1,7 @@
-"""Values of a stored column as numbers, times, texts or codes: each by itself, never an error.
+"""Reading of stored columns as numbers, times, texts or codes, each cell independently.
 
-What one value becomes does not depend on the other values of its column: a parser that chose one
-type for a whole column would let one row change others. Here alone it is decided how a cell is
-read: for preparation, checks, proposals and estimators.
+No cell is an error, and none depends on others: a parser that chose a type for a whole column would
+let one row change others. Preparation, checks, proposals and estimators all read cells here.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ WHOLE = frozenset(
     }
 )
 REAL = frozenset({pa.float32(), pa.float64()})
-"""The types of columns that are read here, each by name: what is not listed is not read."""
+"""Types of columns that are read, as text, integers and reals; no other type is."""
 
-# Such a text of at most 40 characters is below 1e140 in size, so that pyarrow's cast, which
-# would raise with the text in its message, cannot overflow. It rounds correctly, as float does.
+# Such a text of at most 40 characters is below 1e140 in size, so that pyarrow's cast cannot
+# overflow, whose error would quote the text. It rounds correctly, as float does.
 _PLAIN_NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
 _PLAIN_LENGTH = 40
 
 
 def kind_of(type_: pa.DataType) -> Kind:
-    """Return the kind of a stored type; ``other`` for every type that is not listed."""
+    """Return the kind of a stored type; ``other`` for all types that cannot be read."""
     if pa.types.is_dictionary(type_):
         return kind_of(type_.value_type)
     if type_ in TEXT:
@@ -54,7 +53,7 @@ def kind_of(type_: pa.DataType) -> Kind:
 
 
 def type_word(type_: pa.DataType) -> str:
-    """Return a type's name for messages, without the names of fields inside of it.
+    """Return a type's name for messages, without the names of its fields.
 
     >>> type_word(pa.list_(pa.int64())), type_word(pa.timestamp("s"))
     ('list', 'timestamp')
@@ -63,13 +62,13 @@ def type_word(type_: pa.DataType) -> str:
 
 
 PLAIN = Signs()
-"""The signs of numbers where nothing is declared: a point."""
+"""The default signs of numbers: a decimal point."""
 
 
 def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:
-    """Return the numbers of a text or number column (n,); NaN where a value is missing or is none.
+    """Return the numbers of a text or number column (n,); NaN for missing values and other texts.
 
-    signs   how texts write numbers: a text in other signs is none. Stored numbers need none
+    signs   decimal and thousands signs of texts
     """
     column = _plain(column)
     if kind_of(column.type) == "number":
@@ -89,7 +88,7 @@ def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:
 
 
 def _with_point(text: pa.ChunkedArray, signs: Signs) -> pa.ChunkedArray:
-    """Return numbers in these signs rewritten with a point; null for all other texts."""
+    """Rewrite texts of numbers with a decimal point; null for all other texts."""
     groups = SPACES if signs.thousands == " " else signs.thousands
     decimal_sign, group = re.escape(signs.decimal), f"[{groups}]"
     integer_form = rf"[0-9]+|[0-9]{{1,3}}({group}[0-9]{{3}})+" if signs.thousands else "[0-9]+"
@@ -104,11 +103,11 @@ def _with_point(text: pa.ChunkedArray, signs: Signs) -> pa.ChunkedArray:
 
 
 def times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
-    """Return the whole days or seconds of a text or time column (n,); NaN where a value is missing,
-    is no time, or out of range.
+    """Return the days or seconds of a text or time column (n,); NaN for missing values, other texts
+    and times out of range.
 
-    The declared format is for texts alone. A stored time without an offset was read off a clock in
-    the declared zone, as a text is.
+    The declared format applies to texts alone. A time without an offset is local time in the
+    declared zone.
     """
     column = _plain(column)
     if kind_of(column.type) == "time":
@@ -116,20 +115,20 @@ def times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
     places, words = texts(column)
     read = (clock.number(word) if isinstance(word, str) else None for word in words)
     values = [math.nan if number is None else number for number in read]
-    # The last place is for missing values, whose place is −1.
+    # The last entry is for missing values, whose place is −1.
     return np.array([*values, math.nan])[places]
 
 
 def in_window(windows: Windows, name: str, table: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows (n,) have their time, in whole seconds, in a window."""
+    """Return a mask of the rows (n,) whose time is in a window."""
     seconds = times(table.column(windows.column), windows.clock)
-    # What is no time is in no window: it compares as false.
+    # NaN, for no time, compares as false.
     inside: NDArray[np.bool_] = (seconds >= windows.start(name)) & (seconds < windows.end(name))
     return inside
 
 
 def have_time(windows: Windows, table: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows (n,) have a time at all."""
+    """Return a mask of the rows (n,) with a valid time."""
     return ~np.isnan(times(table.column(windows.column), windows.clock))
 
 
@@ -151,7 +150,7 @@ def _stored_times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
 
 
 def _clock_numbers(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntArray:
-    """Return a clock's numbers at seconds since 1970: of UTC if placed, else of the clock."""
+    """Convert seconds since 1970 to a clock's numbers; they are UTC if placed, else local time."""
     if clock.kind == "date" and (not is_placed or clock.zone == "UTC"):
         return seconds // DAY
     if clock.kind == "timestamp" and (is_placed or clock.zone == "UTC"):
@@ -162,7 +161,7 @@ def _clock_numbers(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntAr
 
 
 def numbers_in(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return the numbers, or times, of an attribute's column by its declaration (n,)."""
+    """Return the numbers or times (n,) of an attribute's column, read as declared."""
     if attribute.clock is not None:
         return times(column, attribute.clock)
     return numbers(column, attribute.signs)
@@ -174,11 +173,12 @@ Read = Callable[[pa.ChunkedArray], FloatArray]
 def missing(
     column: pa.ChunkedArray, words: tuple[str, ...], read: Read = numbers
 ) -> NDArray[np.bool_]:
-    """Return where a column has no value (n,): null, NaN as a number, nothing but white space, one
-    of ``words``, or a number or time that equals one of them: −999 is missing where −999.0 is, in a
-    column of numbers and of texts.
+    """Return a mask of the missing values of a column (n,).
 
-    read   returns the numbers of a column
+    words   texts that mean a missing value, as do equal numbers: −999.0 where −999 does
+    read    column → its numbers
+
+    Null, NaN and blank texts are missing too.
     """
     column = _plain(column)
     equal_numbers = read(pa.chunked_array([pa.array(words, pa.string())]))
@@ -193,12 +193,12 @@ def missing(
 
 
 def _floats(column: pa.ChunkedArray) -> FloatArray:
-    # A missing value becomes NaN; the copy is ours to write to.
+    # Null becomes NaN; a copy, which may be written to.
     return np.array(column.to_numpy(), dtype=np.float64)
 
 
 def _unusual_number(text: str) -> float:
-    """Return infinity, a very long number, or NaN; Python alone would read 1_0 as ten."""
+    """Return infinity, a very long number, or NaN; 1_0, which Python reads as ten, is NaN."""
     try:
         return float(text) if "_" not in text else float("nan")
     except ValueError:
@@ -208,12 +208,11 @@ def _unusual_number(text: str) -> float:
 def texts(column: pa.ChunkedArray) -> tuple[IntArray, NDArray[np.object_]]:
     """Return the stripped texts of a text or number column, as places (n,) in an array of texts.
 
-    The place is −1 where a value is missing, the text is None for NaN. Two places may hold the same
-    text. A whole number has no point: 1 and 1.0 are both the text 1, because one missing number
-    turns a file's integers into floats.
+    The place is −1 for null, the text None for NaN; texts may be repeated. 1.0 is the text 1, since
+    a missing number may turn a file's integers into floats.
     """
     if not len(column):
-        # Some versions of pyarrow join no chunks of large texts to no array.
+        # Some versions of pyarrow fail to combine no chunks of large texts.
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=object)
     coded = _plain(column).dictionary_encode().combine_chunks()
     places = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -237,44 +236,44 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def missing_cells(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return where a numeric attribute has a missing value that is a cell of its own (n,)."""
+    """Return a mask of the missing values (n,) of a numeric attribute that has a cell for them."""
     if not attribute.nullable:
         return np.zeros(len(column), dtype=np.bool_)
     return missing(column, attribute.missing, partial(numbers_in, attribute))
 
 
 def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return numbers inside the bounds (n,); NaN marks a row to drop, or a missing value."""
+    """Return numbers clipped to the bounds (n,); NaN for missing values and rows to drop."""
     box = attribute.coordinate
     assert box is not None
     values = _numbers_or_nan(attribute, column)
     if attribute.on_invalid == "drop":
         return np.where((values >= box.lower) & (values <= box.upper), values, np.nan)
-    # Infinity is only a number too large: it is clipped like any other. NaN stays NaN.
+    # Infinity is clipped like any large number; NaN stays NaN.
     return np.clip(values, box.lower, box.upper)
 
 
 def finite_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return numbers of an attribute without bounds (n,); NaN where there is no finite one."""
+    """Return the finite numbers (n,) of an attribute without bounds; NaN for all other values."""
     values = _numbers_or_nan(attribute, column)
     return np.where(np.isfinite(values), values, np.nan)
 
 
 def _numbers_or_nan(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return numbers (n,), of any size; NaN where a value is missing or is none."""
+    """Return the numbers (n,) of any size; NaN for missing and other values."""
     values = numbers_in(attribute, column)
     if not attribute.nullable and not attribute.missing:
         return values
-    # A missing value is no number, also where no cell is for it.
+    # A missing value is no number, even without a cell for it.
     is_missing = missing(column, attribute.missing, partial(numbers_in, attribute))
     return np.where(is_missing, np.nan, values)
 
 
 def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
-    """Return codes of a nominal column of stripped texts (n,); INVALID marks a row to drop."""
+    """Return the codes (n,) of a nominal attribute's column; INVALID for rows to drop."""
     levels = levels_of(attribute)
     places, words = level_words(attribute, column)
-    # The last place is for missing values, whose place is −1.
+    # The last entry is for missing values, whose place is −1.
     codes = np.append(levels.encode(words), INVALID)
     if attribute.nullable:
         codes[[*(word is None for word in words), True]] = attribute.missing_code
@@ -284,7 +283,7 @@ def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
 
 
 def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
-    """Return the cell of every value of an attribute (n,); INVALID marks a row to drop."""
+    """Return the codes (n,) of an attribute's column, levels or bins; INVALID for rows to drop."""
     if not isinstance(attribute.cells, Bins):
         return level_codes(attribute, column)
     codes = attribute.cells.encode(valid_numbers(attribute, column))
@@ -296,7 +295,7 @@ def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
 def level_words(
     attribute: Attribute, column: pa.ChunkedArray
 ) -> tuple[IntArray, NDArray[np.object_]]:
-    """Return a nominal column's texts as ``texts`` does, aliases as levels, None for missing."""
+    """Return a nominal column's texts as ``texts`` does, with aliases replaced and missing None."""
     places, words = texts(column)
     aliases = dict(attribute.aliases)
     words[:] = [aliases.get(word, word) for word in words]
@@ -308,20 +307,19 @@ def level_words(
 
 
 def levels_of(attribute: Attribute) -> Levels:
-    """Return the levels of a nominal attribute."""
     assert isinstance(attribute.cells, Levels)
     return attribute.cells
 
 
 def column_of(attribute: Attribute, table: pa.Table) -> pa.ChunkedArray:
-    """Return the column that an attribute is read from: of the source, or derived row by row."""
+    """Return the column that an attribute is read from, of the source or derived."""
     if attribute.derived is None:
         return table.column(attribute.column)
     return derived(attribute.derived, [table.column(name) for name in attribute.derived.inputs])
 
 
 def derived(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Return the texts or numbers (n,) of a function of one row; null where an input is none."""
+    """Compute a derived column of texts or numbers (n,); null where an input is missing."""
     if rule.is_text:
         places, words = texts(inputs[0])
         missing_words = {None, "", *rule.missing}
@@ -334,7 +332,7 @@ def derived(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 def _input_numbers(rule: Derived, column: pa.ChunkedArray) -> FloatArray:
-    """Return numbers or times of an input (n,); NaN where it is missing or none."""
+    """Return the numbers or times (n,) of an input; NaN where missing or other."""
     clock = rule.clock
     read_numbers: Read = (
         partial(times, clock=clock) if clock else partial(numbers, signs=rule.signs)
@@ -355,7 +353,7 @@ def _value(rule: Derived, inputs: list[FloatArray]) -> FloatArray:
 
 
 def _part_of_time(part: Function, walls: NDArray[np.datetime64]) -> IntArray:
-    """Return a part of times: hour 0 to 23, weekday 1 (Monday) to 7, month 1 to 12, year."""
+    """Return a part of local times: hour 0 to 23, weekday 1 (Monday) to 7, month, or year."""
     hours = walls.astype("datetime64[h]").astype(np.int64)
     months = walls.astype("datetime64[M]").astype(np.int64)
     parts: dict[Function, IntArray] = {

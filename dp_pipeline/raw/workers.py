@@ -1,8 +1,7 @@
-"""Workers: who does some work on every batch of rows, and how tables come back from them.
+"""Parallel work on batches of rows, and the transport of its tables.
 
-Work is a function and a list of tasks, both plain data, so that they can be sent to where the rows
-are. Every task can be done twice, or started and lost: it reads files that do not change, and
-what it writes gets its name when it is whole.
+Work is a function and a list of tasks, which can be pickled and sent to the rows. A task can be
+repeated or lost: it reads files that do not change, and writes files atomically.
 """
 
 from __future__ import annotations
@@ -23,16 +22,14 @@ from dp_pipeline.files import write_atomically
 ENGINES = ("memory", "stream", "dask", "spark")
 
 MAX_THREADS = 8
-"""Bounds the threads that work on batches at a time: each has one in memory."""
+"""Threads that work on batches, at most; each has one in memory."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 class ParallelMap(Protocol):
-    """Yields the results of some work, one a task, in order; small ones, for they travel. Tasks are
-    done in any order, several at a time.
-    """
+    """Does work on tasks in parallel, and yields a small result for each, in the order of tasks."""
 
     def __call__(
         self, work: Callable[[Task], Result], tasks: Sequence[Task], /
@@ -40,10 +37,9 @@ class ParallelMap(Protocol):
 
 
 def split_engine(text: str) -> tuple[str, str]:
-    """Return name and address of an engine, both empty where ``text`` is; DeclarationError for an
-    engine that does not exist.
+    """Split an engine's text into name and address; DeclarationError for an unknown engine.
 
-    text   one of ENGINES; of dask and spark on other machines with a colon and the address
+    text   one of ENGINES, or empty; dask and spark of other machines have ":ADDRESS" at the end
     """
     name, _, address = text.partition(":")
     if name not in ("", *ENGINES) or (address and name not in ("dask", "spark")):
@@ -52,7 +48,7 @@ def split_engine(text: str) -> tuple[str, str]:
 
 
 def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
-    """Work in this process: a thread a core, a few results ahead of the caller."""
+    """Work in threads of this process, one a core, a few results ahead of the caller."""
     threads = min(os.cpu_count() or 1, MAX_THREADS)
     with ThreadPoolExecutor(threads) as pool:
         futures: deque[Future[Result]] = deque()
@@ -65,7 +61,7 @@ def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iter
 
 
 def one_by_one(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
-    """Work in this thread alone."""
+    """Work in this thread."""
     yield from map(work, tasks)
 
 
@@ -75,9 +71,9 @@ def map_to_tables(
     tasks: Sequence[Task],
     folder: Path,
 ) -> Iterator[pa.Table]:
-    """Yield the tables of every task, in order. They do not travel: workers leave them in files.
+    """Yield the tables of all tasks, in order, which workers write to files.
 
-    folder   a private one for these files, which are deleted when they have been read
+    folder   private folder for these files, which are deleted after reading
     """
     if len(tasks) == 1:
         yield from work(tasks[0])
@@ -99,7 +95,7 @@ def _write_result(
 
 
 def write_tables(path: Path, tables: Iterable[pa.Table]) -> None:
-    """Write tables of one chunk each as batches of an Arrow file, whole or not at all."""
+    """Write tables of one chunk each as batches of an Arrow file, atomically."""
 
     def write(file: BinaryIO) -> None:
         remaining = iter(tables)

@@ -168,7 +168,7 @@ def test_other_shapes_and_unknown_scorers_are_refused():
     learn, target = table([(0, 1, 0), (1, 1, 1)])
     with pytest.raises(DeclarationError, match="expected one of logistic, class_rate, svm, got"):
         scores("forest", learn, target, learn, 2)
-    with pytest.raises(DeclarationError, match="one class a row"):
+    with pytest.raises(DeclarationError, match="one class for each row"):
         scores("svm", learn, target[:1], learn, 2)
     with pytest.raises(DeclarationError, match="expected rows of 2 features"):
         scores("svm", learn, target, learn[:, :1], 2)

@@ -103,7 +103,7 @@ def test_workers_answers_are_not_given_either(engine, spec, snapshot):
     counter = open_counter(spec, snapshot, engine)
     count_codes(counter)
     snapshot.table_path("discretized").write_bytes(whole)
-    with pytest.raises(Damaged, match="rows as they were stored, got others"):
+    with pytest.raises(Damaged, match="unchanged files while they are counted"):
         count_codes(counter)
 
 
@@ -116,7 +116,7 @@ def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
     ((found,),) = threaded_fold(rows.stored_rows)([OF_CODES])
     assert found.sum() == table.num_rows
     path.write_bytes(whole)
-    with pytest.raises(Damaged, match="rows as they were stored, got others"):
+    with pytest.raises(Damaged, match="unchanged files while they are counted"):
         rows.require_stages(["discretized"])
 
 
@@ -131,7 +131,7 @@ def test_what_counting_another_file_fails_at_is_not_told(spec, snapshot):
     with pytest.raises(Damaged, match="the table 'discretized' as it was stored"):
         count_codes(counter)
     snapshot.table_path("discretized").write_bytes(whole)
-    with pytest.raises(Damaged, match="rows as they were stored, got others"):
+    with pytest.raises(Damaged, match="unchanged files while they are counted"):
         count_codes(counter)
 
 

@@ -71,11 +71,11 @@ REFUSED = {
         ROWS,
         "/a.csv?token=s3cret",
         "0" * 64,
-        f"the file of SHA-256 {'0' * 64}, got another",
+        f"the file of SHA-256 {'0' * 64}, got one of {SHA256}",
     ),
-    "cut short": ("short", ROWS, "/a.csv", None, "got one that was cut short"),
-    "hashed and cut short": ("short", ROWS, "/a.csv", SHA256, "got one that was cut short"),
-    "chunked and cut short": ("chunked short", ROWS, "/a.csv", None, "got one that was cut short"),
+    "cut short": ("short", ROWS, "/a.csv", None, "got an incomplete one"),
+    "hashed and cut short": ("short", ROWS, "/a.csv", SHA256, "got an incomplete one"),
+    "chunked and cut short": ("chunked short", ROWS, "/a.csv", None, "got an incomplete one"),
     "too large": ("none", LARGE, "/a.csv", None, "expected at most 1 MB, got more"),
     "chunked and too large": ("chunked", LARGE, "/a.csv", None, "expected at most 1 MB, got more"),
     "absent": ("none", ROWS, "/b.csv", None, "got status 404"),
@@ -107,7 +107,7 @@ def test_no_answer_is_told_from_silence(server, tmp_path, monkeypatch):
     server.fault = "silent"
     assert refusal(tmp_path / "a", server.url()).endswith("got silence")
     server.fault = "stalled"
-    assert refusal(tmp_path / "a", server.url()).endswith("got silence behind a part of it")
+    assert refusal(tmp_path / "a", server.url()).endswith("got silence after a part of it")
 
 
 def test_dripping_server_does_not_hold_the_reader(server, tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ def test_redirections_on_one_host_are_followed(server, tmp_path):
 def test_a_redirection_to_elsewhere_is_refused(server, tmp_path, target, sha256):
     server.moved = {"/a.csv": target}
     message = refusal(tmp_path / "a", server.url(), sha256=sha256)
-    assert message.endswith("got one to elsewhere")
+    assert message.endswith("got one to another URL")
     assert "example" not in message
 
 

@@ -82,7 +82,7 @@ def test_changed_file_is_damaged(tmp_path, lake, how):
     if how == "written":
         pq.write_table(pa.table({"x": [1, 1, 1], "sex": ["f", "f", "f"]}), path)
     for look in (validate, prepare):
-        with pytest.raises(Damaged, match="expected the files that it was taken of"):
+        with pytest.raises(Damaged, match="expected its files in place unchanged"):
             look(spec, snapshot)
     with pytest.raises(Damaged):
         taken(spec, tmp_path / "raw")

@@ -187,5 +187,5 @@ def test_file_that_changes_while_read_is_refused(tmp_path, monkeypatch):
         return judged(spec, schemas)
 
     monkeypatch.setattr(reading, "plain_types", rewritten)
-    with pytest.raises(SourceError, match=r"b\.parquet: expected a file that stays while it is"):
+    with pytest.raises(SourceError, match=r"b\.parquet: expected an unchanged file while it is"):
         read(tmp_path, "x")

@@ -121,7 +121,7 @@ def test_columns_that_are_not_declared_are_not_read(rides):
         ("SELECT x FROM trips", "a table that is not there"),
         ("SELECT speed FROM rides", "a column that is not there"),
         ("SELECT FROM WHERE", "a query with a mistake in its grammar"),
-        ("SELECT lat, lat FROM rides", "a name that stands twice"),
+        ("SELECT lat, lat FROM rides", "a repeated name"),
         ("SELECT seats FROM rides", "1 columns without it"),
     ],
 )
@@ -132,7 +132,7 @@ def test_a_query_that_cannot_be_is_refused(rides, query, got):
 def test_a_query_that_fails_at_a_row_says_nothing_of_it(rides):
     query = "SELECT CAST(rider AS int) AS x FROM rides"
     message = refusal(spec_at(rides, query, "x"))
-    assert message.endswith("expected the rows of the query, got one that failed at a row")
+    assert message.endswith("expected the rows of the query, got a query that failed at a row")
 
 
 WRITING = {

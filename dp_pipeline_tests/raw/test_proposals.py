@@ -147,11 +147,11 @@ def test_what_is_proposed(values, fields):
     ("values", "remark"),
     [
         ([f"note {n}" for n in range(MAX_LEVELS + 1)], "65 different texts"),
-        (["a", "a", ""], "one value alone"),
+        (["a", "a", ""], "a single value"),
         (["", None], "no value"),
         (["1e15", "2e15", *map(str, range(MAX_CODES))], "numbers too large"),
-        (["1,234", "2,345"], "numbers that a point and a comma fit alike"),
-        (["1/2/2026", "2/3/2026"], "dates that two formats fit"),
+        (["1,234", "2,345"], "numbers with a point or a comma of unclear"),
+        (["1/2/2026", "2/3/2026"], "dates that fit two formats"),
     ],
     ids=["too many", "one", "none", "too large", "two signs", "two formats"],
 )

@@ -169,8 +169,8 @@ REFUSED = {
         {},
         "expected a column 'x', got 2 columns without it",
     ),
-    "a name twice": ("a.csv", f"x,{SECRET},{SECRET}\n1,2,3\n".encode(), {}, "twice"),
-    "a declared name twice": ("a.csv", b"1,2,3\n", {"header": ("x", "y", "x")}, "twice"),
+    "a repeated name": ("a.csv", f"x,{SECRET},{SECRET}\n1,2,3\n".encode(), {}, "repeated"),
+    "a repeated declared name": ("a.csv", b"1,2,3\n", {"header": ("x", "y", "x")}, "repeated"),
     **{
         f"ragged {number}": ("a.csv", f"x,y\n{rows}".encode(), {}, "rows of 2 cells")
         for number, rows in enumerate(RAGGED)
@@ -407,10 +407,10 @@ def test_parquet_of_no_rows_is_an_empty_table(tmp_path):
     assert read(tmp_path / "a.parquet", content, "x", kind="parquet").num_rows == 0
 
 
-def test_a_parquet_column_name_that_stands_twice_is_refused(tmp_path):
+def test_a_repeated_parquet_column_name_is_refused(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"]), path)
-    assert "twice" in refusal(path, path.read_bytes(), "x", kind="parquet")
+    assert "repeated" in refusal(path, path.read_bytes(), "x", kind="parquet")
 
 
 def test_damaged_parquet_is_refused_or_read_and_nothing_else(tmp_path):

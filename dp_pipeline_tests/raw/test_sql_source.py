@@ -119,7 +119,7 @@ def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides):
         ("SELECT lat, speed FROM rides", "a column that is not there"),
         ("SELECT lat FROM rides WHERE", "a query with a mistake in its grammar"),
         ("SELECT fare FROM rides", "1 columns without it"),
-        ("SELECT lat, lat FROM rides", "a name that stands twice"),
+        ("SELECT lat, lat FROM rides", "a repeated name"),
         (f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)", "grammar"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_query_that_cannot_be_is_refused_before_a_row_is_read(rides, query, go
 def test_a_query_that_fails_at_a_row_says_nothing_of_it(rides):
     query = f"SELECT lat, json_extract('{SECRET}' || rider, '$') AS x FROM rides"
     message = refusal(spec_at(rides, query, "x"))
-    assert message.endswith("expected the rows of the query, got one that failed at a row")
+    assert message.endswith("expected the rows of the query, got a query that failed at a row")
 
 
 def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path):

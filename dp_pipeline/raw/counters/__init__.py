@@ -1,6 +1,4 @@
-"""Engines that count prepared rows. All of them give the same integers, so no release records
-which one counted: the engine is a setting of the machine.
-"""
+"""Engines that count prepared rows; all give the same integers, so releases do not record them."""
 
 from __future__ import annotations
 
@@ -14,15 +12,15 @@ if TYPE_CHECKING:
     from dp_pipeline.raw.snapshot import Snapshot
 
 MAX_BYTES_IN_MEMORY = 1 << 27
-"""Bounds the prepared columns that are held in memory where no engine is named."""
+"""Bytes of prepared columns up to which the default engine is ``memory``."""
 
 
 def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> FoldCounter:
     """Open a prepared snapshot for counting by an engine.
 
-    engine   as ``split_engine`` reads it; empty: ``memory``, or ``stream`` for larger tables
+    engine   see ``split_engine``; empty: ``memory``, or ``stream`` for larger tables
 
-    Raises what ``CheckedRows.open`` and ``split_engine`` do; Damaged when a stored table has
+    It raises what ``CheckedRows.open`` and ``split_engine`` do; Damaged if a stored table has
     changed.
     """
     # Imported late: each engine needs libraries that the others do not.

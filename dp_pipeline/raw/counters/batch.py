@@ -1,8 +1,7 @@
-"""Batch: some prepared rows as arrays, which answer every query by exact integers.
+"""Batches of prepared rows as arrays, which answer every query by exact integers.
 
-Queries are plain data, so that they can be sent to where the rows are. ``merge`` combines the
-answers about two batches: nearly all are sums. So neither how rows are cut into batches, nor in
-which order or where these are counted, changes an answer.
+Queries can be pickled and sent to the rows. ``merge`` combines the answers of two batches, mostly
+as sums, so answers do not depend on the division into batches or on the order of counting.
 """
 
 from __future__ import annotations
@@ -39,22 +38,20 @@ from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 MAX_ROWS = 1 << 37
-"""Bounds the rows of all batches together: below it no total of a query can overflow."""
+"""Bound on the rows of all batches, below which no total of a query can overflow."""
 
 Answer = tuple[IntArray, ...]
 
 
 @dataclass(frozen=True)
 class BatchRecoding:
-    """How the codes of every row change before a query: levels are put into groups, then derived
-    attributes are added, which a row's own codes decide.
-    """
+    """A recoding of rows before a query: levels are merged into groups, then attributes derived."""
 
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
 
     def input_attributes(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the attributes that decide ``names``."""
+        """Return the attributes from which ``names`` are recoded."""
         return frozenset(
             source
             for name in names
@@ -64,12 +61,12 @@ class BatchRecoding:
 
 @dataclass(frozen=True)
 class BatchQuery:
-    """One query of ``gate.counter``, and how rows are recoded before it.
+    """One query of ``gate.counter`` with the recodings of rows before it.
 
-    kind        the name of the method there, and of ``Batch``
-    arguments   of the method
+    kind        name of the method there, and of ``Batch``
+    arguments   arguments of the method
     axes        attributes whose coordinates it reads
-    cells       attributes, recoded, whose codes it reads
+    cells       recoded attributes whose codes it reads
     """
 
     kind: str
@@ -80,7 +77,7 @@ class BatchQuery:
 
     @property
     def prepared_cells(self) -> frozenset[str]:
-        """The attributes whose codes, as they were prepared, it reads."""
+        """The prepared attributes whose codes the query reads."""
         return reduce(
             lambda names, recoding: recoding.input_attributes(names),
             reversed(self.recodings),
@@ -89,19 +86,19 @@ class BatchQuery:
 
     @property
     def stages(self) -> frozenset[str]:
-        """The stages of which it reads a column; none where rows alone are counted."""
+        """The stages of which the query reads a column; none for the number of rows."""
         columns_read = {"normalized": self.axes, "discretized": self.prepared_cells}
         return frozenset(stage for stage, columns in columns_read.items() if columns)
 
 
 class Batch:
-    """Some prepared rows; a method a query of ``gate.counter``, whose arguments are checked.
+    """Prepared rows that answer the queries of ``gate.counter``, with arguments already checked.
 
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
-    sizes         attribute with cells → number of them
+    sizes         attribute with cells → number of cells
 
-    Damaged when an array has another length or a value that preparation does not write.
+    Damaged if an array has another length, or a value that preparation does not write.
 
     >>> batch = Batch(coordinates={}, codes={"sex": np.array([0, 1, 1])}, sizes={"sex": 2}, rows=3)
     >>> batch.answer(BatchQuery("count", ((("sex",),),), cells=frozenset({"sex"})))
@@ -123,16 +120,19 @@ class Batch:
         is_sound &= all(_is_column(q, rows, -edge, edge) for q in coordinates.values())
         is_sound &= all(_is_column(c, rows, 0, sizes[name] - 1) for name, c in codes.items())
         if not is_sound:
-            raise Damaged("counter: expected columns as preparation writes them, got others")
+            raise Damaged(
+                "prepared rows: expected columns of one length with valid codes, got others: "
+                "prepare the snapshot again"
+            )
 
     def recoded(self, recoding: BatchRecoding) -> Batch:
-        """Return the same rows recoded, as far as the attributes concerned are here."""
+        """Return the same rows recoded, as far as the attributes are present."""
         groupings = {name: g for name, g in recoding.groupings.items() if name in self.codes}
         codes, sizes = dict(self.codes), dict(self.sizes)
         for name, grouping in groupings.items():
             codes[name] = _smallest(grouping.groups, grouping.size)[codes[name]]
             sizes[name] = grouping.size
-        # Derived attributes read grouped codes, and not each other.
+        # Derived attributes read grouped codes, not each other.
         grouped_codes, grouped_sizes = dict(codes), dict(sizes)
         for name, derived in recoding.derived.items():
             if all(source in grouped_codes for source in derived.attributes):
@@ -148,7 +148,7 @@ class Batch:
         return _smallest(derived.groups, derived.size)[keys]
 
     def answer(self, query: BatchQuery) -> Answer:
-        """Return the exact answer, unsealed; the query's recodings are not applied here."""
+        """Return the exact answer to a query on rows that are already recoded."""
         answer: Answer = getattr(self, query.kind)(*query.arguments)
         return answer
 
@@ -170,7 +170,7 @@ class Batch:
         return (np.array(total, dtype=np.int64),)
 
     def children(self, tree: BitTree, queries: Sequence[tuple[Prefixes, int]]) -> Answer:
-        # The sorted keys of the last tree stay here: 4 or 8 bytes a row.
+        # The sorted keys of the last tree are cached: 4 or 8 bytes a row.
         if self._tree_keys is None or self._tree_keys[0] != tree:
             self._tree_keys = None
             self._tree_keys = tree, sorted_keys(tree, self._columns(tree.columns), rows=self.rows)
@@ -199,7 +199,7 @@ class Batch:
 
 
 def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
-    """Return the answer about two batches with rows; ``answer`` is overwritten."""
+    """Merge the answers of two batches with rows; ``answer`` is overwritten."""
     match query.kind:
         case "occupied":
             cells = np.concatenate([answer[0], addend[0]])
@@ -219,7 +219,7 @@ def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
 
 
 def exact_bounds(columns: Columns) -> IntArray:
-    """Return each column's smallest and largest coordinate, (2, d); the box without rows."""
+    """Return the smallest and largest coordinate of each column, (2, d); the box without rows."""
     edge = 1 << COORDINATE_BITS
     if not len(columns[0]):
         return np.array([[-edge] * len(columns), [edge] * len(columns)], dtype=np.int64)
@@ -227,7 +227,9 @@ def exact_bounds(columns: Columns) -> IntArray:
 
 
 def first_by_hash(columns: Columns, limit: int, salt: int) -> IntArray:
-    """Return the ``limit`` rows of smallest hash, then coordinates, ascending, (limit, d)."""
+    """Return the ``limit`` rows with the smallest hashes, (limit, d), ascending, then by
+    coordinates.
+    """
     hashes = hash_of(columns, salt)
     if len(hashes) > limit:
         candidates = np.flatnonzero(hashes <= np.partition(hashes, limit - 1)[limit - 1])
@@ -237,8 +239,7 @@ def first_by_hash(columns: Columns, limit: int, salt: int) -> IntArray:
 
 
 def count_right_and_wrong(rule: PredictedLabel, codes: Codes, *, rows: int) -> IntArray:
-    """Count the rows whose label an exact rule (``PredictedLabel.require_exact``) predicts, and
-    the others, (2,).
+    """Count the rows that an exact rule predicts rightly and wrongly, (2,).
 
     >>> rule = PredictedLabel("b", (1,), ("a",), ((-1, 1),), 0)
     >>> count_right_and_wrong(rule, {"a": np.array([0, 1, 1]), "b": np.array([0, 1, 0])}, rows=3)

@@ -1,10 +1,10 @@
-"""CheckedRows: stored rows of which no answer is given before their files were checked.
+"""Stored rows that give no answer before the fingerprints of their files are checked.
 
-A stage's files are checked when a query first reads them, while it counts: most models read codes
-alone, and coordinates are five times as many bytes. The check ends before an answer leaves the
-engine, so before noise is drawn for it, and what was counted of another file is thrown away. The
-releasing process makes it, for all engines: it needs the population's key, which no worker has.
-Workers compare the marks of the files after they have counted (``StoredRows``).
+A stage's files are checked while the first query that reads them counts: most models read codes
+alone, and coordinates are five times as many bytes. The check ends before the answer leaves the
+engine, and so before noise is drawn; counts of a changed file are discarded. The releasing process
+checks, since it needs the population's key, which no worker has. Workers compare the marks of the
+files after they have counted (``StoredRows``).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Result = TypeVar("Result")
 
 
 class CheckedRows:
-    """The rows of a prepared snapshot, and of those that are read together with it.
+    """The rows of all members of a prepared snapshot.
 
-    stored_rows   where they are
-    fingerprint   of their tables by the manifest, and of when they were read
+    stored_rows   their files
+    fingerprint   fingerprint of their tables in the manifests, and of their times of reading
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class CheckedRows:
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> CheckedRows:
-        """Find the rows; NotPrepared or Damaged unless all members are prepared as declared."""
+        """Open the rows of a snapshot; NotPrepared or Damaged unless all members are prepared."""
         stages = ("normalized", "discretized") if spec.domain.discrete else ("normalized",)
-        # All are of one data set, and so under one lock.
+        # All members are of one data set, under one lock.
         with snapshot.locked():
             require_prepared(spec, snapshot)
             parts = []
@@ -63,7 +63,7 @@ class CheckedRows:
         return cls(snapshot.members, stored_rows, stages=stages, fingerprint=fingerprint)
 
     def require_stages(self, stages: Collection[str] | None = None) -> None:
-        """Raise Damaged unless these stages (None: all) are as stored; check each once."""
+        """Raise Damaged unless these stages (None: all) are as stored; each is checked once."""
         with self._lock:
             unchecked = [
                 stage
@@ -73,14 +73,14 @@ class CheckedRows:
             for stage in unchecked:
                 for snapshot in self._snapshots:
                     snapshot.checked_path(stage)
-            # Else a file could be put back in its place after its rows were counted.
+            # Otherwise a replaced file could be put back after its rows were counted.
             self.stored_rows.require_unchanged()
             self._checked_stages.update(unchecked)
 
     def run_checked(
         self, work: Callable[[], Result], stages: Collection[str] | None = None
     ) -> Result:
-        """Run ``work`` while these stages are checked; Damaged, whatever it did, if one changed."""
+        """Run ``work`` while these stages are checked; Damaged, in any case, if one changed."""
         with ThreadPoolExecutor(1) as threads:
             check = threads.submit(self.require_stages, stages)
             try:
@@ -89,19 +89,21 @@ class CheckedRows:
                 check.result()
 
     def checked_fold(self, fold: Fold) -> Fold:
-        """Return the engine ``fold`` so that it gives no answer about unchecked files."""
+        """Wrap an engine so that it gives no answer before the files are checked."""
 
         def checked(queries: Sequence[BatchQuery]) -> Partial:
             stages = frozenset[str]().union(*(query.stages for query in queries))
-            # The number of rows is in all tables: one that is checked is enough for it.
+            # The number of rows is in all tables, so one checked table suffices.
             return self.run_checked(lambda: fold(queries), stages or self._stages[-1:])
 
         return checked
 
 
 def combined_fingerprint(*parts: str) -> str:
-    """Return one fingerprint of all tables and of when they were read. Rows that are read again
-    are other rows, whatever they hold: no outcome may answer whether rows have changed.
+    """Combine the fingerprints of tables and their times of reading into one.
+
+    With the times, rows that are read again always differ: no outcome may reveal whether they
+    changed.
     """
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -114,7 +116,7 @@ def _find_rows(spec: DatasetSpec, snapshot: Snapshot, stages: Sequence[str]) -> 
     try:
         return StoredRows.of(spec.domain, *pairs)
     except (OSError, pa.ArrowException, Damaged):
-        # What is no table at all is not the table that was stored.
+        # An unreadable file is reported as another table than the stored one.
         for member in snapshot.members:
             for stage in stages:
                 member.checked_path(stage)

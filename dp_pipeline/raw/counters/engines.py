@@ -1,12 +1,9 @@
 """Engines over stored rows: threads of this machine, and Dask and Spark of several.
 
-Threads have a batch each in memory, and the answers.
-
-Workers get ``StoredRows``, which says where the prepared rows lie, and queries as plain data. They
-send back exact sums, added up on workers first. A worker draws nothing and writes no value
-anywhere. A task that is lost, repeated, or run twice at once counts the same batches again, and one
-of its answers is taken: nothing changes. All workers have to be able to read the files, and exact
-sums cross the network, which has to be trusted or encrypted.
+Workers get ``StoredRows``, with the places of the prepared rows, and queries; they return exact
+sums, first added up on workers. They draw no noise and write nothing. A lost or repeated task
+counts the same batches again, and one of its answers is used. All workers need to read the files,
+and exact sums cross the network, which has to be trusted or encrypted.
 """
 
 from __future__ import annotations
@@ -29,10 +26,10 @@ PARTIALS_A_SUM = 8
 
 
 def threaded_fold(stored_rows: StoredRows) -> Fold:
-    """Return the engine of this machine: a thread a core, each with its own sums."""
+    """Return the engine of this machine, with a thread a core, each with its own sums."""
 
     def fold(queries: Sequence[BatchQuery]) -> Partial:
-        # Whichever thread is ready takes the next batch: an iterator gives each index once.
+        # The threads share one iterator, which gives each batch to one of them.
         indices = iter(range(len(stored_rows.groups)))
         threads = min(len(stored_rows.groups), os.cpu_count() or 1, MAX_THREADS)
         if threads <= 1:
@@ -49,12 +46,12 @@ def threaded_fold(stored_rows: StoredRows) -> Fold:
 def dask_fold(stored_rows: StoredRows, address: str = "") -> Fold:
     """Return the engine of a Dask cluster; DeclarationError where Dask is not installed.
 
-    address   of its scheduler; empty: processes of this machine, one a core, on loopback
+    address   address of its scheduler; empty: processes of this machine, one a core, on loopback
     """
     client = dask_client(address)
 
     def fold(queries: Sequence[BatchQuery]) -> Partial:
-        # A task, and not scattered: what one worker alone has dies with it; a task is done again.
+        # A task, not scattered data, which would be lost with its worker.
         job = client.submit(pickle.loads, pickle.dumps((stored_rows, tuple(queries))), pure=False)
         partials = [
             client.submit(_count, job, start, pure=False)
@@ -76,7 +73,7 @@ def dask_fold(stored_rows: StoredRows, address: str = "") -> Fold:
 def spark_fold(stored_rows: StoredRows, address: str = "") -> Fold:
     """Return the engine of Spark; DeclarationError where Spark is not installed.
 
-    address   of a Spark Connect server, ``sc://host:port``; empty: this machine, on loopback
+    address   Spark Connect server, ``sc://host:port``; empty: this machine, on loopback
     """
     session = spark_session(address)
     partitions = max(1, min(len(stored_rows.groups), 64 if address else 2 * (os.cpu_count() or 1)))
@@ -108,5 +105,5 @@ def _count(job: tuple[StoredRows, tuple[BatchQuery, ...]], start: int) -> Partia
 
 
 def _merge(job: tuple[StoredRows, tuple[BatchQuery, ...]], partials: list[Partial]) -> Partial:
-    """Merge a copy of what other workers have counted: their own is not written to."""
+    # A copy, since merging overwrites the answers of other workers.
     return merge_partials(job[1], pickle.loads(pickle.dumps(partials)))  # noqa: S301

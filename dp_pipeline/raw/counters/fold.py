@@ -1,8 +1,7 @@
-"""FoldCounter: the queries of the gate as a fold over batches of rows, wherever these are.
+"""The counter of the gate's queries, as a fold over batches of rows by any engine.
 
-An engine is one function: queries in, their answers about all rows out, in one scan. It counts
-and does nothing else. Queries are checked here, by public numbers, before a row is read; noise,
-charges and a release's plan never reach an engine.
+An engine is one function from queries to their answers about all rows, in one scan. Queries are
+checked here, by public numbers, before a row is read. Noise and charges never reach an engine.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 Partial = list[Answer | None]
-"""One answer a query; None where no row was read."""
+"""One answer for each query; None where no row was read."""
 
 Fold = Callable[[Sequence[BatchQuery]], Partial]
-"""An engine: it answers every query about all rows, and reads each row once a query."""
+"""An engine: queries → their answers about all rows."""
 
 RequireStages = Callable[[Collection[str] | None], None]
-"""Raises Damaged unless the stored tables of some stages, of all for None, are as stored."""
+"""Raises Damaged unless the tables of some stages, for None of all, are as they were stored."""
 
 
 def answer_batch(batch: Batch, queries: Sequence[BatchQuery]) -> Partial:
-    """Return the answers of one batch, which is recoded once for queries of equal recodings."""
+    """Return the answers of one batch, recoding it once for queries with equal recodings."""
     if not batch.rows:
         return [None] * len(queries)
-    # A list, because recodings hold mappings and so have no hash.
+    # A list, because recodings have mappings and so no hash.
     recoded: list[tuple[tuple[BatchRecoding, ...], Batch]] = [((), batch)]
     answers: Partial = []
     for query in queries:
@@ -50,7 +49,7 @@ def answer_batch(batch: Batch, queries: Sequence[BatchQuery]) -> Partial:
 
 
 def merge_partials(queries: Sequence[BatchQuery], partials: Iterable[Partial]) -> Partial:
-    """Return the answers about the rows of all partials together."""
+    """Merge the answers of several batches into those about all their rows."""
     totals: Partial = [None] * len(queries)
     for partial in partials:
         for i, (query, answer) in enumerate(zip(queries, partial, strict=True)):
@@ -61,15 +60,16 @@ def merge_partials(queries: Sequence[BatchQuery], partials: Iterable[Partial]) -
 
 
 class FoldCounter:
-    """Exact integers about prepared rows: ``Counter`` and ``Disclosing`` of ``gate.counter``, which
-    say what each method returns. A query that could overflow or is none is refused by public
-    numbers alone: BoundaryViolation, or DeclarationError for an attribute without cells.
+    """Counts prepared rows exactly, as ``Counter`` and ``Disclosing`` of ``gate.counter`` define.
 
     domain          the declared attributes
     fold            the engine
-    recodings       how rows are recoded before a query, in order
-    fingerprint     of the stored tables that are read, and of their reading; empty without any
-    require_stages  checks these tables; None where there are none, or they were checked
+    recodings       recodings of rows before a query, in order
+    fingerprint     fingerprint of the stored tables and their reading; empty without tables
+    require_stages  checks these tables; None if there are none or all are checked
+
+    A query that is invalid or could overflow is refused by public numbers alone: BoundaryViolation,
+    or DeclarationError for an attribute without cells.
     """
 
     def __init__(
@@ -89,31 +89,32 @@ class FoldCounter:
 
     @property
     def domain(self) -> Domain:
-        """The declared attributes: public."""
+        """The declared attributes."""
         return self._domain
 
     def require_stored(self, rehearsed: object = None) -> None:
-        """Raise Damaged where a stored table that a rehearsal would have read has changed. All
-        others are checked before the first answer about them.
+        """Raise Damaged if a stored table that a rehearsal has read has changed.
 
-        rehearsed   an EmptyCounter; for anything else all tables are checked
+        rehearsed   the EmptyCounter of the rehearsal; None: all tables are checked
+
+        Other tables are checked before their first answer.
         """
         if self._require_stages is not None:
             self._require_stages(rehearsed.stages if isinstance(rehearsed, EmptyCounter) else None)
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
-        """Return one table a marginal, in the order given; () is the number of rows, shape ()."""
+        """Return the tables of marginals, in their order; () is the number of rows, shape ()."""
         return [Sealed(table) for table in self.exact_tables(marginals)]
 
     def exact_tables(self, marginals: Sequence[tuple[str, ...]]) -> list[IntArray]:
-        """Return what ``count`` seals. For comparisons inside ``raw`` only."""
+        """Return the unsealed tables of ``count``, for comparisons inside ``raw`` only."""
         for marginal in marginals:
             checks.require_table(self._domain, marginal)
         names = [name for marginal in marginals for name in marginal]
         return list(self._answer("count", tuple(marginals), cells=names))
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> FoldCounter:
-        """Return the same rows where the levels of some attributes are put into groups."""
+        """Return a counter of the same rows with levels of some attributes merged into groups."""
         checks.require_groupings(self._domain, groupings)
         grouped = {name: g.of(self._domain[name]) for name, g in groupings.items()}
         return self._recoded(
@@ -121,7 +122,7 @@ class FoldCounter:
         )
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> FoldCounter:
-        """Return the same rows with derived attributes, each a byte or more a row."""
+        """Return a counter of the same rows with derived attributes."""
         checks.require_derived(self._domain, derived)
         attributes = tuple(attribute.as_attribute(name) for name, attribute in derived.items())
         domain = Domain((*self._domain, *attributes), self._domain.constraints)
@@ -136,18 +137,18 @@ class FoldCounter:
         return Sealed(*self._answer("occupied", attributes, cells=attributes))
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
-        """Return the counts of ``cells`` equal intervals an axis over the declared box."""
+        """Return the counts of a grid over the declared box, ``cells`` on each axis."""
         checks.require_grid(self._domain, columns, cells)
         return Sealed(*self._answer("grid", columns, cells, axes=columns))
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
-        """Return Σ over rows of min(D, clip) >> shift, shape ()."""
+        """Return the total of clipped squared distances to the nearest centre, shape ()."""
         checks.require_rule(self._domain, rule)
         rule.require_exact(clip=clip, shift=shift)
         return Sealed(*self._answer("distance_total", rule, clip, shift, axes=rule.columns))
 
     def children(self, tree: BitTree, queries: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
-        """Return for each query the rows in every box so many bits below each node, (m, 2^bits)."""
+        """Return, for each query, the rows in every box ``bits`` below a node, (m, 2^bits)."""
         checks.require_tree(self._domain, tree)
         for nodes, bits in queries:
             checks.require_nodes(tree, nodes, bits)
@@ -156,18 +157,18 @@ class FoldCounter:
         return [Sealed(table) for table in tables]
 
     def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
-        """Return sizes and totals of the clusters of every subset, (m, k, 1 + d)."""
+        """Return sizes and coordinate totals of the clusters of every subset, (m, k, 1 + d)."""
         checks.require_subsets(self._domain, rules, salt)
         return Sealed(*self._answer("sum_by_centre", tuple(rules), salt, axes=rules[0].columns))
 
     def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
-        """Return the clipped residual totals of every cluster, (k, d)."""
+        """Return the totals of clipped distances from the centre of every cluster, (k, d)."""
         checks.require_rule(self._domain, rule)
         rule.require_radii(radii)
         return Sealed(*self._answer("residuals", rule, radii, axes=rule.columns))
 
     def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
-        """Return the rows of every level of ``attribute`` in every cluster, (levels, k)."""
+        """Return the number of rows of each level of ``attribute`` in each cluster, (levels, k)."""
         checks.require_rule(self._domain, rule)
         _require_size(self._domain[attribute].size * len(rule.centres))
         return Sealed(
@@ -175,7 +176,7 @@ class FoldCounter:
         )
 
     def mistakes(self, rule: PredictedLabel) -> Sealed:
-        """Return the rows whose label the rule predicts, and the others, (2,)."""
+        """Return how many rows the rule predicts rightly and how many wrongly, (2,)."""
         rule.require_exact(self._domain)
         return Sealed(*self._answer("mistakes", rule, cells=(*rule.columns, rule.target)))
 
@@ -185,7 +186,7 @@ class FoldCounter:
         return Sealed(*self._answer("bounds", columns, axes=columns))
 
     def records(self, columns: tuple[str, ...], limit: int, salt: int) -> Sealed:
-        """Return the ``limit`` rows with the smallest hash, (limit, d), zeros behind the last."""
+        """Return the ``limit`` rows with the smallest hashes, (limit, d), filled up with zeros."""
         checks.require_axes(self._domain, columns)
         (rows,) = self._answer("records", columns, limit, salt, axes=columns)
         records = np.zeros((limit, len(columns)), dtype=np.int64)
@@ -212,7 +213,7 @@ class FoldCounter:
 class EmptyCounter(FoldCounter):
     """The counter of an empty table, for rehearsing queries.
 
-    stages   of which a column was read
+    stages   stages of which a column was read
     """
 
     def __init__(self, domain: Domain) -> None:
@@ -226,4 +227,4 @@ class EmptyCounter(FoldCounter):
 
 def _require_size(cells: int) -> None:
     if cells > MAX_GRID_CELLS:
-        raise BoundaryViolation(f"expected at most {MAX_GRID_CELLS} cells, got {cells}")
+        raise BoundaryViolation(f"counter: expected at most {MAX_GRID_CELLS} cells, got {cells}")

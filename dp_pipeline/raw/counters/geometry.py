@@ -1,7 +1,6 @@
-"""Exact integers about fixed-point coordinates: clusters, distances, grids and binary trees.
+"""Exact counts and sums of fixed-point coordinates, by clusters, distances, grids and binary trees.
 
-The nearest centre of a row, and its squared distance, are exact to the last digit. Rows in nodes of
-a tree are counted by one sorted key a row: no grid, however deep the tree.
+Rows in nodes of a tree are counted by one sorted key a row, without a grid, for any depth.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from dp_pipeline.raw.counters.tables import ROWS_A_CHUNK
 from dp_pipeline.results.trees import AXIS_BITS, BitTree, Prefixes
 
 Columns = Sequence[NDArray[Any]]
-"""Fixed-point coordinates (rows,) of some rows, in the order of the rule's columns."""
+"""Fixed-point coordinates (rows,), in the order of the rule's columns."""
 
 _MAX_ROWS = 1 << 13
 _MAX_PRODUCTS = 1 << 18
 
 
 class Assignment:
-    """A rule that is exact (``NearestCentre.require_exact``), ready for block after block of rows.
+    """Assigns blocks of rows to their nearest centres, by a rule that ``require_exact`` has passed.
 
     >>> rule = NearestCentre(("x",), ((-8,), (8,)), (1,))
     >>> Assignment(rule).labels([np.array([-9, 0, 1])]).tolist()
@@ -39,15 +38,15 @@ class Assignment:
         self._matrix = self._products() if rule.fits_floats else None
 
     def blocks(self, rows: int) -> Iterator[slice]:
-        """Yield all rows in order, as many at a time as stay in the cache of one core."""
+        """Yield all rows in order, in blocks that stay in the cache of one core."""
         k, d = self._centres.shape
-        # BLAS shares larger products among threads, which costs more than it gains.
+        # BLAS divides larger products among threads, which takes longer.
         step = max(16, min(_MAX_ROWS, _MAX_PRODUCTS // (k * (d + 1))))
         for start in range(0, rows, step):
             yield slice(start, start + step)
 
     def labels(self, columns: Columns) -> IntArray:
-        """Return the lowest index of the nearest centre of every row of a block."""
+        """Return the index of every row's nearest centre, the lowest of equal ones."""
         if self._matrix is None:
             return self._by_differences(columns)
         x = np.ones((len(columns[0]), len(self._matrix)))
@@ -57,17 +56,17 @@ class Assignment:
         return labels
 
     def differences(self, columns: Columns, labels: IntArray) -> IntArray:
-        """Return weight · (q − c) of every row to the centre of its label, (d, rows)."""
+        """Return weight · (q − c) of every row, c the centre of its label, (d, rows)."""
         axes = zip(columns, self._centres.T, self._weights, strict=True)
         return np.stack([(q.astype(np.int64) - c[labels]) * weight for q, c, weight in axes])
 
     def _products(self) -> FloatArray:
-        """Return the matrix by which (x, 1) becomes |c|² − 2xc: integers that floats hold."""
+        """Return the matrix that maps (x, 1) to |c|² − 2xc, of integers that floats represent."""
         squares = (self._reduced * self._centres) ** 2
         return np.vstack([-2.0 * (self._reduced**2 * self._centres).T, squares.sum(axis=1)])
 
     def _by_differences(self, columns: Columns) -> IntArray:
-        """Return the same labels in int64, which hold the largest distance, as was checked."""
+        """Return the same labels by int64 arithmetic, which holds the largest distance."""
         table = np.zeros((len(columns[0]), len(self._centres)), dtype=np.int64)
         for q, c, weight in zip(columns, self._centres.T, self._reduced, strict=True):
             difference = q.astype(np.int64)[:, None] - c
@@ -84,9 +83,8 @@ _ROWS_TO_SORT = 1 << 18
 def sums_by_centre(
     rules: Sequence[NearestCentre], columns: Columns, *, rows: int, salt: int
 ) -> IntArray:
-    """Return sizes and totals of the clusters of every subset, (subsets, centres, 1 + columns).
-
-    See ``gate.counter.Counter.sum_by_centre``.
+    """Return sizes and coordinate totals of the clusters of every subset, as
+    ``gate.counter.Counter.sum_by_centre`` defines, (subsets, centres, 1 + columns).
     """
     sums = np.zeros((len(rules), len(rules[0].centres), 1 + len(columns)), dtype=np.int64)
     if len(rules) == 1:
@@ -101,7 +99,7 @@ def sums_by_centre(
 def _add_subsets(
     sums: IntArray, rules: Sequence[NearestCentre], columns: Columns, *, salt: int
 ) -> None:
-    """Add the rows, sorted by subset first: each rule then sees its own rows together."""
+    """Add rows to the sums, sorted by subset, so that each rule reads its own rows together."""
     subsets = subset_of(columns, salt, len(rules))
     # Small whole numbers are sorted by radix.
     order = np.argsort(subsets.astype(np.min_scalar_type(len(rules))), kind="stable")
@@ -124,9 +122,8 @@ def _add_sums(sums: IntArray, rule: NearestCentre, columns: Columns, *, rows: in
 def residual_totals(
     rule: NearestCentre, radii: Sequence[int], columns: Columns, *, rows: int
 ) -> IntArray:
-    """Return σ over the rows of a cluster of their residuals clipped to its radius in L1, (k, d).
-
-    See ``gate.counter.Counter.residuals``.
+    """Return the totals of clipped distances from the centre of every cluster, (k, d), as
+    ``gate.counter.Counter.residuals`` defines.
     """
     assignment, k = Assignment(rule), len(rule.centres)
     least = np.array(radii, dtype=np.int64)
@@ -145,7 +142,7 @@ def residual_totals(
 def levels_by_centre(
     rule: NearestCentre, codes: NDArray[Any], levels: int, columns: Columns, *, rows: int
 ) -> IntArray:
-    """Return rows of every level in every cluster, (levels, k)."""
+    """Return the number of rows of each level in each cluster, (levels, k)."""
     assignment, k = Assignment(rule), len(rule.centres)
     table = np.zeros(levels * k, dtype=np.int64)
     for block in assignment.blocks(rows):
@@ -155,16 +152,15 @@ def levels_by_centre(
 
 
 def _totals(labels: IntArray, values: NDArray[Any], k: int) -> IntArray:
-    """Return sums by label of values of at most 2^16: floats hold those of fewer than 2^37."""
+    """Return sums by label of values of at most 2^16; floats hold those of less than 2^37 rows."""
     return np.bincount(labels, weights=values, minlength=k).astype(np.int64)
 
 
 def exact_distance_total(
     rule: NearestCentre, columns: Columns, *, rows: int, clip: int, shift: int
 ) -> int:
-    """Return σ over rows of min(D, clip) >> shift, D = min over centres of Σ (weight · (q − c))².
-
-    columns   coordinates (rows,), in the order of the rule's
+    """Return the sum over rows of min(D, clip) >> shift, D the squared distance to the nearest
+    centre: min over centres of Σ (weight · (q − c))².
     """
     assignment = Assignment(rule)
     most = min(clip, rule.largest_distance)
@@ -177,8 +173,7 @@ def exact_distance_total(
 
 
 def cells_of(coordinates: NDArray[Any], cells: int) -> IntArray:
-    """Return interval of every coordinate in [−2^16, 2^16]: min(cells − 1, ((q + 2^16)·cells) >>
-    17).
+    """Return the cell of every coordinate q of an axis, min(cells − 1, ((q + 2^16)·cells) >> 17).
 
     >>> cells_of(np.array([-65536, -1, 0, 65536]), 4).tolist()
     [0, 1, 2, 3]
@@ -187,15 +182,15 @@ def cells_of(coordinates: NDArray[Any], cells: int) -> IntArray:
     index += 1 << COORDINATE_BITS
     index *= cells
     index >>= COORDINATE_BITS + 1
-    # Only the upper edge of the box itself falls outside, by one.
+    # Only the upper edge of the box itself would be outside, by one.
     return np.minimum(index, cells - 1, out=index)
 
 
 def grid_counts(columns: Sequence[NDArray[Any]], cells: int, *, rows: int) -> IntArray:
-    """Return rows in each of ``cells`` intervals an axis, empty ones too; shape (cells,) · d."""
+    """Return the counts of a grid over the box, ``cells`` on each of d axes."""
     size = cells ** len(columns)
     table = np.zeros(size, dtype=np.int64)
-    # About as many rows as cells: bincount writes a whole grid every time.
+    # At least as many rows as cells, since bincount writes a whole grid every time.
     step = max(ROWS_A_CHUNK, size)
     for start in range(0, rows, step):
         keys = cells_of(columns[0][start : start + step], cells)
@@ -214,13 +209,12 @@ _LOW_BITS = 8
 
 
 def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) -> Keys:
-    """Return the first ``tree.depth`` bits of every row as one number, in rising order; (rows,).
-
-    int32 where the depth allows it, else int64.
+    """Return the first ``tree.depth`` bits of every row as a number, ascending, (rows,): int32
+    where they fit, else int64.
     """
     kind: type[np.signedinteger[Any]] = np.int32 if tree.depth < 31 else np.int64
     keys: Keys = np.zeros(rows, dtype=kind)
-    # Bits are spread by two small tables an axis, which stay in the nearest cache.
+    # Two small tables an axis, which stay in the cache, spread the bits.
     low = np.arange(1 << _LOW_BITS)
     high = np.arange(1 << (AXIS_BITS - _LOW_BITS)) << _LOW_BITS
     tables = [
@@ -237,7 +231,7 @@ def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) ->
 
 
 def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArray:
-    """Return rows in every box ``bits`` below each node, (nodes, 2^bits), from sorted keys."""
+    """Return the rows in every box ``bits`` below each node, (nodes, 2^bits), from sorted keys."""
     counts = np.zeros((len(nodes), 1 << bits), dtype=np.int64)
     step = max(1, _BOXES_A_CHUNK >> bits)
     for start in range(0, len(nodes), step):
@@ -250,7 +244,7 @@ def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArra
 
 
 def _spread(axes: Sequence[int], axis: int, places: IntArray) -> IntArray:
-    """Return the bits that cells of one axis add to the keys of their rows."""
+    """Return the bits that cells of one axis contribute to the keys of their rows."""
     spread = np.zeros(len(places), dtype=np.int64)
     halvings = [bit for bit, halved in enumerate(axes) if halved == axis]
     for done, bit in enumerate(halvings):

@@ -1,4 +1,4 @@
-"""The engine for tables that fit in memory: one batch of all rows."""
+"""The engine for tables that fit in memory, with one batch of all rows."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from dp_pipeline.raw.workers import in_threads
 
 
 class MemoryCounter(FoldCounter):
-    """Exact integers about prepared rows held as arrays.
+    """Counts prepared rows that are arrays in memory.
 
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
     rows          number of rows
-    fingerprint   of the stored tables that the columns were read from, and of their reading;
-                  empty where there are none
+    fingerprint   fingerprint of the stored tables and their reading; empty without tables
 
-    Damaged when an array has another length or a value that preparation does not write.
+    Damaged if an array has another length, or a value that preparation does not write.
 
     >>> from dp_pipeline.config.domain import Attribute
     >>> from dp_pipeline.config.encoding import Levels
@@ -58,12 +57,12 @@ class MemoryCounter(FoldCounter):
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> MemoryCounter:
-        """Open the engine over a prepared snapshot; raises what ``CheckedRows.open`` does."""
+        """Read a prepared snapshot into memory; it raises what ``CheckedRows.open`` does."""
         return cls.of_stored(spec.domain, CheckedRows.open(spec, snapshot))
 
     @classmethod
     def of_stored(cls, domain: Domain, rows: CheckedRows) -> MemoryCounter:
-        """Return the engine over rows on disk, which are checked while they are read."""
+        """Read rows on disk into memory, while their files are checked."""
         coordinates, codes = rows.run_checked(lambda: _read_columns(domain, rows.stored_rows))
         return cls(
             domain,
@@ -74,7 +73,7 @@ class MemoryCounter(FoldCounter):
         )
 
     def _recoded(self, domain: Domain, recoding: BatchRecoding) -> MemoryCounter:
-        """Recode the rows once, for all queries: a byte or more a row and attribute."""
+        """Recode the rows once for all queries, at a byte or more a row and attribute."""
         rows = self._batch.recoded(recoding)
         return MemoryCounter(domain, coordinates=rows.coordinates, codes=rows.codes, rows=rows.rows)
 

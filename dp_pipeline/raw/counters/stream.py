@@ -1,6 +1,6 @@
-"""StoredRows: prepared rows on disk, counted batch by batch.
+"""Prepared rows on disk, counted batch by batch.
 
-A batch is a row group of the prepared stages, which have the same rows in the same row groups.
+A batch is a row group; the prepared stages have the same rows in the same row groups.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from dp_pipeline.raw.stages import file_mark
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Where prepared rows are, and what their files have to be, as plain data.
+    """The files of prepared rows, their row groups and their marks; it can be pickled for workers.
 
-    pairs    of every snapshot the file with coordinates, and the one with codes, None where no
-             attribute has cells
-    sizes    attribute with cells → number of them
-    groups   of every row group the index of its pair, its number there, and its rows
-    marks    of the files before anything of them was read
+    pairs    for each snapshot the file with coordinates, and the one with codes or None
+    sizes    (attribute with cells, number of cells)
+    groups   for each row group the index of its pair, its number there, and its rows
+    marks    marks of the files before they were read (``file_mark``)
     """
 
     pairs: tuple[tuple[Path, Path | None], ...]
@@ -40,8 +39,8 @@ class StoredRows:
 
     @classmethod
     def of(cls, domain: Domain, *pairs: tuple[Path, Path | None]) -> StoredRows:
-        """Find the rows of some pairs of files; Damaged unless both files of a pair have the same
-        row groups, and all together fewer than MAX_ROWS rows.
+        """Open some pairs of files; Damaged unless both files of a pair have the same row groups,
+        and all together fewer than MAX_ROWS rows.
         """
         marks = tuple(map(file_mark, _files(pairs)))
         groups: list[tuple[int, int, int]] = []
@@ -57,12 +56,15 @@ class StoredRows:
         sizes = tuple((name, domain[name].size) for name in domain.discrete)
         stored_rows = cls(pairs, sizes, tuple(groups), marks)
         if not is_sound or stored_rows.row_count >= MAX_ROWS:
-            raise Damaged("counter: expected rows as preparation writes them, got others")
+            raise Damaged(
+                "prepared rows: expected equal row groups in both stages, got others: prepare the "
+                "snapshot again"
+            )
         return stored_rows
 
     @property
     def bytes_in_memory(self) -> int:
-        """Size of all columns as arrays."""
+        """Bytes of all columns as arrays."""
         types = [field.type for path in _files(self.pairs[:1]) for field in pq.read_schema(path)]
         bits: int = sum(type_.bit_width for type_ in types if pa.types.is_integer(type_))
         return self.row_count * bits // 8
@@ -73,7 +75,7 @@ class StoredRows:
         return sum(rows for _, _, rows in self.groups)
 
     def answer_batches(self, indices: Iterable[int], queries: Sequence[BatchQuery]) -> Partial:
-        """Return the answers about some batches together; Damaged where a file has changed."""
+        """Return the answers about some batches together; Damaged if a file has changed."""
         axes = sorted(frozenset().union(*(query.axes for query in queries)))
         cells = sorted(frozenset().union(*(query.prepared_cells for query in queries)))
         batches = self.batches(axes, cells, indices)
@@ -82,7 +84,7 @@ class StoredRows:
     def batches(
         self, axes: Sequence[str], cells: Sequence[str], indices: Iterable[int]
     ) -> Iterator[Batch]:
-        """Yield some columns of some batches; Damaged behind the last where a file has changed."""
+        """Yield some columns of some batches; Damaged after the last if a file has changed."""
         for index in indices:
             pair_index, group_number, rows = self.groups[index]
             coordinates, codes = self.pairs[pair_index]
@@ -95,9 +97,12 @@ class StoredRows:
         self.require_unchanged()
 
     def require_unchanged(self) -> None:
-        """Raise Damaged where a file was replaced or written to since these rows were found."""
+        """Raise Damaged if a file was replaced or written to since these rows were opened."""
         if tuple(map(file_mark, _files(self.pairs))) != self.marks:
-            raise Damaged("counter: expected rows as they were stored, got others")
+            raise Damaged(
+                "prepared rows: expected unchanged files while they are counted, got changed ones: "
+                "run again"
+            )
 
 
 def _files(pairs: Iterable[tuple[Path, Path | None]]) -> list[Path]:
@@ -111,5 +116,5 @@ def _arrays(
         return {}
     with pq.ParquetFile(path) as file:
         table = file.read_row_group(group_number, columns=columns, use_threads=False)
-    # Not by ``to_numpy``, which loads pandas: longer than it takes to count a million rows.
+    # ``to_numpy`` would import pandas, which takes longer than to count a million rows.
     return {name: np.from_dlpack(table.column(name).combine_chunks()) for name in columns}

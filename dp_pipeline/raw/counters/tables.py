@@ -1,9 +1,8 @@
-"""Exact marginals of a table of codes, each row read as few times as possible.
+"""Exact marginals of a table of codes, in as few passes over the rows as possible.
 
-One contingency table needs one key a row: the codes read as digits of one number. Many tables over
-one to three attributes need few passes, by *super-columns*: several columns fused into one, whose
-code stands for the codes of all. Few tables over pairs or triples of super-columns hold many
-tables over pairs or triples of columns, which are their sums.
+One contingency table needs one key a row: the codes read as digits of a number. Many tables over
+one to three attributes need few passes by *super-columns*, several columns fused into one: tables
+over pairs or triples of super-columns contain those over pairs or triples of columns as sums.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (n,) of an unsigned type."""
 
 ROWS_A_CHUNK = 1 << 16
-"""Keys of so many rows stay in the cache of one core."""
+"""Rows whose keys stay in the cache of one core."""
 
 
 def cell_keys(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], rows: slice
 ) -> IntArray:
-    """Return the cell of each of ``rows`` in the table over ``names``, last attribute fastest."""
+    """Return the cell of each of ``rows`` in the table over ``names``, the last fastest."""
     keys = codes[names[0]][rows].astype(np.int64)
     for name in names[1:]:
         keys *= sizes[name]
@@ -39,7 +38,7 @@ def cell_keys(
 
 def add_counts(table: IntArray, keys: IntArray) -> None:
     """Add 1 to the cell of every key; ``table`` is flat."""
-    # bincount writes a whole new table, which is too much where there are few rows and many cells.
+    # bincount writes a whole new table, which takes too long for few rows and many cells.
     if table.size <= 2 * ROWS_A_CHUNK:
         table += np.bincount(keys, minlength=table.size)
     else:
@@ -49,8 +48,7 @@ def add_counts(table: IntArray, keys: IntArray) -> None:
 def occupied_cells(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
 ) -> IntArray:
-    """Return key and count of the cells with rows, int64 (m, 2), ascending by key; one pass and a
-    sort.
+    """Return key and count of every cell that is not empty, int64 (m, 2), ascending by key.
 
     >>> codes = {"a": np.array([0, 1, 1]), "b": np.array([2, 0, 0])}
     >>> occupied_cells(codes, {"a": 2, "b": 3}, ("a", "b"), rows=3).tolist()
@@ -63,7 +61,7 @@ def occupied_cells(
 def contingency_table(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
 ) -> IntArray:
-    """Return exact counts over ``names`` (at least one, no two the same), one axis an attribute.
+    """Return the exact counts over ``names``, at least one and all different, as a table.
 
     >>> codes = {"a": np.array([0, 1, 1]), "b": np.array([2, 0, 0])}
     >>> contingency_table(codes, {"a": 2, "b": 3}, ("a", "b"), rows=3).tolist()
@@ -77,23 +75,21 @@ def contingency_table(
 
 
 CAPS = (32, 64, 256)
-"""Most cells of a super-column; a plan is made at each of them, and the cheapest one is taken."""
+"""Limits on the cells of a super-column; of the plans for each, the cheapest is used."""
 
 _MAX_COLUMNS = 16
 
 MAX_FUSED = 3
-"""Attributes of a table that super-columns hold; larger ones are counted by themselves."""
+"""Attributes of a table, at most, for super-columns; larger tables are counted directly."""
 
 _FUSED_CELLS = 1 << 20
-"""Cells of a table that blocks of rows are counted into, each by itself first: a larger one would
-take longer to add than to count.
-"""
+"""Cells of a fused table, at most; adding the blocks of a larger one takes longer than counting."""
 
 _CELLS_AT_ONCE = 1 << 23
 _CACHED_CELLS = 1 << 17
 
 _ROWS_A_BLOCK = 1 << 18
-"""Rows whose keys are kept, and after which small counts are added to large ones."""
+"""Rows of a block, whose keys are shared by tables, and whose int32 counts are then added up."""
 
 _ROWS_A_STEP = 1 << 15
 
@@ -104,7 +100,7 @@ _Keys = NDArray[np.unsignedinteger[Any]]
 class SuperColumn:
     """Columns fused into one.
 
-    names, sizes   of the columns, the last one fastest
+    names, sizes   names and sizes of the columns, the last one fastest
     """
 
     names: tuple[str, ...]
@@ -117,8 +113,7 @@ class SuperColumn:
 
 
 def fuse(sizes: Mapping[str, int], *, cap: int) -> tuple[SuperColumn, ...]:
-    """Put every column into a super-column of at most ``cap`` cells, or alone: first fit, large
-    first.
+    """Fuse columns into super-columns of at most ``cap`` cells, by first fit, large ones first.
 
     >>> [column.names for column in fuse({"a": 2, "b": 40, "c": 3}, cap=64)]
     [('b',), ('c', 'a')]
@@ -139,10 +134,10 @@ def fuse(sizes: Mapping[str, int], *, cap: int) -> tuple[SuperColumn, ...]:
 
 @dataclass(frozen=True)
 class FusedTable:
-    """One table over super-columns, and the tables that are got from it by summing.
+    """A table over super-columns, and the tables that are sums of it.
 
-    columns   one to three of them
-    holds     names of the columns of each; in the order of ``columns``
+    columns   one to three super-columns
+    holds     names of the columns of each such table, in the order of ``columns``
     """
 
     columns: tuple[SuperColumn, ...]
@@ -155,21 +150,22 @@ class FusedTable:
 
 
 def is_fusible(sizes: Mapping[str, int], names: Names) -> bool:
-    """Return whether a plan may have the table over ``names``: few attributes, and few cells."""
+    """Return whether a table is small enough for super-columns."""
     cells = math.prod(sizes[name] for name in names)
     return len(names) <= MAX_FUSED and cells <= _FUSED_CELLS
 
 
 def _cost(cells: int, rows: int) -> int:
-    """Return about the nanoseconds that it takes to count a table, and to sum it up."""
+    """Return about the nanoseconds to count a table and to sum it up."""
     return rows * (1 if cells <= _CACHED_CELLS else 2) + 4 * cells
 
 
 def plan(
     sizes: Mapping[str, int], tables: Collection[Names], *, rows: int
 ) -> tuple[FusedTable, ...]:
-    """Return which tables to count for ``tables`` over one to three columns: the cheapest plan of
-    those at the caps. Each of ``tables`` is held once, by names in some order.
+    """Return the cheapest plan of fused tables that contain each of ``tables`` once.
+
+    tables   each over one to three columns; the plan may hold their names in another order
 
     >>> triangle = [("a", "b"), ("a", "c"), ("b", "c")]
     >>> [fused.holds for fused in plan({"a": 2, "b": 3, "c": 2}, triangle, rows=1000)]
@@ -188,8 +184,8 @@ def _plan(
     *,
     rows: int,
 ) -> tuple[FusedTable, ...]:
-    """Return the plan for these super-columns. Large groups of them come first: a table over one
-    also holds the tables over some of its super-columns.
+    """Return the plan for some super-columns, with large groups of them first, whose tables also
+    contain those over fewer of them.
     """
     positions = {name: (i, j) for i, c in enumerate(columns) for j, name in enumerate(c.names)}
     by_group: dict[tuple[int, ...], list[Names]] = {}
@@ -213,7 +209,7 @@ def _plan(
             covered |= dict.fromkeys(subgroups, members)
         else:
             unfused += [_unfused(names, sizes) for names in members]
-    # In this order neighbours share their first super-columns, whose keys are made once.
+    # In this order neighbours share their first super-columns, whose keys are computed once.
     fused_tables = [
         FusedTable(tuple(columns[i] for i in group), tuple(fused[group])) for group in sorted(fused)
     ]
@@ -227,7 +223,7 @@ def _unfused(names: Names, sizes: Mapping[str, int]) -> FusedTable:
 def count_plan(
     tables: Sequence[FusedTable], codes: Codes, *, rows: int
 ) -> Iterator[tuple[FusedTable, IntArray]]:
-    """Yield every table of a plan with its flat counts, few tables at a time in memory."""
+    """Count the tables of a plan, and yield each with its flat counts, few at a time in memory."""
     for group in _groups(tables):
         counts = [np.zeros(fused.size, dtype=np.int64) for fused in group]
         for start in range(0, rows, _ROWS_A_BLOCK):
@@ -251,7 +247,7 @@ def _groups(tables: Sequence[FusedTable]) -> Iterator[list[FusedTable]]:
 
 
 class _BlockKeys:
-    """Keys of one block of rows; those that tables share are made once."""
+    """Keys of one block of rows, computed once for all tables that share them."""
 
     def __init__(self, codes: Codes, rows: slice) -> None:
         self._codes, self._rows = codes, rows
@@ -259,7 +255,7 @@ class _BlockKeys:
         self._pair: tuple[tuple[SuperColumn, ...], _Keys] | None = None
 
     def count(self, table: FusedTable) -> NDArray[np.int32]:
-        """Return flat counts of the block, in small numbers: more of them stay in the cache."""
+        """Return the flat counts of the block, as int32, of which more stay in the cache."""
         counts = np.zeros(table.size, dtype=np.int32)
         first, last = self._leading_keys(table.columns[:-1]), table.columns[-1]
         own = self._column_keys(last)
@@ -270,7 +266,7 @@ class _BlockKeys:
             if first is not None:
                 here = _append_digit(first[rows], here, last.size, cells=table.size)
             step = keys[: len(here)]
-            # The only type that is counted without a copy.
+            # NumPy counts no other type without a copy.
             step[:] = here
             np.add.at(counts, step, np.int32(1))
         return counts
@@ -299,7 +295,7 @@ class _BlockKeys:
 
 
 def _append_digit(keys: _Keys, digits: _Keys, size: int, *, cells: int) -> _Keys:
-    """Return keys of ``cells`` cells: the old ones with one digit more, of ``size`` values."""
+    """Append a digit of ``size`` values to keys, which then have ``cells`` cells."""
     kind = _key_type(cells)
     longer = keys.astype(kind)
     longer *= kind.type(size)
@@ -308,15 +304,13 @@ def _append_digit(keys: _Keys, digits: _Keys, size: int, *, cells: int) -> _Keys
 
 
 def _key_type(cells: int) -> np.dtype[Any]:
-    """Return the smallest type for keys of so many cells, and for that number itself."""
     return np.min_scalar_type(cells)
 
 
 def summed_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:
-    """Return the tables that ``fused.holds``, from its counts or from any sum of such counts.
+    """Sum the counts of a fused table to the tables that it holds.
 
-    Super-columns are summed down one after the other, so tables that keep the same columns of the
-    first one share that sum.
+    Super-columns are summed one after the other, and tables share equal first sums.
     """
     sums: dict[tuple[Names, ...], IntArray] = {(): counts.reshape(1, -1)}
     sizes = {n: size for c in fused.columns for n, size in zip(c.names, c.sizes, strict=True)}
@@ -333,7 +327,7 @@ def summed_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:
 
 
 def _sum_down(table: IntArray, column: SuperColumn, names: Names) -> IntArray:
-    """Sum the codes of ``column`` down to those of ``names``: (before, column.size · after) becomes
+    """Sum a super-column to some of its columns: (before, column.size · after) becomes
     (before · their cells, after).
     """
     digits = table.reshape(len(table), *column.sizes, -1)
@@ -346,12 +340,10 @@ def _sum_down(table: IntArray, column: SuperColumn, names: Names) -> IntArray:
 def exact_marginals(
     codes: Codes, sizes: Mapping[str, int], marginals: Sequence[Names], *, rows: int
 ) -> list[IntArray]:
-    """Return one int64 table a marginal, in the order given and with its axes in the order given.
+    """Return the exact int64 tables of marginals, in the order of marginals and of their names.
 
     codes      attribute → codes (rows,), each below the attribute's size
-    marginals  names all different inside one marginal; () is the number of rows, shape ()
-
-    Marginals over the same attributes in another order are counted once.
+    marginals  different names each; () is the number of rows, shape ()
     """
     sorted_names = {tuple(sorted(names)) for names in marginals if names}
     small = [names for names in sorted(sorted_names) if is_fusible(sizes, names)]
@@ -362,7 +354,7 @@ def exact_marginals(
     for fused, counts in count_plan(plan(sizes, small, rows=rows), codes, rows=rows):
         counted |= summed_tables(fused, counts)
     by_set = {frozenset(names): (names, table) for names, table in counted.items()}
-    # Copies: two answers never share memory.
+    # Copies, so that no answers share memory.
     tables: list[IntArray] = []
     for names in marginals:
         if names:

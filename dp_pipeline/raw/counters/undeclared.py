@@ -1,19 +1,16 @@
 """The engine for queries about validated rows whose domain is still to be discovered.
 
-*Distance.* Rows that break what is declared of the attributes that leave nothing open go first,
-each by itself, as preparation drops them. Of the rest, at most ``protection.rows`` of one person
-are kept, chosen by her own rows alone (``raw.contributions``). So the rows of one person more are
-at most so many rows more here, and no other row changes; where one person replaces another, twice
-as many differ: ``spec.distance``. Every query below is a sum over rows, or over persons, whom
-preparation would tell apart in the same way, by integers or texts. A row that has no number, or no
-text, of the queried attribute is left out of that query alone.
+*Distance.* First, each row that breaks the declaration of a fully declared attribute is dropped.
+Of the rest, at most ``protection.rows`` of one person are used, chosen by her own rows alone
+(``raw.contributions``). So one person more is at most so many rows more, and no other row changes;
+if one person replaces another, twice as many rows differ: ``spec.distance``. Every query is a sum
+over rows, or over persons, who are identified as in preparation. A row without a number or text of
+the queried attribute is omitted from that query alone. After a discovery, preparation may drop more
+rows and use other rows of a person: that is another sample with the same distance.
 
-Preparation drops more rows, when what was discovered has been declared, and may keep other rows of
-a person: that is another sample with the same distance, and no query here depends on it.
-
-*Parts.* Each part of the rows has all rows of its persons, so the sums over parts add up. Of more
-rows than a batch has, the parts lie in a file without a name, which no other process can open and
-which is gone with the counter; a query has one of them in memory.
+*Parts.* Each part of the rows has all rows of its persons, so the sums over parts add up. For more
+rows than a batch, the parts are in an unnamed file, which no other process can open and which is
+deleted with the counter; a query has one part in memory.
 """
 
 from __future__ import annotations
@@ -52,19 +49,17 @@ from dp_pipeline.raw.stages import BatchReader
 from dp_pipeline.raw.values import column_of, finite_numbers, level_words, valid_numbers
 
 MAX_LEVEL_BYTES = 256
-"""Bounds a level that may be discovered: a longer text is a note and no level."""
+"""Bytes of a discovered level, at most; a longer text is a note and no level."""
 
 Parts = Callable[[], Iterator[pa.Table]]
-"""Yields the counted rows, again for every query: one part or more, each with all rows of its
-persons.
-"""
+"""Function that yields the counted rows, in parts that have all rows of their persons."""
 
 
 class UndeclaredRows:
-    """Exact integers about validated rows: ``UndeclaredCounter`` of ``gate.counter``.
+    """Counts validated rows exactly, as ``UndeclaredCounter`` of ``gate.counter`` defines.
 
     parts         the counted rows
-    fingerprint   of the stored table, and of its reading; empty where there is none
+    fingerprint   fingerprint of the stored table and its reading; empty without a table
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> UndeclaredRows.empty(find_spec("trips"))
@@ -92,7 +87,7 @@ class UndeclaredRows:
 
     @classmethod
     def empty(cls, spec: DatasetSpec) -> UndeclaredRows:
-        """Return the engine over no rows at all."""
+        """Return the engine over an empty table."""
         columns = {name: pa.array([], pa.string()) for name in spec.columns}
         return cls.of_table(spec, pa.table(columns), b"no rows")
 
@@ -100,8 +95,8 @@ class UndeclaredRows:
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> UndeclaredRows:
         """Open the engine over a validated snapshot.
 
-        NotPrepared unless the snapshot was validated as the file is declared now and not refused;
-        Damaged when the stored table is not the one that was stored.
+        NotPrepared unless the snapshot was validated under this declaration and not refused;
+        Damaged if the stored table has changed.
         """
         with snapshot.locked():
             require_validated(spec, snapshot)
@@ -111,7 +106,7 @@ class UndeclaredRows:
             with ingested_batches(spec, snapshot) as batches:
                 if len(batches) > 1:
                     keys = PersonKeys.of(spec.columns, spec.protection.column, snapshot.key)
-                    # The file of the parts has no name any more behind this block.
+                    # The file of the parts loses its name with this block.
                     with temporary_folder(snapshot.folder / "undeclared") as scratch:
                         tables = _tables_by_person(spec, keys, batches, scratch)
                         parts = _write_parts(tables, scratch / "kept.parquet")
@@ -123,26 +118,26 @@ class UndeclaredRows:
         return f"UndeclaredRows({self._spec.name})"
 
     def require_stored(self, rehearsed: object = None) -> None:
-        """Check nothing: the one stored table was checked when it was opened."""
+        """Do nothing, since the one stored table was checked when it was opened."""
 
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
-        """Return the rows of every bucket, (len(edges) − 1,)."""
+        """Return the number of rows of every bucket, (len(edges) − 1,)."""
         open_attribute = self._open_attribute(attribute)
         counts = np.zeros(len(edges) - 1, dtype=np.int64)
         for table in self._parts():
             values = finite_numbers(open_attribute, column_of(open_attribute, table))
             buckets = np.searchsorted(np.asarray(edges), values, side="right") - 1
             buckets = np.where(values == edges[-1], len(edges) - 2, buckets)
-            # NaN is sorted behind the last edge, as a number that is too large.
+            # NaN is sorted after the last edge, like a number that is too large.
             inside = buckets[(buckets >= 0) & (buckets < len(edges) - 1)]
             counts += np.bincount(inside, minlength=len(edges) - 1)
         return Sealed(counts)
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return texts and the weights of their persons.
+        """Return all texts that may be levels, with the weights of their persons.
 
-        A text of more than MAX_LEVEL_BYTES, one with control characters, and the name of missing
-        values are never a level.
+        Texts of more than MAX_LEVEL_BYTES, with control characters, or equal to the name of missing
+        values are no levels.
         """
         open_attribute, sums = self._open_attribute(attribute), Counter[bytes]()
         for table in self._parts():
@@ -152,7 +147,7 @@ class UndeclaredRows:
         return Sealed(np.concatenate([pack_texts(texts), totals]))
 
     def within(self, attribute: str, interval: Coordinate) -> MemoryCounter:
-        """Return a counter of the coordinates between bounds, as preparation makes them."""
+        """Return a counter of the rows whose value lies in an interval, encoded in it."""
         open_attribute = self._open_attribute(attribute)
         bounded = replace(open_attribute, coordinate=interval, cells=None, undeclared=None)
         arrays = [np.zeros(0, dtype=np.int32)]
@@ -168,7 +163,7 @@ class UndeclaredRows:
         )
 
     def _open_attribute(self, name: str) -> Attribute:
-        """Return an attribute that leaves something open: others are queried when prepared."""
+        """Return an attribute that is to be discovered; BoundaryViolation for others."""
         attribute = self._spec.domain[name]
         if attribute.undeclared is None:
             raise BoundaryViolation(
@@ -177,7 +172,7 @@ class UndeclaredRows:
         return attribute
 
     def _persons(self, table: pa.Table) -> IntArray:
-        """Return one number a person for the rows of a part (n,); −1 for none."""
+        """Return a number for the person of every row of a part (n,); −1 for none."""
         column = self._spec.protection.column
         if column is None:
             return np.arange(table.num_rows, dtype=np.int64)
@@ -185,7 +180,7 @@ class UndeclaredRows:
 
 
 def _as_declared(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows that keep what is declared of attributes that leave nothing open."""
+    """Return the rows that are valid in all fully declared attributes."""
     table = table.select(list(dict.fromkeys(spec.columns)))
     declared = tuple(attribute for attribute in spec.domain if attribute.undeclared is None)
     domain = Domain(declared, spec.domain.constraints)
@@ -195,7 +190,7 @@ def _as_declared(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 def _tables_by_person(
     spec: DatasetSpec, keys: PersonKeys | None, batches: Sequence[BatchReader], scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield what is kept of many batches, all rows of a person in one table."""
+    """Yield the bounded rows of many batches, with all rows of a person in one table."""
     tables = (_as_declared(spec, rows_of_window(spec, read())) for read in batches)
     if keys is None:
         yield from tables
@@ -204,7 +199,7 @@ def _tables_by_person(
     for number, table in enumerate(chain([first], tables)):
         path = scratch / f"split {number}.arrow"
         files.append((path, split_by_person(table, keys, path)))
-    # A file has a table, if of no row.
+    # At least one table, if without rows.
     at_most = spec.protection.rows
     yield keep_at_most(first.slice(0, 0), at_most=at_most, keys=keys)
     for part in dict.fromkeys(part for _, parts in files for part in parts):
@@ -212,7 +207,7 @@ def _tables_by_person(
 
 
 def _write_parts(tables: Iterator[pa.Table], path: Path) -> Parts:
-    """Write tables into a file, a row group each; it stays open and may lose its name."""
+    """Write tables to a file, as row groups; it stays open, so its name may be deleted."""
     first = next(tables)
 
     def write(file: BinaryIO) -> None:
@@ -233,7 +228,7 @@ def _weigh_texts(
     levels = [_as_level(word, reserved) for word in words]
     texts = tuple(sorted({level for level in levels if level is not None}))
     codes = {text: code for code, text in enumerate(texts)}
-    # The last one is for missing values, whose place is −1.
+    # The last entry is for missing values, whose place is −1.
     code_of_place = np.array([-1 if text is None else codes[text] for text in (*levels, None)])
     row_codes = code_of_place[places]
     is_counted = (row_codes >= 0) & (persons >= 0)
@@ -242,7 +237,7 @@ def _weigh_texts(
 
 
 def _as_level(word: str | None, reserved: set[str]) -> bytes | None:
-    """Return a text as bytes, None where it can be no level whatever the rows are."""
+    """Return a text as bytes, or None if it can never be a level."""
     if word is None or word in reserved or not word.isprintable():
         return None
     text = word.encode("utf-8", "replace")
@@ -252,7 +247,7 @@ def _as_level(word: str | None, reserved: set[str]) -> bytes | None:
 def _sum_weights(
     codes: IntArray, persons: IntArray, texts: int, weights: tuple[int, ...]
 ) -> IntArray:
-    """Return for each text the weights of the persons who have it (texts,): each counts once."""
+    """Return the total weight (texts,) of the persons who have each text, each counted once."""
     # Fewer than 2^31 persons and texts, so a pair of them is an integer of 62 bits.
     pairs = np.unique(persons * max(1, texts) + codes)
     _, owners, text_counts = np.unique(

@@ -1,7 +1,7 @@
-"""Generators: made-up populations of places and of tables; the same seed gives the same bytes.
+"""Generators of invented populations; the same seed gives the same table.
 
-Every generator is ``NAME(seed=…, rows=…) -> pyarrow.Table`` and draws from NumPy's PCG64 only, by
-the functions below, so a table is the same on every machine with one NumPy version.
+Every generator is ``NAME(seed=…, rows=…) -> pyarrow.Table`` and draws from NumPy's PCG64 by the
+functions below, so a table is the same on every machine with one NumPy version.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ GENERATORS: Registry[Callable[..., pa.Table]] = Registry(
 """Name in a data set file → generator."""
 
 STREAMS = ("rides_stream",)
-"""Generators whose rows have a time: of a window they make that window's rows alone."""
+"""Generators whose rows have a time; for a window they generate its rows alone."""
 
 
 def random_numbers(seed: int) -> np.random.Generator:
-    """Return PCG64 by name: ``default_rng`` may become another one in a later NumPy."""
+    """Return a PCG64 generator; ``default_rng`` may be another one in a later NumPy."""
     return np.random.Generator(np.random.PCG64(seed))
 
 
 def shares(rows: int, weights: Sequence[float]) -> IntArray:
-    """Return whole numbers proportional to ``weights`` that sum to ``rows``: largest remainders
-    first.
+    """Divide ``rows`` into integers in proportion to ``weights``, by largest remainders.
 
     >>> shares(7, [1, 1, 1]).tolist()
     [3, 2, 2]
@@ -58,16 +57,20 @@ def shares(rows: int, weights: Sequence[float]) -> IntArray:
 def draw_category(
     rng: np.random.Generator, weights: FloatArray, parents: tuple[IntArray, ...], rows: int
 ) -> IntArray:
-    """Draw a category a row by ``weights`` (…sizes of parents, k), given ``parents`` (rows,)."""
+    """Draw one of k categories for each row, given the categories of its parents.
+
+    weights   (…sizes of parents, k)
+    parents   codes (rows,) of each parent
+    """
     cumulative = np.cumsum(weights / weights.sum(axis=-1, keepdims=True), axis=-1)
     thresholds = np.broadcast_to(cumulative[parents], (rows, weights.shape[-1]))
-    # The last threshold is 1 up to rounding and must not be passed.
+    # The last threshold is 1 up to rounding, and is never exceeded.
     codes: IntArray = (rng.random((rows, 1)) >= thresholds[:, :-1]).sum(axis=1)
     return codes
 
 
 def draw_one_of_many(rng: np.random.Generator, weights: FloatArray, rows: int) -> IntArray:
-    """Draw one of very many categories a row, by bisection: (rows, categories) is too large."""
+    """Draw one of very many categories for each row, by bisection."""
     cumulative = np.cumsum(weights)
     positions = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
     codes: IntArray = np.minimum(positions, len(weights) - 1).astype(np.int64)

@@ -1,8 +1,7 @@
-"""Made-up places: clusters of points, and rides of persons.
+"""Generators of places: Gaussian clusters of points in random order, and rides of persons.
 
-Clusters are Gaussian; the order of rows is random. ``pytest2d`` is the first data set of every
-clustering test. ``rides_stream`` has a time, for windows: its riders stay for many weeks, in a city
-whose demand drifts.
+``rides_stream`` has a time, for windows: its riders stay for many weeks, in a city whose demand
+drifts.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ NARROWEST, WIDEST = 8_000.0, 30_000.0
 
 
 def birch3_like(seed: int = 0, rows: int = 100_000) -> pa.Table:
-    """Draw points x, y, whole numbers in the box [0, 1e6]², of 100 clusters.
+    """Generate points x, y, whole numbers in the box [0, 1e6]², of 100 clusters.
 
     Centres are uniform in the box, standard deviations uniform from 8,000 to 30,000, sizes a
     uniform random split of ``rows``. Points past the box are moved to its edge.
@@ -58,7 +57,7 @@ SPARSE += [(540_000.0, 300_000.0), (540_000.0, 400_000.0)]
 
 
 def unbalance_like(seed: int = 0, rows: int = 6_500) -> pa.Table:
-    """Draw points x, y in the box [0, 1e6]² and their cluster ``label``, the texts 1 to 8.
+    """Generate points x, y in the box [0, 1e6]² and their cluster ``label``, the texts 1 to 8.
 
     With 6,500 rows 3 × 2,000 points are dense (labels 1 to 3) and 5 × 100 sparse; other numbers
     of rows keep the proportion 20 : 1.
@@ -76,10 +75,9 @@ CENTRES = np.array([(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0), (0.0, 0.
 
 
 def pytest2d(seed: int = 0, rows: int = 10_000) -> pa.Table:
-    """Draw points x, y of five equal clusters at (±1, ±1) and (0, 0), standard deviation 0.2.
+    """Generate points x, y of five equal clusters at (±1, ±1) and (0, 0), standard deviation 0.2.
 
-    Every point lies strictly inside the box (−2, 2)²: the rare one outside (five standard
-    deviations) is moved to its edge.
+    Rare points outside the box (−2, 2)² are moved to its edge.
     """
     k = len(CENTRES)
     points, _ = _draw_clusters(
@@ -94,7 +92,7 @@ MIXTURE_CLUSTERS = 8
 
 
 def mixture(seed: int = 0, rows: int = 100_000, *, dimensions: int) -> pa.Table:
-    """Draw points x1, …, xd in the box [−1, 1]^d and their cluster ``label``, the texts 1 to 8.
+    """Generate points x1, …, xd in the box [−1, 1]^d and their cluster ``label``, 1 to 8.
 
     Centres are uniform in [−0.7, 0.7]^d, every standard deviation is 0.08, clusters are equal in
     size up to one row. Points past the box are moved to its edge.
@@ -126,12 +124,12 @@ HUBS = np.array(
     ]
 )
 CORRIDOR = np.array([(3.0, 3.0), (26.0, 11.5)])
-"""The tram line from the harbour to the east: places lie 0.3 km around it."""
+"""The ends of a tram line from the harbour to the east, around which places lie within 0.3 km."""
 CORRIDOR_WEIGHT, BACKGROUND_WEIGHT = 0.13, 0.08
 
 TRIPS_A_RIDER = 8.0
 HEAVY_TAIL, MAX_TIMES_USUAL = 1.6, 100.0
-"""Pareto exponent of a rider's activity, and how many times the least one it can be."""
+"""Pareto exponent of a rider's activity, and its maximum relative to the least active one."""
 
 FAVOURITES = 4
 FAVOURITE_SHARE, NEAR = 0.75, 0.12
@@ -139,7 +137,7 @@ OUTSIDE_SHARE, OUTSIDE_REACH = 0.004, 4.0
 
 
 def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
-    """Draw trips (rows,): the text ``rider`` and the end point ``x``, ``y`` in km, to one metre.
+    """Generate trips (rows,) with the text ``rider`` and the end point ``x``, ``y`` in km.
 
     The city is fixed: seven hubs, a corridor, a background. A rider makes about 8 trips, with
     a heavy tail (some make hundreds), three in four of them to one of her own four favourite
@@ -154,7 +152,7 @@ def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
     near = favourites[rider, habit] + NEAR * rng.standard_normal((rows, 2))
     is_favourite = rng.random(rows) < FAVOURITE_SHARE
     ends = np.where(is_favourite[:, None], near, draw_places(rng, rows))
-    # Some rides leave the city: they end on the left or on the right of the box.
+    # Some rides end outside the city, on the left or on the right of the box.
     is_outside = rng.random(rows) < OUTSIDE_SHARE
     distance = rng.uniform(0.01, OUTSIDE_REACH, size=rows)
     outside_x = np.where(rng.random(rows) < 0.5, -distance, WIDTH + distance)
@@ -165,9 +163,9 @@ def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
 
 
 def draw_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:, 3]) -> FloatArray:
-    """Draw points (count, 2) of the city: hubs, corridor or background, all inside the box.
+    """Draw points (count, 2) of hubs, corridor or background, all inside the city's box.
 
-    hubs   the weight of each hub
+    hubs   weight of each hub
     """
     kinds = len(HUBS)
     weights = np.array([*hubs, CORRIDOR_WEIGHT, BACKGROUND_WEIGHT])
@@ -189,7 +187,7 @@ MONDAY = 4 * DAY
 """The first Monday after 1970-01-01, which was a Thursday, in seconds."""
 
 RIDERS, NEW_RIDERS = 5_000, 250
-"""Riders of a week, and those of them who are new: everybody stays for twenty weeks."""
+"""Riders of a week, and new riders among them; each stays for twenty weeks."""
 
 VEHICLES = ("bicycle", "scooter", "tram", "car")
 HOURS = np.array([1, 1, 1, 1, 1, 2, 4, 8, 10, 6, 4, 4, 5, 5, 4, 5, 7, 10, 9, 6, 4, 3, 2, 1.0])
@@ -200,13 +198,13 @@ END = int(datetime(2027, 1, 1, tzinfo=UTC).timestamp())
 def rides_stream(
     seed: int = 0, rows: int = 15_000, *, start: int = START, end: int = END
 ) -> pa.Table:
-    """Draw rides with the text ``rider``, the time ``ended_at`` (ISO 8601, UTC), the end point
+    """Generate rides with the text ``rider``, the time ``ended_at`` (ISO 8601, UTC), the end point
     ``x``, ``y`` in km, ``vehicle``, ``minutes`` and ``member`` (yes or no).
 
-    rows         of each week from Monday; every week is the same whatever others are made
-    start, end   seconds since 1970 in UTC: the weeks that overlap with them, whole
+    rows         rides of each week from Monday; a week does not depend on the others
+    start, end   seconds since 1970 in UTC; all weeks that overlap with them are generated
 
-    The shares of hubs move through the year and the offices' grows; bicycles are taken in summer.
+    The shares of hubs change through the year and the offices' grows; summers have more bicycles.
     """
     weeks = range((start - MONDAY) // WEEK, -((MONDAY - end) // WEEK))
     return pa.concat_tables(_week(seed, week, rows) for week in weeks)
@@ -235,7 +233,7 @@ def _week(seed: int, week: int, rows: int) -> pa.Table:
 
 
 def _activity(seed: int, week: int) -> FloatArray:
-    """Return how often each rider of a week rides (RIDERS,), the same as long as she stays."""
+    """Return the activity of each rider of a week (RIDERS,), the same for all her weeks."""
     first = NEW_RIDERS * week // NEW_RIDERS
     cohorts = [
         random_numbers(seed * 1_000_003 - 1 - week_joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)
@@ -252,7 +250,7 @@ def _hubs(season: float, week: int) -> FloatArray:
 
 
 def _vehicles(rng: np.random.Generator, season: float, places: FloatArray) -> IntArray:
-    """Draw codes of VEHICLES (rows,): far from the centre cars and trams, in summer bicycles."""
+    """Draw codes of VEHICLES (rows,): more cars far from the centre, more bicycles in summer."""
     is_far = (np.hypot(places[:, 0] - 14, places[:, 1] - 10.5) > 6).astype(np.int64)
     near_weights = [3 + 1.5 * season, 2 + season, 3.0, 2.0]
     far_weights = [1 + 0.5 * season, 0.5, 3.0, 5.0]

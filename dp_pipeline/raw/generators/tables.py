@@ -1,15 +1,14 @@
-"""Made-up tables.
+"""Generators of tables with invented distributions.
 
-census_like: persons of a made-up city, drawn from a fixed Bayesian network of 12 attributes.
+census_like: persons of an invented city, from a fixed Bayesian network of 12 attributes.
 
     sex   region → age → education → workclass → occupation → hours → income
                     └──► marital status → household      income, age, region → tenure
                                                region, workclass → commute
 
-The tables are invented; what matters is that attributes depend on each other the way such
-attributes do, and that some cells break their declaration as cells of a real file would.
+Attributes depend on each other as in real tables, and some cells break their declaration.
 
-tic_like: many attributes of few levels for few rows, in blocks of attributes that depend.
+tic_like: many attributes of few levels for few rows, in blocks of dependent attributes.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _COMMUTE = np.array([34.0, 22.0, 20.0, 24.0, 18.0])
 
 
 def census_like(seed: int = 0, rows: int = 45_000) -> pa.Table:
-    """Draw persons (rows,) with 12 attributes; one row is one person.
+    """Generate persons (rows,) with 12 attributes; one row is one person.
 
     Text: sex, region, education, marital_status, workclass, occupation, tenure.
     Numbers: age (years), hours_per_week, income (thousands a year), household_size
@@ -116,7 +115,7 @@ def _texts(
     strange: tuple[str, ...] = (),
     missing: float = 0.0,
 ) -> pa.Array:
-    """Return texts of ``codes`` (n,): 1 % ``strange`` ones, a share ``missing`` null."""
+    """Return the texts of ``codes`` (n,), 1 % of them ``strange``, a share ``missing`` null."""
     names = np.array([*levels, *strange], dtype=object)
     if strange:
         unknown = rng.integers(len(levels), len(names), size=len(codes))
@@ -125,12 +124,12 @@ def _texts(
 
 
 def _generation(age: FloatArray) -> IntArray:
-    """Return young, middle or old: below 30, below 65, and the rest."""
+    """Return the codes of ages below 30, below 65, and above."""
     return np.digitize(age, [30, 65])
 
 
 def _hours(rng: np.random.Generator, work: IntArray, sex: IntArray) -> FloatArray:
-    """Draw weekly hours: full time for most, part time for some, long for the self-employed."""
+    """Draw weekly hours: mostly full time, some part time, long ones for the self-employed."""
     full = np.where(work == 2, 47.0, 39.5) + np.where(work == 2, 11.0, 3.0) * rng.standard_normal(
         len(work)
     )
@@ -142,7 +141,7 @@ def _hours(rng: np.random.Generator, work: IntArray, sex: IntArray) -> FloatArra
 def _tenures(
     rng: np.random.Generator, income: FloatArray, age: FloatArray, region: IntArray
 ) -> IntArray:
-    """Draw tenures: owners are richer, older and rarer in the capital."""
+    """Draw tenures, with owners richer, older and rarer in the capital."""
     weights = np.stack([_TENURE * (0.5, 1.3, 1.2), _TENURE * (1.4, 0.8, 0.9)], axis=0)
     in_capital = np.stack([weights, weights * (0.5, 1.5, 1.0)], axis=0)
     parents = (
@@ -154,7 +153,7 @@ def _tenures(
 
 
 def _households(rng: np.random.Generator, marital: IntArray, age: FloatArray) -> FloatArray:
-    """Draw persons a household: children in middle age, the old and single often alone."""
+    """Draw sizes of households, with children in middle age, and old or single persons alone."""
     children = rng.poisson(np.where((age >= 28) & (age < 55), 1.25, 0.25))
     partner = np.where(marital == 1, 1, rng.random(len(age)) < 0.18)
     children = np.where((marital == 0) & (age >= 30), children // 2, children)
@@ -172,11 +171,11 @@ _LINK, _CLEAR = 0.6, 3.0
 
 
 def tic_like(seed: int = 0, rows: int = 9_822) -> pa.Table:
-    """Draw rows (rows,) of 86 texts c1 to c86, whole numbers from 0.
+    """Generate rows (rows,) of 86 texts c1 to c86, whole numbers from 0.
 
-    The population is fixed: a block is a tree in which an attribute depends on one or two before
-    it, and most blocks begin with one that depends on the beginning of another. Nothing else
-    depends. The size of the CoIL 2000 table of customers (TIC), which is not shipped.
+    In a block an attribute depends on one or two before it, and most blocks begin with one that
+    depends on the beginning of another; all else is independent. The size is that of the CoIL 2000
+    table of customers (TIC), which is not shipped.
     """
     rng, structure = random_numbers(seed), random_numbers(_STRUCTURE)
     codes: list[IntArray] = []
@@ -187,7 +186,7 @@ def tic_like(seed: int = 0, rows: int = 9_822) -> pa.Table:
             parents = _parents(structure, block, firsts)
             shape = (*(SIZES[index] for index in parents), SIZES[len(codes)])
             chosen = tuple(codes[index] for index in parents)
-            # Some levels are likely and some rare, others given other parents.
+            # Levels are likely or rare, differently for each combination of parents.
             weights = np.exp(_CLEAR / 2 * structure.standard_normal(shape))
             codes.append(draw_category(rng, weights, chosen, rows))
             block.append(len(codes) - 1)

@@ -1,12 +1,9 @@
-"""Sources: a declared file, folder, query, bundled set or generator → one table of its columns.
+"""Reading the declared columns of a source: file, folder, query, bundled set or generator.
 
-Only structure is checked here: readable, whole, columns there, types that can be text or numbers.
-No cell is judged. A message names the data set and its source and never quotes a row, so messages
-of pyarrow and of databases, which do, are dropped.
-
-Some sources are a name: the sets that scikit-learn bundles, and generators. Of benchmarks a sample
-may be taken in which every class has its share. Whether a row is sampled depends on the other
-rows, which no protected row may do: data to be released is never sampled.
+Only the structure is checked: complete files, all columns, types of text or numbers, and no cell.
+Messages name the data set and its source and never quote a row, as those of pyarrow and databases
+do. Benchmarks may be sampled, with every class in proportion; release data never, since whether a
+row is sampled depends on other rows.
 """
 
 from __future__ import annotations
@@ -41,29 +38,29 @@ __all__ = [
 ]
 
 BUNDLED = ("breast_cancer", "digits", "iris", "wine")
-"""The sets that scikit-learn ships inside its wheel."""
+"""The data sets that scikit-learn ships in its wheel."""
 
 
 def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Table:
-    """Read every declared column, in the order declared, rows in the order of the source: all of
-    them, or those of the declared sample. The rows of a query come in any order.
+    """Read the declared columns of a source, in declared order: all rows, or the declared sample.
 
-    files   where the files of the declared locations lie, if elsewhere: downloads
+    files   downloaded files of the declared locations; None: the locations themselves
 
-    Text columns arrive as ``string``: every CSV cell is text, an empty one is ``""`` and none is
-    null. Numbers of Parquet, of PostgreSQL, of bundled sets and of generators keep their type. A
-    column that two attributes share arrives once. No rows is a table too.
+    Rows are in the order of the source, those of a query in any order. Text columns have the type
+    ``string``; CSV cells are all text, empty ones ``""`` and not null. Numbers of Parquet,
+    PostgreSQL, bundled sets and generators keep their type. A column of two attributes is read
+    once. The table may have no rows.
 
-    Raises SourceError, one line without a value of a row, when the source is absent, damaged or
-    ragged, lacks a column, has a column name twice or a column that is neither text nor numbers, or
-    fewer rows than the sample; DeclarationError for a bundled set, a generator, an option or a
-    delimiter that does not exist, and for a sample of sensitive rows.
+    SourceError, without quoting a row, if the source is absent, damaged or ragged, lacks or repeats
+    a column, has a column that is neither text nor numbers, or fewer rows than the sample;
+    DeclarationError for an unknown bundled set, generator, option or delimiter, and for a sample of
+    sensitive rows.
     """
     return pa.concat_tables(source_tables(spec, files))
 
 
 def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Iterator[pa.Table]:
-    """Yield the same as tables of one schema, at least one, in order: files of sensitive rows and
+    """Yield the tables of ``read_source``, at least one, of one schema: files of sensitive rows and
     of Parquet, and queries, are never in memory as a whole.
     """
     sample = spec.source.sample
@@ -77,8 +74,8 @@ def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Ite
     table = pa.concat_tables(_declared_tables(spec, files))
     if table.num_rows < sample.rows:
         raise reading.refusal(spec, f"at least {sample.rows} rows to sample from", "fewer")
-    # Two spellings of a level are one class. A text that is no level is of one more class, so that
-    # a sample has the share of invalid rows that its source has.
+    # Two spellings of a level are one class; texts that are no level are one more class, so that
+    # invalid rows are sampled in proportion too.
     attribute = spec.domain[sample.by]
     classes = level_codes(attribute, column_of(attribute, table)) - INVALID
     yield table.take(sample_by_class(classes, rows=sample.rows, seed=sample.seed))
@@ -101,7 +98,7 @@ def _read_tables(spec: DatasetSpec, paths: Sequence[Path]) -> Iterable[pa.Table]
         case "generator":
             return [_generate(spec)]
         case "sql":
-            # Else reading a file waits for SQLAlchemy.
+            # Imported late: reading a file need not wait for SQLAlchemy.
             from dp_pipeline.raw.sources.sql import read_sql
 
             return read_sql(spec)
@@ -147,17 +144,17 @@ def _require_listed(spec: DatasetSpec, names: tuple[str, ...]) -> None:
 
 
 def sample_by_class(classes: IntArray, *, rows: int, seed: int) -> IntArray:
-    """Return the indices of the sampled rows (rows,), ascending.
+    """Draw a sample with every class in proportion; return the row indices (rows,), ascending.
 
     classes   (n,) integers of at least 0, n ≥ rows
 
-    A class of n_c rows has rows·n_c/n of the sample, rounded by largest remainders, where ties go
-    to the lower class. Every row has a key, and of each class those with the least are sampled.
+    A class of n_c rows gets rows·n_c/n of the sample, rounded by largest remainders, ties to the
+    lower class. Every row has a random key, and in each class the smallest keys are sampled.
 
     >>> sample_by_class(np.array([0, 0, 1, 0, 0, 1]), rows=3, seed=7)
     array([2, 3, 4])
     """
-    # Raw words of a bit generator stay what they are in every version of NumPy.
+    # Raw words of a bit generator are the same in every version of NumPy.
     keys = np.random.PCG64(seed).random_raw(len(classes))
     order = np.lexsort((keys, classes))
     sizes = np.bincount(classes)

@@ -1,9 +1,9 @@
-"""CSV files, read as tables of text, one file behind the other.
+"""CSV files, read as tables of text, one after the other.
 
-On public data a file must be a regular CSV file: quoted cells may hold line ends, and a row of
-another length is an error. On sensitive data **one line is one row**, judged by itself: a line that
-is no row of the declared length, because of a missing cell or an unclosed quotation mark, is
-dropped. Otherwise one person's line could stop a release, or swallow the lines of others.
+For public data a file must be a regular CSV file: quoted cells may have line ends, and a row of
+another length is an error. For sensitive data **one line is one row**: a line of another length,
+because of a missing cell or an unclosed quotation mark, is dropped by itself. Otherwise one
+person's line could stop a release, or swallow the lines of others.
 """
 
 from __future__ import annotations
@@ -27,19 +27,17 @@ from dp_pipeline.raw.sources import reading
 from dp_pipeline.raw.sources.reading import NoHeader, OddFile
 
 _MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
-# The first mark of a line is matched first, and what stands before it is checked behind it: so the
-# search is for three plain bytes, and one pass is enough however many marks one person writes.
+# The first mark is matched before the check that a line begins there: so the search is for three
+# plain bytes, in one pass over any number of marks.
 _MARKS = re.compile(b"%b(?<![^\n\r]%b)(?:%b)*" % ((codecs.BOM_UTF8,) * 3))
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 MAX_LINE_BYTES = 1 << 17
-"""Bounds a line: pyarrow cannot read one that is longer than a block, 2^20 bytes."""
+"""Bytes of a line, at most; pyarrow cannot read one that is longer than a block of 2^20 bytes."""
 BYTES_A_PART = 1 << 24
-"""Of a CSV file, which is read part by part."""
+"""Bytes of a CSV file that are read at a time."""
 MAX_FILE_BYTES = 1 << 32
-"""Bounds a CSV file of public rows, unpacked: only sensitive lines are rows one by one, so that
-they need not be in memory together.
-"""
+"""Bytes of a CSV file of public rows, unpacked, at most, since it is read as a whole."""
 
 
 def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
@@ -75,14 +73,12 @@ def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
 
 
 def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> list[str]:
-    """Return the declared header, or the names in the first line that is not blank; NoHeader if
-    there is none.
+    """Return the declared header, or the names in the first line that is not blank.
 
-    line_is_row   the names are in one line: an unclosed quotation mark must not make a name of the
-                  rows behind it
+    line_is_row   whether the names end with the line, so that an unclosed quotation mark does not
+                  make the following rows part of a name
 
-    Raises OddFile where the line of names begins as UTF-16 does, and where it is too long. Without
-    such a line nothing is read: no row may decide whether the others are.
+    NoHeader without such a line, OddFile for UTF-16 text and for too long a line.
     """
     if source.header:
         return list(source.header)
@@ -104,9 +100,9 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
 
 
 def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
-    """Yield the lines of a file; OddFile for one that is too long, before its rest is read."""
+    """Yield the lines of a file; OddFile for too long a line, before its rest is read."""
     while line := text.readline(MAX_LINE_BYTES + 1):
-        # As bytes, of which those that are no text are at least one each here too.
+        # In bytes; those that are no text are at least one byte each in this encoding too.
         if len(line.encode()) > MAX_LINE_BYTES:
             raise _long_line()
         yield line
@@ -119,12 +115,11 @@ def _long_line() -> OddFile:
 def _csv_tables(
     path: Path, source: Source, names: list[str], columns: list[str], *, line_is_row: bool
 ) -> Iterator[pa.Table]:
-    """Yield the declared ``columns`` as bytes, one table or more: guessing a type would read rows.
+    """Yield the declared ``columns`` as bytes, in one or more tables.
 
-    names         of all columns of the file
-    line_is_row   other lines are dropped, and the file is read part by part; else an irregular row
-                  is a pyarrow.ArrowException, a line or a file that is too long is an OddFile, and
-                  the file is read whole
+    names         names of all columns of the file
+    line_is_row   whether irregular lines are dropped and the file is read part by part; else an
+                  irregular row is a pyarrow.ArrowException, too long a line or file an OddFile
     """
     yield pa.table({name: pa.array([], pa.binary()) for name in columns})
     if not line_is_row:
@@ -144,7 +139,7 @@ def _csv_tables(
 
 
 def _file_content(path: Path) -> bytes:
-    """Return the content of a file; OddFile before more of it is in memory than may be."""
+    """Return the content of a file; OddFile as soon as it is too long."""
     parts, size = [], 0
     for part in _file_parts(path, line_is_row=False):
         parts.append(part)
@@ -156,11 +151,9 @@ def _file_content(path: Path) -> bytes:
 
 
 def _file_parts(path: Path, *, line_is_row: bool) -> Iterator[bytes]:
-    """Yield the content of a file in parts of about BYTES_A_PART, each of whole lines. However long
-    a line is, no more of it is in memory than such a part.
+    """Yield the content of a file in parts of about BYTES_A_PART, of whole lines.
 
-    line_is_row   a line longer than MAX_LINE_BYTES is left out, as it is no row; else it is an
-                  OddFile
+    line_is_row   whether a line longer than MAX_LINE_BYTES is dropped; else it is an OddFile
     """
     with pa.input_stream(str(path), compression="detect") as stream:
         pending = b""
@@ -172,8 +165,8 @@ def _file_parts(path: Path, *, line_is_row: bool) -> Iterator[bytes]:
                 yield _short_lines(pending[:end], line_is_row=line_is_row)
                 pending = pending[end:]
             if len(pending) > MAX_LINE_BYTES + 1:
-                # Of a line without an end this is enough to know it by; its last byte may be half
-                # of a line end.
+                # Enough of a line to recognise it as too long; its last byte may be half of a line
+                # end.
                 pending = pending[: MAX_LINE_BYTES + 1] + pending[-1:]
                 if not line_is_row:
                     raise _long_line()
@@ -182,7 +175,7 @@ def _file_parts(path: Path, *, line_is_row: bool) -> Iterator[bytes]:
 
 
 def _short_lines(content: bytes, *, line_is_row: bool) -> bytes:
-    """Return the lines that are not too long, judged before anything is stripped from them."""
+    """Drop the lines that are too long, before anything is stripped from them."""
     lines = content.splitlines(keepends=True)
     if max(map(len, lines)) <= MAX_LINE_BYTES:
         return content
@@ -195,8 +188,8 @@ def _parse(
     rows: bytes, names: list[str], columns: list[str], source: Source, *, line_is_row: bool
 ) -> pa.Table:
     return pyarrow.csv.read_csv(
-        # Behind a blank line, which is no row: at the very start pyarrow would drop a mark that
-        # stood behind white space, and so belongs to its cell.
+        # After a blank line, which is no row: at the very start pyarrow would drop a byte order
+        # mark, which here stood after white space and belongs to its cell.
         pa.py_buffer(b"\n" + rows),
         read_options=pyarrow.csv.ReadOptions(column_names=names),
         parse_options=pyarrow.csv.ParseOptions(
@@ -217,15 +210,14 @@ def _delimiter(source: Source) -> str:
 
 
 def _comment_marks(source: Source) -> tuple[str, ...]:
-    """Return the beginnings of lines that are no rows; no line begins with one of none."""
     return (source.comment,) if source.comment else ()
 
 
 def _content(data: bytes, source: Source) -> bytes:
-    """Return whole lines of a file, without byte order marks at their beginnings and without those
-    that are comments; between cells one character stands for any white space.
+    """Remove byte order marks at the beginning of lines, and comments; replace white space between
+    cells by one character.
 
-    A line is a comment by its first character alone, even inside of a quoted cell.
+    A line is a comment by its first character, even in a quoted cell.
     """
     data = _MARKS.sub(b"", data)
     if source.comment:
@@ -238,17 +230,17 @@ def _content(data: bytes, source: Source) -> bytes:
 
 
 def _without_header(data: bytes, source: Source) -> bytes:
-    """Return everything behind the line of names, which may hold quoted line ends itself."""
+    """Return the rows after the header, whose names may have quoted line ends."""
     if source.header:
         return data
-    # Latin-1 gives every byte one character, so that positions are those of the bytes.
+    # Latin-1 has one character for every byte, so that positions are those of bytes.
     text = io.StringIO(data.decode("latin-1"), newline="")
     next(row for row in csv.reader(iter(text.readline, ""), delimiter=_delimiter(source)) if row)
     return data[text.tell() :]
 
 
 def _regular_lines(lines: Sequence[bytes], source: Source, *, cells: int) -> Iterator[bytes]:
-    """Yield the lines that are rows of ``cells`` cells, quoted as pyarrow cannot misread."""
+    """Yield the lines that are rows of ``cells`` cells, quoted unambiguously for pyarrow."""
     delimiter = _delimiter(source)
     for line in lines:
         if b'"' in line:
@@ -260,7 +252,7 @@ def _regular_lines(lines: Sequence[bytes], source: Source, *, cells: int) -> Ite
 
 
 def _quoted_row(line: str, delimiter: str) -> list[str]:
-    """Return the cells of one line, each quoted; none when a quotation mark is not closed."""
+    """Return the cells of one line, each quoted; [] if a quotation mark is not closed."""
     try:
         row = next(csv.reader([line], delimiter=delimiter, strict=True))
     except csv.Error:

@@ -1,8 +1,7 @@
-"""Databases: PostgreSQL in a transaction that can only read, and SQLite files, opened read-only.
+"""Read-only connections to PostgreSQL and SQLite, and the statements for declared columns.
 
-A ``SelectStatement`` says how the declared columns are selected in one database, and as what types
-they arrive. SQLite's columns have no types: every cell has its own. So all of them arrive as text,
-also numbers: a column's type must not depend on a row.
+In SQLite every cell has its own type, so all columns are read as text, also numbers: a column's
+type must not depend on a row.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ TIME_TYPES = {
     "timestamp": pa.timestamp("s"),
     "timestamptz": pa.timestamp("s", "UTC"),
 }
-"""Types of PostgreSQL that arrive as text, as it has more dates than there are here: cells of the
-others are empty."""
+"""Types of PostgreSQL that are read as text and then converted; dates out of range become null."""
 
 _NUMBER_TYPES = {
     "int2": pa.int64(),
@@ -44,17 +42,17 @@ _NUMBER_TYPES = {
     "float8": pa.float64(),
 }
 _TEXT_CATEGORIES = ("B", "D", "E", "N", "S", "X")
-"""Categories of types that arrive as the text that PostgreSQL writes them as: truth values, dates
-and times, enumerations, exact numbers, texts, and a text without a type."""
+"""Categories of types that are read as PostgreSQL's text: truth values, dates and times,
+enumerations, exact numbers, texts, and texts without a type."""
 
 _PERSON_TYPES = ("int2", "int4", "int8", "text", "varchar", "bpchar", "name", "uuid")
-"""Types of which two values are one exactly where their texts are: a numeric may be 7 and 7.0."""
+"""Types whose values are equal exactly if their texts are, unlike numeric, with 7 and 7.0."""
 
 _TOTAL_ENCODINGS = ("UTF8", "LATIN1", "SQL_ASCII")
-"""Encodings of which every text can be read; others have bytes that the server cannot convert."""
+"""Encodings of which the server can convert every text."""
 
 _ADDRESS_VARIABLES = ("PGHOSTADDR", "PGSERVICE")
-"""Variables from which libpq takes an address, whatever host the URL says."""
+"""Variables that change libpq's address in spite of the URL's host."""
 
 _READ_ONLY = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
@@ -65,12 +63,12 @@ _READ_ONLY = (
 
 @dataclass(frozen=True)
 class SelectStatement:
-    """One statement and the types of its columns, known before a row is read.
+    """A SELECT statement and the types of its columns, known before a row is read.
 
-    types   column → int64, double, or binary: text, judged cell by cell
-    times   columns of binary that the database knows as dates or times → what they become
-    signs   column → how texts of it are read, where numbers among them have to be written so
-    person  the column that names the person, if there is one
+    types   column → int64, double, or binary for text
+    times   binary column of dates or times → their type
+    signs   column → signs in which numbers are written as text
+    person  column that names the person, or None
     """
 
     text: str
@@ -81,7 +79,7 @@ class SelectStatement:
 
 
 class ColumnType(NamedTuple):
-    """A column of PostgreSQL with the name of its type and that one's category."""
+    """A column of PostgreSQL with the name and the category of its type."""
 
     column: str
     name: str
@@ -89,8 +87,10 @@ class ColumnType(NamedTuple):
 
 
 def open_database(url: URL) -> Engine:
-    """Return an engine that cannot write. DeclarationError where the driver of PostgreSQL cannot be
-    imported, and where the environment would lead it to another server than the URL.
+    """Return a read-only engine for a database.
+
+    DeclarationError if the driver of PostgreSQL cannot be imported, or if the environment could
+    redirect it to another server than the URL's.
     """
     if url.drivername == "sqlite":
         uri = f"file:{quote(str(url.database))}?mode=ro"
@@ -104,27 +104,26 @@ def open_database(url: URL) -> Engine:
     for variable in _ADDRESS_VARIABLES:
         if os.environ.get(variable):
             raise DeclarationError(
-                f"source.database: expected the server that its URL names, got {variable}, which "
-                f"may name another: unset {variable}"
+                f"source.database: expected the server of its URL, got {variable}, which may name "
+                f"another: unset {variable}"
             )
     seconds = url.query.get("connect_timeout", CONNECT_SECONDS)
     return create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": seconds})
 
 
 def select_declared(connection: Connection, spec: DatasetSpec) -> SelectStatement:
-    """Return the statement for the declared columns, by names and types of the query's columns: no
-    row is read.
+    """Return the statement for the declared columns, without reading a row.
 
-    SourceError where a column is not there. On PostgreSQL also where one is neither text, number,
-    truth value nor date, where the person's is neither whole number, text nor uuid, and for
-    sensitive rows of an encoding in which one text could stop the others.
+    SourceError if a column is missing. On PostgreSQL also if one is neither text, number, truth
+    value nor date, if the person's is neither whole number, text nor uuid, and for sensitive rows
+    in an encoding in which a text could stop the query.
     """
     select = _select_sqlite if is_sqlite(connection) else _select_postgresql
     return select(connection, spec)
 
 
 def is_sqlite(connection: Connection) -> bool:
-    """Return whether a connection is to a file of SQLite."""
+    """Return whether a connection is to SQLite."""
     return connection.dialect.name == "sqlite"
 
 
@@ -134,7 +133,7 @@ def _select_postgresql(connection: Connection, spec: DatasetSpec) -> SelectState
     column_types = _require_types(spec, postgresql_types(connection, spec.source.query))
     encoding = str(connection.exec_driver_sql("SHOW server_encoding").scalar())
     if spec.is_release and encoding not in _TOTAL_ENCODINGS:
-        # One such text would stop the query, and so reveal that it is there.
+        # A text that cannot be converted would stop the query, which reveals it.
         raise refusal(spec, f"a database of encoding {', '.join(_TOTAL_ENCODINGS)}", encoding)
     types: dict[str, pa.DataType] = {}
     columns = []
@@ -159,9 +158,9 @@ def _select_postgresql(connection: Connection, spec: DatasetSpec) -> SelectState
 
 
 def postgresql_types(connection: Connection, query: str) -> list[ColumnType]:
-    """Return the types of a query's columns, in its order; no row is read."""
+    """Return the types of a query's columns, in its order, without reading a row."""
     statement = select_from(query, "*") + " LIMIT 0"
-    # Without parameters a percent sign is one.
+    # So that a percent sign is no parameter.
     cursor = connection.exec_driver_sql(statement, None, {"no_parameters": True}).cursor
     assert cursor is not None
     columns = [(str(item[0]), cast(int, item[1])) for item in cursor.description]
@@ -187,10 +186,9 @@ def _require_types(spec: DatasetSpec, types: list[ColumnType]) -> dict[str, str]
 
 
 def _text_bytes(column: str, encoding: str, decimal: str) -> str:
-    """Return the SQL for the bytes of a column's text, so that no cell stops the others: a database
-    without an encoding holds texts that are none.
+    """Return the SQL for the bytes of a column's text, so that invalid texts do not stop the query.
 
-    decimal   the sign before the decimals of a number that arrives as text
+    decimal   decimal sign in which numbers are written
     """
     text = f"left(CAST({column} AS text), {MAX_CELL_BYTES + 1})"
     if decimal != ".":
@@ -199,10 +197,10 @@ def _text_bytes(column: str, encoding: str, decimal: str) -> str:
 
 
 def _select_sqlite(connection: Connection, spec: DatasetSpec) -> SelectStatement:
-    # SQLite puts a number behind a name that a query gives twice.
+    # SQLite appends a number to a repeated name.
     names = [re.sub(r":\d+$", "", name) for name in sqlite_columns(connection, spec.source.query)]
     check_names(spec, names)
-    # As bytes: a text that is not UTF-8 would stop the query.
+    # Bytes, since a text that is not UTF-8 would stop the query.
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     driver.text_factory = bytes
@@ -216,23 +214,23 @@ def _select_sqlite(connection: Connection, spec: DatasetSpec) -> SelectStatement
 
 
 def sqlite_columns(connection: Connection, query: str) -> list[str]:
-    """Return the names of a query's columns; from then on the connection cannot write."""
+    """Return the names of a query's columns, and make the connection read-only."""
     connection.exec_driver_sql("PRAGMA query_only = ON")
     return list(connection.exec_driver_sql(select_from(query, "*") + " LIMIT 0").keys())
 
 
 def _bounded_column(name: str) -> str:
-    """Return a column whose cells come no longer than shows that they are too long."""
+    """Return the SQL for a column with its cells cut where they are too long."""
     column, length = quote_name(name), MAX_CELL_BYTES + 1
     is_long = f"typeof({column}) IN ('text', 'blob') AND length(CAST({column} AS blob)) > {length}"
     return f"CASE WHEN {is_long} THEN substr(CAST({column} AS blob), 1, {length}) ELSE {column} END"
 
 
 def quote_name(name: str) -> str:
-    """Return a column's name in standard SQL."""
+    """Quote a column's name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def select_from(query: str, columns: str) -> str:
-    """Return a statement for ``columns`` of a query, whose last line may be a comment."""
+    """Return a statement that selects ``columns`` of a query, whose last line may be a comment."""
     return f"SELECT {columns} FROM (\n{query.strip().removesuffix(';')}\n) AS declared"

@@ -1,6 +1,6 @@
-"""Parquet files: one, or every file of a folder in the order of their names, as one table.
+"""Reading one Parquet file, or all files of a folder in the order of their names, as one table.
 
-The footers of all files are read and checked before a row of any.
+The footers of all files are checked before the first row is read.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from dp_pipeline.raw.stages import ROWS_A_BATCH, BatchReader
 
 MAX_GROUP_ROWS = 1 << 26
 MAX_GROUP_BYTES = 1 << 32
-"""Bounds all columns of a row group, unpacked."""
+"""Bytes of all columns of a row group, unpacked, at most."""
 
 _EXPECTED = "a whole Parquet file"
 
 
 def parquet_parts(folder: Path) -> list[Path]:
-    """Return every ``*.parquet`` below a folder, by the path from there, without engines' own
-    files: by convention these, or a folder of theirs, begin with ``_`` or a point.
+    """Return the ``*.parquet`` files below a folder, sorted, without engines' own files, whose
+    names or folders begin with ``_`` or a point.
     """
     names = sorted(path.relative_to(folder) for path in folder.rglob("*.parquet"))
     return [folder / n for n in names if not any(p.startswith(("_", ".")) for p in n.parts)]
 
 
 def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
-    """Return the one file, or a folder's parts; SourceError for Delta, Iceberg or no part."""
+    """Return the file itself, or the files of a folder; SourceError for Delta, Iceberg or none."""
     if not path.is_dir():
         return [path]
     if (path / "_delta_log").is_dir() or any(path.glob("metadata/*.metadata.json")):
-        # Rows that were deleted or rewritten lie in its files until they are cleaned up.
+        # Its files keep deleted and rewritten rows until they are cleaned up.
         snapshot = "a folder of nothing but Parquet files (write one version of the table to one)"
         raise reading.refusal(spec, snapshot, "a table of Delta or Iceberg")
     parts = parquet_parts(path)
@@ -49,7 +49,7 @@ def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
 
 
 def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
-    """Yield the declared columns of some Parquet files; the first table has no row."""
+    """Yield the declared columns of Parquet files; the first table has no rows."""
     schemas = {path: _checked_schema(_of_file(spec, path), path) for path in files}
     types = reading.plain_types(spec, list(schemas.values()))
     for path, schema in schemas.items():
@@ -59,7 +59,7 @@ def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Tabl
 
 
 class RowGroup(NamedTuple):
-    """A row group of a file; ``number`` None and no rows in a file without one."""
+    """A row group of a file; in a file without any, ``number`` is None and ``rows`` 0."""
 
     path: Path
     number: int | None
@@ -67,8 +67,8 @@ class RowGroup(NamedTuple):
 
 
 def parquet_batches(spec: DatasetSpec, files: Sequence[Path]) -> list[BatchReader]:
-    """Return readers of the same rows, at least one: each of at most ROWS_A_BATCH rows, or of one
-    row group. They work wherever the files can be read.
+    """Return readers of batches of the files' rows, at least one, each of at most ROWS_A_BATCH rows
+    or of one row group; they can be pickled for workers.
     """
     schemas = [_checked_schema(_of_file(spec, path), path) for path in files]
     types = reading.plain_types(spec, schemas)
@@ -113,13 +113,13 @@ def _read_group(spec: DatasetSpec, group: RowGroup) -> pa.Table:
 
 
 def _of_file(spec: DatasetSpec, path: Path) -> DatasetSpec:
-    """Return the same data set with this file as its source, so that messages name the file."""
+    """Return the data set with a single file as its source, so that messages name the file."""
     return replace(spec, source=spec.source.only(str(path)))
 
 
 def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
-    """Return the schema in the footer; SourceError where a declared column is not in it, or of a
-    type that cannot be read, or a row group is too large.
+    """Return the schema of a file; SourceError if a declared column is missing or of a type that
+    cannot be read, or a row group too large.
     """
     reading.require_readable(spec, path)
     with _open(spec, path) as file:
@@ -127,8 +127,8 @@ def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
         reading.check_names(spec, schema.names)
         reading.plain_types(spec, [schema])
         footer = file.metadata
-    # A small file may announce a value a billion times. Columns of a group are not read: for a
-    # damaged footer pyarrow would end the process.
+    # A small file may repeat a value a billion times. The columns of a group are not inspected,
+    # because a damaged footer could crash pyarrow.
     for group in map(footer.row_group, range(footer.num_row_groups)):
         if group.num_rows > MAX_GROUP_ROWS or group.total_byte_size > MAX_GROUP_BYTES:
             raise reading.refusal(
@@ -141,10 +141,10 @@ def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
 
 
 def _file_tables(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield an empty table, then the rows; SourceError where the file's schema changed."""
+    """Yield an empty table, then the rows; SourceError if the file's schema has changed."""
     with _open(spec, path) as file:
         if not schema.equals(reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
-            raise reading.refusal(spec, "a file that stays while it is read", "one that changed")
+            raise reading.refusal(spec, "an unchanged file while it is read", "a changed one")
         columns = reading.declared_columns(spec)
         batches = file.iter_batches(ROWS_A_BATCH, columns=columns)
         tables = chain(
@@ -161,8 +161,8 @@ def _open(spec: DatasetSpec, path: Path) -> pyarrow.parquet.ParquetFile:
     texts = [c.path for c in columns if c.path in declared and c.logical_type.type == "STRING"]
     return reading.guarded(
         spec,
-        # ParquetFile and not read_table: a folder called a=b must not become a column. Texts as
-        # they are stored: each once, however many rows it is repeated in.
+        # ParquetFile, because read_table would turn a folder called a=b into a column. Texts stay
+        # dictionaries, to hold repeated ones once.
         lambda: pyarrow.parquet.ParquetFile(
             path, metadata=footer, page_checksum_verification=True, read_dictionary=texts
         ),

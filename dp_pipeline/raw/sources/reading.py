@@ -1,10 +1,9 @@
-"""What every reader of a source does: check files and columns, refuse in one line, and turn columns
-into *plain* ones: text, numbers or times, and nothing else.
+"""Checks of files and columns for all readers of sources, and their conversion to *plain* columns
+of text, numbers or times.
 
-The types in the schemas of the files decide what a column becomes, before a row is read: neither a
-refusal nor a type depends on rows, or on how many there are. Persons are compared as whole numbers
-or as bytes: a floating number rounds whole ones from 2^53 on, so that one person would be two, or
-two of them one.
+The types in the schemas decide, before a row is read: neither a refusal nor a type depends on rows.
+Persons are compared as whole numbers or as bytes, since floating numbers round from 2^53 on, which
+could merge or split persons.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from dp_pipeline.config.system_errors import require_regular
 from dp_pipeline.raw.values import PLAIN, REAL, TEXT, WHOLE, kind_of, texts, times, type_word
 
 MAX_CELL_BYTES = 1 << 10
-"""Bounds a text: no level, number, date or id is longer, and a dictionary of Parquet repeats one of
-any length for each row."""
+"""Bytes of a text, at most: levels, numbers, dates and ids are shorter, and Parquet may repeat a
+long text in every row."""
 
 Result = TypeVar("Result")
 
 
 class NoHeader(ValueError):
-    """There is no first line with column names."""
+    """A file has no line with column names."""
 
 
 class OddFile(ValueError):
-    """The file is not as its kind of file has to be, whatever its rows are."""
+    """A file does not have the form of its kind."""
 
     def __init__(self, expected: str, got: str) -> None:
         self.expected, self.got = expected, got
@@ -44,19 +43,18 @@ class OddFile(ValueError):
 
 
 def declared_columns(spec: DatasetSpec) -> list[str]:
-    """Return every declared column once, in the order declared."""
     return list(dict.fromkeys(spec.columns))
 
 
 def refusal(spec: DatasetSpec, expected: str, got: str) -> SourceError:
-    """Return the error of one source, of which nothing is quoted."""
+    """Return the error for a source, which names but does not quote it."""
     return SourceError(f"{spec.name}: {spec.source.identity}: expected {expected}, got {got}")
 
 
 def guarded(
     spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = "a damaged one"
 ) -> Result:
-    """Return ``read()``, or raise a SourceError not chained to the error, which quotes rows."""
+    """Return ``read()``, or raise a SourceError without the error itself, which may quote rows."""
     try:
         return read()
     except OSError:
@@ -65,14 +63,14 @@ def guarded(
         expected, got = odd.expected, odd.got
     except (pa.ArrowException, UnicodeError, csv.Error, NoHeader):
         pass
-    # Raised outside of the handler, so that no __context__ carries the quoted row along.
+    # Raised outside the handler, so that no __context__ has the quoted row.
     raise refusal(spec, expected, got)
 
 
 def guarded_each(
     spec: DatasetSpec, tables: Iterator[pa.Table], *, expected: str, got: str = "a damaged one"
 ) -> Iterator[pa.Table]:
-    """Yield tables, each read as ``guarded`` reads."""
+    """Yield tables, raising the same SourceError as ``guarded`` for each."""
     while True:
         table = guarded(spec, lambda: next(tables, None), expected=expected, got=got)
         if table is None:
@@ -81,14 +79,16 @@ def guarded_each(
 
 
 def require_readable(spec: DatasetSpec, path: Path) -> None:
-    """Raise SourceError unless the file opens and holds a byte, or needs none to have columns."""
+    """Raise SourceError unless the file can be opened and is not empty; with a declared header it
+    may be.
+    """
     try:
         # A pipe would wait for its writer, and a device may never end.
         require_regular(path, path.stat().st_mode)
         with path.open("rb") as file:
             is_empty = not file.read(1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "a path that cannot be"
+        reason = getattr(error, "strerror", None) or "an impossible path"
         advice = ": put it there, or mend `source`" if isinstance(error, FileNotFoundError) else ""
         raise refusal(spec, "a file that can be read", f"{reason}{advice}") from None
     if is_empty and not spec.source.header:
@@ -96,12 +96,12 @@ def require_readable(spec: DatasetSpec, path: Path) -> None:
 
 
 def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
-    """Raise SourceError unless every declared column is there and no name stands twice.
+    """Raise SourceError unless every declared column exists and no name is repeated.
 
-    Names of the source are counted, not quoted: without a header line they are a row.
+    Names of the source are counted, not quoted, since without a header line they are a row.
     """
     if len(set(names)) != len(names):
-        raise refusal(spec, "a name of its own for each column", "a name that stands twice")
+        raise refusal(spec, "a name of its own for each column", "a repeated name")
     for name in declared_columns(spec):
         if name not in names:
             raise refusal(spec, f"a column {name!r}", f"{len(names)} columns without it")
@@ -109,23 +109,22 @@ def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
 
 _TEXT = TEXT | {pa.string_view()}
 _BYTES_SOURCES = ("csv", "sql")
-"""Kinds of sources whose text arrives as bytes: one cell that is none must not stop the others."""
+"""Kinds of sources whose text is read as bytes, so that invalid cells do not stop the others."""
 
 
 def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
-    """Return the plain type of each declared column, for all parts of a source.
+    """Return the plain type of each declared column, common to all parts of a source.
 
-    schemas   of the parts of the source, which have every declared column
+    schemas   schemas of the parts, with every declared column
 
-    Parts of one type keep it. Whole numbers of several sizes become 64 bits, or text where none
-    holds all of them; floating numbers become doubles. Whole numbers with floating ones, and
-    numbers with text, become text, each cell by itself, so that no digit is lost. A column without
-    a type, as one without a value is stored, takes that of other parts. Dates with times become
-    times.
+    Parts of one type keep it. Whole numbers of several sizes become 64 bits, or text if no type
+    holds all of them; floating numbers become doubles. Whole with floating numbers, and numbers
+    with text, become text, so that no digit is lost. Dates with times become times. A column
+    without a type, that is without values, takes the type of other parts.
 
-    SourceError for a column that is neither text nor numbers, nor one of dates or times that is
-    declared as such, for times of which some parts have a zone and others none, and for a person's
-    column that is neither text nor whole numbers, or text in one part and whole numbers in another.
+    SourceError for a column that is neither text nor numbers nor declared dates or times, for times
+    with a zone in some parts only, and for a person's column that is neither text nor whole
+    numbers, or both in different parts.
     """
     return {
         name: _plain_type(spec, name, [schema.field(name).type for schema in schemas])
@@ -136,9 +135,9 @@ def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa
 def plain_columns(
     spec: DatasetSpec, table: pa.Table, types: dict[str, pa.DataType] | None = None
 ) -> pa.Table:
-    """Return the declared columns as plain ones, in the order declared.
+    """Convert the declared columns of a table to plain ones, in declared order.
 
-    types   of all parts of the source, where the table is one part
+    types   plain types of all parts, if the table is one part of the source
     """
     types = plain_types(spec, [table.schema]) if types is None else types
     return pa.table(
@@ -167,7 +166,7 @@ def _plain_type(spec: DatasetSpec, name: str, part_types: Sequence[pa.DataType])
 
 
 def _checked_type(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataType:
-    """Return the type of the cells of one part; SourceError unless it can become plain."""
+    """Return the type of the cells of one part; SourceError if it has no plain type."""
     if pa.types.is_dictionary(type_):
         return _checked_type(spec, name, type_.value_type)
     if type_ == pa.binary() and spec.source.kind in _BYTES_SOURCES:
@@ -195,7 +194,7 @@ def _checked_type(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataTy
 
 
 def _time_type(spec: DatasetSpec, name: str, types: Sequence[pa.DataType]) -> pa.DataType:
-    """Return the type of days, of seconds by UTC, or of seconds by the declared clock."""
+    """Return the common type of dates or times: days, seconds in UTC, or seconds in local time."""
     if any(kind_of(type_) != "time" for type_ in types):
         expected = f"text or dates or times in column {name!r}, the same in all parts"
         raise refusal(spec, expected, f"the type {' and '.join(map(type_word, types))}")
@@ -214,7 +213,7 @@ def _common_integer_type(types: Sequence[pa.DataType]) -> pa.DataType:
     unsigned = [type_ for type_ in types if pa.types.is_unsigned_integer(type_)]
     if len(unsigned) == len(types):
         return pa.uint64()
-    # The digits of a whole number are it and no other: as text no two become one.
+    # As text, different whole numbers stay different.
     return pa.int64() if all(type_.bit_width <= 32 for type_ in unsigned) else pa.string()
 
 
@@ -222,7 +221,7 @@ def _converted(
     spec: DatasetSpec, name: str, column: pa.ChunkedArray, type_: pa.DataType
 ) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
-        # The cells of a dictionary before they are repeated for each row: a long one becomes short.
+        # Entries of a dictionary are converted before they are repeated, so that long ones are cut.
         pairs = [
             (_converted(spec, name, pa.chunked_array([chunk.dictionary]), type_), chunk.indices)
             for chunk in column.chunks
@@ -238,7 +237,7 @@ def _converted(
     if column.type in REAL and type_ == pa.string():
         places, words = texts(column)
         signs = next(iter(spec.signs_of(name)), PLAIN)
-        # Each text will be read by the declared signs.
+        # The texts will be read with the declared signs.
         words[:] = [None if word is None else signs.localise(word) for word in words]
         cells = [words[place] if place >= 0 else None for place in places]
         return pa.chunked_array([pa.array(cells, pa.string())])
@@ -248,9 +247,7 @@ def _converted(
 
 
 def convert_times(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Return ISO texts or times as days or whole seconds: empty where there is no such date here,
-    and never an error, however much finer or earlier they were stored.
-    """
+    """Convert ISO texts or times to days or whole seconds; null for all other values."""
     clock = Clock("date" if type_ == pa.date32() else "timestamp")
     values = times(column, clock)
     is_missing = np.isnan(values)
@@ -260,9 +257,10 @@ def convert_times(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArra
 
 
 def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return cells as UTF-8 text. Bytes that are none, and cells that are too long, are an error of
-    public data. On sensitive data they spoil their own cell: replaced or cut in an attribute, and
-    empty in the person's column, where that would make one person of two.
+    """Convert cells to UTF-8 text. Invalid bytes and too long cells are an error of public data.
+
+    In sensitive data they change their own cell only: in an attribute they are replaced or cut, in
+    the person's column the cell becomes null, since else two persons could become one.
     """
     cells = column.cast(pa.binary())
     is_person = name == spec.protection.column

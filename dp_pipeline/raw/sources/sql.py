@@ -1,7 +1,7 @@
-"""Queries: one SELECT of a database that cannot be written to from here, read in batches.
+"""Reading the rows of one SELECT in batches, through a read-only connection.
 
-What a driver says of an error may quote a value of a row, the user or the host: it is dropped, and
-a short list of reasons stands in for what a person can mend.
+A driver's message may quote a value of a row, the user or the host. So it is dropped, and a short
+list of reasons replaces it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Cell = bytes | memoryview | int | float | None
 BATCH_ROWS = 50_000
 
 _FIRST_ROUNDED = 2.0**53
-"""The least whole number that another one is rounded to."""
+"""The least whole number that represents several as a double."""
 
 _SQLITE = "sqlite:///"
 
@@ -60,17 +60,16 @@ _REASONS = {
     "Connection refused": "no server there",
     "timeout": "no answer in time",
 }
-"""A code of SQL or a part of a driver's message → what is reported instead."""
+"""SQL code, or part of a driver's message → reported reason."""
 
 
 def read_sql(spec: DatasetSpec) -> Iterator[pa.Table]:
-    """Yield the declared columns of the query's rows, in the order in which the database gives
-    them: whole and floating numbers of PostgreSQL as they are, all else as the bytes of a text. The
-    first table has no row.
+    """Yield the declared columns of a query's rows, in the database's order; the first table is
+    empty. Whole and floating numbers of PostgreSQL keep their type, all else is bytes of text.
 
-    All rows are of one moment. SourceError where the database cannot be opened, cannot answer the
-    query, or a declared column is not there or of another type. DeclarationError where the
-    variable names another database than when the file was loaded.
+    All rows are of one moment. SourceError if the database cannot be opened or answer the query, or
+    if a declared column is missing or of a wrong type. DeclarationError if the variable has another
+    database than when the file was loaded.
     """
     engine = open_database(_source_url(spec))
     with _attempt(spec, engine.connect, expected="a database that can be read") as connection:
@@ -85,17 +84,17 @@ def read_sql(spec: DatasetSpec) -> Iterator[pa.Table]:
                 spec,
                 lambda: next(tables, None),
                 expected="the rows of the query",
-                got="one that failed at a row",
+                got="a query that failed at a row",
             )
         ) is not None:
             yield table
 
 
 def _source_url(spec: DatasetSpec) -> URL:
-    """Return the database's URL: a path is declared, a server's URL is in a variable."""
+    """Return the database's URL, from the declared path or the server's variable."""
     location = spec.source.location
     if location.startswith(_SQLITE):
-        # Not parsed: a folder may have a question mark in its name.
+        # Not parsed, since a folder's name may have a question mark.
         return URL.create("sqlite", database=location.removeprefix(_SQLITE))
     url = database_url(os.environ.get(spec.source.needs or "", ""))
     if url is None:
@@ -114,11 +113,11 @@ def _source_url(spec: DatasetSpec) -> URL:
 def _attempt(
     spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = ""
 ) -> Result:
-    """Return ``read()``, or raise a SourceError that is not chained to the driver's."""
+    """Return ``read()``, or raise a SourceError without the driver's error."""
     try:
         return read()
     except (SQLAlchemyError, UnicodeError, pa.ArrowException) as error:
-        # What failed at a row is not even named: the reason might be the row's.
+        # The reason of a failure at a row is not reported, since it could depend on the row.
         reason = got or _reason(error)
     raise refusal(spec, expected, reason)
 
@@ -133,7 +132,7 @@ def _reason(error: Exception) -> str:
 
 def _read_tables(connection: Connection, statement: SelectStatement) -> Iterator[pa.Table]:
     schema = pa.schema(statement.types)
-    # On PostgreSQL a cursor of the server: the rows are never here all at once but as columns.
+    # On PostgreSQL a server-side cursor, so that the rows are read in batches.
     options = {"stream_results": True, "max_row_buffer": BATCH_ROWS, "no_parameters": True}
     result = connection.exec_driver_sql(statement.text, None, options)
     yield _with_times(schema.empty_table(), statement)
@@ -160,9 +159,9 @@ def _array(cells: tuple[Cell, ...], field: pa.Field, statement: SelectStatement)
 
 
 def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
-    """Return a cell's text; a whole number has no point, however it is stored.
+    """Return a cell's text as bytes; a whole number has no point, also if stored as a float.
 
-    signs   by which the text will be read
+    signs   decimal sign to write numbers with
     """
     if cell is None or isinstance(cell, bytes):
         return cell
@@ -173,10 +172,9 @@ def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
 
 
 def person_as_bytes(cell: Cell) -> bytes | None:
-    """Return the id in a cell of a person's column; None where it names no person.
+    """Return the id in a cell of a person's column; None if it identifies no person.
 
-    A floating number is an id where it is a whole one below 2^53: larger ones were rounded, so that
-    two persons may be one, or one two.
+    A floating number is an id only if whole and below 2^53, since larger ones are rounded.
     """
     if isinstance(cell, float) and not (cell.is_integer() and abs(cell) < _FIRST_ROUNDED):
         return None
@@ -191,17 +189,15 @@ _KINDS: dict[str, ColumnKind] = {
     "S": "text",
     "X": "text",
 }
-"""PostgreSQL's category of a type → the kind of column in a draft."""
+"""PostgreSQL's category of a type → kind of a column in a draft."""
 
 _INTEGER_TYPES = ("int2", "int4", "int8")
 
 
 def query_columns(source: Source) -> tuple[SourceColumn, ...]:
-    """Return the columns of one query, in its order; no row is read. Columns of SQLite have no
-    type.
+    """Return the columns of a query, in its order, without reading a row; SQLite's have no type.
 
-    Raises SourceError, without the driver's words, where the database does not answer, and
-    DeclarationError where its variable is not set.
+    SourceError if the database does not answer, DeclarationError if its variable is not set.
     """
     text = source.location
     if source.needs is not None and not text.startswith(_SQLITE):
@@ -220,7 +216,7 @@ def query_columns(source: Source) -> tuple[SourceColumn, ...]:
             return tuple(map(_source_column, postgresql_types(connection, source.query)))
     except SQLAlchemyError:
         pass
-    # Raised outside of the handler: the driver's message may hold the user or the host.
+    # Raised outside the handler, since the driver's message may have the user or the host.
     raise SourceError(f"{source.identity}: expected a database that answers one SELECT, got none")
 
 
