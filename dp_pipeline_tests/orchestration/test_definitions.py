@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dp_pipeline.config.catalogue import available_datasets
+from dp_pipeline.config.catalogue import available_datasets, dataset_files
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.models import MODELS
@@ -47,6 +47,7 @@ def specs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DatasetSpe
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DP_PIPELINE_DATA", str(project.folder))
         patch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
+        patch.setenv("DP_PIPELINE_SHOWN", " ".join(dataset_files()))
         yield available_datasets()
 
 
