@@ -143,6 +143,30 @@ def raise_(
     click.echo(f"the account decides from now on; its files may declare it: {_declared(raised)}")
 
 
+@click.command("add-windows")
+@DATASET
+@click.option("--reason", required=True, help="The reason; recorded in the ledger, and exported.")
+def add_windows(dataset: str, reason: str) -> None:
+    """Partition the rows of an account without windows as DATASET declares, once.
+
+    What was spent before counts against every window, twice where persons have several rows. A row
+    of the ledger records it.
+    """
+    from dp_pipeline.config.catalogue import file_of
+    from dp_pipeline.config.parser import load_spec
+    from dp_pipeline.releases.account import declared_account
+
+    ledger, spec = _home().ledger, load_spec(file_of(dataset))
+    account = ledger.add_windows(declared_account(spec), reason=reason, by=operator_name())
+    text = spec.currency.text
+    earlier = ledger.balance(spec.population, (spec.cut.first,))
+    click.echo(f"population {spec.population}: {account.windows}, {_limits(account)}")
+    click.echo(
+        f"what was spent before, {text(earlier.spent)}, counts as {text(earlier.window_spent)} in "
+        "every window; files without windows are refused from now on"
+    )
+
+
 @budget.command()
 @READER
 def verify(reader: Reader) -> None:
@@ -309,5 +333,5 @@ def give_up_command(key: str, reason: str) -> None:
     click.echo(f"{entry.what}: given up; its charge stays, `run --new-draw` draws anew")
 
 
-for command in (give_up_command, move, restore):
+for command in (add_windows, give_up_command, move, restore):
     budget.add_command(command)

@@ -111,6 +111,10 @@ class Windows:
             )
         return name
 
+    def is_name(self, name: str) -> bool:
+        """Return whether a text is written as the name of a window, declared or not."""
+        return self._parse(name) is not None
+
     def start(self, name: str) -> int:
         """Return the first second of a window, since 1970 in UTC."""
         return self.clock.number_of(self._wall(name))

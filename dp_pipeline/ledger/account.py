@@ -4,6 +4,7 @@ raised.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -23,6 +24,10 @@ CONVERTED = {"ceiling": "limit", "per_month": "month_limit", "each_window": "win
 LIMITS = (*CONVERTED, *CONVERTED.values(), "delta_ceiling")
 """The facts that a raise writes anew."""
 
+WINDOW_FACTS = ("unit", "windows", "within")
+"""The facts that an account gets anew with its windows, beside its limits."""
+
+_PERSON = re.compile(r"at most [0-9]+ rows of a person(?: in each [a-z]+)?, column (.+)")
 _DECLARED_LIMITS = (*CONVERTED, "delta_ceiling")
 _NONE = "none"
 
@@ -63,7 +68,8 @@ class Account:
 
     A release may read several windows: its charge names them all and is a charge of each, and the
     sums over all windows count it once for each (``entries.charge_in_all_windows``). So ``ceiling``
-    bounds what a person costs who has rows in every window, whatever ``within`` says.
+    bounds what a person costs who has rows in every window, whatever ``within`` says. Of an account
+    that has got its windows later, earlier releases count in every window (``times_in_windows``).
 
     Raises DeclarationError for any other value, and for a release without a ceiling.
 
@@ -255,9 +261,73 @@ class Account:
         }
         return replace(self, delta_ceiling=delta_ceiling, **amounts, **changed)  # type: ignore[arg-type]
 
-    def _require_not_lower(self, name: str, amount: Fraction | None) -> None:
+    def with_windows(self, declared: Account) -> Account:
+        """Return an account without windows with those of a declaration, its unit and limits.
+
+        Each window then has a limit; only where it protects a person's rows of one window may the
+        total go. Raises DeclarationError for an account with windows, for a unit that the earlier
+        one does not cover (``times_in_windows``), and for a lower ceiling, of ε or of δ.
+        """
+        of = f"population {self.population}"
+        if self.windows or not declared.windows:
+            got = self.windows or "a file that declares none"
+            raise DeclarationError(f"{of}: expected to add windows where there are none, got {got}")
+        fixed = ("population", "relation", "purpose", "delta")
+        changed = [name for name in fixed if getattr(self, name) != getattr(declared, name)]
+        if changed or self.relation != "add_remove":
+            raise DeclarationError(
+                f"{of}: expected add_remove, and windows alone to be new, got another "
+                f"{' and '.join(changed) or 'relation'}"
+            )
+        times_in_windows(self, declared.unit)
+        if declared.within == "ever" or declared.ceiling is not None:
+            self._require_not_lower("ceiling", declared.ceiling, may_be_added=True)
+        if (declared.delta_ceiling or 0) < (self.delta_ceiling or 0):
+            raise DeclarationError(
+                f"{of}: expected a ceiling of δ of at least {_of_delta(self.delta_ceiling)}, got "
+                f"{_of_delta(declared.delta_ceiling)}"
+            )
+        # Converted once: no later conversion may move a limit that stays.
+        same = {
+            limit: getattr(self, limit)
+            for name, limit in CONVERTED.items()
+            if getattr(self, name) == getattr(declared, name)
+        }
+        return replace(declared, **same)
+
+    def require_room_for_earlier(
+        self, opened: Account, spent: Fraction, *, delta: Fraction
+    ) -> Fraction:
+        """Return what an account without windows has spent, as it counts in each of these windows.
+
+        opened   the account before it has windows
+        delta    what it has spent of the charges' own δ
+
+        Raises DeclarationError where that is more than one window may cost, and for a δ where the
+        amount counts several times: two steps would cost more than twice the δ.
+        """
+        times = times_in_windows(opened, self.unit)
+        amount, of = spent * times, f"population {self.population}"
+        if delta and times > 1:
+            raise DeclarationError(
+                f"{of}: expected no discovered levels before its windows where a person has "
+                "several rows, got some: their δ does not cover a person's rows of one window"
+            )
+        if self.window_limit is not None and amount > self.window_limit:
+            least = epsilon_text(amount)
+            of_them = f"{epsilon_text(spent)} spent before, counted {times} times"
+            raise DeclarationError(
+                f"{of}: expected each_window to be worth at least {self.currency.symbol}={least} "
+                f"({of_them}), got {epsilon_text(self.window_limit)}"
+            )
+        return amount
+
+    def _require_not_lower(
+        self, name: str, amount: Fraction | None, *, may_be_added: bool = False
+    ) -> None:
         limit = getattr(self, name)
-        if limit is None and (self.windows or (name == "each_window" and amount is None)):
+        may_be_added = may_be_added or bool(self.windows)
+        if limit is None and (may_be_added or (name == "each_window" and amount is None)):
             return  # None as before, or one that is added.
         if limit is None or amount is None or not _is_positive(amount) or amount < limit:
             article = "a ceiling" if name == "ceiling" else f"an {name}"
@@ -273,6 +343,12 @@ class Account:
         Raises DeclarationError with both values of every field that differs, and of every limit
         that is higher than the account's.
         """
+        if self.windows and not opened.windows:
+            raise DeclarationError(
+                f"population {self.population}: opened without windows, now declared with "
+                f"{self.windows!r}: `dp-pipeline budget add-windows DATASET --reason …` adds them "
+                "once, and what was spent before then counts in every window"
+            )
         fixed = ("unit", "relation", "purpose", "delta", "windows", "within")
         names = [name for name in fixed if getattr(self, name) != getattr(opened, name)]
         if names:
@@ -304,6 +380,34 @@ class Account:
             # An account without one has no δ to give.
             return bool((declared or 0) > (limit or 0))
         return declared is not None and limit is not None and bool(declared > limit)
+
+
+def times_in_windows(opened: Account, unit: str) -> int:
+    """Return how many times what was spent without windows counts in each window added later.
+
+    unit   what is protected from now on, in words
+
+    *Proof.* Let D and D' differ in what one person has in one window, W. Where one row was and is
+    protected, W is that row, and D and D' were neighbours before: once. Where all rows of a person
+    were, D and D' are both neighbours of D without any row of hers: P(D gives S) ≤ e^ε P(without
+    her) ≤ e^(2ε) P(D' gives S), so twice; in ρ of two steps it is 2²ρ. Once is too little: at most
+    m of her rows count, drawn from all of them, and where W goes up to m others take its place, so
+    2m counted rows differ under noise for m. Where one row was protected, nothing bounds how many
+    of one person's rows earlier releases counted, whatever ``at_most`` is from now on: refused. ∎
+    Sources: Dwork, Roth 2014, theorem 2.2; Bun, Steinke 2016, proposition 1.9 (group privacy).
+
+    Raises DeclarationError where the earlier unit does not cover the later one.
+    """
+    if opened.unit == unit == "one row":
+        return 1
+    persons = [_PERSON.fullmatch(words) for words in (opened.unit, unit)]
+    columns = {person[1] if person else "" for person in persons}
+    if len(columns) > 1 or "" in columns:
+        raise DeclarationError(
+            f"population {opened.population}: expected windows of what was protected before, "
+            f"{opened.unit}, got {unit}: earlier releases do not cover that"
+        )
+    return 2 if opened.delta is None else 4
 
 
 def _is_positive(value: object) -> bool:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from dp_pipeline.config.amounts import NANO, epsilon_text, nano_epsilon
 from dp_pipeline.config.errors import Damaged, DeclarationError
-from dp_pipeline.ledger.account import LIMITS, Account
+from dp_pipeline.ledger.account import LIMITS, WINDOW_FACTS, Account, times_in_windows
 from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, charge_in_all_windows, delta_of
 from dp_pipeline.ledger.state import replace_limits
 
@@ -61,6 +61,8 @@ class Audit:
             raise _impossible(entry, f"population {entry.population} has no account yet")
         elif entry.event == "raise":
             self._raised(entry)
+        elif entry.event == "windows":
+            self._add_windows(entry)
         elif entry.event == "reserve":
             self._reserve(entry)
         elif entry.event not in ("source", "retired"):
@@ -105,6 +107,23 @@ class Audit:
         if (after.delta_ceiling or 0) < (before.delta_ceiling or 0):
             raise _impossible(entry, f"it lowers the ceiling of δ of {entry.population}")
         self._accounts[entry.population] = after
+
+    def _add_windows(self, entry: Entry) -> None:
+        """Count what was spent before in every window, as often as its unit says."""
+        population, before = entry.population, self._accounts[entry.population]
+        if not entry.facts.keys() <= {*LIMITS, *WINDOW_FACTS, "reason", "by"}:
+            raise _impossible(entry, f"it changes more than windows and limits of {population}")
+        facts = replace_limits(self._facts[population], entry.facts, also=WINDOW_FACTS)
+        self._facts[population] = facts
+        spent, delta = self._spent[population, ""], self._deltas[population, "in all"]
+        try:
+            after = before.with_windows(self._account(entry))
+            after.require_room_for_earlier(before, Fraction(spent, NANO), delta=delta)
+        except DeclarationError as error:
+            raise _impossible(entry, str(error)) from None
+        self._blocks[population, _EVERYWHERE] = spent * times_in_windows(before, after.unit)
+        self._deltas[population, f"block {_EVERYWHERE}"] = delta
+        self._accounts[population] = after
 
     def _account(self, entry: Entry) -> Account:
         try:

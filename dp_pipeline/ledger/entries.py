@@ -183,8 +183,8 @@ class Entry:
     """One stored row of the ledger.
 
     sequence      1, 2, 3, …
-    event         "account", "raise", "source", "retired", "reserve", "interrupted", "settled" or
-                  "dead"; of the ledger itself "restored"
+    event         "account", "raise", "windows", "source", "retired", "reserve", "interrupted",
+                  "settled" or "dead"; of the ledger itself "restored"
     time          UTC, ISO 8601
     population       whose account; empty on rows about the ledger itself
     key           release key; None on rows about the account alone

@@ -64,6 +64,7 @@ _EVENTS = {
     "reserve": "release",
     "retired": "retired",
     "restored": "restored",
+    "windows": "windows added",
 }
 _FACTS = {
     "model": ("model", "method"),

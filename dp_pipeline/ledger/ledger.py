@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dp_pipeline.config.amounts import NANO
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.ledger import head, reservation
-from dp_pipeline.ledger.account import Account
+from dp_pipeline.ledger.account import WINDOW_FACTS, Account
 from dp_pipeline.ledger.balance import Balance, no_account, this_month
 from dp_pipeline.ledger.book import Book, Store
 from dp_pipeline.ledger.claims import Claim
@@ -123,6 +123,30 @@ class Ledger:
             facts = {**raised.limits(), "reason": reason, "by": by}
             page.append(Draft("raise", population, facts=facts))
         return raised
+
+    def add_windows(self, declared: Account, *, reason: str, by: str) -> Account:
+        """Partition the rows of a population without windows, once; return its account from now on.
+
+        declared   the account as the file with windows declares it
+        reason     why, in one line; stored in the row, and exported
+        by         who
+
+        What was spent before counts against every window, as often as ``times_in_windows`` says.
+        Raises DeclarationError for a population without an account or with windows, where what it
+        protected does not cover a window's rows, and where a window has no room for what was spent.
+        """
+        population = declared.population
+        require_line(reason, of=f"reason to add windows to population {population}")
+        require_line(by, of=f"who adds windows to population {population}")
+        with self._writing_for(population) as page:
+            before, balance = page.require_account(population), page.balance(population)
+            after = before.with_windows(declared)
+            after.require_room_for_earlier(before, balance.spent, delta=balance.delta_spent)
+            facts = after.facts()
+            facts = {name: facts[name] for name in (*WINDOW_FACTS, *after.limits())}
+            facts |= {"reason": reason, "by": by}
+            page.append(Draft("windows", population, facts=facts))
+        return after
 
     def retire(self, population: str, snapshots: Sequence[str], *, by: str) -> None:
         """Record that rows of a population are about to be deleted; its account stays open.

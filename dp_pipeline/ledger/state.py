@@ -26,7 +26,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dp_pipeline.config.errors import Damaged, DeclarationError
-from dp_pipeline.ledger.account import LIMITS, Account
+from dp_pipeline.ledger.account import LIMITS, WINDOW_FACTS, Account, times_in_windows
 from dp_pipeline.ledger.entries import CHARGING, blocks_of, charge_in_all_windows, delta_of
 from dp_pipeline.ledger.head import canonical
 
@@ -63,7 +63,8 @@ class Population:
     not_dp       number of charges without ε
     delta_spent  the sum of the charges' own δ, exactly, as text
     everywhere, everywhere_delta   the same sums of charges that name no window although the
-                 population has windows (rows that replace foreign ones); they count in every window
+                 population has windows (those before it had any, as often as they count, and rows
+                 that replace foreign ones); they count in every window
     """
 
     opened: int
@@ -108,6 +109,14 @@ class Population:
             delta_spent=str(Fraction(self.delta_spent) + delta),
             everywhere=self.everywhere + record.nano_epsilon * is_everywhere,
             everywhere_delta=str(Fraction(self.everywhere_delta) + delta * is_everywhere),
+        )
+
+    def with_windows(self, record: Record) -> Population:
+        """Return the sums once windows were added: all that was charged counts in each of them."""
+        facts = replace_limits(self.facts, record.facts, also=WINDOW_FACTS)
+        times = times_in_windows(self.account(record.population), facts["unit"])
+        return replace(
+            self, facts=facts, everywhere=self.spent * times, everywhere_delta=self.delta_spent
         )
 
 
@@ -313,6 +322,8 @@ class State:
             changes[account] = dict(
                 vars(replace(sums, facts=replace_limits(sums.facts, record.facts)))
             )
+        if event == "windows" and sums is not None:
+            changes[account] = dict(vars(sums.with_windows(record)))
         # A row that was taken out and looked like no charge counts as none.
         if event in CHARGING and sums is not None and record.kind is not None:
             changes[account] = dict(vars(sums.with_charge(record, month=month)))
@@ -323,9 +334,12 @@ class State:
         return changes
 
 
-def replace_limits(facts: Mapping[str, str], raised: Mapping[str, str]) -> dict[str, str]:
-    """Return an account's facts with its limits replaced by ``raised``."""
-    return {**{name: text for name, text in facts.items() if name not in LIMITS}, **raised}
+def replace_limits(
+    facts: Mapping[str, str], changed: Mapping[str, str], *, also: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """Return an account's facts with its limits, and ``also``, replaced by ``changed``."""
+    replaced = (*LIMITS, *also)
+    return {**{name: text for name, text in facts.items() if name not in replaced}, **changed}
 
 
 Sums = TypeVar("Sums", Population, Block)

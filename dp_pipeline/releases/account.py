@@ -55,8 +55,25 @@ def claiming(spec: DatasetSpec, ledger: Ledger) -> Callable[..., None]:
 
 def limits_word(spec: DatasetSpec, home: Home) -> str:
     """Return a line on limits of the file that differ from the account's; empty if none."""
-    account = home.ledger.account(spec.population)
-    return "" if account is None else declared_account(spec).difference_from(account)
+    account, declared = home.ledger.account(spec.population), declared_account(spec)
+    if account is None:
+        return ""
+    if not gains_windows(spec, account):
+        return declared.difference_from(account)
+    balance, text = home.ledger.balance(spec.population), spec.currency.text
+    earlier = account.with_windows(declared).require_room_for_earlier(
+        account, balance.spent, delta=balance.delta_spent
+    )
+    return (
+        f"population {spec.population}: its account has no windows, so a run is refused: "
+        f"`dp-pipeline budget add-windows {spec.name} --reason …` adds them once; what was "
+        f"spent before, {text(balance.spent)}, then counts as {text(earlier)} in every window"
+    )
+
+
+def gains_windows(spec: DatasetSpec, account: Account) -> bool:
+    """Return whether the file declares windows that the account of its population lacks."""
+    return spec.windows is not None and not account.windows
 
 
 def declared_account(spec: DatasetSpec) -> Account:

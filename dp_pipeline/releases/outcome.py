@@ -102,8 +102,9 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
     folder = Path(home.internal, spec.name, *kind.FOLDER, "evaluation")
     names: Iterable[str] = kind.levels(spec)
     if spec.windows is not None:
-        # A window's name has no point in it: those with one belong to a sweep over ε.
-        names = sorted(path.stem for path in folder.glob("*.json") if "." not in path.stem)
+        # Others belong to a sweep over ε, or to releases before there were windows.
+        stems = (path.stem for path in folder.glob("*.json"))
+        names = sorted(filter(spec.windows.is_name, stems))
     documents = {name: read_document(folder / f"{name}.json") for name in names}
     return {name: document for name, document in documents.items() if document is not None}
 
@@ -144,7 +145,7 @@ def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
             if path.name.endswith(ending)
         ]
         # A sweep's 0.5 ends like a 5: the rest of its name has a dot, which no window has.
-        spans = [ends for ends in names if not any("." in name for name in ends)]
+        spans = [ends for ends in names if all(map(spec.cut.is_name, ends))]
         published.append(
             {
                 ends[-1]

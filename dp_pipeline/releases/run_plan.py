@@ -15,7 +15,7 @@ from dp_pipeline.gate.mechanisms import gaussian_variance, laplace_scale
 from dp_pipeline.ledger import Account, Balance
 from dp_pipeline.models.tables.base import BYTES_A_CELL, TableModel
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
-from dp_pipeline.releases.account import declared_account, limits_word
+from dp_pipeline.releases.account import declared_account, gains_windows, limits_word
 from dp_pipeline.releases.domain_release import DomainRelease
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
@@ -204,7 +204,7 @@ def _plan_window(options: RunOptions) -> RunPlan:
         release.require_allowed()
     releases = [release for release in options.releases if isinstance(release, EpsilonRelease)]
     account = home.ledger.account(spec.population)
-    if account is not None:
+    if account is not None and not gains_windows(spec, account):
         declared_account(spec).require_within(account)
     spec.require_window()
     snapshot, new_draw = _snapshot(spec, home, options.snapshot), options.new_draw
@@ -224,9 +224,15 @@ def _plan_window(options: RunOptions) -> RunPlan:
 
 def _balance(spec: DatasetSpec, home: Home, account: Account | None) -> Balance:
     balance = home.ledger.balance(spec.population, spec.blocks)
-    if account is not None:
-        return balance
     declared = declared_account(spec)
+    if account is not None:
+        if not gains_windows(spec, account):
+            return balance
+        declared = account.with_windows(declared)
+        earlier = declared.require_room_for_earlier(
+            account, balance.spent, delta=balance.delta_spent
+        )
+        balance = replace(balance, window_spent=earlier)
     return replace(
         balance,
         ceiling=declared.limit,

@@ -94,16 +94,6 @@ def test_time_that_is_cut_otherwise_is_another_declaration(rides: Ledger, other:
         rides.open_account(other)
 
 
-def test_an_account_without_windows_never_gets_any(ledger: Ledger):
-    cut = replace(account(), windows="every week, UTC")
-    with pytest.raises(
-        DeclarationError,
-        match=r"opened with windows 'none', within 'none'|"
-        "opened with windows 'none', now declared with windows 'every week, UTC'",
-    ):
-        ledger.open_account(cut)
-
-
 def test_a_file_declares_no_higher_limit_of_a_window(rides: Ledger):
     with pytest.raises(DeclarationError, match=r"has each_window '1', .* each_window '2': a file"):
         rides.open_account(weekly(each="2"))

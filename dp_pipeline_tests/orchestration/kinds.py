@@ -17,14 +17,14 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.ledger import Entry
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.releases.account import require_snapshot
+from dp_pipeline.releases.account import declared_account, open_population, require_snapshot
 from dp_pipeline.releases.domain_release import DomainRelease, publish_domain
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.release import Release
 from dp_pipeline_tests.orchestration import faults, patients
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Declaration, Project
 from dp_pipeline_tests.orchestration.shops import SHOPS, shops
-from dp_pipeline_tests.orchestration.streams import stream
+from dp_pipeline_tests.orchestration.streams import one_off, stream
 
 
 def _rides(project: Project) -> None:
@@ -48,6 +48,15 @@ def _weeks(*names: str) -> Callable[[Project], None]:
             project.prepare(spec.at_window(name))
 
     return prepare
+
+
+def _week_after_one_off(project: Project) -> None:
+    """A week of an account that was opened, and charged, without windows."""
+    open_population(one_off(project), project.home)
+    project.spend("0.1")
+    spec = stream(project, ceiling={"each_window": "9"})
+    project.ledger.add_windows(declared_account(spec), reason="weekly", by="ana")
+    project.prepare(spec.at_window("2026-W01"))
 
 
 def _spec(project: Project) -> DatasetSpec:
@@ -98,7 +107,7 @@ KINDS: Mapping[str, Kind] = {
         SHOPS["discover"]["epsilon"],
         0,
     ),
-    "window": Kind(_weeks("2026-W01"), _of_weeks("2026-W01", 1), "0.55", 5),
+    "window": Kind(_week_after_one_off, _of_weeks("2026-W01", 1), "0.55", 5),
     "two windows": Kind(_weeks("2026-W01", "2026-W02"), _of_weeks("2026-W02", 2), "1.1", 5),
     "refinement": Kind(_refinable, _refinement, "0.3", 3),
 }

@@ -71,6 +71,15 @@ def stream(project: Project, **changes: Any) -> DatasetSpec:
     return project.declare("stream", STREAM, **changes)
 
 
+def one_off(project: Project, **changes: Any) -> DatasetSpec:
+    """Return STREAM as it is declared before anybody thinks of weeks."""
+    stream(project)
+    of_person = {name: text for name, text in STREAM["protection"].items() if name != "within"}
+    once: dict[str, Any] = {"windows": None, "protection": of_person, "ceiling": {"total": "4"}}
+    once |= {"models": {"independent": {}}, "publish": {"model": "independent", "epsilon": "0.5"}}
+    return project.declare("stream", STREAM, **{**once, **changes})
+
+
 def week_options(
     project: Project, spec: DatasetSpec, *weeks: str, epsilon: str = "", **options: Any
 ) -> list[RunOptions]:

@@ -27,7 +27,7 @@ from dp_pipeline.raw import ingest
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
-from dp_pipeline.releases.outcome import published_windows, report_path
+from dp_pipeline.releases.outcome import evaluations, published_windows, report_path
 from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline.releases.roll_up import roll_up, sum_marginals
@@ -45,6 +45,7 @@ from dp_pipeline_tests.orchestration.streams import (
     STREAM,
     WEEKS,
     all_windows,
+    one_off,
     rides,
     run_weeks,
     stream,
@@ -331,6 +332,32 @@ def test_where_all_rows_of_a_person_are_protected_windows_add(project: Project):
                 spec.at_window("2026-W02"), "independent", "0.5", project.home, noise="opendp"
             )
         )
+
+
+def test_one_off_comes_first_and_weeks_later(project: Project):
+    """What was released before is still counted, at twice its ε, and still there."""
+    project.run(one_off(project, partitions=["0.5", "1"]), epsilons=["1"])
+    week = ("stream", "--window", "2026-W01")
+    spec = stream(project, ceiling={"each_window": "2.8"})
+    planned = project.cli_here("plan", *week)
+    assert (planned.code, planned.err) == (0, "")
+    counted = "what was spent before, 1.05, then counts as 2.1 in every window"
+    assert f"budget add-windows stream --reason …` adds them once; {counted}" in planned.out
+    assert "requested 0.7, spent in 2026-W01 2.1, left 0.7" in planned.out
+    refused = project.cli_here("run", *week)
+    assert refused.code == 2
+    assert "opened without windows" in refused.err
+    added = project.cli_here("budget", "add-windows", "stream", "--reason", "weekly from now on")
+    assert (added.code, added.err) == (0, "")
+    assert "what was spent before, 1.05, counts as 2.1 in every window" in added.out
+    assert project.cli_here("budget", "add-windows", "stream", "--reason", "again").code == 2
+    run_weeks(project, spec, *WEEKS[:2])
+    balance = project.ledger.balance("riders", WEEKS[:1])
+    assert (balance.remaining, balance.spent) == (0, Fraction("1.05") + 2 * EACH)
+    assert published_windows(spec, project.home) == WEEKS[:2]
+    assert set(evaluations(spec, project.home, EpsilonRelease)) == set(WEEKS[:2])
+    for command in (("budget", "verify"), ("check",), ("budget", "export")):
+        assert project.cli_here(*command).code == 0, command
 
 
 def test_a_run_of_no_window_is_refused_by_name(project: Project):

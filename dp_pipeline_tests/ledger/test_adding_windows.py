@@ -1,0 +1,275 @@
+"""An account without windows that gets them: what was spent before counts in every one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
+from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.ledger.export import export_lines
+from dp_pipeline.ledger.head import Draft
+from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
+from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
+from dp_pipeline_tests.ledger.population import (
+    Child,
+    account,
+    charge,
+    in_windows,
+    release,
+    say,
+    weekly,
+)
+from dp_pipeline_tests.ledger.test_kills import die_here
+from dp_pipeline_tests.ledger.test_raising import forge
+
+STORES = EVERYWHERE
+NANO = Fraction(1, 10**9)
+WHY = {"reason": "weekly from now on", "by": "ana"}
+OF_PERSON, OF_WEEK = (
+    f"at most 20 rows of a person{each}, column id" for each in ("", " in each week")
+)
+
+
+def once(unit: str = "one row", *, ceiling: str = "4", **other: Any) -> Account:
+    return replace(account("rides", ceiling=ceiling), unit=unit, limit=None, **other)
+
+
+def each_week(unit: str = "one row", **other: Any) -> Account:
+    return replace(weekly(**other), unit=unit)
+
+
+def before(epsilon: str, name: str = "before") -> Any:
+    return charge(name, epsilon=epsilon, population="rides")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "counted"), [("one row", "one row", "0.4"), (OF_PERSON, OF_WEEK, "0.8")]
+)
+def test_earlier_sum_counts_in_every_window(opens, old: str, new: str, counted: str):
+    ledger = opens(once(old))
+    release(ledger, before("0.4"), "0.4")
+    ledger.add_windows(each_week(new), **WHY)
+    left = 1 - Fraction(counted)
+    for week in ("W01", "W02"):
+        assert ledger.balance("rides", (week,)).remaining == left
+        with pytest.raises(BudgetExceeded, match=rf"spent in {week} {counted}, left"):
+            release(ledger, in_windows((week, "more"), week, epsilon=str(left + NANO)))
+        assert release(ledger, in_windows(week, week, epsilon=str(left)), str(left)) == "new"
+    assert ledger.balance("rides").spent == Fraction("0.4") + 2 * left
+    assert ledger.account("rides") == each_week(new)
+    with pytest.raises(DeclarationError, match="expected a charge with windows"):
+        release(ledger, before("0.1", "later"))
+    ledger.verify()
+
+
+def test_earlier_sum_in_rho_counts_four_times_for_a_person(ledger: Ledger):
+    ledger.open_account(once(OF_PERSON, delta=NANO))
+    declared = each_week(OF_WEEK, delta=NANO)
+    assert declared.window_limit is not None
+    rho = declared.window_limit / 8 // NANO * NANO
+    release(ledger, replace(before(str(rho)), currency=declared.currency), str(rho))
+    ledger.add_windows(declared, **WHY)
+    assert ledger.balance("rides", ("W01",)).window_spent == 4 * rho
+    ledger.verify()
+
+
+def log_ratio(answer: np.ndarray, counts: np.ndarray, others: np.ndarray, scale: int) -> float:
+    """log P(answer of counts) / P(answer of others) under Laplace noise, exactly."""
+    return float((np.abs(answer - others) - np.abs(answer - counts)).sum()) / scale
+
+
+def counts_of(rows: list[tuple[str, int]], key: bytes) -> np.ndarray:
+    """Return the rows in both cells, of which at most two of a person count."""
+    weeks, cells = zip(*rows, strict=True) if rows else ((), ())
+    columns = {"id": ["ann"] * len(rows), "week": weeks, "cell": cells}
+    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    kept = keep_at_most(table, at_most=2, keys=PersonKeys.of(columns, "id", key))
+    return np.array([kept["cell"].to_pylist().count(cell) for cell in "ab"])
+
+
+def test_answers_cost_persons_week_twice_what_was_spent_before():
+    """One release of all rows, then one of a week: forced answers, at ε = 1 each."""
+    week, rest, losses = [("W01", "a")] * 2, [("W02", "b"), ("W03", "b")], []
+    for key in (bytes([n]) for n in range(30)):
+        rows = counts_of(week + rest, key), counts_of(rest, key)
+        of_week = counts_of(week, key), counts_of([], key)
+        for answer in map(np.array, ((-9, 9), (9, -9), (9, 9))):
+            losses.append(log_ratio(answer, *rows, scale=2) + log_ratio(answer, *of_week, scale=2))
+    # Added up exactly: twice 1 before, and 1 of the week. Once would be passed.
+    assert max(map(abs, losses)) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (once(), each_week(OF_WEEK), "expected windows of what was protected before, one row, got"),
+        (once(OF_PERSON), each_week(), "earlier releases do not cover that"),
+        (once(OF_PERSON), each_week(OF_WEEK.replace("id", "car")), "do not cover that"),
+        (once(), once(), "got a file that declares none"),
+        (weekly(), weekly(), "expected to add windows where there are none, got every week"),
+        (once(relation="replace_one"), each_week(), "expected add_remove"),
+        (once(), replace(each_week(), purpose="benchmark"), "got another purpose"),
+        (once(), each_week(delta=NANO), "got another delta"),
+        (once(), each_week(within="ever", ceiling="3"), "a ceiling of at least 4, got 3"),
+        (once(delta_ceiling=NANO), each_week(), "a ceiling of δ of at least"),
+        (once(), each_week(each="0.2"), "worth at least ε=0.3 .0.3 spent before, counted 1 times"),
+    ],
+)
+def test_windows_that_earlier_releases_do_not_allow_are_refused(ledger: Ledger, old, new, words):
+    ledger.open_account(old)
+    if not old.windows:
+        release(ledger, before("0.3"), "0.3")
+    rows = len(ledger.entries())
+    with pytest.raises(DeclarationError, match=words) as refusal:
+        ledger.add_windows(new, **WHY)
+    assert "\n" not in str(refusal.value)
+    assert len(ledger.entries()) == rows
+
+
+def test_delta_spent_before_carries_over_for_one_row_alone(ledger: Ledger):
+    delta = {"delta_ceiling": 2 * NANO}
+    for name, old, new in (("a", "one row", "one row"), ("b", OF_PERSON, OF_WEEK)):
+        ledger.open_account(replace(once(old, **delta), population=name))
+        paid = replace(charge(name, epsilon="0.1", population=name), delta=NANO)
+        release(ledger, paid, "0.1")
+        declared = replace(each_week(new, **delta), population=name)
+        if old == "one row":
+            ledger.add_windows(declared, **WHY)
+            assert ledger.balance(name, ("W01",)).delta_spent == NANO
+        else:
+            with pytest.raises(DeclarationError, match="no discovered levels before its windows"):
+                ledger.add_windows(declared, **WHY)
+    ledger.verify()
+
+
+def test_a_file_with_windows_is_told_how_they_are_added(ledger: Ledger):
+    with pytest.raises(DeclarationError, match=r"`dp-pipeline budget add-windows DATASET"):
+        ledger.open_account(replace(each_week(), population="trips", ceiling=Fraction(1)))
+
+
+def test_windows_are_one_row_that_is_exported_with_its_reason(ledger: Ledger):
+    ledger.open_account(once())
+    ledger.add_windows(each_week(), **WHY)
+    line, _ = export_lines(ledger.entries())[-1]
+    expected = {"event": "windows added", "windows": "every week, UTC", "each_window": "1"}
+    assert {name: line[name] for name in expected} == expected
+    assert (line["ceiling"], line["reason"]) == ("none", WHY["reason"])
+
+
+def test_unfinished_release_from_before_ends_under_its_charge(ledger: Ledger):
+    ledger.open_account(once())
+    release(ledger, before("0.4"))
+    ledger.add_windows(each_week(), **WHY)
+    assert release(ledger, before("0.4"), "0.4") == "resumed"
+    assert ledger.balance("rides", ("W01",)).window_spent == Fraction("0.4")
+    ledger.verify()
+
+
+epsilons = st.sampled_from(["0.1", "1/3", "0.45"])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.booleans(),
+    st.lists(epsilons, max_size=3),
+    st.lists(st.tuples(st.sampled_from(["W01", "W02"]), epsilons), max_size=6),
+)
+def test_sums_are_those_of_a_model_on_one_line(is_person: bool, earlier: list, later: list):
+    old, new = (OF_PERSON, OF_WEEK) if is_person else ("one row", "one row")
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder))
+        ledger.open_account(once(old))
+        paid = sum(before(epsilon).nano_epsilon for epsilon in earlier) * (1 + is_person)
+        for n, epsilon in enumerate(earlier):
+            release(ledger, before(epsilon, str(n)))
+        if paid > 10**9:
+            with pytest.raises(DeclarationError, match="each_window to be worth at least"):
+                ledger.add_windows(each_week(new), **WHY)
+            return
+        ledger.add_windows(each_week(new), **WHY)
+        sums = Counter({"W01": paid, "W02": paid})
+        for n, (week, epsilon) in enumerate(later):
+            asked = in_windows((week, n), week, epsilon=epsilon)
+            if sums[week] + asked.nano_epsilon <= 10**9:
+                assert release(ledger, asked) == "new"
+                sums[week] += asked.nano_epsilon
+            else:
+                with pytest.raises(BudgetExceeded):
+                    release(ledger, asked)
+        spent = {week: ledger.balance("rides", (week,)).window_spent / NANO for week in sums}
+        assert spent == sums
+        ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ('replace(facts, \'"unit":"one row"\', \'"unit":"one week"\')', "do not cover that"),
+        ('replace(facts, \'"each_window":"1"\', \'"each_window":"0.1"\')', "worth at least"),
+        ("replace(facts, '\"by\"', '\"purpose\"')", "changes more than windows"),
+        ("replace(facts, 'every week, UTC', '')", "it declares no account"),
+    ],
+)
+def test_a_forged_row_of_windows_is_found_by_the_audit(tmp_path: Path, facts: str, words: str):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open_account(once())
+    release(ledger, before("0.4"), "0.4")
+    ledger.add_windows(each_week(), **WHY)
+    forge(ledger, f"UPDATE entries SET facts = {facts} WHERE event = 'windows'")
+    with pytest.raises(Damaged, match=words):
+        ledger.verify()
+
+
+def add_and_die(_: int, place: Place) -> None:
+    declared = each_week()
+    facts = {**declared.facts(), **WHY}
+    with place()._book.writing() as page:
+        page.append(Draft("windows", "rides", facts=facts))
+        die_here()
+
+
+@pytest.mark.chain
+def test_killed_before_the_commit_no_window_is_added(opens, place: Place):
+    ledger = opens(once())
+    Child(add_and_die, place).lines()
+    assert ledger.account("rides") == once()
+    ledger.add_windows(each_week(), **WHY)
+    ledger.verify()
+
+
+def spend_before_windows(pipe: int, place: Place, who: int) -> None:
+    ledger, paid = place(), 0
+    for n in range(10):
+        try:
+            release(ledger, before("0.01", f"{who} {n}"), "0.01")
+            paid += 1
+        except DeclarationError:
+            break
+    say(pipe, paid)
+
+
+def add(pipe: int, place: Place) -> None:
+    place().add_windows(each_week(), **WHY)
+    say(pipe, "added")
+
+
+@pytest.mark.chain
+def test_no_charge_is_lost_beside_the_row_that_adds_windows(opens, place: Place):
+    ledger = opens(once())
+    spending = [Child(spend_before_windows, place, who) for who in range(3)]
+    assert Child(add, place).lines() == ["added"]
+    paid = sum(int(child.lines()[0]) for child in spending)
+    balance = ledger.balance("rides", ("W01",))
+    assert (balance.spent, balance.window_spent) == (Fraction(paid, 100), Fraction(paid, 100))
+    ledger.verify()
