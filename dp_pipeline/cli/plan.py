@@ -21,6 +21,8 @@ from dp_pipeline.cli.options import (
 if TYPE_CHECKING:
     from dp_pipeline.config.amounts import Currency
     from dp_pipeline.config.dataset import DatasetSpec
+    from dp_pipeline.releases.foreseen import ForeseenTable
+    from dp_pipeline.releases.run_options import RunOptions
     from dp_pipeline.releases.run_plan import PlannedRelease, RunPlan
 
 
@@ -39,16 +41,53 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     planned, in_steps = plan_run(request), refined_cost(request)
     if in_steps is not None and in_steps >= planned.total_cost:
         in_steps = None
+    tables, discovery = _foreseen(request, planned)
     reader.print_output(
-        lambda: {**plan_document(planned), "requested_in_steps": amount_text(in_steps)},
-        lambda: _print_page(planned, in_steps),
+        lambda: {
+            **plan_document(planned),
+            "requested_in_steps": amount_text(in_steps),
+            "pairs": [_pairs(table) for table in tables],
+            "discovery": discovery,
+        },
+        lambda: _print_page(planned, in_steps, [*(table.text for table in tables), *discovery]),
     )
     planned.require_budget()
 
 
-def _print_page(planned: RunPlan, in_steps: Fraction | None) -> None:
+def _foreseen(request: RunOptions, planned: RunPlan) -> tuple[list[ForeseenTable], list[str]]:
+    """Return what is foreseen of the releases that are still to be paid for."""
+    from dp_pipeline.releases.foreseen import discovery_lines, foreseen_tables
+
+    new = {(one.model, one.epsilon) for one in planned.releases if one.state.startswith("new")}
+    tables = [
+        table
+        for table in foreseen_tables(request)
+        if (table.release.name, table.release.epsilon) in new
+    ]
+    is_discovered = new.isdisjoint({("domain", one.epsilon) for one in planned.releases})
+    return tables, [] if is_discovered else list(discovery_lines(request.spec))
+
+
+def _pairs(table: ForeseenTable) -> dict[str, Any]:
+    pairs = table.pairs
+    return {
+        "model": table.release.name,
+        "epsilon": amount_text(table.release.epsilon),
+        "rows": table.rows,
+        "of": pairs.total,
+        "measured": pairs.likely,
+        "at_weak_dependence": pairs.measured[0],
+        "at_strong_dependence": pairs.measured[-1],
+        "error": number_or_none(pairs.error),
+        "warning": table.warning,
+    }
+
+
+def _print_page(planned: RunPlan, in_steps: Fraction | None, foreseen: list[str]) -> None:
     spec = planned.spec
     print_plan(planned)
+    for line in foreseen:
+        click.echo(line)
     if in_steps is not None:
         text = spec.currency.text(in_steps)
         click.echo(f"each from the one before by `--refine previous`: {text} in place of that")
@@ -80,6 +119,7 @@ def _release(planned: PlannedRelease) -> dict[str, Any]:
         "state": planned.state,
         "cost": amount_text(planned.cost),
         "noise_of_a_count": number_or_none(planned.noise),
+        "noise_of_a_share": number_or_none(planned.noise_of_a_share),
         "cells_at_most": planned.cells,
     }
 
@@ -131,10 +171,13 @@ def _print_releases(planned: RunPlan) -> None:
     currency, has_windows = planned.spec.currency, len(planned.windows) > 1
     cost = "cost" if currency.delta is None else f"cost ({currency.symbol})"
     cost = f"{cost} of each window" if has_windows else cost
-    columns = ["model", "ε", "state", cost, "noise of a count", "cells at most", "MB at most"]
+    columns = ["model", "ε", "state", cost, "noise of a count", "of a share"]
+    columns += ["cells at most", "MB at most"]
     rows = [_cells(release) for release in planned.releases]
-    if not planned.has_tables:
-        columns, rows = columns[:-2], [row[:-2] for row in rows]
+    hidden = [] if planned.spec.nominal_rows else ["of a share"]
+    hidden += [] if planned.has_tables else columns[-2:]
+    shown = [place for place, name in enumerate(columns) if name not in hidden]
+    columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
     title = " ".join(("Plan of", planned.spec.name, *planned.spec.blocks))
     print_table(title, columns, rows)
     click.echo(NOISE_WORDS)
@@ -155,6 +198,7 @@ def _cells(release: PlannedRelease) -> list[str]:
     from dp_pipeline.reporting.text import number_text
 
     noise, cells, megabytes = release.noise, release.cells, release.megabytes
+    share = release.noise_of_a_share
     has_table = cells is not None and megabytes is not None
     return [
         release.model,
@@ -162,6 +206,7 @@ def _cells(release: PlannedRelease) -> list[str]:
         release.state,
         epsilon_text(release.cost),
         "–" if noise is None else number_text(noise),
+        "–" if share is None else f"{number_text(100 * share)} %",
         f"{cells:,}" if has_table else "–",
         number_text(megabytes) if has_table and megabytes is not None else "–",
     ]
@@ -195,7 +240,8 @@ def _amounts_line(amounts: Mapping[str, Fraction | None], currency: Currency) ->
 
 NOISE_WORDS = (
     "noise of a count: rows by which a count of a one-way table is wrong on average, if all of "
-    "this ε pays for that table; a model shares its ε, so its counts are noisier"
+    "this ε pays for that table; a model shares its ε, so its counts are noisier; of a share: the "
+    "same in per cent of the declared nominal_rows"
 )
 """The explanation of a column."""
 

@@ -37,7 +37,7 @@ from dp_pipeline.estimators.synthetic_frames import (
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
-from dp_pipeline.reporting.plausibility import NoisyTotal, table_warnings
+from dp_pipeline.reporting.plausibility import NoisyTotal, least_pair_noise, table_warnings
 from dp_pipeline.reporting.quality import QualityReport
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
@@ -342,8 +342,11 @@ noise protects nobody
         self.graph_ = clique_graph(table, self._columns)
         shares = {name: table.probabilities((name,)) for name in table.attributes}
         total = NoisyTotal.of_marginals(table.measured)
+        noise = least_pair_noise(
+            (len(one.attributes), one.table.size, one.variance**0.5) for one in table.measured
+        )
         self.warnings_ = spec.discovery_warnings + table_warnings(
-            shares, spec.domain, total, nominal_rows=self.nominal_rows
+            shares, spec.domain, total, noise, nominal_rows=self.nominal_rows
         )
 
     def _name_features(self, *, has_names: bool) -> None:

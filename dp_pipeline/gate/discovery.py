@@ -175,11 +175,9 @@ class _Discovery:
     def _with_bounds(
         self, query: DiscoveryQuery, so_far: DiscoveredAttribute
     ) -> DiscoveredAttribute:
-        name, clock = query.attribute.name, query.attribute.clock
-        unit = query.undeclared.unit
-        edges = bucket_edges(unit) if clock is None else year_edges(clock)
-        buckets = len(edges) - 1
-        threshold = bucket_threshold(query.spend.scale, buckets, _cost(self.spec).beta)
+        name, clock, unit = query.attribute.name, query.attribute.clock, query.undeclared.unit
+        edges = edges_of(query)
+        threshold = rows_for_bounds(self.spec, query)
         noisy_query = self.executor.laplace_query(
             query.spend.what, l1=query.spend.sensitivity, epsilon=query.spend.epsilon
         )
@@ -226,6 +224,18 @@ class _Discovery:
             "one bin: raise `discover`, or declare a number of bins"
         )
         return replace(so_far, edges=(), weak=weak)
+
+
+def edges_of(query: DiscoveryQuery) -> tuple[float, ...]:
+    """Return the ends of the buckets between which bounds are discovered."""
+    clock = query.attribute.clock
+    return bucket_edges(query.undeclared.unit) if clock is None else year_edges(clock)
+
+
+def rows_for_bounds(spec: DatasetSpec, query: DiscoveryQuery) -> int:
+    """Return the noisy number of rows in one bucket that shows a bound."""
+    buckets = len(edges_of(query)) - 1
+    return bucket_threshold(query.spend.scale, buckets, _cost(spec).beta)
 
 
 def _cost(spec: DatasetSpec) -> Discover:

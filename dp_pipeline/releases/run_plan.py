@@ -40,6 +40,7 @@ class PlannedRelease:
     windows its time windows, where rows are partitioned
     noise   mean |noise| of one count of a one-way table that is paid with all of its ε, in rows;
             None where there is no ε, or no count
+    rows    declared number of rows to plan with, or None
     """
 
     model: str
@@ -50,11 +51,17 @@ class PlannedRelease:
     delta: Fraction = Fraction(0)
     windows: tuple[str, ...] = ()
     noise: float | None = None
+    rows: int | None = None
 
     @property
     def megabytes(self) -> float | None:
         """The memory for as many cells, in MB; None where there are none."""
         return None if self.cells is None else self.cells * BYTES_A_CELL / 1e6
+
+    @property
+    def noise_of_a_share(self) -> float | None:
+        """The noise of one count in shares of the rows; None where either is not known."""
+        return self.noise / self.rows if self.noise is not None and self.rows else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -296,6 +303,7 @@ def _plan_release(
         _most_cells(release),
         windows=release.windows,
         noise=_noise_of_a_count(release),
+        rows=release.spec.nominal_rows,
     )
 
 

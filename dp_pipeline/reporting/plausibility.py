@@ -12,6 +12,9 @@ How often a warning is wrong, N̂ the noisy number of rows and σ the deviation 
 * *No rows*: N̂ is below 4σ. If there are 8σ rows or more, noise says so as rarely.
 * *Weak signal*: (N̂ + 4σ)·ε/(k·L) is below 20, for k centres and L rows that neighbours differ by.
   If the true N has a signal of 20 or more, noise says so as rarely.
+* *Mostly noise*: in each measured table of several attributes the pair with the least noise has a
+  mean error of half of N̂ + 4σ rows or more, in total variation. That is known from sizes and
+  scales, so noise says so wrongly only where N̂ is, as above.
 * *At a bound*, *one level*, *no class*: the release itself, in which noise moves a share by σ/N̂;
   a column that really is like that is reported too. The last bin of a number in a table is not
   looked at: most people have no capital gain.
@@ -52,6 +55,12 @@ DEVIATIONS = 4
 
 ENOUGH = 20
 """N·ε/(k·L) below which centres are mostly noise."""
+
+NOISE_SHARE = 0.5
+"""Share of the rows by which a pair is wrong where it says next to nothing."""
+
+MEAN_OF_DEVIATION = 0.7
+"""Mean |x| of Laplace noise, in standard deviations of it; of Gaussian noise it is more."""
 
 NEARLY_ALL = 0.95
 """Share of the rows at a bound, or of the level that unknown texts become."""
@@ -161,7 +170,8 @@ def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
     if "classes" in tables:
         return () if len(tables["classes"]["rows"]) else (_NO_CLASS,)
     shares = _marginal_shares(tables)
-    return table_warnings(shares, spec.domain, total, nominal_rows=spec.nominal_rows)
+    noise = _least_pair_noise(tables)
+    return table_warnings(shares, spec.domain, total, noise, nominal_rows=spec.nominal_rows)
 
 
 def clustering_warnings(
@@ -194,22 +204,26 @@ def table_warnings(
     shares: Mapping[str, FloatArray],
     domain: Domain,
     total: NoisyTotal | None,
+    pair_noise: float | None = None,
     *,
     nominal_rows: int | None = None,
 ) -> tuple[str, ...]:
     """Return the warnings of a synthetic table.
 
     shares   attribute → share of the synthetic rows in each of its cells
+    pair_noise   mean error that noise makes of the best measured pair, in rows (total variation);
+                 None where no pair was measured
     """
     warnings = () if total is None else _few_rows(total, nominal_rows) or _no_rows(total)
     if warnings:
         return warnings
     attributes = [domain[name] for name in shares if name in domain.names]
-    return tuple(
+    of_levels = (
         warning
         for attribute in attributes
         for warning in _one_level(attribute, shares[attribute.name])
     )
+    return (*_mostly_noise(total, pair_noise), *of_levels)
 
 
 def _few_rows(total: NoisyTotal, nominal_rows: int | None) -> tuple[str, ...]:
@@ -229,6 +243,41 @@ def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
         f"No rows to be seen: their noisy number, {total.text}, is not above its noise, so this "
         "release is like one of an empty table. Rows that break the declaration may have been "
         "dropped.",
+    )
+
+
+def least_pair_noise(measured: Iterable[tuple[int, int, float]]) -> float | None:
+    """Return the mean error that noise makes of the best measured pair of attributes, in rows.
+
+    measured   (attributes, cells, standard deviation of a cell) of each table
+    """
+    # The counts of the smallest pair, of two levels each, are sums over the others.
+    noise = [
+        deviation * (cells if attributes == 2 else sqrt(4 * cells))
+        for attributes, cells, deviation in measured
+        if attributes > 1
+    ]
+    return MEAN_OF_DEVIATION * min(noise) / 2 if noise else None
+
+
+def _least_pair_noise(tables: Tables) -> float | None:
+    measured = tables.get("measured")
+    if measured is None:
+        return None
+    attributes = (name.count(",") + bool(name) for name in measured["marginal"].tolist())
+    cells, deviations = measured["cells"].tolist(), measured["deviation"].tolist()
+    return least_pair_noise(zip(attributes, cells, deviations, strict=True))
+
+
+def _mostly_noise(total: NoisyTotal | None, pair_noise: float | None) -> tuple[str, ...]:
+    if total is None or pair_noise is None or pair_noise < NOISE_SHARE * total.most:
+        return ()
+    share = pair_noise / max(1.0, total.rows)
+    return (
+        f"Mostly noise: every measured pair of attributes is wrong by {share:.0%} of the rows or "
+        "more, by sizes, scales and a noisy count, so attributes hardly depend on each other as "
+        "they do in the source. A larger ε, fewer attributes, coarser bins or a smaller at_most "
+        "would help.",
     )
 
 

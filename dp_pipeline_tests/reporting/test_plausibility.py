@@ -28,11 +28,17 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
-from dp_pipeline.reporting.plausibility import NoisyTotal, bundle_warnings
+from dp_pipeline.reporting.plausibility import (
+    NoisyTotal,
+    bundle_warnings,
+    least_pair_noise,
+    table_warnings,
+)
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import K_ANONYMITY, Bundle
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.populations import TOWN
 from dp_pipeline_tests.reporting.samples import spec as sample_spec
 
 CLUSTERINGS = [name for name, model in MODELS.items() if issubclass(model, Clustering)]
@@ -307,3 +313,11 @@ def test_built_in_data_sets_are_silent_at_all_their_partitions(built_in: dict[st
             warnings = warnings_of(built_in[name], model, epsilon, seed=7)
             expected = ["Weak signal"] if (name, epsilon) in MOSTLY_NOISE else []
             assert kinds(warnings) == expected, (model, epsilon, warnings)
+
+
+@pytest.mark.parametrize(("sizes", "is_noise"), [((176, 80), True), ((8, 8), False)])
+def test_pairs_of_more_noise_than_rows_are_mostly_noise(sizes: tuple[int, int], is_noise: bool):
+    measured = [(0, 1, 10.0), (2, sizes[0] * sizes[1], 1.4)]
+    warnings = table_warnings({}, TOWN, NoisyTotal(5000.0, 1.4), least_pair_noise(measured))
+    assert [one.partition(":")[0] for one in warnings] == ["Mostly noise"] * is_noise
+    assert least_pair_noise([(0, 1, 1.0), (1, 4, 9.0)]) is None

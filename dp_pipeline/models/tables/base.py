@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import islice
 from math import prod
 from typing import Any, ClassVar
@@ -25,7 +26,7 @@ from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.base import Model
 from dp_pipeline.results.derived_attribute import Grouping
-from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.measurement import NoiseRate, NoisyMarginal
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 MOST_ESTIMATED_ROWS = 2_000_000
@@ -41,6 +42,25 @@ BYTES_A_CELL = 8 * 6
 def clique_cells(default: int) -> Any:
     """Return the parameter that bounds the cells of one measured table or clique."""
     return integer(default, at_least=4, at_most=1 << 24, measuring=True)
+
+
+@dataclass(frozen=True)
+class ExpectedPairs:
+    """The pairs of attributes that a release is expected to measure; no row decides anything of it.
+
+    measured   number of pairs: where attributes depend on each other weakly, as most do, strongly
+    total      number of all pairs
+    error      mean error of a pair, as a share of the rows (total variation), as most depend
+    """
+
+    measured: tuple[int, ...]
+    total: int
+    error: float
+
+    @property
+    def likely(self) -> int:
+        """The number where attributes depend on each other as most do."""
+        return self.measured[len(self.measured) // 2]
 
 
 @dataclass(frozen=True)
@@ -180,6 +200,18 @@ class TableModel(Model):
                 f"{model}: expected `constraints` that some row can keep, got some that contradict "
                 "each other"
             )
+
+    def expected_pairs(
+        self,
+        domain: Domain,  # noqa: ARG002
+        rows: int,  # noqa: ARG002
+        amount: Fraction,  # noqa: ARG002
+        rate: NoiseRate,  # noqa: ARG002
+    ) -> ExpectedPairs | None:
+        """Return which pairs a release of so many rows is expected to measure; None where the
+        model chooses its tables otherwise than by their expected error.
+        """
+        return None
 
     def most_cells(self, domain: Domain) -> int:
         """Return the most cells that all tables of this model can have, known before it runs."""

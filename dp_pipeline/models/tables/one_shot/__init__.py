@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
+from math import comb, prod
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from dp_pipeline.inference.earlier import EarlierTables, PublicTable
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.models.base import Released, plan_from, prior, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
-from dp_pipeline.models.tables.base import TableModel, clique_cells
+from dp_pipeline.models.tables.base import ExpectedPairs, TableModel, clique_cells
 from dp_pipeline.models.tables.one_shot.plan import PACKED_CELLS, ROWS_SHARE, Planning
 from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
 from dp_pipeline.models.tables.one_shot.round import FEWEST_ROWS, Round, amounts_of
@@ -146,6 +146,21 @@ class OneShot(TableModel):
         )
         both = zip(pure, concentrated, strict=True)
         return all(one <= BETTER_PURE * other for one, other in both)
+
+    def expected_pairs(
+        self, domain: Domain, rows: int, amount: Fraction, rate: NoiseRate
+    ) -> ExpectedPairs | None:
+        """Return what the best plan is expected to measure, and the error that it leaves."""
+        sizes = self.sizes(domain)
+        weights = self._workload.weights(sizes)
+        if len(sizes) < 2 or self.quality != "best":
+            return None
+        planning = Planning(sizes, max(1.0, rows), amount, rate, self.clique_cells, weights)
+        total = comb(len(sizes), 2)
+        weight = total if weights is None else weights[np.triu_indices(len(sizes), 1)].sum()
+        middle = planning.errors.shape[1] // 2
+        error = float(planning.errors[:, middle].min()) / (2 * planning.rows * float(weight))
+        return ExpectedPairs(planning.measured_pairs(), total, error)
 
     def most_cells(self, domain: Domain) -> int:
         """Return the most cells of all measured tables together, or of all cliques."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
-from math import prod, sqrt
+from math import ceil, prod, sqrt
 
 import numpy as np
 
-from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.noisy_scores import CubeNoise, NoisyScores, NormalNoise, ScoreNoise
@@ -187,8 +187,36 @@ class Planning:
         dependence = Dependence(tuple(self.sizes), np.full((d, d), mean), np.zeros((d, d)))
         return ExpectedError(self.sizes, self.sizes, {}, dependence, self.rate, self.weights)
 
+    def measured_pairs(self) -> tuple[int, ...]:
+        """Return the number of pairs that tables are expected to hold, for each mean dependence.
+
+        Where scores choose them, a table is of one pair: unions are known from scores alone.
+        """
+        known = [int(place) for place in self.errors.argmin(axis=0)]
+        chosen = self.choose()
+        plans = [self.plans[place] if self.mean_share else chosen for place in known]
+        return tuple(
+            len({pair for table in plan.tables for pair in combinations(table, 2)})
+            if plan.tables
+            else self._best_count(*self._after_scores(plan, mean))
+            for plan, mean in zip(plans, self.means, strict=True)
+        )
+
+    def _best_count(self, error: ExpectedError, order: IntArray, amount: float) -> int:
+        most = min(len(order), ceil(SCORED_TABLES[-1] * len(self.sizes)))
+        return int(np.argmin([error.of_pairs(order, [count], amount) for count in range(most + 1)]))
+
     def error_of_scores(self, plan: Plan, mean: float) -> float:
-        """Return the error where pairs are measured that have the largest scores.
+        """Return the error where pairs are measured that have the largest scores, the best of a few
+        numbers of them.
+        """
+        error, order, amount = self._after_scores(plan, mean)
+        counts = [round(part * len(self.sizes)) for part in SCORED_TABLES]
+        return error.of_pairs(order, counts, amount)
+
+    def _after_scores(self, plan: Plan, mean: float) -> tuple[ExpectedError, IntArray, float]:
+        """Return the error of tables, places of pairs in the order in which they are measured, and
+        the amount for them.
 
         What scores will be is foreseen: dependence has an exponential distribution, and both it
         and the noise are drawn alike every time. Tables of the best pairs alone are compared.
@@ -222,7 +250,7 @@ class Planning:
         cost = ((groups[first] - 1) * (groups[second] - 1) * groups[first] * groups[second]) ** 0.25
         gain = likely * (1.0 if self.weights is None else self.weights[first, second])
         order = np.argsort(-gain / cost, kind="stable")
-        return error.of_pairs(order, [round(part * d) for part in SCORED_TABLES], late)
+        return error, order, late
 
     @cached_property
     def _foreseen(self) -> tuple[FloatArray, FloatArray]:

@@ -1,0 +1,93 @@
+"""What a plan knows of releases that nobody has paid for: the pairs that tables will measure, and
+what a discovery needs to find anything. Declarations alone decide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp_pipeline.config.amounts import PURE, epsilon_text
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.gate.discovery import discovery_queries, rows_for_bounds
+from dp_pipeline.models.tables.base import ExpectedPairs, TableModel
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.run_options import RunOptions
+from dp_pipeline.reporting.plausibility import NOISE_SHARE
+from dp_pipeline.results.measurement import NoiseRate
+
+FEW_PAIRS = 10
+"""Measured pairs below which a table keeps little more than averages."""
+
+REMEDIES = "raise ε, declare fewer columns or coarser bins"
+
+
+@dataclass(frozen=True)
+class ForeseenTable:
+    """The pairs that one release of ``nominal_rows`` rows is expected to measure."""
+
+    release: EpsilonRelease
+    rows: int
+    pairs: ExpectedPairs
+
+    @property
+    def warning(self) -> str:
+        """What will be lost, and what would help; empty where enough will be measured."""
+        pairs = self.pairs
+        remedies = REMEDIES
+        if self.release.spec.protection.rows > 1:
+            remedies += ", or one row a person"
+        if pairs.error >= NOISE_SHARE:
+            return f"this will be a table of noise: {remedies}"
+        if pairs.likely < min(FEW_PAIRS, pairs.total):
+            few = f"below {FEW_PAIRS} the table keeps averages and loses dependence"
+            return f"{few}: {remedies}"
+        return ""
+
+    @property
+    def text(self) -> str:
+        """A line for a person."""
+        pairs, least, most = self.pairs, self.pairs.measured[0], self.pairs.measured[-1]
+        of_all = (
+            f"{self.release.name} at ε={epsilon_text(self.release.epsilon)}, {self.rows:,} rows"
+        )
+        spread = f" ({least} to {most}, weak to strong dependence)" if least < most else ""
+        error = f"a pair is wrong by {min(1.0, pairs.error):.0%} of the rows on average"
+        many = f"of {pairs.total} pairs about {pairs.likely} will be measured{spread}"
+        return f"{of_all}: {many}, {error}" + (f"; {self.warning}" if self.warning else "")
+
+
+def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
+    """Yield what each release at an ε is expected to measure, where its model foresees it and the
+    file declares ``nominal_rows``; of many windows the first, as the others are alike.
+    """
+    first, rows = options.per_window[0], options.spec.nominal_rows
+    for release in first.releases:
+        if not isinstance(release, EpsilonRelease) or rows is None or not release.guarantee.is_dp:
+            continue
+        model, spec, currency = release.model, release.spec.widest, release.guarantee.currency
+        if isinstance(model, TableModel):
+            rate = NoiseRate(currency != PURE, spec.distance)
+            amount = currency.amount_of(release.epsilon)
+            pairs = model.expected_pairs(spec.domain, rows, amount, rate)
+            if pairs is not None:
+                yield ForeseenTable(release, rows, pairs)
+
+
+def discovery_lines(spec: DatasetSpec) -> Iterator[str]:
+    """Yield a line for each attribute to discover: how many persons or rows that takes."""
+    rows = spec.nominal_rows
+    for query in discovery_queries(spec) if spec.to_discover else ():
+        name = query.attribute.name
+        if query.rule is not None:
+            persons = query.rule.persons
+            line = f"{name}: a level is found when about {float(persons):,.0f} persons have it"
+            if rows is not None:
+                found = int(rows // persons)
+                many = f"at most {found} levels" if found else "none: every value becomes `other` or missing"
+                line += f"; {rows:,} rows reach that for {many}"
+            yield line
+        elif query.spend.what.startswith("bounds"):
+            least = rows_for_bounds(spec, query)
+            bucket = "power of two" if query.attribute.clock is None else "year"
+            yield f"{name}: bounds are found when a {bucket} has about {least:,} rows"
