@@ -84,7 +84,7 @@ def discovery_lines(spec: DatasetSpec) -> Iterator[str]:
             line = f"{name}: a level is found when about {float(persons):,.0f} persons have it"
             if rows is not None:
                 found = int(rows // persons)
-                many = f"at most {found} levels" if found else "none: every value becomes `other` or missing"
+                many = f"at most {found} levels" if found else "none: all is other or missing"
                 line += f"; {rows:,} rows reach that for {many}"
             yield line
         elif query.spend.what.startswith("bounds"):
