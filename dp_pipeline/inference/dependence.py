@@ -122,7 +122,8 @@ class Dependence:
         predicts, its slope times their correlation: in a table of chains 1, and little where
         attributes depend on each other otherwise or noise hides how.
         """
-        if len(self.by_tree) < FEWEST_OTHERS:
+        # Without strengths there is no tree: a plan imports no library of graphs.
+        if not self.strengths.any() or len(self.by_tree) < FEWEST_OTHERS:
             return 0.5
         place = {name: place for place, name in enumerate(self.names)}
         scores = [self.scores[place[a], place[b]] for a, b in self.by_tree]
